@@ -1,9 +1,8 @@
-"""Reads `.npy` files and `.npz` archives that others wrote.
+"""Reader of untrusted `.npy` files and `.npz` archives.
 
-Both are read by the few rules that this needs, not by `numpy.load`: a header is matched, never
-evaluated, Python objects (pickles) are refused, and what a file declares is checked against what it
-has before memory is taken for it. Every failure is an InputError that names the file, and the
-member of an archive.
+It does not use `numpy.load`: a header is matched, never evaluated, Python objects (pickles) are
+refused, and declared sizes are checked against the file's before memory is allocated. Every failure
+is an InputError that names the file, and the member of an archive.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
-_MAX_HEADER = 10_000  # bytes; NumPy's own limit. A header that it writes has 118 or a few more
-_STEP = 1 << 20  # bytes that are decompressed at once
-_MAX_EXPANSION = 1032  # of deflate, whatever the content
+_MAX_HEADER = 10_000  # bytes; NumPy's own limit. It writes headers of about 118
+_STEP = 1 << 20  # bytes to decompress at once
+_MAX_EXPANSION = 1032  # of deflate, for any content
 _MAX_DIRECTORY = MAX_ARRAYS * 1024  # bytes: each member's name is in it once
 _ENCRYPTED = 1  # flag of a member
 _DTYPE = re.compile(r"[<>=|]?(?:[biufc]\d{1,2}|[SU][1-9]\d{0,5})")
@@ -48,7 +47,7 @@ _KEYS = {  # (key, kind of its value) -> key
     ("fortran_order", "flag"): "fortran_order",
     ("shape", "shape"): "shape",
 }
-# Whatever the standard library raises for an archive that is damaged or was made to do harm.
+# Exceptions of the standard library for damaged or hostile archives.
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, KeyError, struct.error),
     *(NotImplementedError, RuntimeError, OverflowError, MemoryError),
@@ -70,17 +69,17 @@ def read_arrays(data: bytes, name: str) -> Array | dict[str, Array]:
 
 
 def read_npy(data: bytes, name: str) -> Array:
-    """The array of the bytes of a `.npy` file."""
+    """Read the array in the bytes of a `.npy` file."""
     return _damage_told(name, lambda: _array(io.BytesIO(data), len(data), name))
 
 
 def read_npz(data: bytes, name: str) -> dict[str, Array]:
-    """The arrays of the bytes of a `.npz` archive, by name."""
+    """Read the arrays in the bytes of a `.npz` archive, by name."""
     return _damage_told(name, lambda: _archive(io.BytesIO(data), len(data), name))
 
 
 def is_npy(data: bytes) -> bool:
-    """Whether the first bytes are those of a `.npy` file."""
+    """Tell whether the first bytes are those of a `.npy` file."""
     return data.startswith(_NPY)
 
 
@@ -93,11 +92,11 @@ def _read(file: IO[bytes], name: str) -> Array | dict[str, Array]:
         return _damage_told(name, lambda: _array(file, size, name))
     if start.startswith(_ZIP):
         return _damage_told(name, lambda: _archive(file, size, name))
-    raise _no_file(name, "it starts as neither of them")
+    raise _no_file(name, "its first bytes are of neither kind")
 
 
 def _no_file(name: str, why: object) -> InputError:
-    return InputError(f"{name}: no .npy or .npz file that can be read: {why}")
+    return InputError(f"{name} is not a readable .npy or .npz file: {why}")
 
 
 def _damage_told(name: str, read: Callable[[], T]) -> T:
@@ -111,7 +110,7 @@ def _damage_told(name: str, read: Callable[[], T]) -> T:
 
 
 def _array(file: IO[bytes], size: int, name: str) -> Array:
-    """Reads exactly `size` bytes: the header, and the elements that it declares."""
+    """Read exactly `size` bytes: the header, and the elements that it declares."""
     dtype, shape, fortran, at = _header(file, name)
     count = math.prod(shape)
     needed = count * dtype.itemsize
@@ -150,7 +149,7 @@ def _fill(target: memoryview, file: IO[bytes], name: str) -> None:
 
 
 def _header(file: IO[bytes], name: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
-    """Element type, shape, whether columns are contiguous, and where the elements begin."""
+    """Return dtype, shape, whether it is in Fortran order, and the offset of the elements."""
     start = file.read(len(_NPY) + 2)
     if not is_npy(start) or len(start) < len(_NPY) + 2:
         raise InputError(
@@ -159,7 +158,7 @@ def _header(file: IO[bytes], name: str) -> tuple[np.dtype[Any], tuple[int, ...],
         )
     version = start[len(_NPY)]
     if version not in (1, 2, 3):
-        raise InputError(f"{name} is a .npy file of version {version}; 1 to 3 are known")
+        raise InputError(f"{name} is a .npy file of version {version}; 1 to 3 are supported")
     form = "<H" if version == 1 else "<I"
     raw = file.read(struct.calcsize(form))
     if len(raw) < struct.calcsize(form):
@@ -193,7 +192,7 @@ def _members(header: str, name: str) -> dict[str, Any]:
         found[_KEYS.get((match["key"], kind), "")] = value
         at, more = match.end(), bool(match["comma"])
     if body[at:].strip() or found.keys() != set(_KEYS.values()):
-        raise InputError(f"{name} has a header that is none of an array of numbers: {text[:80]!r}")
+        raise InputError(f"{name} has a header that is not valid for numbers: {text[:80]!r}")
     return found
 
 
@@ -203,7 +202,7 @@ def _dtype(text: str, name: str) -> np.dtype[Any]:
             return np.dtype(text)
     except TypeError:
         pass  # f3, say
-    raise InputError(f"{name} has elements of type {text!r}, which are no numbers that are known")
+    raise InputError(f"{name} has elements of type {text!r}, which is not a supported number type")
 
 
 def _shape(text: str, name: str) -> tuple[int, ...]:
@@ -214,7 +213,7 @@ def _shape(text: str, name: str) -> tuple[int, ...]:
     if len(sizes) > MAX_DIMS:
         raise InputError(f"{name} has {len(sizes)} dims; {MAX_DIMS} are allowed")
     if not all(size.isascii() and size.isdigit() and len(size) <= 18 for size in sizes):
-        raise InputError(f"{name} has a shape that is none: ({text.strip()[:80]})")
+        raise InputError(f"{name} has a shape that is not valid: ({text.strip()[:80]})")
     return tuple(map(int, sizes))
 
 
@@ -241,9 +240,9 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> Arra
 
 
 def _check_directory(file: IO[bytes], size: int, name: str) -> None:
-    """Refuses a directory that is too large before `zipfile` makes objects of it.
+    """Refuse a directory that is too large before `zipfile` creates objects for it.
 
-    One with sizes of 64 bits is for archives beyond 4 GiB, which are over the limit anyway.
+    One with 64-bit sizes is for archives beyond 4 GiB, which are over the limit anyway.
     """
     length = min(size, 22 + 20 + (1 << 16))  # the end, what points to its wide form, a comment
     file.seek(size - length)
@@ -261,7 +260,7 @@ def _check_directory(file: IO[bytes], size: int, name: str) -> None:
 
 
 def _check_members(members: list[zipfile.ZipInfo], size: int, name: str) -> None:
-    """Compares what the archive declares with the limits and with the bytes that it has."""
+    """Compare the archive's declared sizes with the limits and with its real bytes."""
     if len(members) > MAX_ARRAYS:
         raise InputError(f"{name} has {len(members):,} members; {MAX_ARRAYS:,} are allowed")
     total = sum(info.file_size for info in members)

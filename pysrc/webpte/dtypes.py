@@ -1,9 +1,9 @@
-"""Element types: how the files number them, what NumPy calls them, how the GPU holds them.
+"""Element types: their numbers in files, their NumPy names, their storage on the GPU.
 
-A tensor has a *declared* dtype (what the file says) and a *stored* one (what its GPU buffer
-holds). They differ where WebGPU has no such type: 64-bit values are stored in 32 bits. Half floats
-are stored as they are where the GPU has them (`NATIVE_HALF`), and as float32 elsewhere. `bool`,
-`int8` and `uint8` are stored as bytes, four to a u32 word.
+A tensor has a *declared* dtype (in the file) and a *stored* one (in its GPU buffer). They differ
+where WebGPU has no such type: 64-bit values are stored in 32 bits. f16 is stored as f16 where the
+GPU has it (`NATIVE_HALF`), and as float32 elsewhere. `bool`, `int8` and `uint8` are stored as
+bytes, four to a u32 word.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class DType:
     itemsize: int  # bytes per element in files and in NumPy
     stored: str
 
-    @cached_property  # every call asks for it several times
+    @cached_property  # every call uses it several times
     def numpy(self) -> np.dtype[Any]:
         return np.dtype(self.name)
 
     @property
     def computed(self) -> np.dtype[Any]:
-        """What references compute in: half floats would round every intermediate result."""
+        """The type that references compute in: f16 would round every intermediate result."""
         return np.dtype(np.float32) if self.name == "float16" else self.numpy
 
     @property
@@ -45,7 +45,7 @@ class DType:
         return self.name.startswith("float")
 
     def holds_stored(self, source: DType) -> bool:
-        """Whether whatever a tensor of `source` stores is what this type would store for it."""
+        """Tell whether a `source` tensor's stored elements are valid as this type's, unchanged."""
         halves = self.name == "float16" and source.name != "float16"
         return self.stored == source.stored and not halves
 
@@ -108,12 +108,12 @@ _PROGRAM_CODES = {
 
 
 def dtype_of_delegate(code: int, where: str) -> DType:
-    """The dtype that a delegate's graph means by `code`."""
+    """Return the dtype with this code in a delegate's graph."""
     return _lookup(_DELEGATE_CODES, code, where)
 
 
 def dtype_of_program(code: int, where: str) -> DType:
-    """The dtype that a program's tensors mean by `code`."""
+    """Return the dtype with this code in a program's tensors."""
     return _lookup(_PROGRAM_CODES, code, where)
 
 
@@ -123,12 +123,12 @@ def _lookup(codes: dict[int, str], code: int, where: str) -> DType:
     except KeyError:
         known = ", ".join(codes.values())
         raise UnsupportedError(
-            f"{where}: element type number {code} has no counterpart in NumPy; known are {known}"
+            f"{where}: element type {code} is not supported; supported are {known}"
         ) from None
 
 
 def convert_exactly(array: np.ndarray, target: np.dtype[Any], what: str) -> np.ndarray:
-    """`array` as `target`, for host arrays on their way into a graph.
+    """Convert a host array for a graph.
 
     Floats may lose precision, or become infinite. An integer that does not fit raises
     OverflowError, and so does a change of kind that would lose fractions or truth values.
@@ -146,18 +146,18 @@ def convert_exactly(array: np.ndarray, target: np.dtype[Any], what: str) -> np.n
         return array.astype(target)
 
 
-@cache  # it is asked with every call, and takes as long as a small array's conversion
+@cache  # used by every call, and as slow as the conversion of a small array
 def _is_of_kind(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
     return np.can_cast(source, target, "same_kind")
 
 
 def narrow_to_storage(array: np.ndarray, dtype: DType, what: str) -> np.ndarray:
-    """`array` as the GPU stores `dtype`."""
+    """Convert an array to the GPU's storage type of `dtype`."""
     return convert_exactly(array, dtype.storage.numpy, what)
 
 
 def as_declared(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """The array itself where it is of this type; what the type cannot hold is no warning."""
+    """Cast to `dtype` without NumPy warnings; no copy if it already has that dtype."""
     if array.dtype == dtype:
         return array
     with np.errstate(all="ignore"):

@@ -7,8 +7,8 @@ WebpteError
 │   ├── UnsupportedOpError      operators without an implementation, all of them, by name and count
 │   └── ForeignDelegateError    a delegate compiled for another backend
 ├── GraphError                  the graph contradicts itself; names the op or value
-│   ├── ValueKindError          a value was asked for as a kind that it is not
-│   ├── ConstantError           a constant without (enough) bytes behind it
+│   ├── ValueKindError          a value is of another kind than the graph uses it as
+│   ├── ConstantError           a constant has no bytes, or too few
 │   └── PrepackError            a prepack node that breaks its contract
 │       ├── PrepackArityError          not exactly (source, output)
 │       ├── PrepackSourceError         the source is not a constant
@@ -17,20 +17,20 @@ WebpteError
 │       ├── PrepackByteSizeError       byte sizes differ
 │       ├── PrepackShapeError          dims differ
 │       └── PrepackBufferError         the output does not own its buffer
-├── ExecutionError              what went wrong inside a call and is none of the others
+├── ExecutionError              a call failed for a reason that has no class of its own
 │   ├── InputError              wrong number, rank, dtype or size of an input
 │   ├── ResizeError             a live shape that the graph cannot take
-│   ├── ContextError            a conversation whose cache is gone, or that is busy with an answer
-│   └── IndexRangeError         an element of a tensor of indices is out of range
-├── DeviceError                 the GPU, or the way to it
+│   ├── ContextError            a conversation lost its KV cache, or is busy with an answer
+│   └── IndexRangeError         an element of an index tensor is out of range
+├── DeviceError                 the GPU failed, or is not reachable
 │   ├── NoWebGPUError           this browser or interpreter offers no adapter
 │   ├── DeviceLostError         the device went away; `recover` the program, or load it again
 │   ├── OutOfMemoryError        an allocation failed or is over a limit; has the sizes
 │   └── ShaderError             a kernel did not compile: a bug in webpte
-├── TextError                   text and tokens that do not go together; a tokenizer that is none
+├── TextError                   text and tokens do not match, or a tokenizer is not valid
 │   ├── ChatTemplateError       a chat template is missing, is wrong, or refuses the messages
 │   └── VocabularyError         the tokenizer has tokens that the model does not know
-├── PackageError                an optional package is not there; says how to install it
+├── PackageError                an optional package is missing; says how to install it
 ├── SourceError                 the file could not be fetched or read
 └── ClosedError                 the program was closed, or the GPU tensor destroyed
 """
@@ -42,7 +42,7 @@ from typing import TypeVar
 
 
 class WebpteError(Exception):
-    """Base of everything below: catch it to catch all that webpte raises on purpose."""
+    """Base of all errors that webpte raises on purpose."""
 
 
 class FormatError(WebpteError):
@@ -54,7 +54,7 @@ class FormatError(WebpteError):
 
 
 class OtherFileError(FormatError):
-    """A file of another kind than a program: `kind` says which, `advice` what to do with it."""
+    """A file that is not a program: `kind` names what it is, `advice` what to do with it."""
 
     def __init__(self, kind: str, advice: str, offset: int) -> None:
         super().__init__(f"not an ExecuTorch program but {kind}: {advice}", offset)
@@ -87,11 +87,11 @@ class GraphError(WebpteError):
 
 
 class ValueKindError(GraphError):
-    """A value was asked for as a kind that it is not."""
+    """A value is of another kind than the graph uses it as."""
 
 
 class ConstantError(GraphError):
-    """A constant without (enough) bytes behind it."""
+    """A constant has no bytes, or too few."""
 
 
 class PrepackError(GraphError):
@@ -99,7 +99,7 @@ class PrepackError(GraphError):
 
 
 class PrepackArityError(PrepackError):
-    """Not exactly (source, output)."""
+    """The node does not have exactly (source, output)."""
 
 
 class PrepackSourceError(PrepackError):
@@ -127,7 +127,7 @@ class PrepackBufferError(PrepackError):
 
 
 class ExecutionError(WebpteError):
-    """What went wrong inside a call and has no class of its own. The cause is chained."""
+    """A call failed for a reason that has no class of its own. The cause is chained."""
 
 
 class InputError(ExecutionError):
@@ -139,15 +139,15 @@ class ResizeError(ExecutionError):
 
 
 class ContextError(ExecutionError):
-    """A conversation cannot go on: its cache is gone, or another answer is being made."""
+    """A conversation cannot continue: its KV cache is gone, or another answer is running."""
 
 
 class IndexRangeError(ExecutionError):
-    """An element of a tensor of indices is out of range."""
+    """An element of an index tensor is out of range."""
 
 
 class DeviceError(WebpteError):
-    """The GPU, or the way to it."""
+    """The GPU failed, or is not reachable."""
 
 
 class NoWebGPUError(DeviceError):
@@ -167,7 +167,7 @@ class ShaderError(DeviceError):
 
 
 class TextError(WebpteError):
-    """Text and tokens that do not go together, or a tokenizer that is none."""
+    """Text and tokens do not match, or a tokenizer is not valid."""
 
 
 class ChatTemplateError(TextError):
@@ -179,7 +179,7 @@ class VocabularyError(TextError):
 
 
 class PackageError(WebpteError):
-    """An optional package is not there."""
+    """An optional package is missing."""
 
 
 class SourceError(WebpteError):
@@ -194,10 +194,10 @@ Told = TypeVar("Told", bound=WebpteError)
 
 
 def retold(error: Told, message: str) -> Told:
-    """The same error with another message, one that says where: raise it `from` the given one.
+    """Return a copy of an error with another message, to raise `from` the original.
 
-    It is another object, since many may wait for the given one, each in a place of its own. The
-    class's `__init__` is not called, since it need not take a message alone.
+    It is another object, because several tasks may await the original, each at another place. The
+    class's `__init__` is not called, because it may take other arguments than a message.
     """
     told = type(error).__new__(type(error))
     told.__dict__.update(vars(error))

@@ -1,7 +1,8 @@
-"""Reads JSON that others wrote: limited in size and depth, and every failure is one error.
+"""Reader of untrusted JSON: limited in size and depth, and every failure is one error.
 
-Uses the standard library only, and no module beside it: the host loads this file by itself, where
-NumPy, and so the package, may not be installed. The caller says which error is raised (`fail`).
+It uses only the standard library, and no other module of the package: the host loads this file
+alone, where NumPy, and so the package, may not be installed. The caller chooses the error that is
+raised (`fail`).
 
     card = parse_table(data, "card.json", CardError)
     order = card.number("order", 50)   # "card.json: order must be a number, got 'first'"
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-MAX_BYTES = 1 << 26  # the largest tokenizer.json in use has half of that
+MAX_BYTES = 1 << 26  # twice the largest tokenizer.json in use
 MAX_DEPTH = 100
 
 Fail = Callable[[str], Exception]
@@ -36,10 +37,10 @@ def parse_json(
     max_bytes: int = MAX_BYTES,
     not_finite: bool = False,
 ) -> Any:
-    """The value of a JSON text; `name` is that of its file, for errors.
+    """Parse a JSON text; `name` is the file's name, for errors.
 
-    Numbers that are no JSON (NaN, Infinity, 1e999) are refused, since nobody could be given them on
-    as JSON, unless `not_finite` says that this format has them.
+    Numbers that are not valid JSON (NaN, Infinity, 1e999) are refused, because they could not be
+    written as JSON again, unless `not_finite` allows them for this format.
     """
     encoded = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(encoded) > max_bytes:
@@ -56,7 +57,7 @@ def parse_json(
 
 
 def read_json(path: Path, fail: Fail, *, not_finite: bool = False) -> Any:
-    """The value of a JSON file."""
+    """Parse a JSON file."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -67,12 +68,12 @@ def read_json(path: Path, fail: Fail, *, not_finite: bool = False) -> Any:
 
 
 def read_table(path: Path, fail: Fail, *, not_finite: bool = False) -> Table:
-    """The table that a JSON file is to be."""
+    """Parse a JSON file that must hold an object."""
     return _table(read_json(path, fail, not_finite=not_finite), str(path), fail)
 
 
 def parse_table(data: bytes | str, name: str, fail: Fail, *, not_finite: bool = False) -> Table:
-    """The table that a JSON text is to be."""
+    """Parse a JSON text that must hold an object."""
     return _table(parse_json(data, name, fail, not_finite=not_finite), name, fail)
 
 
@@ -90,14 +91,14 @@ def _finite(text: str) -> float:
 
 
 def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _is_deeper(encoded: bytes, most: int) -> bool:
-    """Whether brackets outside of strings are nested deeper.
+    """Tell whether brackets outside of strings are nested deeper than `most`.
 
-    The parser calls itself for each level: where the stack is small, as in a browser, it would end
-    the interpreter before Python could count. Only a few calls for each MiB, as files are large.
+    The parser recurses at each level: on a small stack, as in a browser, it would end the
+    interpreter before Python could raise. Files are large, so this takes only a few calls per MiB.
     """
     if encoded.count(b"[") + encoded.count(b"{") <= most:
         return False
@@ -115,7 +116,7 @@ def _is_deeper(encoded: bytes, most: int) -> bool:
 
 
 def shown(value: object) -> str:
-    """A value for an error's text: short, and of one line."""
+    """Return a value as short text of one line, for an error message."""
     try:
         text = json.dumps(value)
     except (ValueError, TypeError, RecursionError):
@@ -126,7 +127,7 @@ def shown(value: object) -> str:
 _ARTICLES = {
     "text": "a text",
     "number": "a number",
-    "integer": "a whole number",
+    "integer": "an integer",
     "flag": "true or false",
     "table": "a table ({...})",
     "list": "a list",
@@ -136,13 +137,14 @@ _ARTICLES = {
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    return abs(value) < 1e300  # a larger int is no float; infinities and NaN are none of these
+    return abs(value) < 1e300  # a larger int has no float; excludes infinities and NaN, too
 
 
 class Table:
-    """A JSON object whose members are checked where they are asked for.
+    """A JSON object whose members are checked when they are read.
 
-    Each method takes the key, and what holds where it is missing; without that, it must be there.
+    Each method takes the key, and a default for a missing member; without one, the member is
+    required.
     """
 
     def __init__(self, content: Mapping[str, Any], name: str, fail: Fail) -> None:
@@ -165,7 +167,7 @@ class Table:
     def integer(
         self, key: str, default: T = _REQUIRED, *, low: int = -(1 << 53), high: int = 1 << 53
     ) -> int | T:
-        """A whole number from `low` to `high`."""
+        """Return an integer from `low` to `high`."""
         found = self._checked(key, default, "integer", lambda value: type(value) is int)
         if key in self.content and not low <= found <= high:
             raise self._fail(
@@ -181,7 +183,7 @@ class Table:
         return self._inner(found, key) if key in self.content else found
 
     def tables(self, key: str) -> Iterator[Table]:
-        """The members of a list of tables; none where it is missing."""
+        """Yield the members of a list of objects; none if the list is missing."""
         for at, value in enumerate(self.listed(key, [])):
             where = f"{key}[{at}]"
             if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Files that the browser keeps for this site, so that they are fetched once.
+"""The library: files that the browser keeps for this site, so that they are fetched once.
 
     program = await webpte.load("https://.../model.pte", keep=True)
 
@@ -6,9 +6,10 @@
         print(entry.name, entry.size, entry.used)
     await webpte.library.delete(entry.address)
 
-A file is known by its address. It is used again if its server has the same one (by ETag, or else
-Last-Modified), and if the server cannot be asked. It is in the origin-private file system: other
-sites do not see it, and the browser may delete it on a full disk, unless it granted `persist`.
+A file is identified by its address. The kept copy is used if the server's file is unchanged (by
+ETag, or else Last-Modified) or the server cannot be reached. It is in the origin-private file
+system: other sites cannot see it, and the browser may delete it if the disk is full, unless it
+granted `persist`.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Entry:
 
     address     where it was fetched from, or "local:NAME"
     size        in bytes
-    etag        of its server, "" if it gives none; then `modified` (Last-Modified) counts
-    kept, used  when it was written and opened last, in seconds since 1970
+    etag        the server's, "" if it sends none; then `modified` (Last-Modified) is compared
+    kept, used  times of the last write and the last opening, in seconds since 1970
     parts       addresses of other files that were added as parts of it, in order
     """
 
@@ -59,9 +60,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes that this site has on the disk, in all, and may have.
+    """Bytes that this site uses on the disk, and its quota.
 
-    `persistent`: the browser deletes nothing of it by itself.
+    `persistent`: the browser does not delete the site's files on its own.
     """
 
     used: int
@@ -70,12 +71,12 @@ class Usage:
 
 
 class LibraryFile(ByteSource, Protocol):
-    """A file that is open. `webpte.load` and `webpte.inspect` take it as their source.
+    """An open file. `webpte.load` and `webpte.inspect` take it as their source.
 
-    address  that it was opened by
-    came     where from if that is worth a word, for people
+    address  the address that it was opened by
+    came     its origin if that is worth a message, for people
     kept     whether it is in the library now
-    parts    addresses of what was added to the library as parts of it
+    parts    addresses of files that were added to the library as parts of it
     """
 
     address: str
@@ -84,22 +85,23 @@ class LibraryFile(ByteSource, Protocol):
     parts: tuple[str, ...]
 
     async def keep(self, progress: Progress | None = None) -> bool:
-        """Write what no load has read so far; the progress stage is "keep".
+        """Write the bytes that no load has read so far; the progress stage is "keep".
 
-        Returns whether it is kept: not if another tab writes it, or this browser keeps no files.
-        What goes wrong is a SourceError, and then nothing of it is left.
+        Returns whether it is kept: False if another tab writes it, or this browser keeps no files.
+        A failure is a SourceError, and then nothing of it is left.
         """
         ...
 
     def leave(self) -> None:
-        """Nobody wants it after all: what was written so far is removed."""
+        """Remove the bytes written so far: the file is not to be kept."""
         ...
 
 
 async def open(address: str, *, progress: Progress | None = None) -> LibraryFile:
-    """A file by its URL, from the library if that has the newest or nothing else can be had.
+    """Open a file by its URL, from the library if its copy is current or the server is unreachable.
 
-    Of a new one, what is read is written on its way; `keep` it after loading, or `leave` it.
+    The bytes of a new file are written to the library as they are read; `keep` it after loading, or
+    `leave` it.
     """
     _check_browser()
     from webpte.gpu.browser.opfs_cache import open_kept
@@ -110,10 +112,10 @@ async def open(address: str, *, progress: Progress | None = None) -> LibraryFile
 async def add(
     file: Any, name: str, *, parts: Sequence[str] = (), progress: Progress | None = None
 ) -> str:
-    """Keep a copy of a Blob; returns the address that it can be opened by.
+    """Keep a copy of a Blob; return the address to open it by.
 
-    It takes the place of the one that had this name, in one step. `parts` are addresses of files
-    that were added before and belong to it, such as its `.ptd` files: whoever opens it finds these.
+    It atomically replaces a file of this name. `parts` are addresses of files that were added
+    before and belong to it, such as its `.ptd` files: opening it finds them.
     """
     _check_browser()
     from webpte.gpu.browser.opfs_cache import add_blob
@@ -122,7 +124,7 @@ async def add(
 
 
 async def entries() -> list[Entry]:
-    """All that is kept, what was used last comes first."""
+    """List the kept files, the last used first."""
     _check_browser()
     from webpte.gpu.browser.opfs_cache import records
 
@@ -131,7 +133,7 @@ async def entries() -> list[Entry]:
 
 
 async def delete(address: str) -> None:
-    """Nothing happens if it is not there. Raises SourceError while it is being written."""
+    """Delete a file, if it is there; raise SourceError while it is being written."""
     _check_browser()
     from webpte.gpu.browser.opfs_cache import forget
 
@@ -139,7 +141,7 @@ async def delete(address: str) -> None:
 
 
 async def usage() -> Usage:
-    """Zeros where the browser keeps no files."""
+    """Return the site's usage; zeros if the browser keeps no files."""
     _check_browser()
     from webpte.gpu.browser.opfs_cache import usage
 
@@ -148,7 +150,7 @@ async def usage() -> Usage:
 
 
 async def persist() -> bool:
-    """Ask that the browser deletes nothing by itself; returns whether it agrees."""
+    """Ask the browser not to delete files on its own; return whether it agrees."""
     _check_browser()
     from webpte.gpu.browser.opfs_cache import persist
 
@@ -157,4 +159,6 @@ async def persist() -> bool:
 
 def _check_browser() -> None:
     if not IN_BROWSER:
-        raise SourceError("files are kept in the browser; elsewhere they are where they were saved")
+        raise SourceError(
+            "the library exists only in a browser; elsewhere, open the file by its path"
+        )

@@ -12,12 +12,12 @@ Dims = tuple[int, ...]
 
 
 def numel(dims: Sequence[int]) -> int:
-    """Number of elements; 1 for a rank-0 tensor."""
+    """Return the number of elements; 1 for a rank-0 tensor."""
     return math.prod(dims)
 
 
 def fits(dims: Sequence[int], maximum: Sequence[int]) -> bool:
-    """Whether there is memory for `dims` where it was allocated for `maximum`, of the same rank.
+    """Tell whether memory that was allocated for `maximum` holds `dims`, of the same rank.
 
     ExecuTorch bounds a dynamic tensor by its number of elements: a dim alone may be larger.
     """
@@ -27,17 +27,17 @@ def fits(dims: Sequence[int], maximum: Sequence[int]) -> bool:
 def window_count(
     size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
 ) -> int:
-    """How many windows fit along a dim of a pool; less than 1 where none does."""
+    """Return how many windows of a pool fit along a dim; less than 1 if none does."""
     room = size + 2 * padding - dilation * (kernel - 1) - 1
     if not ceil_mode:
         return room // stride + 1
     count = -(-room // stride) + 1
-    # A window that would start in the padding behind the input is dropped.
+    # A window that would start in the padding after the input is dropped.
     return count - 1 if (count - 1) * stride >= size + padding else count
 
 
 def normalize_dim(dim: int, rank: int) -> int:
-    """A dim counted from the end becomes one counted from the front. Rank 0 has dim 0, as torch."""
+    """Return a dim counted from the front; a rank-0 tensor has dim 0, as in torch."""
     effective = max(rank, 1)
     if not -effective <= dim < effective:
         raise GraphError(f"dim {dim} is outside a tensor of rank {rank}")
@@ -45,14 +45,14 @@ def normalize_dim(dim: int, rank: int) -> int:
 
 
 def normalize_index(index: int, size: int) -> int:
-    """An index counted from the end becomes one counted from the front."""
+    """Return an index counted from the front."""
     if not -size <= index < size:
         raise GraphError(f"index {index} is outside a dim of size {size}")
     return index % size
 
 
 def broadcast(*shapes: Sequence[int]) -> Dims:
-    """The common shape under NumPy's rules."""
+    """Return the common shape under NumPy's rules."""
     rank = max((len(shape) for shape in shapes), default=0)
     result = []
     for axis in range(rank):
@@ -65,7 +65,7 @@ def broadcast(*shapes: Sequence[int]) -> Dims:
 
 
 def contiguous_strides(dims: Sequence[int]) -> Dims:
-    """Row-major strides, in elements."""
+    """Return row-major strides, in elements."""
     strides = [1] * len(dims)
     for axis in range(len(dims) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * dims[axis + 1]
@@ -73,16 +73,16 @@ def contiguous_strides(dims: Sequence[int]) -> Dims:
 
 
 def broadcast_strides(dims: Sequence[int], target: Sequence[int]) -> Dims:
-    """Strides that read a tensor of shape `dims` as if it had shape `target`."""
+    """Return strides that read a tensor of shape `dims` as if it had shape `target`."""
     padded = (1,) * (len(target) - len(dims)) + tuple(dims)
     strides = contiguous_strides(padded)
     return tuple(0 if size == 1 else stride for size, stride in zip(padded, strides, strict=True))
 
 
 def collapse(dims: Sequence[int], *strides: Sequence[int]) -> tuple[Dims, list[Dims]]:
-    """Merge neighbouring axes that every stride list walks as one; drop axes of size 1.
+    """Merge adjacent axes that every stride list walks as one; drop axes of size 1.
 
-    Keeps index arithmetic in the kernels short, and ranks that no shader could declare small.
+    This keeps the kernels' index arithmetic short, and reduces ranks that no shader could declare.
     """
     axes = [axis for axis, size in enumerate(dims) if size != 1]
     merged: list[tuple[int, list[int]]] = []

@@ -1,4 +1,4 @@
-"""Where the bytes of a file are, without holding them.
+"""Sources of a file's bytes, which do not hold the whole file.
 
 A `.pte` can be larger than the whole 32-bit heap of Pyodide. So the file stays where it is (a JS
 `Blob`, a file on disk), and Python reads only the parts it has to parse. Constants go from the
@@ -17,7 +17,7 @@ from typing import IO, Protocol
 from webpte.errors import SourceError
 
 LOCAL = (
-    "local:"  # begins the addresses of files that were added to the library, which no server has
+    "local:"  # prefix of the addresses of files that were added to the library, without a server
 )
 
 
@@ -34,7 +34,7 @@ class ByteSource(Protocol):
 
 
 def check_range(source: ByteSource, offset: int, length: int) -> None:
-    """Every `read` starts with this, so that no implementation can return fewer bytes."""
+    """Raise unless the bytes are in the source; every `read` starts with this."""
     if offset < 0 or length < 0 or offset + length > source.size:
         raise SourceError(
             f"{source.name}: bytes {offset} to {offset + length} were asked for, "
@@ -43,7 +43,7 @@ def check_range(source: ByteSource, offset: int, length: int) -> None:
 
 
 class BytesSource:
-    """A file that is in memory already."""
+    """A file that is already in memory."""
 
     def __init__(self, data: bytes | bytearray | memoryview, name: str = "bytes") -> None:
         self._data = memoryview(data).cast("B")
@@ -57,7 +57,7 @@ class BytesSource:
         return bytes(self.view(offset, length))
 
     def view(self, offset: int, length: int) -> memoryview:
-        """The same bytes, not copied."""
+        """Return the bytes without copying them."""
         check_range(self, offset, length)
         return self._data[offset : offset + length]
 
@@ -86,10 +86,10 @@ class FileSource:
         return data
 
     def view(self, offset: int, length: int) -> memoryview:
-        """The bytes where the system keeps them: nothing is read before they are looked at."""
+        """Return memory-mapped bytes: the system reads them when they are accessed."""
         check_range(self, offset, length)
         with self._opened() as file:
-            if file.seek(0, io.SEEK_END) != self._size:  # looking at what is gone ends the process
+            if file.seek(0, io.SEEK_END) != self._size:  # reading beyond the end kills the process
                 raise SourceError(f"{self.name}: the file changed its size after it was opened")
             if self._mapped is None:
                 import mmap  # not everywhere
@@ -100,7 +100,7 @@ class FileSource:
 
     @contextmanager
     def _opened(self) -> Iterator[IO[bytes]]:
-        """Whatever the system says against opening or reading it is a SourceError."""
+        """The open file; errors of the system inside become a SourceError."""
         try:
             with self._path.open("rb") as file:
                 yield file
@@ -109,7 +109,7 @@ class FileSource:
 
 
 def read_whole(path: Path) -> bytes:
-    """The content of a file on disk, or a SourceError."""
+    """Read a file on disk; raise SourceError if that fails."""
     try:
         return path.read_bytes()
     except (OSError, ValueError) as error:
@@ -141,11 +141,11 @@ class Region:
         return await self.source.read(self.offset + offset, length)
 
     async def view(self, offset: int, length: int) -> bytes | memoryview:
-        """The same, not copied if the source can show its bytes."""
+        """Return the bytes, without copying them if the source allows it."""
         if isinstance(self.source, BytesSource | FileSource) and offset + length <= self.size:
             return self.source.view(self.offset + offset, length)
         return await self.read(offset, length)
 
     def head(self, size: int) -> Region:
-        """The first `size` bytes of this part."""
+        """Return the first `size` bytes of this part."""
         return Region(self.source, self.offset, size)

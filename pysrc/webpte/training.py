@@ -1,4 +1,4 @@
-"""Teaching a program: one whose methods `learn` and `predict` take their weights as inputs.
+"""Training of a program whose methods `learn` and `predict` take their weights as inputs.
 
     learner = webpte.training.Learner(program)
     async for loss in learner.learn(examples, labels, steps=60):
@@ -10,8 +10,8 @@ The methods are
     learn(examples [B, ...], labels int32 [B], rate [1], w, m, v, ...) -> loss, w, m, v, ...
     predict(examples [1, ...], w, w, ...) -> logits [1, classes]
 
-with a weight and the optimizer's two moments, three tensors each, as often as there are weights.
-What a step gives goes into the next one and stays on the GPU meanwhile.
+Each weight w comes with the optimizer's two moments m and v. A step's outputs are the next step's
+inputs and stay on the GPU in between.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ LEARN, PREDICT = "learn", "predict"
 __all__ = ["Form", "Learner", "can_be_taught", "form_of"]
 
 RATE = 0.003
-STEPS_AT_ONCE = 4  # whose losses are read together: fewer round trips, and still a smooth curve
+STEPS_AT_ONCE = 4  # losses are read together: fewer round trips, and still a smooth curve
 _GIVEN, _OF_WEIGHT = 3, 3  # inputs of `learn` before the weights; tensors for each weight
 _LOGITS = 2  # dims of what `predict` gives
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a program that can be taught takes.
+    """The form of a trainable program.
 
-    batch, shape  examples of a step, and the shape of one
-    classes       labels are 0 up to this
-    weights       their shapes
+    batch, shape  examples per step, and the shape of one
+    classes       labels are 0 to classes - 1
+    weights       shapes of the weights
     """
 
     batch: int
@@ -57,7 +57,7 @@ class Form:
 
 
 def form_of(methods: Mapping[str, MethodInfo]) -> Form:
-    """What can be taught here. Raises InputError if the methods are not those of such a program."""
+    """Return the form of a trainable program; raise InputError for other programs."""
     if LEARN not in methods or PREDICT not in methods:
         listed = ", ".join(methods) or "none"
         raise InputError(
@@ -89,7 +89,7 @@ def form_of(methods: Mapping[str, MethodInfo]) -> Form:
 
 
 def can_be_taught(methods: Mapping[str, MethodInfo]) -> bool:
-    """Whether a Learner takes a program with these methods."""
+    """Tell whether a Learner accepts a program with these methods."""
     try:
         form_of(methods)
     except InputError:
@@ -98,10 +98,10 @@ def can_be_taught(methods: Mapping[str, MethodInfo]) -> bool:
 
 
 class Learner:
-    """The weights of a program that is being taught. One thing at a time: await each call.
+    """The weights of a program in training. Await each call before the next.
 
-    rate  how far each step goes; it may be set between steps
-    seed  of the first weights, and of which examples are taken
+    rate  the learning rate; it may be set between steps
+    seed  of the initial weights, and of the choice of examples
     """
 
     def __init__(self, program: Program, *, rate: float = RATE, seed: int = 0) -> None:
@@ -114,26 +114,25 @@ class Learner:
         self.reset(seed)
 
     def reset(self, seed: int = 0) -> None:
-        """Nothing is learned any more."""
+        """Start again from random weights."""
         self._rng = np.random.default_rng(seed)
         self.steps = 0
         self._state = []
         for at, shape in enumerate(self.form.weights):
-            spread = math.sqrt(2 / math.prod(shape[1:]))  # so that values stay as large as they are
+            spread = math.sqrt(2 / math.prod(shape[1:]))  # keeps the size of activations (He)
             if at == len(self.form.weights) - 1:
-                spread *= 0.1  # every class is about as likely to begin with
+                spread *= 0.1  # classes start about equally likely
             weight = self._rng.normal(0, spread, shape).astype(np.float32)
             self._state += [weight, np.zeros_like(weight), np.zeros_like(weight)]
 
     async def learn(
         self, examples: Array, labels: Sequence[int], steps: int, vary: Vary | None = None
     ) -> AsyncGenerator[float, None]:
-        """Learns `steps` batches of the examples, and yields the loss of each.
+        """Train on `steps` batches of the examples, and yield the loss of each.
 
-        Every class that has examples is in a batch equally often, however many it has. `vary` may
-        change the examples of a batch, so that the next one like them is recognised, too. Whoever
-        stops asking keeps what was learned so far, which may be up to four steps more than were
-        yielded.
+        Every class with examples is in a batch equally often, however many it has. `vary` may
+        augment the examples of a batch. A caller that stops early keeps the weights so far, which
+        may be up to four steps ahead of the losses yielded.
         """
         examples, wanted = self._checked(examples, labels)
         for start in range(0, steps, STEPS_AT_ONCE):
@@ -148,9 +147,9 @@ class Learner:
                 yield float(loss.reshape(()))
 
     async def step(self, batch: Array, labels: Array) -> Array | GpuTensor:
-        """Learns one batch and gives its loss. What was learned before stays if it fails."""
-        if not math.isfinite(self.rate):  # or all would be forgotten
-            raise InputError(f"the rate of learning is {self.rate}")
+        """Train on one batch and return its loss; the weights stay unchanged if it fails."""
+        if not math.isfinite(self.rate):  # it would destroy the weights
+            raise InputError(f"the learning rate is {self.rate}; it must be finite")
         rate, numbers = np.full(1, self.rate, np.float32), self._labels(labels)
         loss, *state = await self._program.run(
             LEARN, batch, numbers, rate, *self._state, output=self._place()
@@ -161,19 +160,19 @@ class Learner:
         return found
 
     async def predict(self, example: Array) -> Array:
-        """The logits (classes,) of one example; softmax of them is how likely each class is."""
+        """Return the logits (classes,) of one example; their softmax are probabilities."""
         weights = self._state[::_OF_WEIGHT]
         (logits,) = await self._program.run(PREDICT, example[None].astype(np.float32), *weights)
         found: Array = logits[0]
         return found
 
     async def weights(self) -> dict[str, Array]:
-        """All that was learned, and what the optimizer needs to go on: `load` takes it."""
+        """Return the weights and the optimizer's moments, for `load`."""
         arrays = await asyncio.gather(*map(_array, self._state))
         return {name: array.copy() for name, array in zip(self._names(), arrays, strict=True)}
 
     def load(self, weights: Mapping[str, Array]) -> None:
-        """What `weights` gave, of this program or another one with weights of these shapes."""
+        """Load the result of `weights`, of this program or another one with the same shapes."""
         names = self._names()
         state = [np.array(weights[name], np.float32) for name in names if name in weights]
         if [array.shape for array in state] != [one.shape for one in self._state]:
@@ -198,17 +197,17 @@ class Learner:
         return examples, wanted
 
     def _labels(self, labels: Sequence[int] | Array) -> Array:
-        """int32; with any other there would be nothing left of the weights after one step."""
+        """Return labels as int32; raise for invalid ones, which would destroy the weights."""
         given = np.asarray(labels)
         whole = given.dtype.kind in "iu" and given.size > 0
         if not whole or given.min() < 0 or given.max() >= self.form.classes:
             raise InputError(
-                f"labels are whole numbers, 0 to {self.form.classes - 1}, and there must be some"
+                f"labels must be integers from 0 to {self.form.classes - 1}, and not empty"
             )
         return given.astype(np.int32)
 
     def _choose(self, labels: Array) -> Array:
-        """Which examples are in a batch: any class is as likely as any other."""
+        """Choose the examples of a batch, every class with equal probability."""
         classes, numbers = np.unique(labels, return_inverse=True)
         share = 1 / (len(classes) * np.bincount(numbers)[numbers])
         chosen: Array = self._rng.choice(len(labels), self.form.batch, p=share)

@@ -1,4 +1,4 @@
-"""What detectors and readers of pictures found, out of the tensors that they give.
+"""Results of vision models, decoded from their output tensors: faces and lines of text.
 
 boxes, scores = await program.forward(picture)              # MediaPipe's face detection
 for face in webpte.vision.faces(boxes[0], scores[0, :, 0], anchors, side=128):
@@ -23,14 +23,14 @@ Box = tuple[float, float, float, float]
 LEAST_SCORE, MOST_OVERLAP = 0.5, 0.3
 __all__ = ["Face", "Letter", "Line", "faces", "line_of", "overlap"]
 
-_BOX = 4  # numbers of a box; those behind it are points
+_BOX = 4  # numbers of a box; points follow
 
 
 @dataclass(frozen=True)
 class Face:
-    """All places are parts of the picture's width and height.
+    """A detected face; coordinates are fractions of the picture's width and height.
 
-    score   how likely it is one, 0 to 1
+    score   probability, 0 to 1
     box     left, top, right, bottom
     points  (x, y): eyes, nose, mouth and ears
     """
@@ -49,13 +49,13 @@ def faces(
     least_score: float = LEAST_SCORE,
     most_overlap: float = MOST_OVERLAP,
 ) -> list[Face]:
-    """The likeliest first. Of boxes that lie on each other only the likeliest is one.
+    """Return the faces, the likeliest first; only the likeliest of overlapping boxes is kept.
 
     boxes    (anchors, 4 + 2 * points): x, y, width and height, then points, in pixels from the
              anchor
     scores   (anchors,): logits
-    anchors  (anchors, 2): x and y as parts of the picture
-    side     of the picture that the model sees, in pixels
+    anchors  (anchors, 2): x and y as fractions of the picture
+    side     width and height of the model's input picture, in pixels
     """
     count = len(anchors)
     points = boxes.shape[-1] - _BOX if boxes.ndim == 2 else -1
@@ -87,7 +87,7 @@ def _face(score: float, numbers: Array, anchor: Array) -> Face:
 
 
 def overlap(one: Box, other: Box) -> float:
-    """What two boxes have in common, as a part of what they cover together."""
+    """Return the intersection over union of two boxes."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     common = max(width, 0.0) * max(height, 0.0)
@@ -98,7 +98,7 @@ def overlap(one: Box, other: Box) -> float:
 
 @dataclass(frozen=True)
 class Letter:
-    """What was read, how sure it is (0 to 1), and where, as a part of the line's length."""
+    """A letter, its confidence (0 to 1), and its place as a fraction of the line's length."""
 
     text: str
     score: float
@@ -117,14 +117,14 @@ class Line:
 
     @property
     def score(self) -> float:
-        """The mean of its letters; 0 of an empty line."""
+        """The mean score of its letters; 0 for an empty line."""
         return float(np.mean([one.score for one in self.letters])) if self.letters else 0.0
 
 
 def line_of(letters: Array, labels: Sequence[str]) -> Line:
-    """The text of a line, from how likely each letter is at each place: (places, letters).
+    """Decode a line of text from the probabilities (places, letters), by CTC.
 
-    Label 0 is "no letter"; a letter that goes on from place to place is one letter.
+    Label 0 is "no letter"; a letter repeated from place to place is one letter.
     """
     if letters.ndim != 2 or not 0 < letters.shape[1] <= len(labels):
         raise InputError(f"letters {list(letters.shape)} do not belong to {len(labels)} labels")

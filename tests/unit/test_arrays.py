@@ -1,4 +1,4 @@
-"""`.npy` and `.npz` files of others: arrays, or an InputError that names file and member."""
+"""Untrusted `.npy` and `.npz` files: arrays, or an InputError that names file and member."""
 
 from __future__ import annotations
 
@@ -108,14 +108,14 @@ F4 = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }"
         (with_header(F4 % "3,", bytes(8)), r"float32 \[3\], 12 bytes, but has 8"),
         (with_header(F4 % "3,", bytes(16)), r"float32 \[3\], 12 bytes, but has 16"),
         (with_header(F4 % ("9" * 18 + ","), bytes(8)), "at most 1,073,741,824 are read"),
-        (with_header(F4 % ("9" * 5000 + ","), bytes(8)), "a shape that is none"),
+        (with_header(F4 % ("9" * 5000 + ","), bytes(8)), "a shape that is not valid"),
         (with_header(F4 % ("1," * 33), bytes(4)), "33 dims; 32 are allowed"),
-        (with_header(F4 % ",,3", bytes(4)), "a shape that is none"),
-        (with_header(F4.replace("<f4", "<f3") % "1,", bytes(3)), "'<f3', which are no numbers"),
-        (with_header(F4.replace("<f4", "|V2") % "1,", bytes(2)), "'|V2', which are no numbers"),
+        (with_header(F4 % ",,3", bytes(4)), "a shape that is not valid"),
+        (with_header(F4.replace("<f4", "<f3") % "1,", bytes(3)), "'<f3', which is not a supported"),
+        (with_header(F4.replace("<f4", "|V2") % "1,", bytes(2)), "'|V2', which is not a supported"),
         (with_header(F4.replace("'<f4'", "[('a', '<f4')]") % "1,", bytes(4)), "a header that is"),
-        (with_header("(" * 4000), "a header that is none"),
-        (with_header("{'descr': " + "-" * 9000 + "1}"), "a header that is none"),
+        (with_header("(" * 4000), "a header that is not valid"),
+        (with_header("{'descr': " + "-" * 9000 + "1}"), "a header that is not valid"),
         (with_header(F4.replace("<f4", "|b1") % "1,", b"\x05"), "bools that are neither"),
     ],
 )

@@ -1,4 +1,4 @@
-"""JSON of others: a value, or the error that the caller asked for."""
+"""Untrusted JSON: a value, or the caller's error."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_values_are_those_of_json(value: Any) -> None:
         (b"{]", "x.json is not JSON"),
         (b'"\xff"', "x.json is not UTF-8"),
         (b"9" * 5000, "x.json is not JSON: Exceeds the limit"),
-        (b"NaN", "NaN is no number of JSON"),
+        (b"NaN", "NaN is not a JSON number"),
         (b"[-Infinity]", "-Infinity is no number"),
         (b"1e999", "1e999 is beyond"),
         (b"[" * 100_000, "nested deeper than 100"),
@@ -86,7 +86,7 @@ def test_kinds_of_fields() -> None:
     for ask, says in (
         (lambda: table.number("order"), 'card.json: order must be a number, got "first"'),
         (lambda: table.number("on"), "card.json: on must be a number, got true"),
-        (lambda: table.integer("ratio"), "ratio must be a whole number, got 0.5"),
+        (lambda: table.integer("ratio"), "ratio must be an integer, got 0.5"),
         (lambda: table.integer("n", low=4), "n must be from 4 to"),
         (lambda: table.text("n"), "n must be a text, got 3"),
         (lambda: table.flag("n", False), "n must be true or false, got 3"),

@@ -1,4 +1,4 @@
-"""A program that is taught: its steps are PyTorch's, and it tells new drawings apart."""
+"""Training of a program: its steps equal PyTorch's, and it classifies new drawings."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ def test_what_does_not_fit_is_told() -> None:
         before = await learner.weights()
         drawn, _ = batch(learner.form.batch)
         for wrong in (9, -1, 1.5, 2**40, "a"):
-            with pytest.raises(InputError, match="labels are whole numbers, 0 to 4"):
+            with pytest.raises(InputError, match="labels must be integers from 0 to 4"):
                 await anext(learner.learn(pictures, [wrong] * len(labels), 1))  # type: ignore[list-item]
-            with pytest.raises(InputError, match="labels are whole numbers, 0 to 4"):
+            with pytest.raises(InputError, match="labels must be integers from 0 to 4"):
                 await learner.step(drawn, np.array([wrong] * len(drawn)))
         learner.rate = float("nan")
-        with pytest.raises(InputError, match="the rate of learning is nan"):
+        with pytest.raises(InputError, match="the learning rate is nan"):
             await anext(learner.learn(pictures, labels.tolist(), 1))
         for name, array in (await learner.weights()).items():
             np.testing.assert_array_equal(array, before[name])

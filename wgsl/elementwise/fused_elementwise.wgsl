@@ -9,7 +9,7 @@
 alias Vec = vec4<f32>;
 
 const MAX_STEPS = 16u;
-override SINGLES: u32; // bit i: input i is one element, for all
+override SINGLES: u32; // bit i: input i has a single element
 
 struct Params {
     quads: u32,

@@ -32,7 +32,7 @@ fn x_at(element: u32) -> f32 { return load_${X}_as_f32(x[element / 4u])[element 
 fn y_at(element: u32) -> f32 { return load_${Y}_as_f32(y[element / 4u])[element % 4u]; }
 fn z_at(element: u32) -> f32 { return load_${Z}_as_f32(z[element / 4u])[element % 4u]; }
 
-// From the nearer end, so that both ends are exact.
+// Computed from the nearer end, so that both ends are exact.
 fn interpolated(x: Vec, y: Vec, weight: Vec) -> Vec {
     return select(y - (y - x) * (1.0 - weight), x + weight * (y - x), abs(weight) < Vec(0.5));
 }

@@ -1,4 +1,4 @@
-// Single elements, whatever their type: element `i` is in word `i / per_word_<type>` of the buffer.
+// Single elements of any type: element `i` is in word `i / per_word_<type>` of the buffer.
 
 // use lib/elements_f16.wgsl with f16
 

@@ -1,4 +1,4 @@
-// lib/elements.wgsl for half floats: stored as such, computed as f32.
+// lib/elements.wgsl for f16: stored as f16, computed as f32.
 
 alias word_f16 = f16;
 

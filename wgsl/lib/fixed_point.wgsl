@@ -1,4 +1,4 @@
-// Logarithms and powers of two in whole numbers, equal on every GPU: the counterpart of
+// Logarithms and powers of two in integers, equal on every GPU: the counterpart of
 // pysrc/webpte/ops/core/fixed_point.py, bit for bit. Q24 means a number times 2^24.
 
 // use lib/int64.wgsl
@@ -22,8 +22,8 @@ fn negative_log2(n: u32) -> u32 {
     return (zeros << 24u) + (high_product(0u - mantissa, log_slope(mantissa)) >> 6u);
 }
 
-// log2(-log2(n / 2^32)) in Q24, for odd n: how long an exponential clock takes to ring, as a
-// logarithm. Near n = 2^32 the inner logarithm keeps all its digits: it is a product, not a difference.
+// log2(-log2(n / 2^32)) in Q24, for odd n: the logarithm of an exponentially distributed waiting
+// time. Near n = 2^32 the inner logarithm keeps all its digits: it is a product, not a difference.
 fn log2_of_wait(n: u32) -> i32 {
     let zeros = countLeadingZeros(n);
     let mantissa = n << zeros;

@@ -1,6 +1,5 @@
 // Elementary functions to a few units in the last place, near 0 too: WGSL's own may be off by 2^-11,
-// and what they make of infinities and NaNs is open. Polynomials are minimax fits. Goes with
-// lib/nan.wgsl.
+// and leave infinities and NaNs undefined. Polynomials are minimax fits. Needs lib/nan.wgsl.
 
 fn nan_of(x: vec4<f32>) -> vec4<f32> { return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) | vec4<u32>(0x7fc00000u)); }
 
@@ -19,7 +18,7 @@ fn with_sign_of(size: vec4<f32>, x: vec4<f32>) -> vec4<f32> {
     return bitcast<vec4<f32>>((bitcast<vec4<u32>>(size) & vec4<u32>(0x7fffffffu)) | sign);
 }
 
-// For odd functions that are x itself below 2^-32: -0.0 and what GPUs may flush stay what they are.
+// For odd functions that equal x below 2^-32: -0.0 and subnormal numbers stay unchanged.
 fn keep_tiny(x: vec4<f32>, result: vec4<f32>) -> vec4<f32> {
     return select(result, x, (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) < vec4<u32>(0x2f800000u));
 }
@@ -59,7 +58,7 @@ fn precise_expm1(x: vec4<f32>) -> vec4<f32> {
     return nan_where(vec4<bool>(), x, keep_tiny(x, result));
 }
 
-// From 20 on the smaller exponential does not count.
+// From 20 on the smaller exponential is negligible.
 fn precise_cosh(x: vec4<f32>) -> vec4<f32> {
     let half = half_exp(abs(x));
     return nan_where(vec4<bool>(), x, select(half + 0.25 / half, half, abs(x) > vec4<f32>(20.0)));

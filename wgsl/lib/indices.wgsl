@@ -1,11 +1,11 @@
-// What up to four tensors of indices say, for kernels that are given them as bindings `first` to
-// `fourth` and have, in their params, the `sizes` of the indexed dims.
+// Values of up to four index tensors, for kernels with bindings `first` to `fourth` and, in their
+// params, the `sizes` of the indexed dims.
 
 // use lib/index_flag.wgsl
 
-override INDICES: u32; // how many of the tensors of indices there are: 1 to 4
+override INDICES: u32; // number of index tensors: 1 to 4
 
-// The indices at these places, counted from the start; the caller looks at their range.
+// The indices at these places, counted from the start; the caller checks their range.
 fn indices_at(places: vec4<i32>) -> vec4<i32> {
     var indices = vec4<i32>(first[places.x], 0, 0, 0);
     if (INDICES > 1u) {

@@ -4,16 +4,16 @@
 // use lib/quotient.wgsl
 // use lib/functions.wgsl
 
-// What a built-in function makes of a NaN is open; here a NaN stays one.
+// Built-in functions leave NaN undefined; here a NaN stays a NaN.
 fn keep_nan(x: vec4<f32>, result: vec4<f32>) -> vec4<f32> { return select(result, x, is_nan_vec4f(x)); }
 
-// The half float next to x, ties to even, for GPUs that have none to convert to.
+// x rounded to f16, ties to even, for GPUs without f16.
 fn half_of(x: vec4<f32>) -> vec4<f32> {
     let sign = bitcast<vec4<u32>>(x) & vec4<u32>(0x80000000u);
     let size = bitcast<vec4<u32>>(x) ^ sign;
     let even = (size + vec4<u32>(0xfffu) + ((size >> vec4<u32>(13u)) & vec4<u32>(1u))) & vec4<u32>(0xffffe000u);
     let bounded_size = select(even, vec4<u32>(0x7f800000u), size >= vec4<u32>(0x477ff000u)); // 65520
-    // Below 2^-14 halves are whole multiples of 2^-24.
+    // Below 2^-14, f16 numbers are multiples of 2^-24.
     let tiny = bitcast<vec4<u32>>(round(abs(x) * 16777216.0) / 16777216.0);
     let rounded = select(bounded_size, tiny, size < vec4<u32>(0x38800000u));
     return keep_nan(x, bitcast<vec4<f32>>(rounded | sign));
@@ -74,7 +74,7 @@ fn large_turn(x: f32) -> vec2<f32> {
     let shift = start % 32u;
     var window = array<u32, 3>();
     for (var i = 0u; i < 3u; i++) {
-        // A shift by 32 has no meaning.
+        // A shift by 32 is undefined.
         window[i] = (bits[first + i] << shift) | ((bits[first + i + 1u] >> 1u) >> (31u - shift));
     }
     let middle = wide_product(whole, window[1]);
@@ -118,7 +118,7 @@ fn precise_sin(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>
 fn precise_cos(x: vec4<f32>) -> vec4<f32> { return sine_of_quadrant(x, vec4<i32>(1)); }
 fn precise_tan(x: vec4<f32>) -> vec4<f32> { return keep_nan(x, keep_tiny(x, precise_sin(x) / precise_cos(x))); }
 
-// By multiplying, so that whole results are whole: the built-in pow(9, 5) may be 59048.996.
+// By multiplying, so that integer results are exact: the built-in pow(9, 5) may be 59048.996.
 fn whole_pow(base: vec4<f32>, exponent: vec4<i32>) -> vec4<f32> {
     var result = vec4<f32>(1.0);
     var square = base;

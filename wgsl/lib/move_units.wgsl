@@ -1,8 +1,8 @@
-// Moving elements whatever their type: 16 bytes at once, 4 bytes, or the parts of a word.
+// Moving elements of any type: 16 bytes at once, 4 bytes, or the parts of a word.
 //
 // UNIT is vec4<u32> or u32, so NaN payloads and -0.0 arrive as they were. With PARTS of 2 or 4,
-// elements are halves or bytes, and an invocation gathers a word of them: no two may write to one.
-// The kernel has a function `fetch(element: u32) -> Unit`: what belongs at `element` of the output,
+// elements are f16 or bytes, and an invocation gathers a word of them: no two may write to one word.
+// The kernel has a function `fetch(element: u32) -> Unit`: the unit at `element` of the output,
 // counted in units; with PARTS counted in parts, and the part in the lowest bits.
 
 alias Unit = ${UNIT};
@@ -21,7 +21,7 @@ fn part_of(unit: Unit, element: u32) -> Unit {
     return (unit >> Unit(PART_BITS * (element % PARTS))) & Unit(PART_MASK);
 }
 
-// A whole unit of an output that has `elements` parts (looked at only where PARTS is not 1).
+// A whole unit of an output that has `elements` parts (used only if PARTS is not 1).
 fn gathered(unit: u32, elements: u32) -> Unit {
     if (PARTS == 1u) {
         return fetch(unit);

@@ -1,4 +1,4 @@
-// Comparisons that keep a NaN. It is told by its bits: a compiler may take `x != x` to be false.
+// Comparisons that keep a NaN. It is detected by its bits: a compiler may assume that `x != x` is false.
 
 fn is_nan_f32(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 fn is_nan_vec4f(x: vec4f) -> vec4<bool> {

@@ -1,7 +1,7 @@
-// Four neighbouring elements at once, whatever their type.
+// Quads: four consecutive elements of any type at once.
 //
 // Every buffer is a multiple of 16 bytes long, so the last quad of a tensor may be read and
-// written whole: what lies behind the last element is never looked at. Elements of 2 or 4 bytes
+// written whole: bytes after the last element are never used. Elements of 2 or 4 bytes
 // make a vec4; bool, i8 and u8 are bytes, four in one u32 with the first in the lowest bits.
 
 // use lib/quads_f16.wgsl with f16

@@ -1,4 +1,4 @@
-// lib/quads.wgsl for half floats: stored as such, computed as f32.
+// lib/quads.wgsl for f16: stored as f16, computed as f32.
 
 alias quad_f16 = vec4<f16>;
 

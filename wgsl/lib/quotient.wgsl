@@ -1,5 +1,5 @@
 // Quotients rounded to the nearest float32: the built-in one may be off by an ulp or two, which
-// could move a tie or a whole number.
+// could change a tie or an integer result.
 
 // Whether fma rounds once, as it should: some GPUs round the product inside of it, too. The square of
 // 1 + m * 2^-23 is never a float32 for an odd m; bits of x are in it so that it is no constant.

@@ -1,7 +1,6 @@
-// What is left of a division, exactly, however large the quotient: in whole numbers, bit by bit. Goes
-// with lib/nan.wgsl.
+// Exact remainders for quotients of any size: in integers, bit by bit. Needs lib/nan.wgsl.
 
-// The magnitude of x as (whole number, power of two), the number below 2^24.
+// The magnitude of x as (integer, power of two), the integer below 2^24.
 fn parts_of(x: f32) -> vec2<u32> {
     let bits = bitcast<u32>(x) & 0x7fffffffu;
     let exponent = bits >> 23u;

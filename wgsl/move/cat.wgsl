@@ -9,7 +9,7 @@ struct Params {
     elements: u32,
     columns: u32, // of a row of the output, in units; in parts with PARTS
     first: u32, // column of the first of the inputs
-    ends: vec4<u32>, // column behind each input; absent inputs end where the last one does
+    ends: vec4<u32>, // column after each input; absent inputs end where the last one does
 }
 
 @group(0) @binding(0) var<storage, read> a: array<Unit>;
@@ -19,7 +19,7 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> output: array<Unit>;
 @group(0) @binding(5) var<uniform> params: Params;
 
-// What other dispatches wrote, or will write, stays as it is.
+// Columns of other dispatches stay unchanged.
 fn fetch(element: u32) -> Unit {
     let row = element / params.columns;
     let column = element % params.columns;

@@ -21,7 +21,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     if (quad >= params.quads) {
         return;
     }
-    // What other dispatches wrote, or will write, stays as it is.
+    // Columns of other dispatches stay unchanged.
     var values = load_${OUT}_as_${COMPUTE}(output[quad]);
     var found = false;
     for (var lane = 0u; lane < 4u; lane++) {

@@ -1,4 +1,4 @@
-// Tensors made from nothing but their shape: output[i] = f(i), a quad per invocation.
+// Tensors computed from their shape and scalars: output[i] = f(i), a quad per invocation.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl

@@ -1,6 +1,6 @@
-// Elements picked by tensors of indices: gather, index, index_select, embedding.
+// Elements picked by index tensors: gather, index, index_select, embedding.
 // output[i] = source[sum of coordinate * stride + sum of index * its stride], a unit of the output
-// per invocation. A negative index counts from the end; one that is out of range is a fault.
+// per invocation. A negative index counts from the end; one out of range sets the index flag.
 
 // use lib/grid.wgsl
 // use lib/move_units.wgsl
@@ -13,11 +13,11 @@ struct Params {
     units: u32,
     elements: u32,
     rank: u32,
-    fault: u32,
+    flag: u32,
     sizes: vec4<i32>, // of the indexed dims; 1 for absent ones
     strides: vec4<i32>, // of the indexed dims in the source; 0 for absent ones
     axes: array<vec4<i32>, MAX_AXES>, // (size, stride of the source), outermost first
-    index_strides: array<vec4<i32>, MAX_AXES>, // of the same axes, in each tensor of indices
+    index_strides: array<vec4<i32>, MAX_AXES>, // of the same axes, in each index tensor
 }
 
 @group(0) @binding(0) var<storage, read> source: array<Unit>;
@@ -26,7 +26,7 @@ struct Params {
 @group(0) @binding(3) var<storage, read> third: array<i32>;
 @group(0) @binding(4) var<storage, read> fourth: array<i32>;
 @group(0) @binding(5) var<storage, read_write> output: array<Unit>;
-@group(0) @binding(6) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(6) var<storage, read_write> index_flag: array<atomic<u32>>;
 @group(0) @binding(7) var<uniform> params: Params;
 
 fn fetch(element: u32) -> Unit {

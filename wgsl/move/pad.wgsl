@@ -1,4 +1,4 @@
-// A tensor with a border: output[i] = input[i - before] where that exists, else a value.
+// Constant padding: output[i] = input[i - before] where that exists, else a value.
 // A unit of the output per invocation.
 
 // use lib/grid.wgsl

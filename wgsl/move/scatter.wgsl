@@ -1,6 +1,6 @@
-// Elements written or added where tensors of indices say: an element of the output per invocation,
-// which looks through all indices that could mean it, in order. A negative index counts from the end;
-// one that is out of range is a fault.
+// Elements written or added at the places that index tensors name: an element of the output per
+// invocation, which searches all indices that could name it, in order. A negative index counts from
+// the end; one out of range sets the index flag.
 
 // use lib/grid.wgsl
 // use lib/indices.wgsl
@@ -9,21 +9,21 @@ const MAX_AXES = 16u;
 const MAX_SEARCHED = 8u;
 
 override ADDS: bool;
-override HAS_SOURCE: bool; // or a number is written
+override HAS_SOURCE: bool; // otherwise a number is written
 
 alias Stored = ${FLOAT};
 
 struct Params {
     elements: u32,
     rank: u32,
-    count: u32, // indices to look at
+    count: u32, // indices to search
     searched_rank: u32,
-    fault: u32,
+    flag: u32,
     value: f32,
     sizes: vec4<i32>, // of the indexed dims; 1 for absent ones
-    // (size, how many of them have indices, stride of the source, tensor of indices counted from 1)
+    // (size, how many of them have indices, stride of the source, index tensor counted from 1)
     axes: array<vec4<i32>, MAX_AXES>,
-    index_strides: array<vec4<i32>, MAX_AXES>, // of the same axes, in each tensor of indices
+    index_strides: array<vec4<i32>, MAX_AXES>, // of the same axes, in each index tensor
     searched: array<vec4<i32>, MAX_SEARCHED>, // (size, stride of the source)
     searched_strides: array<vec4<i32>, MAX_SEARCHED>,
 }
@@ -35,10 +35,10 @@ struct Params {
 @group(0) @binding(4) var<storage, read> third: array<i32>;
 @group(0) @binding(5) var<storage, read> fourth: array<i32>;
 @group(0) @binding(6) var<storage, read_write> output: array<Stored>;
-@group(0) @binding(7) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(7) var<storage, read_write> index_flag: array<atomic<u32>>;
 @group(0) @binding(8) var<uniform> params: Params;
 
-// An output: which place the indices would have to name, and where those for it begin.
+// An output element: the place that indices must name to mean it, and where its indices begin.
 struct Place {
     inside: bool,
     key: vec4<i32>,

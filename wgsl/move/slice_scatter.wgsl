@@ -1,4 +1,4 @@
-// A tensor with another one in the place of a part of one dim, a unit of the output per invocation.
+// A tensor with a slice of one dim replaced by another tensor, a unit of the output per invocation.
 
 // use lib/grid.wgsl
 // use lib/move_units.wgsl
@@ -6,10 +6,10 @@
 struct Params {
     units: u32,
     elements: u32,
-    inner: u32, // everything behind the dim, in units
+    inner: u32, // elements of the dims after this one, in units
     size: u32, // of the dim
     first: u32,
-    last: u32, // behind the part
+    last: u32, // end of the slice, exclusive
     step: u32,
     length: u32, // of the part
 }

@@ -1,7 +1,7 @@
 // Batch normalization with given statistics, one of each per channel:
 // output = (x - mean) / sqrt(variance + eps) * weight + bias, a quad per invocation; x is a formula of
 // the input, and of up to three numbers.
-// FLOAT is how memory holds a number: f32 or f16.
+// FLOAT is the stored type: f32 or f16.
 
 // use lib/grid.wgsl
 // use lib/math.wgsl

@@ -1,5 +1,5 @@
-// The extremes of the parts of long blocks, side by side: what choose_qparams.wgsl then takes for
-// the blocks themselves. X is how memory holds the tensor: as f32 or f16.
+// The extremes of the parts of long blocks, which choose_qparams.wgsl then reads in place of the
+// blocks. X is the stored type: f32 or f16.
 
 // use lib/quant/extremes.wgsl
 

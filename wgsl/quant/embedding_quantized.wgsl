@@ -1,6 +1,6 @@
 // Rows of a table of small numbers: output = (number - zero point) * scale of its group, a quad of
-// the output per invocation. A negative index counts from the end; a row that does not exist is a
-// fault.
+// the output per invocation. A negative index counts from the end; one out of range sets the index
+// flag.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
@@ -8,7 +8,7 @@
 
 override BITS: u32; // of a number: 2, 4 or 8
 override HIGH_FIRST: bool; // whether the first number of a byte is in its highest bits
-override OFFSET: u32; // is taken off each number
+override OFFSET: u32; // subtracted from each number
 override SIGNED: bool; // of bytes
 override ZERO_POINTS: bool; // whether there are any
 override WHOLE: bool; // a quad is whole bytes of one word, one row and one group
@@ -23,7 +23,7 @@ struct Params {
     rows: i32,
     group_size: u32,
     row_groups: u32, // scales of a row; 0 where one scale is for all
-    fault: u32,
+    flag: u32,
 }
 
 @group(0) @binding(0) var<storage, read> weight: array<u32>;
@@ -31,7 +31,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read> zero_points: array<quad_${ZERO}>;
 @group(0) @binding(3) var<storage, read> indices: array<i32>;
 @group(0) @binding(4) var<storage, read_write> output: array<vec4<Stored>>;
-@group(0) @binding(5) var<storage, read_write> faults: array<atomic<u32>>;
+@group(0) @binding(5) var<storage, read_write> index_flag: array<atomic<u32>>;
 @group(0) @binding(6) var<uniform> params: Params;
 
 // -1 for a row that does not exist.

@@ -1,7 +1,7 @@
-// Where a row (of `length` elements, `inner` apart) has its largest or smallest element, the first
-// one if there are several. IN is the stored type; KEY makes a u32 of an element that orders alike.
+// The index of a row's largest or smallest element (rows of `length` elements, `inner` apart), the
+// first of equals. IN is the stored type; KEY maps an element to a u32 that orders alike.
 //
-// A row may be cut into parts: then RESULT is a pair of key and index, for argreduce_merge.wgsl.
+// A row may be split into parts: then RESULT is a pair of key and index, for argreduce_merge.wgsl.
 
 // use lib/elements.wgsl
 // use lib/reduce/argreduce.wgsl
@@ -13,7 +13,7 @@ struct Params {
     rows: u32,
     length: u32,
     inner: u32,
-    parts: u32, // that a row is cut into
+    parts: u32, // per row
     part: u32, // elements in one
 }
 

@@ -1,5 +1,5 @@
-// Running sums of rows (of `length` elements, `inner` apart): a row is cut into as many parts as it
-// has threads, each of which sums its own, adds what is before it, and writes. ACC is f32 or i32.
+// Cumulative sums of rows (of `length` elements, `inner` apart): a row is split into a part per
+// thread, each of which sums its own, adds the sum before it, and writes. ACC is f32 or i32.
 
 // use lib/elements.wgsl
 

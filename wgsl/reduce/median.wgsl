@@ -1,6 +1,6 @@
-// The lower median of rows of `length` elements, `inner` apart, and where it is: what a stable sort
-// would put in the middle. It is found bit by bit, first of its key and then of its place, from how
-// many elements a sort would put before. Of a row with NaNs the first one is the median.
+// The lower median of rows of `length` elements, `inner` apart, and its index: the element that a
+// stable sort would put in the middle. It is found bit by bit, first its key and then its place, by
+// counting the elements that a sort would put before it. In a row with NaNs it is the first NaN.
 
 // use lib/elements.wgsl
 // use lib/reduce/row_reduction.wgsl

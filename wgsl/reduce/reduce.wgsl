@@ -1,7 +1,7 @@
 // Reductions over any axes: output[row] = all items of the row, combined.
 //
 // STORED and OUT are the stored types, ACC the type to combine in, ITEM one element of it or a quad.
-// A row may be cut into parts, each with an output of its own, for a second dispatch to combine.
+// A row may be split into parts, each with an output of its own, for a second dispatch to combine.
 
 // use lib/quads.wgsl
 // use lib/elements.wgsl
@@ -15,7 +15,7 @@ alias Folded = ${ACC};
 struct Params {
     rows: u32,
     length: u32, // items in a row
-    parts: u32, // that a row is cut into
+    parts: u32, // per row
     part: u32, // items in one
     kept_axes: u32,
     count: f32, // elements in a row

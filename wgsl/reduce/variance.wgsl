@@ -1,4 +1,4 @@
-// Variances of rows: the mean first, then the squares of what is above or below it.
+// Variances of rows: the mean first, then the sum of squared deviations.
 //
 // STORED and OUT are the stored types, ITEM one element or a quad of them.
 

@@ -1,7 +1,7 @@
-// The token that is chosen from each part, as a pair of key and index for argreduce_merge.wgsl.
+// The token that is drawn from each part, as a pair of key and index for argreduce_merge.wgsl.
 //
-// Every token that is kept has an exponential clock, which runs the faster the more probable it is:
-// whichever rings first is chosen, and no sum has to be known.
+// Every kept token has an exponentially distributed waiting time, shorter for likelier tokens: the
+// shortest wins, and no sum of probabilities is needed.
 
 // use lib/sampling/threefry.wgsl
 // use lib/sampling/sample.wgsl

@@ -1,5 +1,6 @@
-// The first step of choosing a token: keys that order as the logits do, with tokens that were there
-// already penalized, those that are not allowed last of all, and the largest key of each part. It also clears what later steps count in.
+// The first step of the sampler: keys that order as the logits do, with repeated tokens penalized and
+// tokens that are not allowed last of all, and the largest key of each part. It also clears the
+// tables of later steps.
 
 // use lib/sampling/sample.wgsl
 
@@ -12,7 +13,7 @@ const OWN_WORDS = ${OWN_WORDS}u; // a bit for each token of a thread's part
 struct Params {
     first: u32, // logit of the row
     length: u32,
-    parts: u32, // that the row is cut into
+    parts: u32, // per row
     part: u32, // tokens in one, whole words of bits
     cleared: u32, // words of `tables`
 }

@@ -21,7 +21,7 @@ struct Params {
 var<workgroup> lows: array<atomic<u32>, BINS>;
 var<workgroup> highs: array<atomic<u32>, BINS>;
 
-// Sums of whole numbers are the same in any order; a carry is counted by whoever causes it.
+// Sums of integers are the same in any order; the thread that causes a carry counts it.
 fn add_here(bin: u32, amount: u32) {
     if (atomicAdd(&lows[bin], amount) > 0xffffffffu - amount) {
         atomicAdd(&highs[bin], 1u);

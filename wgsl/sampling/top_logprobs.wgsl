@@ -8,7 +8,7 @@
 struct Params {
     first: u32, // logit of the row
     length: u32,
-    parts: u32, // that the row is cut into
+    parts: u32, // per row
     part: u32, // tokens in one
     count: u32, // pairs of each part
 }

@@ -1,5 +1,5 @@
 // The third step of top_logprobs.wgsl: the sum of all probabilities, each divided by the largest. Sums of
-// whole numbers are the same in any order.
+// integers are the same in any order.
 
 // use lib/sampling/logit_keys.wgsl
 // use lib/fixed_point.wgsl
@@ -8,7 +8,7 @@
 struct Params {
     first: u32, // logit of the row
     length: u32,
-    parts: u32, // that the row is cut into
+    parts: u32, // per row
     part: u32, // tokens in one
 }
 
@@ -36,7 +36,7 @@ fn main(
     }
     sum = fold(sum, place);
     if (place.lane == 0u && place.row < params.parts) {
-        // Whoever causes a carry counts it.
+        // The thread that causes a carry counts it.
         let carry = select(0u, 1u, atomicAdd(&output[1], sum.x) > 0xffffffffu - sum.x);
         atomicAdd(&output[2], sum.y + carry);
     }

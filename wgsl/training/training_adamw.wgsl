@@ -1,4 +1,4 @@
-// One step of AdamW in place, a quad per invocation. FLOAT is how memory holds a number: f32 or f16.
+// One step of AdamW in place, a quad per invocation. FLOAT is the stored type: f32 or f16.
 
 // use lib/grid.wgsl
 

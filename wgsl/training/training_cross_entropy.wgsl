@@ -1,6 +1,6 @@
-// Cross entropy of rows of logits against a label each, and its gradient, in one go:
+// Cross entropy of rows of logits against a label each, and its gradient, in one pass:
 // losses[row] = (log(sum(exp(logits))) - logits[label]) / n, gradient = (softmax - one hot) / n.
-// A label below 0 takes its row out; one that is no column makes the loss NaN.
+// A label below 0 excludes its row; one beyond the columns makes the loss NaN.
 // ITEM is one element or a quad of them.
 
 // use lib/reduce/softmax.wgsl
@@ -54,7 +54,7 @@ fn main(
         let x = Item(logits[base + i]);
         let hot = one_hot_${ITEM}(i, u32(label));
         gradient[base + i] = Stored(select(Item(), exp(x - maximum) * factor - hot * params.scale, counted));
-        // The lane that has the label's logit at hand is the one that knows the loss.
+        // The lane that reads the label's logit writes the loss.
         if (counted && sum_${ITEM}(hot) > 0.0) {
             let logit = sum_${ITEM}(select(Item(), x, hot > Item()));
             losses[place.row] = (maximum - logit + logarithm) * params.scale;

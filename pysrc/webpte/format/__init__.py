@@ -1,1 +1,1 @@
-"""Readers of `.pte`, `.ptd` and the Vulkan delegate blob: bytes in, frozen records out."""
+"""Readers of `.pte` and `.ptd` files and of delegate blobs."""

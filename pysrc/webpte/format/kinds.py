@@ -1,19 +1,19 @@
-"""What a file is that is no `.pte`, by its first bytes, and what to do with it.
+"""Recognition of files that are not `.pte`, by their first bytes, with advice what to do.
 
 People drop what they have: a checkpoint, the page that a server sent instead of the file, the
-pointer that Git LFS left in its place. The name says nothing about that.
+pointer that Git LFS left in its place. The file's name does not reveal that.
 """
 
 from __future__ import annotations
 
 from struct import unpack_from
 
-HEAD = 64  # bytes that are enough to tell
+HEAD = 64  # bytes that suffice
 
 _EXPORT = "export the model with ExecuTorch's Vulkan partitioner and open the .pte"
 _CONVERT = "load the model in PyTorch, then " + _EXPORT
 
-# (at, bytes there, what it is, what to do)
+# (offset, bytes there, kind of file, advice)
 _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
     (4, b"FT01", "a .ptd file, the constants of a program", "open it together with its .pte"),
     (4, b"TFL3", "a TensorFlow Lite model", _CONVERT),
@@ -35,7 +35,7 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
 
 
 def kind_of(head: bytes) -> tuple[str, str]:
-    """What a file with these first bytes is, and what to do with it; ("", "") if nobody knows."""
+    """Return the kind of file that starts with these bytes, and advice; ("", "") if unknown."""
     head = head[:HEAD]
     if not head:
         return "an empty file", "download or export it again"
@@ -62,7 +62,7 @@ def kind_of(head: bytes) -> tuple[str, str]:
 
 
 def _zip(head: bytes) -> tuple[str, str]:
-    """The name of the first entry tells whose archive it is."""
+    """Recognize an archive by the name of its first entry."""
     (length,) = unpack_from("<H", head, 26) if len(head) >= 30 else (0,)
     name = head[30 : 30 + length]
     if name.endswith(b".npy"):

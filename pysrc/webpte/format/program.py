@@ -1,8 +1,8 @@
-"""What a `.pte` file says, as frozen records. `pte.py` reads them; every index is checked there.
+"""The contents of a `.pte` file, as frozen records. `pte.py` reads them and checks every index.
 
 A program has methods (execution plans). A method has a table of values and a list of instructions
 that name values by index: calls of operators, calls of delegates, moves and jumps. Bytes stay in
-the file: records hold a `Span` of where they are.
+the file: records hold their `Span`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class ExtraTensorInfo:
-    """Where the initial bytes of a mutable or external tensor are."""
+    """The location of the initial bytes of a mutable or external tensor."""
 
     mutable_data_segments_idx: int
     fully_qualified_name: str
@@ -82,21 +82,21 @@ class TensorMeta:
 
 @dataclass(frozen=True, slots=True)
 class IntListRef:
-    """A list of ints. The items are indices of Int values, not the ints themselves."""
+    """A list of ints: its items are indices of Int values, not the ints themselves."""
 
     items: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleList:
-    """A list of floats, literally."""
+    """A list of floats, given literally."""
 
     items: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BoolList:
-    """A list of bools, literally."""
+    """A list of bools, given literally."""
 
     items: tuple[bool, ...]
 
@@ -156,7 +156,7 @@ class MoveCall:
 
 @dataclass(frozen=True, slots=True)
 class JumpFalseCall:
-    """Go on at `destination` if the value is false. The chain's length means: stop."""
+    """Continue at `destination` if the value is false; the chain's length means stop."""
 
     cond_value_index: int
     destination: int
@@ -164,7 +164,7 @@ class JumpFalseCall:
 
 @dataclass(frozen=True, slots=True)
 class FreeCall:
-    """The memory of a value is not needed any more."""
+    """Free the memory of a value."""
 
     value_index: int
 
@@ -181,13 +181,13 @@ class Operator:
 
     @property
     def full_name(self) -> str:
-        """Such as `aten::topk.values`."""
+        """The name with its overload, as in `aten::topk.values`."""
         return f"{self.name}.{self.overload}" if self.overload else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class CompileSpec:
-    """An option that the exporter handed to the backend."""
+    """An option that the exporter passed to the backend."""
 
     key: str
     value: bytes
@@ -220,13 +220,13 @@ class ExecutionPlan:
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
-        """Those of all chains."""
+        """Instructions of all chains."""
         return tuple(instruction for chain in self.chains for instruction in chain)
 
 
 @dataclass(frozen=True, slots=True)
 class Subsegments:
-    """Places inside one segment: `spans[i]` reaches from the i-th offset to the segment's end."""
+    """Parts of one segment: `spans[i]` reaches from the i-th offset to the segment's end."""
 
     segment_index: int
     offsets: tuple[int, ...]
@@ -247,7 +247,7 @@ class ProgramFile:
     named_data: dict[str, Span]
 
     def method(self, name: str) -> ExecutionPlan:
-        """The method of that name."""
+        """Return the method of that name; raise InputError if there is none."""
         for plan in self.methods:
             if plan.name == name:
                 return plan
@@ -255,13 +255,13 @@ class ProgramFile:
         raise InputError(f"the program has no method {name!r}; its methods: {names}")
 
     def delegate_span(self, reference: BackendDelegate) -> Span:
-        """Where the blob of a delegate is."""
+        """Return the span of a delegate's blob."""
         if reference.location is DelegateLocation.INLINE:
             return self.inline_delegates[reference.index]
         return self.segments[reference.index]
 
     def tensor_span(self, tensor: TensorMeta) -> Span | None:
-        """The bytes a tensor starts with: a constant, or the initial state of a mutable one.
+        """Return the span of a tensor's initial bytes: a constant, or the state of a mutable one.
 
         None for a tensor that is computed or given at run time, and for one whose bytes are in a
         `.ptd` (then `tensor.extra` has the name).
@@ -272,7 +272,7 @@ class ProgramFile:
         return Span(places[tensor.data_buffer_idx].offset, tensor.nbytes)
 
     def initial_data(self, tensor: TensorMeta) -> tuple[Span, ...] | None:
-        """The list of places that `tensor.data_buffer_idx` counts in; None if it has no meaning."""
+        """Return the list of spans that `tensor.data_buffer_idx` indexes; None if it is unused."""
         extra = tensor.extra
         external = extra is not None and extra.location is DataLocation.EXTERNAL
         if tensor.data_buffer_idx == 0 or external:

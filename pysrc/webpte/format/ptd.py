@@ -1,11 +1,11 @@
-"""Reads a `.ptd` file: named tensor data outside of a program.
+"""Reader of `.ptd` files: named tensor data outside of a program.
 
     byte  0  u32  root table            8  "FH01"                     24  u64  flatbuffer bytes
           4  "FT01"                    12  u32  header length         32  u64  start of the segments
                                        16  u64  flatbuffer offset     40  u64  bytes of the segments
 
-The root table's offset counts from byte 0 of the file, although the flatbuffer is said to start
-after the header.
+The root table's offset counts from byte 0 of the file, although the header gives the flatbuffer an
+offset after itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TensorLayout:
 
 @dataclass(frozen=True, slots=True)
 class TensorData:
-    """Where the bytes are, absolute in the file. Blobs of a backend have no layout."""
+    """The span of named bytes in the file. Blobs of a backend have no layout."""
 
     span: Span
     layout: TensorLayout | None
@@ -50,14 +50,14 @@ class TensorData:
 
 @dataclass(frozen=True, slots=True)
 class PtdHeader:
-    """Where the flatbuffer ends and the segments start."""
+    """The end of the flatbuffer and the start of the segments."""
 
     flatbuffer_end: int
     segment_base: int
 
 
 async def read_ptd(source: ByteSource) -> dict[str, TensorData]:
-    """Read the table of contents of a `.ptd`, and nothing else of it."""
+    """Read only the table of contents of a `.ptd`."""
     head = await source.read(0, min(HEAD_SIZE, source.size))
     end = parse_header(head, source.size).flatbuffer_end
     return parse_ptd(await source.read(0, end), source.size)
@@ -86,7 +86,7 @@ def parse_header(head: bytes, file_size: int) -> PtdHeader:
 
 
 def parse_ptd(contents: bytes, file_size: int) -> dict[str, TensorData]:
-    """Parse the file's bytes up to the end of the flatbuffer (more do no harm)."""
+    """Parse the file's bytes up to the end of the flatbuffer; further bytes are ignored."""
     header = parse_header(contents, file_size)
     root = FlatBuffer(contents[: header.flatbuffer_end]).root("FlatTensor")
     segments = read_segments(root, 1, header.segment_base, file_size)

@@ -1,11 +1,11 @@
-"""Reads a `.pte` file: the extended header and the program's flatbuffer.
+"""Reader of `.pte` files: the extended header and the program's flatbuffer.
 
     byte  0  u32  root table            8  "eh00"                24  u64  start of the segments
           4  "ET12"                    12  u32  header length    32  u64  bytes of the segments
                                        16  u64  flatbuffer bytes
 
-The header after the identifier exists only in files with segments, and its last field only if its
-length says so. The segments (delegate blobs, constants) follow the flatbuffer and are not read.
+Only files with segments have the header after the identifier, and only a header of full length has
+its last field. The segments (delegate blobs, constants) follow the flatbuffer and are not read.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ FULL_HEADER = 32
 
 @dataclass(frozen=True, slots=True)
 class ExtendedHeader:
-    """How much of the file is flatbuffer, and where the segments start (0: there are none)."""
+    """The size of the flatbuffer, and the start of the segments (0: there are none)."""
 
     program_size: int
     segment_base: int
@@ -102,14 +102,14 @@ class ExtendedHeader:
 
 
 async def read_program(source: ByteSource) -> ProgramFile:
-    """Read the flatbuffer of a `.pte`, and nothing else of it."""
+    """Read only the flatbuffer of a `.pte`."""
     head = await source.read(0, min(HEAD_SIZE, source.size))
     size = parse_header(head, source.size).program_size
     return parse_program(await source.read(0, size), source.size)
 
 
 def parse_header(head: bytes, file_size: int) -> ExtendedHeader:
-    """The extended header, or for a file without one: all is flatbuffer."""
+    """Parse the extended header; a file without one is all flatbuffer."""
     identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
     if len(identifier) < 4 or identifier[:2] != b"ET" or not identifier[2:].isalnum():
         kind, advice = kind_of(head)
@@ -150,7 +150,7 @@ def _beyond(what: str, needed: int, file_size: int, at: int) -> FormatError:
 
 
 def parse_program(flatbuffer: bytes, file_size: int) -> ProgramFile:
-    """Parse the first `program_size` bytes of a `.pte` (more do no harm)."""
+    """Parse the first `program_size` bytes of a `.pte`; further bytes are ignored."""
     header = parse_header(flatbuffer, file_size)
     root = FlatBuffer(flatbuffer[: header.program_size]).root("Program")
     segments = read_segments(root, 4, header.segment_base, file_size)
@@ -295,7 +295,7 @@ def _values(plan: FlatTable, count: int, program: ProgramFile) -> tuple[EValue, 
         if isinstance(value, IntListRef | TensorList | OptionalTensorList):
             lists.append((table, value))
         values.append(value)
-    # A list may stand before its members. With their kinds checked no list contains itself.
+    # A list may come before its members. Checking their kinds also excludes lists in lists.
     for table, value in lists:
         codec = I64 if isinstance(value, IntListRef) else I32
         for i, index in enumerate(value.items):

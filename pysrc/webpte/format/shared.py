@@ -1,4 +1,4 @@
-"""What `.pte` and `.ptd` files have in common: scalar types, tensor extents, segments."""
+"""Common parts of `.pte` and `.ptd` files: scalar types, tensor extents, segments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 from webpte.format.flat import I32, FlatTable, Span
 
 MAX_RANK = 64
-# JS numbers hold integers exactly below this, and no file or buffer comes near it.
+# JS numbers are exact integers below this, and no file or buffer comes near it.
 MAX_TENSOR_BYTES = 1 << 53
 
 
@@ -62,9 +62,9 @@ _WIDE = {
 
 
 def byte_size(sizes: tuple[int, ...], itemsize: int) -> int:
-    """Bytes of a dense tensor, or MAX_TENSOR_BYTES if it is that much or more.
+    """Return the bytes of a dense tensor, or MAX_TENSOR_BYTES if it has that many or more.
 
-    Stops early, so 64 dims of four thousand millions cost no more than two.
+    It stops early: 64 dims of 4e9 cost no more than two.
     """
     if 0 in sizes:
         return 0
@@ -79,7 +79,7 @@ def byte_size(sizes: tuple[int, ...], itemsize: int) -> int:
 def check_extent(
     table: FlatTable, slot: int, name: str, sizes: tuple[int, ...], itemsize: int
 ) -> None:
-    """Refuse a rank or a byte size that no real tensor has."""
+    """Raise for a rank or a byte size that no real tensor has."""
     if len(sizes) > MAX_RANK:
         raise table.error(slot, name, f"rank {len(sizes)} is over {MAX_RANK}")
     # NumPy multiplies the other dims of an empty tensor, too.
@@ -90,7 +90,7 @@ def check_extent(
 def read_shape(
     table: FlatTable, sizes_slot: int, order_slot: int, scalar_type: ScalarType
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """`sizes` and `dim_order` (outermost dim first) of a host tensor, both checked."""
+    """Read and check `sizes` and `dim_order` (outermost dim first) of a host tensor."""
     sizes = table.integers(sizes_slot, "sizes", I32)
     for dim, size in enumerate(sizes):
         if size < 0:
@@ -104,7 +104,7 @@ def read_shape(
 
 
 def read_segments(root: FlatTable, slot: int, base: int, file_size: int) -> tuple[Span, ...]:
-    """The table of segments, absolute in the file. `base` 0 means that the file can have none."""
+    """Read the segment table as absolute spans. `base` 0 means that the file has no segments."""
     return tuple(_segment(item, base, file_size) for item in root.tables(slot, "segments"))
 
 
@@ -112,7 +112,7 @@ def _segment(item: FlatTable, base: int, file_size: int) -> Span:
     span = Span(base + item.u64(0, "offset"), item.u64(1, "size"))
     # Exporters list one empty segment even where there is no header and no data.
     if base == 0 and span.size:
-        raise item.error(1, "size", "a segment with data, but no header says where they start")
+        raise item.error(1, "size", "the segment has data, but there is no header with its start")
     if span.end > file_size:
         raise item.error(
             1,
@@ -125,7 +125,7 @@ def _segment(item: FlatTable, base: int, file_size: int) -> Span:
 def read_named_data(
     item: FlatTable, segments: tuple[Span, ...], known: Mapping[str, Span]
 ) -> tuple[str, Span]:
-    """One NamedData entry: key and span. Several keys may share a segment, not the reverse."""
+    """Read a NamedData entry: key and span. Several keys may share a segment, not vice versa."""
     key = item.text(0, "key")
     span = segments[item.unsigned_index(1, "segment_index", len(segments), "segment")]
     if known.get(key, span) != span:
@@ -134,5 +134,5 @@ def read_named_data(
 
 
 def shown(text: str) -> str:
-    """A string of the file, short enough for a message."""
+    """Return a string of the file, shortened for a message."""
     return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,11 +1,11 @@
-"""Reads the blob of a Vulkan delegate: the VH00 header and the VK00 graph.
+"""Reader of Vulkan delegate blobs: the VH00 header and the VK00 graph.
 
     byte  0  4 zero bytes              10  u32  flatbuffer offset      18  u32  constants offset
           4  "VH00"                    14  u32  flatbuffer bytes       22  u64  constants bytes
           8  u16  header bytes
 
 A trap of this schema: the ids of constants and memory objects default to 0, so an absent field
-means number 0. "None" is an explicit negative number; the records say None for it.
+means number 0. "None" is an explicit negative number, which becomes None in the records.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 HEADER = Struct("<4s4sHIIIQ")
 MAGIC = b"VH00"
 IDENTIFIER = b"VK00"
-# An offset of all ones says that the bytes are named data, not part of the blob.
+# An offset of all ones means that the bytes are named data, not part of the blob.
 NAMED = (1 << 64) - 1
 DEFAULT = 255
 
@@ -74,19 +74,19 @@ class DataType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NullValue:
-    """None, and every argument that the exporter does not encode: dtype, layout, device."""
+    """None, or an argument that the exporter does not encode: dtype, layout, device."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntValue:
-    """An int; also where the schema wants a float, as equal scalars are written once."""
+    """An int; may stand for a float, because the exporter writes equal scalars once."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleValue:
-    """A float; may stand for an int, as above."""
+    """A float; may stand for an int, because the exporter writes equal scalars once."""
 
     value: float
 
@@ -100,10 +100,10 @@ class BoolValue:
 
 @dataclass(frozen=True, slots=True)
 class TensorValue:
-    """A tensor; `dims` are upper bounds. Storage type and memory layout are Vulkan's business.
+    """A tensor; `dims` are upper bounds. Storage type and memory layout only matter to Vulkan.
 
-    `constant_id` counts in `VkGraph.constants` and may be out of range. Tensors of one
-    `mem_obj_id` may share memory. `staging_datatype` is what the host's side looks like.
+    `constant_id` indexes `VkGraph.constants` and may be out of range. Tensors of one `mem_obj_id`
+    may share memory. `staging_datatype` is the element type on the host's side.
     """
 
     datatype: DataType
@@ -121,28 +121,28 @@ class TensorValue:
 
 @dataclass(frozen=True, slots=True)
 class IntListValue:
-    """Literal ints, unlike the program's lists."""
+    """Ints, given literally, unlike the program's lists."""
 
     items: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleListValue:
-    """Literal floats."""
+    """Floats, given literally."""
 
     items: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BoolListValue:
-    """Literal bools."""
+    """Bools, given literally."""
 
     items: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueListValue:
-    """Value ids: a list with symbolic members, or the outputs of one operator. Never nested."""
+    """Value ids: a list with symbolic members, or the outputs of one operator; never nested."""
 
     items: tuple[int, ...]
 
@@ -156,7 +156,7 @@ class StringValue:
 
 @dataclass(frozen=True, slots=True)
 class SymIntValue:
-    """An int that is known at run time only; `value` is what it had at export."""
+    """An int that is known only at run time; `value` is its value at export."""
 
     value: int
 
@@ -208,7 +208,7 @@ class VkGraph:
 
 @dataclass(frozen=True, slots=True)
 class DelegateHeader:
-    """Where the parts are, relative to the blob."""
+    """Spans of the blob's parts, relative to the blob."""
 
     flatbuffer: Span
     constants: Span
@@ -216,14 +216,14 @@ class DelegateHeader:
 
 @dataclass(frozen=True, slots=True)
 class VkDelegate:
-    """The graph, and where its inline constants are, absolute in the file."""
+    """The graph, and the span of its inline constants in the file."""
 
     graph: VkGraph
     constants: Span
 
 
 async def read_delegate(region: Region) -> VkDelegate:
-    """Read header and graph of the blob that `region` covers; the constants are not read."""
+    """Read header and graph of the blob in `region`; the constants are not read."""
     head = await region.read(0, min(HEADER.size, region.size))
     header = parse_header(head, region.size, region.offset)
     part = header.flatbuffer
@@ -234,7 +234,7 @@ async def read_delegate(region: Region) -> VkDelegate:
 
 
 def parse_header(head: bytes, blob_size: int, base: int) -> DelegateHeader:
-    """`head` has the first 30 bytes of the blob; `base` is where the blob is in the file."""
+    """Parse the first 30 bytes of a blob; `base` is the blob's offset in the file."""
     if len(head) < HEADER.size:
         raise FormatError(f"a delegate of {blob_size} bytes has no room for its header", base)
     _, magic, length, start, size, constants_start, constants_size = HEADER.unpack_from(head)
@@ -248,7 +248,7 @@ def parse_header(head: bytes, blob_size: int, base: int) -> DelegateHeader:
             f"of {blob_size} bytes",
             base + 10,
         )
-    # Exports that keep constants elsewhere leave the size at 0; so did some that do not.
+    # The size is 0 in exports without inline constants, and in some older ones with constants.
     constants_size = constants_size or max(0, blob_size - constants_start)
     if constants_start < start + size or constants_start + constants_size > blob_size:
         raise FormatError(
@@ -260,7 +260,7 @@ def parse_header(head: bytes, blob_size: int, base: int) -> DelegateHeader:
 
 
 def parse_graph(flatbuffer: bytes, base: int, constants_size: int | None = None) -> VkGraph:
-    """Parse the graph. Ranges of inline constants are checked if `constants_size` is given."""
+    """Parse the graph; check the ranges of inline constants if `constants_size` is given."""
     identifier = flatbuffer[IDENTIFIER_AT : IDENTIFIER_AT + 4]
     if identifier != IDENTIFIER:
         raise FormatError(

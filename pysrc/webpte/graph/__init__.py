@@ -1,1 +1,1 @@
-"""Graphs of delegates as they were exported, and their state while shapes change."""
+"""A delegate's graph as exported, and its live state while shapes change."""

@@ -1,7 +1,7 @@
 """The graph of one delegate: values by id, calls in order, constants resolved to their bytes.
 
-`format.vulkan` says what the file holds; this module says what it means, and refuses what
-contradicts itself. A graph is immutable: what changes from call to call is in `live.py`.
+`format.vulkan` describes the file; this module interprets it, and refuses what contradicts itself.
+A graph is immutable: what changes from call to call is in `live_state.py`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PREPACK = "et_vk.prepack.default"
 
 @dataclass(frozen=True)
 class Constant:
-    """The bytes behind a constant tensor. `key` is None for bytes inside the delegate's blob."""
+    """The bytes of a constant tensor. `key` is None for bytes inside the delegate's blob."""
 
     region: Region
     key: str | None
@@ -43,16 +43,16 @@ class Constant:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor value. `dims` are the largest: what memory is allocated for, not what is live.
+    """A tensor value. `dims` are the largest, for which memory is allocated; live dims may be less.
 
-    Where they are `exact`, they are the live ones as well, and anything else is an error.
+    If they are `exact`, the live dims must equal them.
     """
 
     id: int
     dtype: DType
     dims: Dims
     constant: Constant | None
-    mem_obj_id: int | None  # values that share an id may share memory; None: a buffer of its own
+    mem_obj_id: int | None  # values with one id may share memory; None: a buffer of its own
     exact: bool = False
 
     @property
@@ -97,9 +97,9 @@ _KINDS: dict[type, str] = {
 class Call:
     """One operator call. `args` are value ids, the output's last.
 
-    `kernel` names the kernel of a method that the call stands for, and `place` says where else it
-    comes from if its graph is made of several: both are for people. A call that `fusion` made has
-    `parts`: the calls that it stands for, in an order in which they could run.
+    `kernel` names the method's kernel that the call stands for, and `place` its origin in a graph
+    of several delegates: both are for messages. A fused call has `parts`: the calls that it stands
+    for, in an order in which they could run.
     """
 
     index: int
@@ -127,7 +127,7 @@ class Graph:
         self.calls = calls
         self.inputs = inputs
         self.outputs = outputs
-        self.derived: dict[type, object] = {}  # what later layers find out, once per graph
+        self.derived: dict[type, object] = {}  # caches of later layers, such as Dataflow
 
     def value(self, value_id: int) -> Value:
         if not 0 <= value_id < len(self.values):
@@ -135,7 +135,7 @@ class Graph:
         return self.values[value_id]
 
     def kind(self, value_id: int) -> str:
-        """What the value is, in words, for messages."""
+        """Return the kind of a value in words, for messages."""
         return _KINDS[type(self.value(value_id))]
 
     def _wrong_kind(self, value_id: int, wanted: str) -> ValueKindError:
@@ -163,7 +163,7 @@ class Graph:
         return value.items
 
     def expand(self, value_ids: tuple[int, ...]) -> Iterator[int]:
-        """The ids, with each list of values followed by its members."""
+        """Yield the ids, each list of values followed by its members."""
         for value_id in value_ids:
             yield value_id
             value = self.value(value_id)
@@ -174,21 +174,21 @@ class Graph:
         return (value for value in self.values if isinstance(value, Tensor))
 
     def tensor_outputs(self) -> list[Tensor]:
-        """The outputs that hold data; the others are SymInts, which the host knows anyway."""
+        """Return the outputs that are tensors; the others are SymInts, which the host knows."""
         return [self.tensor(i) for i in self.outputs if not self.is_symint(i)]
 
     def used_symints(self) -> list[int]:
-        """The SymInts that some call reads or yields, in the order of their ids."""
+        """Return the SymInts that some call reads or yields, in the order of their ids."""
         used = {i for call in self.calls for i in self.expand(call.args)} | set(self.inputs)
         return sorted(i for i in used if self.is_symint(i))
 
     def op_counts(self) -> dict[str, int]:
-        """How often each operator is called, most frequent first."""
+        """Count the calls of each operator, most frequent first."""
         return dict(Counter(call.name for call in self.calls).most_common())
 
 
 def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Region]) -> Graph:
-    """Resolve what the file left as numbers. `named` maps keys to the bytes of named data."""
+    """Resolve constants and calls of the file. `named` maps keys to the bytes of named data."""
     file_graph = delegate.graph
     blob = Region(source, delegate.constants.offset, delegate.constants.size)
     values = tuple(
@@ -200,7 +200,7 @@ def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Re
     calls = tuple(Call(index, call.name, call.args) for index, call in enumerate(file_graph.chain))
     for call in calls:
         if not call.args and call.name != PREPACK:  # prepack has its own errors
-            raise GraphError(f"{call}: has no arguments, not even an output")
+            raise GraphError(f"{call}: has neither arguments nor an output")
     graph = Graph(values, calls, file_graph.input_ids, file_graph.output_ids)
     _check_ends(graph)
     return graph
@@ -211,12 +211,12 @@ def _check_ends(graph: Graph) -> None:
         for value_id in value_ids:
             if not isinstance(graph.value(value_id), Tensor | SymIntValue):
                 raise ValueKindError(
-                    f"{end} value {value_id} is {graph.kind(value_id)}; a graph takes and gives "
-                    "tensors and SymInts, and those of a list one by one"
+                    f"{end} value {value_id} is {graph.kind(value_id)}; a graph's {end}s are "
+                    "tensors and SymInts, and the members of a list one by one"
                 )
     for value_id, times in Counter(graph.inputs).items():
         if times > 1:
-            raise GraphError(f"input value {value_id} is listed {times} times: which counts?")
+            raise GraphError(f"input value {value_id} is listed {times} times, but must be once")
 
 
 def _build_tensor(

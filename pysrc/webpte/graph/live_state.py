@@ -1,8 +1,7 @@
-"""What changes from call to call: the live dims of tensors, the values of SymInts, what is dirty.
+"""Live state of a graph: current dims of tensors, values of SymInts, and which are dirty.
 
 Tensors are allocated for as many elements as their maximum (`Tensor.dims`) has, and filled densely
-at their live size (`cur_dims`). Setting a size or a SymInt to the value that it has marks nothing
-dirty.
+at their live size (`cur_dims`). Setting a value to what it already is marks nothing dirty.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Snapshot:
 
 
 class LiveState:
-    """Live dims and SymInts of one graph. Starts at the maximum, as the file declares it."""
+    """Live dims and SymInts of one graph. They start at the maximum that the file declares."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -44,7 +43,7 @@ class LiveState:
         return self._cur_dims[value_id]
 
     def set_cur_dims(self, value_id: int, dims: Dims) -> None:
-        """Resize a tensor: same rank, no more elements than its maximum has; none is allowed."""
+        """Resize a tensor: same rank, at most as many elements as its maximum; 0 is allowed."""
         if self._cur_dims.get(value_id) == dims:
             return
         maximum = self._graph.tensor(value_id).dims
@@ -60,7 +59,7 @@ class LiveState:
             )
         if self._graph.tensor(value_id).exact and dims != maximum:
             raise ResizeError(
-                f"a result of shape {list(dims)} for an output of {list(maximum)}, which is exact"
+                f"a result has shape {list(dims)}, but its output has exactly {list(maximum)}"
             )
         old = self._cur_dims[value_id]
         self._undo.append(lambda: self._cur_dims.__setitem__(value_id, old))
@@ -82,11 +81,11 @@ class LiveState:
         self._dirty.add(value_id)
 
     def begin(self) -> None:
-        """From here on, `rollback` takes back what changes."""
+        """Start a transaction, which `rollback` undoes."""
         self._undo = []
 
     def rollback(self) -> None:
-        """Go back to where `begin` was called, with nothing dirty."""
+        """Undo everything since `begin`; nothing is dirty afterwards."""
         for undo in reversed(self._undo):
             undo()
         self._undo, self._dirty = [], set()
@@ -96,7 +95,7 @@ class LiveState:
         return frozenset(self._dirty)
 
     def take_dirty(self) -> set[int]:
-        """Hand over the dirty set and start a new one."""
+        """Return the dirty values and clear the set."""
         taken, self._dirty = self._dirty, set()
         return taken
 
@@ -104,7 +103,7 @@ class LiveState:
         return Snapshot(dict(self._cur_dims), dict(self._symints))
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Switch to `snapshot`, with nothing dirty."""
+        """Switch to `snapshot`; nothing is dirty afterwards."""
         before = (self._cur_dims, self._symints)
         self._undo.append(lambda: self._set(*before))
         self._set(dict(snapshot.cur_dims), dict(snapshot.symints))

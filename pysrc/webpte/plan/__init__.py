@@ -1,1 +1,1 @@
-"""Planning: lowering a graph to dispatches, assigning memory, assembling shaders."""
+"""Planning: lowering calls to dispatches, memory planning, assembling shaders."""

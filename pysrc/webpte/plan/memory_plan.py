@@ -1,8 +1,8 @@
-"""The memory plan: which tensors share a buffer.
+"""The memory planner: assigns tensors to buffers by lifetime and aliasing.
 
-Views share the buffer of their source. The exporter's own plan (`mem_obj_id`) takes every view for
-a copy and reuses the source's memory while the view may still be read, so it cannot be followed
-once views are aliases; lifetimes are computed here instead, on whole groups of aliases.
+A view aliases its source: both are in one buffer. The exporter's own plan (`mem_obj_id`) treats
+every view as a copy and may reuse the source's memory while the view is still read, so it is not
+used; lifetimes are computed here, on whole groups of aliases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from webpte.graph.graph import Graph, Tensor
 from webpte.ops import OpDef
 from webpte.rewrite.dataflow import Dataflow
 
-# Buffers are whole quads: see wgsl/lib/quads.wgsl.
+# Kernels read and write whole quads, see wgsl/lib/quads.wgsl: 16 bytes of float32.
 ALIGNMENT = 16
 
 
@@ -24,7 +24,10 @@ def aligned(nbytes: int) -> int:
 
 @dataclass(frozen=True)
 class Slot:
-    """One GPU buffer. A dedicated slot keeps its contents from call to call."""
+    """One GPU buffer, shared by tensors whose lifetimes do not overlap.
+
+    A dedicated slot belongs to one alias group and keeps its contents from call to call.
+    """
 
     index: int
     nbytes: int
@@ -32,7 +35,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class StoragePlan:
+class MemoryPlan:
     """Slots, the slot of each tensor that needs memory, and the calls that became aliases."""
 
     slots: tuple[Slot, ...]
@@ -46,7 +49,7 @@ class StoragePlan:
 
 @dataclass
 class _Group:
-    """Tensors that share memory, and when that memory is needed (in call indices)."""
+    """An alias group: tensors in one buffer, and its lifetime (first and last call index)."""
 
     members: list[Tensor]
     first: int
@@ -58,8 +61,8 @@ class _Group:
         return aligned(max(member.storage_bytes for member in self.members))
 
 
-def plan_storage(graph: Graph, ops: dict[int, OpDef]) -> StoragePlan:
-    """`ops` maps call indices to definitions; prepack calls are not among them."""
+def plan_memory(graph: Graph, ops: dict[int, OpDef]) -> MemoryPlan:
+    """Plan the memory of a graph; `ops` maps call indices to definitions, without prepacks."""
     flow = Dataflow.of(graph)
     root_of, aliased = _find_aliases(graph, ops, flow)
     groups: dict[int, _Group] = {}
@@ -73,7 +76,7 @@ def plan_storage(graph: Graph, ops: dict[int, OpDef]) -> StoragePlan:
 
 
 def lifetimes(graph: Graph) -> dict[int, tuple[int, int]]:
-    """The first and the last call that needs each tensor; -1 is before the first of all."""
+    """Return the first and the last call that uses each tensor; -1 is before the first call."""
     flow = Dataflow.of(graph)
     found: dict[int, tuple[int, int]] = {}
 
@@ -94,11 +97,11 @@ def lifetimes(graph: Graph) -> dict[int, tuple[int, int]]:
 def _find_aliases(
     graph: Graph, ops: dict[int, OpDef], flow: Dataflow
 ) -> tuple[dict[int, int], frozenset[int]]:
-    """View outputs by the tensor whose memory they share.
+    """Return the root tensor of each view that aliases its source, and the calls of these views.
 
-    A view and its source may share memory if nothing writes to either after the view was taken:
-    neither is mutated in place, and each is written once. An input is written by the upload of the
-    next call, which also ends every view of it.
+    A view may alias its source if nothing writes to either afterwards: neither is mutated in place,
+    and each is written once. An input is written by the next call's upload, when all its views are
+    dead.
     """
     root_of: dict[int, int] = {}
     aliased: set[int] = set()
@@ -117,8 +120,8 @@ def _find_aliases(
     return root_of, frozenset(aliased)
 
 
-def _assign_slots(groups: list[_Group], aliased: frozenset[int]) -> StoragePlan:
-    """Best fit over lifetimes: a slot is free for a group that starts after its last use."""
+def _assign_slots(groups: list[_Group], aliased: frozenset[int]) -> MemoryPlan:
+    """Assign groups to slots, best fit: a slot is free for groups that start after its last use."""
     sizes: list[int] = []
     dedicated: list[bool] = []
     free_from: list[int] = []
@@ -134,15 +137,15 @@ def _assign_slots(groups: list[_Group], aliased: frozenset[int]) -> StoragePlan:
         free_from[index] = group.last
         slot_of |= {member.id: index for member in group.members}
     slots = tuple(Slot(i, sizes[i], dedicated[i]) for i in range(len(sizes)))
-    return StoragePlan(slots, slot_of, aliased)
+    return MemoryPlan(slots, slot_of, aliased)
 
 
 def _best_fit(
     group: _Group, sizes: list[int], dedicated: list[bool], free_from: list[int]
 ) -> int | None:
-    """The free slot that wastes least: the smallest that fits, else the largest to grow.
+    """Return the free slot that wastes least: the smallest that fits, else the largest, to grow.
 
-    Strictly after the last use: one dispatch must not read and write one buffer.
+    A slot is free strictly after its last use: one dispatch must not read and write one buffer.
     """
     free = [i for i in range(len(sizes)) if not dedicated[i] and free_from[i] < group.first]
     fitting = [i for i in free if sizes[i] >= group.nbytes]

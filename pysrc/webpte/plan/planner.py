@@ -1,9 +1,9 @@
-"""From calls to dispatches, again and again as shapes change.
+"""The planner: lowers calls to dispatches, again when shapes change.
 
-Every op is the resize hook of the values it reads. `propagate_resize` runs the hooks of what
-became dirty, in graph order: each recomputes its output's live dims and lowers itself anew. The
-graph is ordered, so one pass settles it; a graph that feeds a value back to an earlier op gets as
-many passes as it has ops, and then an error. A static graph never fires a hook.
+Every call is a resize hook of the values that it reads. `propagate_resize` runs the hooks of dirty
+values in graph order: each recomputes its output's live dims and lowers its call again. The graph
+is ordered, so one pass is enough; a graph that feeds a value back to an earlier call gets as many
+passes as it has calls, and then an error. A static graph never fires a hook.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from webpte.ops.core.args import Args
 from webpte.ops.core.records import Dispatch, Record, RelowerGuard, SymIntBound
 from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.ops.move.symint import SELECT_AS_SYMINT
-from webpte.plan.memory_plan import StoragePlan
+from webpte.plan.memory_plan import MemoryPlan
 from webpte.rewrite.dataflow import Dataflow
 
 
 @contextmanager
 def naming(call: Call) -> Iterator[None]:
-    """Errors in here name the call, and one that is not ours becomes a GraphError.
+    """Name the call in errors raised inside, and convert foreign exceptions to GraphError.
 
-    Shape functions, lowerings and references check what they rely on in valid files. What a broken
-    file makes Python or NumPy raise in them says as much about the graph as our own errors do.
+    Shape functions, lowerings and references check only what valid files can get wrong. An
+    exception of Python or NumPy in them means that the file is broken.
     """
     try:
         yield
@@ -44,18 +44,18 @@ def naming(call: Call) -> Iterator[None]:
 
 
 def resize_outputs(op: OpDef, args: Args, live: LiveState) -> bool:
-    """Give the outputs of a call their live dims; returns whether any changed."""
+    """Set the live dims of a call's outputs; return whether any changed."""
     shapes = [tuple(dims) for dims in op.shape(args)]
     outs = args.outs if shapes else []
     if len(shapes) != len(outs):
-        raise GraphError(f"gives {len(shapes)} tensors, but the file has {len(outs)} for them")
+        raise GraphError(f"returns {len(shapes)} tensors, but the file has {len(outs)} outputs")
     for out, dims in zip(outs, shapes, strict=True):
         live.set_cur_dims(out.id, dims)
     return any(out.dims != dims for out, dims in zip(outs, shapes, strict=True))
 
 
 def check_bounds(bounds: Iterable[SymIntBound], live: LiveState) -> None:
-    """Raise for a live SymInt outside a range that some op relies on."""
+    """Raise if a live SymInt is outside of a range that some op relies on."""
     for bound in bounds:
         value = live.symint(bound.value_id)
         if not bound.low <= value <= bound.high:
@@ -64,9 +64,9 @@ def check_bounds(bounds: Iterable[SymIntBound], live: LiveState) -> None:
 
 @dataclass(eq=False)
 class PlannedCall:
-    """One call, with what it lowered to at the live shapes.
+    """One call with its records at the live shapes.
 
-    `host` is why it runs on the host instead: no kernel takes its arguments. None: it does not.
+    `host` is the reason why it runs on the host (no kernel takes its arguments), or None.
     """
 
     call: Call
@@ -79,54 +79,54 @@ class PlannedCall:
         self.records, self.host = records, host
 
     @property
-    def steady(self) -> RelowerGuard | None:
-        """It comes first, if there is one."""
+    def guard(self) -> RelowerGuard | None:
+        """The call's relower guard, which is its first record, if it has one."""
         first = self.records[0] if self.records else None
         return first if isinstance(first, RelowerGuard) else None
 
 
-# Steps to look at, and whether each must be lowered, or only if it is not `RelowerGuard`.
+# Indices of calls to visit; True: lower in any case, False: lower unless its guard holds.
 Pending = dict[int, bool]
 
 
 @dataclass(frozen=True)
 class PlannerState:
-    """What a shape signature needs to be switched back to without lowering anything."""
+    """The state of a shape signature, to switch back to without lowering."""
 
     live: Snapshot
-    steps: tuple[tuple[tuple[Record, ...], str | None], ...]
+    calls: tuple[tuple[tuple[Record, ...], str | None], ...]
 
 
 class Planner:
-    """The steps of one graph and the hooks between them."""
+    """The planned calls of one graph, and the resize hooks between them."""
 
     def __init__(
         self,
         graph: Graph,
         live: LiveState,
         ops: dict[int, OpDef],
-        storage: StoragePlan,
+        memory_plan: MemoryPlan,
         target: Target = GPU,
     ) -> None:
         self._graph = graph
         self._target = target
         self._live = live
-        self.steps = [
-            PlannedCall(graph.calls[index], op, index in storage.aliased_calls)
+        self.calls = [
+            PlannedCall(graph.calls[index], op, index in memory_plan.aliased_calls)
             for index, op in sorted(ops.items())
         ]
         self._hooks = self._find_hooks()
         self.hooks_fired = 0
         self.lowerings = 0
-        self.changed = False  # whether records or dims did, in the last transaction
-        self.unsettled: set[int] = set()  # steps that could not be lowered yet
+        self.changed = False  # whether records or dims changed in the last transaction
+        self.unsettled: set[int] = set()  # calls that could not be lowered yet
         self._undo: list[Callable[[], None]] = []
 
     def _find_hooks(self) -> dict[int, list[int]]:
-        """Value id to the steps that must run again when it changes."""
+        """Map each value id to the calls to lower again when it changes."""
         hooks: dict[int, list[int]] = {}
-        for index, step in enumerate(self.steps):
-            args = step.op.bind(step.call, self._graph, self._live)
+        for index, planned in enumerate(self.calls):
+            args = planned.op.bind(planned.call, self._graph, self._live)
             ids = [i for parameter, i in args.given if parameter.kind not in ("live", "any")]
             for value_id in set(self._graph.expand(tuple(ids))):
                 if isinstance(self._graph.value(value_id), Tensor | SymIntValue):
@@ -134,113 +134,113 @@ class Planner:
         return hooks
 
     def lower_all(self) -> None:
-        """Lower every step once, at the shapes that the file declares.
+        """Lower every call once, at the shapes that the file declares.
 
-        SymInts that the host sets are not known yet. A step that their first values do not suit
-        is lowered with the first call.
+        SymInts that the host sets are not known yet: a call that cannot be lowered at their initial
+        values is lowered with the first execution.
         """
         fixed = not any(isinstance(value, SymIntValue) for value in self._graph.values)
         fed = any(call.name == SELECT_AS_SYMINT for call in self._graph.calls) or any(
             isinstance(self._graph.value(i), SymIntValue) for i in self._graph.inputs
         )
-        for index, step in enumerate(self.steps):
-            declared = {out.id: out.dims for out in self._outs(step)}
+        for index, planned in enumerate(self.calls):
+            declared = {out.id: out.dims for out in self._outs(planned)}
             try:
-                self._lower(step)
+                self._lower(planned)
             except WebpteError:
                 if not fed:
                     raise
                 self.unsettled.add(index)
-            for out in self._outs(step):
+            for out in self._outs(planned):
                 if fixed and out.dims != declared[out.id]:
                     raise GraphError(
-                        f"{step.call}: gives {list(out.dims)}, but the file declares "
+                        f"{planned.call}: returns {list(out.dims)}, but the file declares "
                         f"{list(declared[out.id])} for value {out.id}"
                     )
         self._live.take_dirty()
 
     def retarget(self, target: Target) -> dict[int, tuple[Tunable, ...]]:
-        """Lower everything anew, at the live shapes; what each call asked `target.choice`.
+        """Lower every call for another target; return the tunables that each call chose from.
 
-        If that fails, all is as before.
+        If that fails, everything stays as before.
         """
-        old, asked = self._target, list[Tunable]()
+        old, tunables = self._target, list[Tunable]()
         found = {}
         try:
             with self.transaction():
-                self._target = replace(target, asked=asked)
-                for index, step in enumerate(self.steps):
+                self._target = replace(target, asked=tunables)
+                for index, planned in enumerate(self.calls):
                     if index not in self.unsettled:
-                        self._lower(step)
-                    found[step.call.index] = tuple(asked)
-                    asked.clear()
+                        self._lower(planned)
+                    found[planned.call.index] = tuple(tunables)
+                    tunables.clear()
                 self._target = target
         except BaseException:
             self._target = old
             raise
         return {call: questions for call, questions in found.items() if questions}
 
-    def _outs(self, step: PlannedCall) -> list[Tensor]:
-        """The output tensors at their live dims."""
-        tensors = (self._graph.value(i) for i in self._graph.expand(step.call.args[-1:]))
+    def _outs(self, planned: PlannedCall) -> list[Tensor]:
+        """Return the output tensors at their live dims."""
+        tensors = (self._graph.value(i) for i in self._graph.expand(planned.call.args[-1:]))
         return [
             Tensor(t.id, t.dtype, self._live.cur_dims(t.id), t.constant, t.mem_obj_id)
             for t in tensors
             if isinstance(t, Tensor)
         ]
 
-    def _lower(self, step: PlannedCall) -> None:
-        with naming(step.call):
-            args = step.op.bind(step.call, self._graph, self._live, target=self._target)
-            self.changed |= resize_outputs(step.op, args, self._live)
-            if step.op.scalar is not None:
-                args.set_symint_out(step.op.scalar(args))
-            records, host = self._lowered(step, args)
-        if (records, host) != (step.records, step.host):
-            self._set(step, records, host)
+    def _lower(self, planned: PlannedCall) -> None:
+        with naming(planned.call):
+            args = planned.op.bind(planned.call, self._graph, self._live, target=self._target)
+            self.changed |= resize_outputs(planned.op, args, self._live)
+            if planned.op.scalar is not None:
+                args.set_symint_out(planned.op.scalar(args))
+            records, host = self._lowered(planned, args)
+        if (records, host) != (planned.records, planned.host):
+            self._set(planned, records, host)
             self.changed = True
-        self.lowerings += step.op.scalar is None
+        self.lowerings += planned.op.scalar is None
 
-    def _lowered(self, step: PlannedCall, args: Args) -> tuple[tuple[Record, ...], str | None]:
-        """What the step lowers to, or why it has to run on the host."""
-        if step.aliased:
+    def _lowered(self, planned: PlannedCall, args: Args) -> tuple[tuple[Record, ...], str | None]:
+        """Return the call's records, and the reason if it has to run on the host."""
+        if planned.aliased:
             return (), None
-        fixed: tuple[Record, ...] = (*step.op.steady(args), *step.op.bounds(args))
+        fixed: tuple[Record, ...] = (*planned.op.guards(args), *planned.op.bounds(args))
         try:
-            return (*fixed, *step.op.lower(args)), None
+            return (*fixed, *planned.op.lower(args)), None
         except UnsupportedError as error:
             return fixed, str(error)
 
     def propagate_resize(self) -> None:
-        """Run the hooks of everything dirty until nothing is."""
+        """Run the hooks of dirty values until none is dirty."""
         pending = self._hooked(self._live.take_dirty()) | dict.fromkeys(self.unsettled, True)
-        for _ in range(len(self.steps) + 1):
+        for _ in range(len(self.calls) + 1):
             if not pending:
                 return
             pending = self._run_pass(pending)
-        names = sorted({str(self.steps[index].call) for index in pending})
+        names = sorted({str(self.calls[index].call) for index in pending})
         raise ResizeError(f"shapes do not settle: {', '.join(names)} keep changing each other")
 
     def _hooked(self, value_ids: Iterable[int]) -> Pending:
-        """The steps that read these values, and whether each must be lowered whatever they are."""
+        """Return the calls that read these values, and whether each must be lowered in any case."""
         found: Pending = {}
         for value_id in value_ids:
             for index in self._hooks.get(value_id, ()):
-                steady = self.steps[index].steady
-                must = steady is None or not steady.covers(value_id)
+                guard = self.calls[index].guard
+                must = guard is None or not guard.covers(value_id)
                 found[index] = must or found.get(index, False)
         return found
 
     def _run_pass(self, pending: Pending) -> Pending:
-        """Fire hooks in graph order; returns the hooks of values changed behind their readers."""
+        """Fire hooks in graph order; return those of values that changed behind their readers."""
         queue, queued, behind = sorted(pending), dict(pending), Pending()
         while queue:
             index = heapq.heappop(queue)
-            steady = self.steps[index].steady
-            if not queued[index] and steady is not None and steady.holds(self._live.symint):
+            guard = self.calls[index].guard
+            if not queued[index] and guard is not None and guard.holds(self._live.symint):
                 continue
             self.hooks_fired += 1
-            self._lower(self.steps[index])
+            self._lower(self.calls[index])
             self.unsettled.discard(index)
             for hooked, must in self._hooked(self._live.take_dirty()).items():
                 late = hooked <= index
@@ -251,35 +251,35 @@ class Planner:
         return behind
 
     def items(self) -> Iterator[tuple[PlannedCall, Dispatch | None]]:
-        """Everything to do at the live shapes, in order; None: the step runs on the host."""
-        for step in self.steps:
-            if step.host is not None:
-                yield step, None
-            for record in step.records:
+        """Yield the work at the live shapes, in order; None instead of a dispatch: on the host."""
+        for planned in self.calls:
+            if planned.host is not None:
+                yield planned, None
+            for record in planned.records:
                 if isinstance(record, Dispatch):
-                    yield step, record
+                    yield planned, record
 
     def work(self) -> tuple[Dispatch | PlannedCall, ...]:
-        """The same without the steps of what is dispatched: equal work means equal commands."""
-        return tuple(step if record is None else record for step, record in self.items())
+        """Return dispatches and host calls, in order: equal work means equal commands."""
+        return tuple(planned if record is None else record for planned, record in self.items())
 
-    def reads(self, step: PlannedCall) -> list[int]:
-        """The tensors that a step reads."""
-        return list(Dataflow.of(self._graph).reads(step.call))
+    def reads(self, planned: PlannedCall) -> list[int]:
+        """Return the tensors that a call reads."""
+        return list(Dataflow.of(self._graph).reads(planned.call))
 
-    def writes(self, step: PlannedCall) -> list[int]:
-        """The tensors that a step writes: its outputs, and what it changes in place."""
-        return list(Dataflow.of(self._graph).writes(step.call))
+    def writes(self, planned: PlannedCall) -> list[int]:
+        """Return the tensors that a call writes: its outputs, and those changed in place."""
+        return list(Dataflow.of(self._graph).writes(planned.call))
 
     def dispatches(self) -> tuple[Dispatch, ...]:
-        """Everything to dispatch at the live shapes, in order."""
+        """Return all dispatches at the live shapes, in order."""
         return tuple(item for item in self.work() if isinstance(item, Dispatch))
 
     def symint_bounds(self) -> tuple[SymIntBound, ...]:
-        """The ranges that live SymInts must keep to: the tightest of each, however many ask."""
+        """Return the tightest lower and upper bound of each live SymInt."""
         tightest: dict[tuple[int, str], SymIntBound] = {}
-        for step in self.steps:
-            for record in step.records:
+        for planned in self.calls:
+            for record in planned.records:
                 if isinstance(record, SymIntBound):
                     for end, tighter in (("low", record.low), ("high", -record.high)):
                         key = (record.value_id, end)
@@ -289,25 +289,25 @@ class Planner:
         return tuple(dict.fromkeys(tightest.values()))
 
     def state(self) -> PlannerState:
-        steps = tuple((step.records, step.host) for step in self.steps)
-        return PlannerState(self._live.snapshot(), steps)
+        calls = tuple((planned.records, planned.host) for planned in self.calls)
+        return PlannerState(self._live.snapshot(), calls)
 
     def restore(self, state: PlannerState) -> None:
-        """Switch to a state that was settled."""
+        """Switch to a saved state."""
         self._live.restore(state.live)
-        for step, (records, host) in zip(self.steps, state.steps, strict=True):
-            self._set(step, records, host)
+        for planned, (records, host) in zip(self.calls, state.calls, strict=True):
+            self._set(planned, records, host)
 
-    def _set(self, step: PlannedCall, records: tuple[Record, ...], host: str | None) -> None:
-        old = (step.records, step.host)
-        self._undo.append(lambda: step.set(*old))
-        step.set(records, host)
+    def _set(self, planned: PlannedCall, records: tuple[Record, ...], host: str | None) -> None:
+        old = (planned.records, planned.host)
+        self._undo.append(lambda: planned.set(*old))
+        planned.set(records, host)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What changes in here stays only if nothing is raised in here.
+        """A transaction: changes made inside are rolled back if anything is raised.
 
-        `changed` tells inside whether records or dims did since the start.
+        `changed` says whether records or dims changed since its start.
         """
         self._live.begin()
         unsettled = frozenset(self.unsettled)

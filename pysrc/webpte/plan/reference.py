@@ -1,4 +1,4 @@
-"""One call on arrays: what a NumPy delegate runs, and whoever else needs to know what is right."""
+"""The NumPy reference of one call: for NumPy delegates, host calls and comparisons."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from webpte.shapes import numel
 
 
 def _machine_memory() -> int:
-    """Bytes of memory, as far as Python can tell and address them."""
+    """Return the bytes of memory, as far as Python can see and address them."""
     if sys.maxsize < 1 << 32 or not hasattr(os, "sysconf"):
         return min(sys.maxsize, 1 << 36)
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-# What the arrays of one execution may take: the machine would fail on more, and not with an error.
+# The limit for the arrays of one execution: beyond it the process would be killed without an error.
 MEMORY_LIMIT = _machine_memory()
 
 
@@ -36,7 +36,7 @@ def run_reference(
     arrays: dict[int, np.ndarray],
     room: int | None = None,
 ) -> int:
-    """Run one call on arrays by value id; its outputs are added to them.
+    """Run one call on arrays by value id, and add its outputs to them.
 
     Returns the bytes of the outputs. More than `room` (by default the memory limit) are refused
     before anything is computed.
@@ -52,12 +52,12 @@ def run_reference(
         nbytes = sum(numel(out.dims) * out.dtype.itemsize for out in args.outs)
         if nbytes > room:
             raise OutOfMemoryError(
-                f"{nbytes:,} bytes of outputs, but {max(room, 0):,} are left of "
+                f"the outputs have {nbytes:,} bytes, but {max(room, 0):,} are left of "
                 f"{MEMORY_LIMIT:,} for the arrays of one run"
             )
         check_bounds(op.bounds(args), live)
         with contextlib.suppress(UnsupportedError):
-            op.lower(args)  # it is pure, and run for its checks of arguments
+            op.lower(args)  # pure; run for its checks of the arguments
         with np.errstate(all="ignore"):
             results = op.reference(args)
             if isinstance(results, np.ndarray | np.generic):
@@ -71,15 +71,15 @@ def run_reference(
 
 
 def _widened(array: np.ndarray) -> np.ndarray:
-    """Half floats as what kernels compute in; NumPy would round every intermediate result."""
+    """Widen f16 to float32, in which kernels compute; NumPy would round each intermediate."""
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _checked(where: str, result: np.ndarray, tensor: Tensor, dims: tuple[int, ...]) -> np.ndarray:
-    """A reference that disagrees with its own shape function is a bug, and must show."""
+    """Check the result's shape against the shape function, and cast it to the tensor's dtype."""
     if result.shape != dims:
         raise GraphError(
-            f"{where}: the reference gives {list(result.shape)}, the shape function {list(dims)}"
+            f"{where}: the reference returns {list(result.shape)}, the shape function {list(dims)}"
         )
     if tensor.dtype.name == "bool":
         return result.astype(np.bool_)

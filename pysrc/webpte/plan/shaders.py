@@ -1,10 +1,10 @@
-"""WGSL files as the kernels' records ask for them.
+"""Assembly of the kernels' WGSL.
 
-A shader is a plain WGSL file. Two things happen to its text, and no more: a line
-`// use lib/x.wgsl` is replaced by that file, and `${NAME}` by the record's type or formula. Where
-one of those types is f16, the shader enables it; `// use lib/x.wgsl with f16` is for those only.
-The `@binding` lines are read to make the bind group layout and to check what is bound, so they are
-written once.
+A shader is a plain WGSL file. Two things happen to its text, and no more: a line `// use
+lib/x.wgsl` is replaced by that file, and `${NAME}` by the record's type or formula. If one of those
+types is f16, the shader enables it; `// use lib/x.wgsl with f16` includes a file only then. The
+`@binding` lines are parsed for the bind group layout and to check bindings, so they are written
+once.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SHORT_VECTOR = re.compile(r"vec[234]([fhiu])")
 _SCALARS = {"f": "f32", "h": "f16", "i": "i32", "u": "u32"}
 _ACCESS = {"storage, read": "read", "storage, read_write": "write"}
 
-Types = tuple[tuple[str, str], ...]  # what to put in for each ${NAME}
+Types = tuple[tuple[str, str], ...]  # the replacement of each ${NAME}
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One binding: its name, its access ("read", "write" or "uniform") and what memory holds."""
+    """One binding: its name, its access ("read", "write" or "uniform") and its element type."""
 
     name: str
     access: str
@@ -53,7 +53,7 @@ class Shader:
 
 
 def shader_folder() -> Path:
-    """Inside the package when it is installed, beside `pysrc/` in a checkout."""
+    """Return the shaders' folder: in the package if installed, next to `pysrc/` in a checkout."""
     package = Path(__file__).parent.parent
     installed = package / "wgsl"
     return installed if installed.is_dir() else package.parent.parent / "wgsl"
@@ -61,13 +61,13 @@ def shader_folder() -> Path:
 
 @cache
 def kernel_files(folder: Path) -> dict[str, str]:
-    """Map each kernel's name to its file; `lib/` holds parts of shaders, and no kernels."""
+    """Map each kernel's name to its file; files in `lib/` are included, and are no kernels."""
     files = (path.relative_to(folder) for path in sorted(folder.glob("*/*.wgsl")))
     return {path.stem: path.as_posix() for path in files if path.parts[0] != "lib"}
 
 
 class ShaderLibrary:
-    """Reads and assembles shaders, each once."""
+    """Assembler of shaders, with a cache."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or shader_folder()
@@ -76,7 +76,7 @@ class ShaderLibrary:
         self._shaders: dict[tuple[str, Types], Shader] = {}
 
     def assemble(self, kernel: str, types: Types) -> Shader:
-        """The shader of `kernel` with every `${NAME}` of its text replaced."""
+        """Return the shader of `kernel` with every `${NAME}` replaced."""
         if (kernel, types) not in self._shaders:
             self._shaders[kernel, types] = self._assemble(kernel, types)
         return self._shaders[kernel, types]
@@ -89,14 +89,14 @@ class ShaderLibrary:
             try:
                 return replacements[match[1]]
             except KeyError:
-                raise ShaderError(f"{kernel}.wgsl: nothing to put in for {match[0]}") from None
+                raise ShaderError(f"{kernel}.wgsl: no replacement for {match[0]}") from None
 
         code = _NAME.sub(replace, self._read(self._kernels.get(kernel, f"{kernel}.wgsl"), half))
         if half:
             code = "enable f16;\n" + code
         found = _BINDING.findall(code)
         if [int(index) for index, *_ in found] != list(range(len(found))):
-            raise ShaderError(f"{kernel}.wgsl: its @binding lines do not count 0, 1, 2, ...")
+            raise ShaderError(f"{kernel}.wgsl: its @binding lines are not numbered 0, 1, 2, ...")
         aliases = dict(_ALIAS.findall(code))
         return Shader(code, tuple(_variable(kernel, aliases, *line) for _, *line in found))
 
@@ -107,7 +107,7 @@ class ShaderLibrary:
         if (name, half) not in self._files:
             path = self._folder / name
             if not path.is_file():
-                raise ShaderError(f"{name}: no such shader in {self._folder.name}/")
+                raise ShaderError(f"{name}: there is no such shader in {self._folder.name}/")
             self._files[name, half] = _USE.sub(use, path.read_text(encoding="utf-8"))
         return self._files[name, half]
 
@@ -117,12 +117,12 @@ def _variable(kernel: str, aliases: dict[str, str], access: str, name: str, wgsl
         return Variable(name, "uniform", "")
     scalar = _scalar_of(wgsl, aliases)
     if scalar is None:
-        raise ShaderError(f"{kernel}.wgsl: {name} is {wgsl}; storage holds arrays of numbers")
+        raise ShaderError(f"{kernel}.wgsl: {name} is {wgsl}, but storage holds arrays of numbers")
     return Variable(name, _ACCESS[access], scalar)
 
 
 def _scalar_of(wgsl: str, aliases: dict[str, str]) -> str | None:
-    """The number that a type is made of, if it is of one only: f32 for array<vec4<f32>>."""
+    """Return the scalar type that a type consists of, f32 for array<vec4<f32>>; None if mixed."""
     if wgsl in _SCALARS.values():
         return wgsl
     if short := _SHORT_VECTOR.fullmatch(wgsl):

@@ -1,4 +1,4 @@
-"""Portable kernels in NumPy for what no delegate took.
+"""Portable kernels in NumPy, for operators outside of delegates.
 
 Importing this package imports every module in it, and so fills the registry.
 """

@@ -1,7 +1,7 @@
 """Element-wise kernels of two and more operands, with broadcasting: arithmetic, comparisons, logic.
 
-A row names the function, the kind of type that it computes in, and the overloads: of two tensors,
-and of a tensor and a Python number.
+A row has the function, the type that it computes in, and the overloads: for two tensors, and for a
+tensor and a Python number.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class BinaryKernel:
-    """One row. `computed` is "common" (the operands' common type), "fraction" (a float one),
-    "question" (the common type, with a bool as the result) or "truth" (as bools). `op` is the
-    operator of the delegates that does the same to two tensors of one of `types`, or to a tensor
-    and a number if its name says so."""
+    """One row.
+
+    `computed` is "common" (the operands' common type), "fraction" (a float type), "question" (the
+    common type, with a bool as the result) or "truth" (bools). `op` is the delegates' operator that
+    computes the same for two tensors of one of `types`, or for a tensor and a number if its name
+    says so.
+    """
 
     name: str
     function: Callable[[Array, Array], Array]
@@ -57,11 +60,11 @@ def operate(row: BinaryKernel, x: Operand, y: Operand) -> Array:
 
 
 def whole(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """A division: where it is one of integers, there is nothing to say about one by 0."""
+    """Wrap a division so that dividing integers by 0 is an error."""
 
     def checked(x: Array, y: Array) -> Array:
         if y.dtype.kind in "iu" and x.size and not y.all():
-            raise ExecutionError("a division of integers by 0")
+            raise ExecutionError("integers are divided by 0")
         return function(x, y)
 
     return checked
@@ -146,7 +149,7 @@ BINARY = (
 def add(x: Operand, y: Operand, alpha: float) -> Array:
     dtype = result_type(x, y)
     if isinstance(alpha, float) and dtype.kind != "f":
-        raise ExecutionError(f"alpha {alpha} for a result of {dtype}")
+        raise ExecutionError(f"alpha {alpha} does not fit a result of {dtype}")
     working = working_type(dtype)
     scaled = convert(y, working)
     if alpha != 1:
@@ -162,14 +165,16 @@ def subtract(x: Operand, y: Operand, alpha: float) -> Array:
 
 def divide_rounded(x: Array, y: Operand, rounding_mode: str | None) -> Array:
     if rounding_mode not in QUOTIENTS:
-        raise ExecutionError(f"rounding_mode={rounding_mode!r}; known are floor and trunc")
+        raise ExecutionError(
+            f"rounding_mode={rounding_mode!r} is not supported; use floor or trunc"
+        )
     return operate(QUOTIENTS[rounding_mode], x, y)
 
 
 def power_of(x: Operand, exponent: Operand) -> Array:
     negative = isinstance(exponent, int) and exponent < 0
     if negative and result_type(x).kind in "iub":
-        raise ExecutionError(f"integers to the power of {exponent}")
+        raise ExecutionError(f"integers cannot be raised to the power of {exponent}")
     return operate(POWER, x, exponent)
 
 
@@ -177,7 +182,7 @@ def power_of(x: Operand, exponent: Operand) -> Array:
 
 
 def bounded(x: Array, low: Operand | None, high: Operand | None) -> Array:
-    """The upper bound wins. Numbers beyond the range of integers bound nothing."""
+    """Clamp `x`; the upper bound wins, and bounds beyond an integer type's range have no effect."""
     dtype = result_type(x, low, high)
     result = convert(x, dtype)
     if low is not None:
@@ -199,7 +204,7 @@ def choose(condition: Array, x: Array, y: Array) -> Array:
 
 def masked_fill(x: Array, mask: Array, value: Operand) -> Array:
     if promote(x.dtype, result_type(value)).kind != x.dtype.kind:
-        raise ExecutionError(f"a value of {result_type(value)} for a tensor of {x.dtype}")
+        raise ExecutionError(f"a {result_type(value)} value cannot fill a tensor of {x.dtype}")
     return np.where(mask, convert(value, x.dtype), x)
 
 
@@ -207,7 +212,7 @@ def masked_fill(x: Array, mask: Array, value: Operand) -> Array:
 
 
 def in_common(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of arrays and numbers, all in their common type."""
+    """Wrap a function so that it computes in the common type of its arguments."""
 
     def run(*operands: Operand) -> Array:
         dtype = result_type(*operands)
@@ -220,7 +225,7 @@ def in_common(function: Callable[..., Array]) -> Callable[..., Array]:
 
 def add_quotient(x: Array, a: Array, b: Array, value: Array) -> Array:
     if x.dtype.kind != "f":
-        raise ExecutionError(f"a quotient of {x.dtype}")
+        raise ExecutionError(f"a quotient needs floats, not {x.dtype}")
     return np_add_quotient(x, a, b, value)
 
 
@@ -229,7 +234,7 @@ def of_row(row: BinaryKernel) -> Callable[..., Array]:
 
 
 def of_tensors(x: Any, other: Any, *rest: Any) -> tuple[Any, ...]:
-    """Arguments for an operator of two tensors, also where the second one is a number."""
+    """Return the arguments of an operator of two tensors; a second number becomes a tensor."""
     if isinstance(other, int | float):
         with np.errstate(over="ignore"):
             other = np.asarray(other, np.float32)

@@ -1,11 +1,11 @@
-"""Bags of a table's rows: their sums, means or maxima.
+"""Embedding bags: sums, means or maxima of groups of a table's rows.
 
     _embedding_bag(weight, indices, offsets, .., mode, .., per_sample_weights, include_last_offset,
                    padding_idx) -> output, offset2bag, bag_size, max_indices
 
-Bag i has the rows indices[offsets[i]:offsets[i + 1]], without those of `padding_idx`. Sums need
-neither of the other three outputs: PyTorch leaves `offset2bag` empty unless a row is left out, and
-says nothing of the rest, which are zeros here.
+Bag i has the rows indices[offsets[i]:offsets[i + 1]], without those of `padding_idx`. Sums do not
+need the other three outputs: PyTorch leaves `offset2bag` empty unless a row is left out, and does
+not define the rest, which are zeros here.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ NAMES = ("sum", "mean", "max")
 
 
 def bounds_of(offsets: Array, count: int, include_last: bool, mode: int) -> list[int]:
-    """List where the bags begin, and where the last one ends.
+    """List the begins of the bags, and the end of the last one.
 
-    PyTorch adds what comes after that to no sum, and yet divides the last mean by its number, too;
-    a maximum of it would be written to no place of the output.
+    Indices after that end are in no sum, but PyTorch divides the last mean by their number, too; a
+    maximum of them would be written to no place of the output.
     """
     starts = [int(start) for start in offsets.reshape(-1)]
     bounds = starts if include_last else [*starts, count]
@@ -64,7 +64,7 @@ def check_call(
 
 
 def largest(weight: Array, rows: Array) -> tuple[Array, Array]:
-    """The maximum of each column, and its row: the first one of equals. NaN never replaces one."""
+    """Return the maximum of each column and its row, the first of equals; NaN never wins."""
     best = weight[rows[0]].copy()
     places = np.full(best.shape, rows[0], np.int64)
     for row in rows[1:]:
@@ -87,7 +87,7 @@ def embedding_bag(
     check_call(weight, indices, mode, per_sample_weights, padding_idx)
     bounds = bounds_of(offsets, len(indices), include_last_offset, mode)
     bags = len(bounds) - 1
-    # What is after the last bag is numbered like it, though it is in no sum.
+    # Indices after the last bag get its number, although they are in no sum.
     bag_of = np.repeat([*range(bags), bags - 1], np.diff([*bounds, len(indices)]))
     kept = (indices != padding_idx) & (np.arange(len(indices)) < bounds[-1])
     sizes = np.bincount(bag_of[kept], minlength=bags)

@@ -1,4 +1,4 @@
-"""Kernels that make a tensor from a shape and numbers: the output says of which type."""
+"""Kernels that create a tensor from a shape and numbers; the output has the element type."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def fill_with_tensor(out: OutSpec, x: Array, value: Array) -> Array:
 
 
 def arange(out: OutSpec, start: float, end: float, step: float) -> Array:
-    """Integers lose their fraction first; floats are computed in float64."""
+    """Return a range; integer outputs truncate the arguments first, floats compute in float64."""
     dtype = out.dtype.numpy
     if dtype.kind != "f":
         start, end, step = int(start), int(end), int(step)
     if step == 0 or (end - start) * step < 0:
-        raise ExecutionError(f"cannot go from {start} to {end} by steps of {step}")
+        raise ExecutionError(f"cannot count from {start} to {end} in steps of {step}")
     if isinstance(start, int) and isinstance(end, int) and isinstance(step, int):
         count = -((start - end) // step)
     else:
@@ -48,7 +48,7 @@ def linspace(out: OutSpec, start: float, end: float, steps: int) -> Array:
     return np.linspace(start, end, steps).astype(out.dtype.numpy)
 
 
-# Chance: PyTorch's own numbers cannot be had without its generator, so none are promised.
+# Random numbers: PyTorch's own would need its generator, so these differ.
 
 
 def uniform(out: OutSpec, size: Sequence[int]) -> Array:

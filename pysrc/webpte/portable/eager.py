@@ -1,4 +1,4 @@
-"""Run the NumPy reference of one op on plain values, by way of a graph of one call."""
+"""Runs the NumPy reference of one op on plain values, by way of a graph of one call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from webpte.shapes import Dims
 def run_op(
     name: str, values: Sequence[Any], outs: Sequence[tuple[DType, Dims]]
 ) -> list[np.ndarray]:
-    """The outputs of op `name`; `outs` are their dtypes and largest sizes."""
+    """Return the outputs of op `name`; `outs` are their dtypes and largest sizes."""
     op = lookup(name)
     assert op is not None
     builder = CallBuilder()
@@ -44,7 +44,7 @@ def run_op(
 
 
 class CallBuilder:
-    """A graph of one call from Python values; `arrays` are those of its tensors that were given."""
+    """Builder of a graph of one call from Python values; `arrays` are the given tensors' arrays."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []

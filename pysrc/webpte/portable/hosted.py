@@ -1,4 +1,4 @@
-"""Why kernels without an operator of the delegates run on the host, also where there is a GPU."""
+"""Reasons why kernels without a delegates' operator run on the host, even with a GPU."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ def why_hosted(kernel: PortableKernel) -> str:
 
 
 def reasons() -> dict[str, str]:
-    """By name, or by namespace."""
+    """Return the reasons by kernel name, or by namespace."""
     return dict(_BY_NAME)

@@ -1,6 +1,6 @@
-"""Kernels that find, take and write elements by tensors of indices or masks, and those that sort.
+"""Kernels that find, take and write elements by index tensors or masks, and kernels that sort.
 
-A negative index counts from the end; one that is out of range is an error.
+A negative index counts from the end; an index out of range is an error.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SAME_AS_OP = {
 }
 
 
-# Indices of several dims
+# Index tensors for several dims
 
 
 def key_of(indices: Sequence[Array | None]) -> Any:
-    """None stands for a whole dim; bytes are masks, as they were before PyTorch had bools."""
+    """Return a NumPy key; None stands for a whole dim, and bytes are masks, as in old PyTorch."""
     return tuple(
         slice(None)
         if index is None
@@ -59,14 +59,14 @@ def index_put(
     return result
 
 
-# Indices along one dim
+# Index tensors along one dim
 
 
 def grid_of(x: Array, dim: int, places: Array) -> Any:
-    """The key of `x` that means `places` along `dim` and their own position elsewhere."""
+    """Return the key of `x` for `places` along `dim` and each element's own position elsewhere."""
     axis = normalize_dim(dim, x.ndim)
     if places.ndim != x.ndim:
-        raise ExecutionError(f"indices {list(places.shape)} for a tensor {list(x.shape)}")
+        raise ExecutionError(f"indices {list(places.shape)} do not fit a tensor {list(x.shape)}")
     grid: list[Array] = list(np.indices(places.shape, sparse=True))
     grid[axis] = places
     return tuple(grid)
@@ -99,7 +99,7 @@ def scatter_reduce(
         "amin": (np.minimum, highest(x.dtype)),
     }
     if reduce not in known:
-        raise ExecutionError(f"reduce={reduce!r}; known are {', '.join(known)}")
+        raise ExecutionError(f"reduce={reduce!r} is not supported; use {', '.join(known)}")
     function, neutral = known[reduce]
     result, places = np.atleast_1d(x).copy(), np.atleast_1d(places)
     part, key = np.atleast_1d(source)[tuple(map(slice, places.shape))], grid_of(result, dim, places)
@@ -169,7 +169,7 @@ def repeat_interleave(repeats: Array, output_size: int | None) -> Array:
 
 
 def order_along(x: Array, dim: int, descending: bool) -> Array:
-    """Indices that sort a dim; equals stay in order, and NaN counts as the largest."""
+    """Return the indices that sort a dim; the sort is stable, and NaN counts as the largest."""
     axis = normalize_dim(dim, x.ndim)
     if not descending:
         return np.argsort(x, axis=axis, kind="stable")
@@ -195,7 +195,7 @@ def top_k(x: Array, k: int, dim: int, largest: bool, in_order: bool) -> tuple[Ar
 
 
 def median(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
-    """The lower one of two in the middle, and where it is; NaN if there is any."""
+    """Return the lower median and its index; NaN if there is any."""
     rows = np.atleast_1d(x)
     axis = normalize_dim(dim, rows.ndim)
     size = rows.shape[axis]
@@ -212,9 +212,9 @@ def median(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
 
 
 def kth_value(x: Array, k: int, dim: int, keepdim: bool) -> tuple[Array, Array]:
-    """The last of the k smallest, and where it is."""
+    """Return the k-th smallest element and its index."""
     if k < 1:
-        raise ExecutionError(f"the element number {k}; they count from 1")
+        raise ExecutionError(f"k={k} is not valid; elements count from 1")
     results = top_k(x, k, dim, False, True)
     if x.ndim == 0:
         return results
@@ -239,7 +239,7 @@ def search_sorted(
     side: str | None,
     sorter: Array | None,
 ) -> Array:
-    """Each row of `x` in the row of `rows` beside it, or in the only one."""
+    """Search each row of `x` in the same row of `rows`, or in the only one."""
     if sorter is not None:
         rows = np.take_along_axis(rows, sorter, -1)
     right = right or side == "right"

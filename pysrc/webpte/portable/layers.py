@@ -1,7 +1,7 @@
-"""Kernels of layers: products of matrices, convolutions, pools, normalizations, softmax, distances.
+"""Kernels of layers: GEMMs, convolutions, pools, normalizations, softmax, distances.
 
-Most mean the same as an op of the delegates and run its reference; sums are in float64, so that a
-result is never further from the exact one than its own rounding.
+Most compute the same as an op of the delegates and run its reference; sums are in float64, so that
+a result is rounded only once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PRODUCTS = {
     "aten::mm.out": ("self, mat2", "aten.mm.default"),
 }
 
-# The same of what is no product, with the number of outputs.
+# Ops other than GEMMs, with the number of outputs.
 SAME_AS_OP = {
     "aten::_log_softmax.out": ("self, dim, half_to_float", "aten._log_softmax.default", 1),
     "aten::_native_batch_norm_legit_no_training.out": (
@@ -64,7 +64,7 @@ SAME_AS_OP = {
 }
 
 
-# Products
+# GEMMs
 
 
 def wide(x: Array) -> Array:
@@ -72,18 +72,18 @@ def wide(x: Array) -> Array:
 
 
 def exactly(function: Callable[..., Array]) -> Callable[..., Array]:
-    """A sum of products of two arrays in a wide type, rounded once."""
+    """Wrap a sum of products of two arrays: computed in a wide type, rounded once."""
     return lambda x, y: np.asarray(function(wide(x), wide(y))).astype(result_type(x, y))
 
 
 def add_bmm(x: Array, a: Array, b: Array, beta: float, alpha: float) -> Array:
     result = alpha * np.matmul(wide(a), wide(b))
-    # PyTorch does not look at what it multiplies by 0.
+    # PyTorch ignores an operand that it multiplies by 0, even NaN.
     return (result if beta == 0 else result + beta * wide(x)).astype(result_type(a, b))
 
 
 def add_batches(x: Array, a: Array, b: Array, beta: float, alpha: float) -> Array:
-    """The sum of all products of the batch is one product of the batch side by side."""
+    """Return beta * x + alpha * the sum of a[i] @ b[i], as one GEMM with the batch along k."""
     side_by_side = a.transpose(1, 0, 2).reshape(a.shape[1], -1)
     return add_bmm(x, side_by_side, b.reshape(-1, b.shape[2]), beta, alpha)
 
@@ -94,7 +94,7 @@ def add_batches(x: Array, a: Array, b: Array, beta: float, alpha: float) -> Arra
 def batch_norm(
     x: Array, weight: Array | None, bias: Array | None, training: bool, momentum: float, eps: float
 ) -> tuple[Array, Array, Array]:
-    """Without running statistics: as in training, whatever `training` says."""
+    """Normalize by the batch's statistics: without running ones, `training` does not matter."""
     axes, shape = (0, *range(2, x.ndim)), (x.shape[1],) + (1,) * (x.ndim - 2)
     normal, mean, rstd = np_normalize(x, eps, axes)
     results = np_affine(normal, weight, bias, shape), mean.reshape(-1), rstd.reshape(-1)
@@ -111,7 +111,7 @@ def batch_norm_with_running(
     momentum: float,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    """By running statistics; new ones would have to go into the arguments. Saves none."""
+    """Normalize by running statistics; training would have to update the arguments."""
     if training:
         raise ExecutionError("training=True; export the model after model.eval()")
     shape = (x.shape[1],) + (1,) * (x.ndim - 2)
@@ -150,7 +150,7 @@ def adaptive_average(x: Array, output_size: Sequence[int]) -> Array:
 
 
 def distance(difference: Array, p: float) -> Array:
-    """The p-norm along the last dim."""
+    """Return the p-norm along the last dim."""
     size = np.abs(difference)
     if p == 0:
         return np.asarray(np.sum(size != 0, axis=-1, dtype=np.float64))
@@ -170,7 +170,7 @@ def pairs_of_rows(x: Array, p: float) -> Array:
 
 
 def mse_loss(x: Array, target: Array, reduction: int) -> Array:
-    """Reductions as PyTorch numbers them: 0 none, 1 mean, 2 sum."""
+    """Return the squared error; `reduction` is numbered as in PyTorch: 0 none, 1 mean, 2 sum."""
     squares = (x.astype(np.float64) - target) ** 2
     choose: dict[int, Callable[[Array], Any]] = {0: np.asarray, 1: np.mean, 2: np.sum}
     return np.asarray(choose[reduction](squares)).astype(result_type(x, target))

@@ -1,4 +1,4 @@
-"""Kernels that move elements and change none: copies, other shapes, parts, and joined tensors."""
+"""Kernels that move elements unchanged: copies, other shapes, slices, concatenation."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def cast(out: OutSpec, x: Array, *_: Any) -> Array:
 
 
 def copy_into(out: OutSpec, x: Array, source: Array, non_blocking: bool) -> Array:
-    """A copy even where nothing changes: it may be what the next call starts with."""
+    """Return a copy even if nothing changes: the next call may start with it and mutate it."""
     unwritten = source.shape if out.unbounded else out.sizes
     shape = unwritten if x is None else x.shape
     return np.array(np.broadcast_to(source, shape), dtype=out.dtype.numpy)
@@ -84,7 +84,7 @@ def pixel_unshuffle(x: Array, factor: int) -> Array:
 
 
 def as_strided(x: Array, size: Sequence[int], stride: Sequence[int], offset: int | None) -> Array:
-    """As PyTorch reads memory: strides and offset count elements of the contiguous tensor."""
+    """Return a strided view as PyTorch does: strides and offset count dense elements."""
     start = offset or 0
     last = start + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if min(size, default=1) > 0 and not 0 <= start <= last < x.size:
@@ -126,7 +126,7 @@ def split(x: Array, sizes: Sequence[int], dim: int) -> list[Array]:
 def split_evenly(x: Array, size: int, dim: int) -> list[Array]:
     length = x.shape[normalize_dim(dim, x.ndim)]
     if size < 1 and length:
-        raise ExecutionError(f"parts of {size}")
+        raise ExecutionError(f"a split into parts of {size} is not possible")
     sizes = [min(size, length - start) for start in range(0, length, size)] if length else [0]
     return split(x, sizes, dim)
 
@@ -191,7 +191,7 @@ register_op(
 
 
 def only_self(x: object, *_: object) -> tuple[object, ...]:
-    """Of one type, a cast is a copy."""
+    """Return the first argument alone: without a change of type, a cast is a copy."""
     return (x,)
 
 

@@ -1,8 +1,8 @@
-"""PyTorch's rules for mixed element types: which type a kernel computes in.
+"""PyTorch's type promotion: which type a kernel computes in.
 
-Tensors with dims decide first, then those of rank 0, then Python numbers: the later only count
-where they are of a higher kind (bool, integer, float). So float32 times 2.5 stays float32 and
-int64 times 2.5 becomes float32, PyTorch's default type, where NumPy would give float64.
+Tensors with dims decide first, then those of rank 0, then Python numbers: the later ones count only
+if they are of a higher kind (bool, integer, float). So float32 times 2.5 stays float32 and int64
+times 2.5 becomes float32, PyTorch's default type, where NumPy would return float64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DEFAULT_FLOAT = np.dtype(np.float32)
 
 
 def promote(a: DT, b: DT) -> DT:
-    """The type where two tensors meet."""
+    """Return the common type of two tensors."""
     if (a.kind == "f") != (b.kind == "f"):
         return a if a.kind == "f" else b
     return np.promote_types(a, b)
@@ -41,7 +41,7 @@ def _number_type(number: float) -> DT:
 
 
 def result_type(*operands: Operand | None) -> DT:
-    """The type that arrays and Python numbers are computed in; None does not count."""
+    """Return the type that arrays and Python numbers are computed in; None is ignored."""
     groups: tuple[list[DT], list[DT], list[DT]] = ([], [], [])
     for operand in operands:
         if isinstance(operand, np.ndarray):
@@ -54,15 +54,15 @@ def result_type(*operands: Operand | None) -> DT:
 
 
 def float_type(dtype: DT) -> DT:
-    """Where integers go in a function that yields fractions."""
+    """Return a float type as it is; integers become the default float type."""
     return dtype if dtype.kind == "f" else DEFAULT_FLOAT
 
 
 def working_type(dtype: DT) -> DT:
-    """Half floats are computed in float32 and rounded once, at the end."""
+    """Return the type to compute in: float32 for f16, which is rounded once at the end."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 
 def convert(operand: Operand, dtype: DT) -> Array:
-    """An array or number in the given type."""
+    """Convert an array or number to the given type."""
     return np.asarray(operand).astype(dtype, copy=False)

@@ -1,4 +1,4 @@
-"""Kernels between integers and the floats that they stand for: float = (integer - zero) * scale.
+"""Kernels that quantize and dequantize: float = (integer - zero) * scale.
 
 One scale for a tensor, for each index of a dim ("channel") or for each row ("token"). Packed tables
 hold two or four numbers per byte.
@@ -36,10 +36,10 @@ SAME_AS_OP = {
 
 
 def one(value: Array | float) -> Array:
-    """The scale or zero of a tensor: a number, or a tensor of one element."""
+    """Return a tensor's scale or zero, which is a number or a tensor of one element."""
     array = np.asarray(value)
     if array.size != 1:
-        raise ExecutionError(f"one scale and zero for all, not {list(array.shape)}")
+        raise ExecutionError(f"a tensor has one scale and zero for all, not {list(array.shape)}")
     return array.reshape(())
 
 
@@ -53,7 +53,7 @@ def by_channel(x: Array, values: Array, axis: int) -> Array:
 def to_integers(
     out: OutSpec, x: Array, scale: Array, zero: Array, quant_min: int, quant_max: int
 ) -> Array:
-    """In float32, as PyTorch computes it: a wider type could round to another side."""
+    """Quantize in float32, as PyTorch does: a wider type could round differently."""
     inverse = (1 / scale).astype(np.float32)
     numbers = np.round(x.astype(np.float32) * inverse).astype(np.float64) + zero
     return np.clip(numbers, quant_min, quant_max).astype(out.dtype.numpy)
@@ -146,7 +146,7 @@ def add(
 
 
 def unpack(packed: Array, bits: int) -> Array:
-    """Numbers of `bits` bits, lowest first in a byte, shifted so that half of them is negative."""
+    """Unpack numbers of `bits` bits, lowest first in a byte, and subtract half their range."""
     if bits == 8:
         return packed
     # The first of two 4-bit numbers is the upper half of its byte.
@@ -157,7 +157,7 @@ def unpack(packed: Array, bits: int) -> Array:
 
 
 def grouped(numbers: Array, scales: Array, zeros: Array | None) -> Array:
-    """Rows of numbers as floats; each row has one scale, or one per group of equal size."""
+    """Dequantize rows of numbers; each row has one scale, or one per group of equal size."""
     per_row = scales.reshape(scales.shape[0], -1)
     groups = per_row.shape[1]
     if per_row.shape[0] != numbers.shape[0] or numbers.shape[1] % groups:
@@ -186,7 +186,7 @@ def embedding(
     return table[places.reshape(indices.shape)].astype(out.dtype.numpy)
 
 
-# Products with a table of integers
+# GEMMs with a table of integers
 
 
 def mixed_mm(x: Array, weight: Array, scales: Array, zeros: Array | None) -> Array:

@@ -1,4 +1,4 @@
-"""Kernels that make one element out of many: sums, extremes, variances, and running totals.
+"""Kernels that reduce: sums, extremes, variances, and cumulative ones.
 
 Dims may be in any order; None or an empty list stands for all of them. Sums are computed in float64
 or int64 and rounded once, to the output's type.
@@ -95,7 +95,7 @@ def running_log_sum_exp(x: Array, dim: int) -> Array:
 
 
 def over(function: Callable[..., Any]) -> Callable[..., Array]:
-    """`function(x, dim, keepdim)` of a NumPy reduction."""
+    """Wrap a NumPy reduction as `function(x, dim, keepdim)`."""
     return lambda x, dim=None, keepdim=False: np.asarray(
         function(x, axis=axes_of(x, dim), keepdims=keepdim)
     )
@@ -126,7 +126,7 @@ def extreme_along(
 
 
 def running_extreme(function: np.ufunc, x: Array, dim: int) -> tuple[Array, Array]:
-    """The extremes so far, and where the last of each is."""
+    """Return the cumulative extremes, and the last index of each."""
     rows = np.atleast_1d(x)
     axis = normalize_dim(dim, rows.ndim)
     values = function.accumulate(rows, axis=axis)
@@ -142,7 +142,7 @@ def running_extreme(function: np.ufunc, x: Array, dim: int) -> tuple[Array, Arra
 def variance(
     x: Array, dim: Sequence[int] | None, correction: float | None, keepdim: bool
 ) -> tuple[Array, Array]:
-    """In float64, with the means; PyTorch's correction is 1 unless given."""
+    """Return variances and means in float64; the correction is 1 unless given, as in PyTorch."""
     axes, wide = axes_of(x, dim), x.astype(np.float64)
     count = math.prod(x.shape[axis] for axis in axes)
     divisor = np.float64(max(count - (1 if correction is None else correction), 0))
@@ -183,7 +183,7 @@ for _name, (_parameters, _op) in SAME_AS_OP.items():
 
 
 def of_all(x: object, *_: object) -> tuple[object, ...]:
-    """Arguments of a reduction over all dims."""
+    """Return the arguments of a reduction over all dims."""
     return x, None, False
 
 

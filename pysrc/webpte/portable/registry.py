@@ -1,11 +1,11 @@
 """Operators that run outside of delegates, in NumPy: the table from names to kernels.
 
-An instruction names an operator such as `aten::mean.out` and gives the ids of its arguments, of
-its outputs, and of its outputs once more. A kernel gets Python values (arrays, numbers, lists,
-None) and what the file says of its outputs, and returns arrays; the machine checks and stores them.
+An instruction names an operator such as `aten::mean.out` and has the ids of its arguments, of its
+outputs, and of its outputs once more. A kernel gets Python values (arrays, numbers, lists, None)
+and the specs of its outputs, and returns arrays; the runtime checks and stores them.
 
-A family module calls one of the `register` functions once per table row. A kernel neither keeps
-nor changes the arrays that it is given, but what it returns may be a view of them.
+A family module calls one of the `register` functions once per table row. A kernel neither keeps nor
+changes the arrays that it is given, but it may return a view of them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from webpte.shapes import Dims, fits
 
 @dataclass(frozen=True)
 class OutSpec:
-    """What the file says of an output.
+    """An output as the file declares it.
 
-    `sizes` are exact, or the largest if it is `dynamic` (it has no more elements than they say), or
-    a mere guess if it is `unbounded`.
+    `sizes` are exact, or the largest if it is `dynamic` (it has at most as many elements), or only
+    a guess if it is `unbounded`.
     """
 
     dtype: DType
@@ -43,10 +43,10 @@ class OutSpec:
 
 
 FLOATS = frozenset({"float32", "float16"})
-# What moves elements gives on the GPU what it gives on the host, whatever they are; 64 bits do not
-# fit there.
+# Kernels that only move elements are the same on the GPU for all types that fit there; 64-bit types
+# do not.
 MOVED = FLOATS | {"bool", "uint8", "int8", "int32"}
-# Indices fit: one beyond 32 bits is out of the range of every tensor, and an error there, too.
+# 64-bit indices fit, too: one beyond 32 bits is out of range for every tensor, which is an error.
 INDICES = frozenset({"int32", "int64"})
 TRUTH = frozenset({"bool"})
 
@@ -59,15 +59,14 @@ class PortableKernel:
     """One operator. `parameters` are those of its schema, without outputs.
 
     `in_place` kernels have no outputs of their own: their result replaces their first argument,
-    which is None where nothing has written it yet. A kernel with `list_output` has a single output
+    which is None until something has written it. A kernel with `list_output` has a single output
     that is a list of tensors, and returns as many arrays as `outs` has entries.
 
-    `op` names the operator of the delegates that means the same, if there is one, at least where
-    all tensors are of one and the same of `types`; those named in `apart` (parameters, "out", or
-    "out0" and on if there are several) are of one of the types there instead. Its arguments are the
-    kernel's, or what `prepare` makes of them. A `heavy` kernel multiplies matrices. The argument
-    named in `copied` is what the kernel gives, wherever it has the output's size. One that `casts`
-    gives its first argument in the output's type.
+    `op` is the delegates' operator that computes the same, if there is one, when all tensors have
+    one type of `types`; `apart` has other types for some of them (keys are parameters, "out", or
+    "out0" and so on). Its arguments are the kernel's, or those that `prepare` returns. A `heavy`
+    kernel multiplies matrices. A kernel returns the argument named in `copied` unchanged if that
+    has the output's size. One that `casts` returns its first argument in the output's type.
     """
 
     name: str
@@ -86,7 +85,7 @@ class PortableKernel:
     casts: bool = False
 
     def types_of_output(self, number: int) -> frozenset[str] | None:
-        """The types of an output that is `apart`; None for all others."""
+        """Return the types of an output that is in `apart`; None for others."""
         return self.apart.get("out" if self.outputs == 1 else f"out{number}")
 
     @property
@@ -107,7 +106,7 @@ def _add(kernel: PortableKernel) -> None:
 
 
 def _named(name: str, run: Run) -> Run:
-    """`run` with errors that name the kernel; NumPy's own would say neither which nor what."""
+    """Wrap `run` so that errors name the kernel; NumPy's own messages do not."""
 
     def named(values: Sequence[Any], outs: Sequence[OutSpec]) -> Sequence[Any]:
         try:
@@ -139,7 +138,7 @@ def register(
     copied: str | None = None,
     casts: bool = False,
 ) -> None:
-    """A kernel that is a function of its arguments and returns one array, or several.
+    """Register a kernel: a function of its arguments that returns one array, or several.
 
     A `typed` function takes the OutSpec of its (first) output before its arguments.
     """
@@ -166,7 +165,7 @@ def register_op(
     types: frozenset[str] = FLOATS,
     apart: Mapping[str, frozenset[str]] | None = None,
 ) -> None:
-    """A kernel that means the same as an operator of the delegates: it runs its reference."""
+    """Register a kernel that runs the reference of a delegates' operator."""
     if lookup(op_name) is None:
         raise ValueError(f"{name}: there is no op {op_name}")
 
@@ -183,7 +182,7 @@ def register_op(
 
 
 def op_named_like(name: str) -> str | None:
-    """The operator of the delegates that is called like a kernel, with the same arguments."""
+    """Return the delegates' operator with a kernel's name and arguments, or None."""
     op = name.replace("::", ".").removesuffix("out") + "default"
     return None if lookup(op) is None else op
 
@@ -196,12 +195,12 @@ def kernel_names() -> list[str]:
     return sorted(_REGISTRY)
 
 
-# How PyTorch orders kinds of types: a result may go into an output of its own kind or a later one.
+# PyTorch's order of kinds: a result may go into an output of its own kind or of a later one.
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2}
 
 
 def fit_output(name: str, result: Any, out: OutSpec) -> np.ndarray:
-    """A kernel's result as its output holds it; raises where it does not fit."""
+    """Cast a kernel's result to its output's type; raise if it does not fit."""
     array = np.asarray(result)
     target = out.dtype.numpy
     if _KINDS.get(array.dtype.kind, 3) > _KINDS[target.kind]:
@@ -212,7 +211,7 @@ def fit_output(name: str, result: Any, out: OutSpec) -> np.ndarray:
 
 
 def check_shape(name: str, shape: Dims, out: OutSpec) -> None:
-    """Refuse a result of a shape that the file does not allow its output."""
+    """Raise for a result whose shape the file does not allow for its output."""
     if len(shape) != len(out.sizes):
         raise ExecutionError(
             f"{name}: a result of shape {list(shape)} for an output of rank {len(out.sizes)}"

@@ -1,4 +1,4 @@
-"""Kernels of images: borders and other sizes."""
+"""Kernels of images: padding and resampling."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAME_AS_OP = {
 
 
 def pad_border(mode: str, x: Array, padding: Sequence[int]) -> Array:
-    """`padding` has (before, after) of the last dim, then of the one before it, and so on."""
+    """Pad; `padding` has (before, after) of the last dim, then of the one before it, and so on."""
     pairs = list(zip(padding[::2], padding[1::2], strict=True))[::-1]
     inner = x.shape[-len(pairs) :]
     most = [size - 1 if mode == "reflect" else size for size in inner]
@@ -49,7 +49,7 @@ def pad_border(mode: str, x: Array, padding: Sequence[int]) -> Array:
 
 
 def factors(scales_h: float | None, scales_w: float | None) -> list[float] | None:
-    """One without the other cannot be said to the op; 0 stands for none there."""
+    """Return both scale factors, or None; the op takes 0 for a missing one."""
     if scales_h is None and scales_w is None:
         return None
     return [scales_h or 0.0, scales_w or 0.0]
@@ -68,7 +68,7 @@ def bilinear_arguments(
 
 
 def smoothing_weights(size: int, count: int, align: bool, factor: float | None) -> Array:
-    """(count, size): how much each input counts in each output, without aliasing."""
+    """Return the weights (count, size) of each input for each output, antialiased."""
     if align:
         scale = (size - 1) / (count - 1) if count > 1 else 0.0
     else:

@@ -1,6 +1,6 @@
-"""Kernels of numbers: sizes of live tensors, arithmetic with them, and what loops are made of.
+"""Kernels of numbers: sizes of live tensors, arithmetic with them, and the rows of loops.
 
-Their output is a number of the file's value table, and stands once in the arguments.
+Their output is a number in the method's value table, and is only once among the arguments.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def view(x: Array, size: Sequence[int]) -> Array:
 
 
 def append(rows: Array | None, row: Array, place: int) -> Array:
-    """What a loop has made so far, and one more; its first turn starts anew."""
+    """Append a row to the rows of a loop; its first iteration starts with none."""
     if place == 0:
         return row[None].copy()
     if rows is None or rows.shape[0] < place:
-        raise ExecutionError(f"row {place} comes before the rows that precede it")
+        raise ExecutionError(f"row {place} is written before the rows that precede it")
     return np.concatenate([rows[:place], row[None]])
 
 

@@ -1,4 +1,4 @@
-"""Kernels of volumes, and convolutions of all ranks: what operators of the delegates mean."""
+"""3D kernels, and convolutions of all ranks: references of the delegates' operators."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which call reads, writes and changes what: one index per graph, for everyone who asks.
+"""Dataflow of a graph: which call reads, writes and mutates which values, indexed once.
 
-Ids are as `Graph.expand` gives them: a list of values, then its members. A prepack is not among the
-writers. It happens before the first call, wherever it stands, so what it fills is *given*, as
-inputs and constants are.
+Ids are those of `Graph.expand`: a list of values is followed by its members. A prepack is not a
+writer: it runs before the first call, wherever it stands, so its output is *given*, as inputs and
+constants are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from webpte.ops import definition_of
 
 
 class Dataflow:
-    """Use `Dataflow.of`: what is found out is kept with the graph, which never changes."""
+    """The dataflow index of a graph. Use `Dataflow.of`: it is cached with the immutable graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -31,15 +31,15 @@ class Dataflow:
     # One call
 
     def takes(self, call: Call) -> tuple[int, ...]:
-        """Every value among the arguments, once."""
+        """Return every value among the arguments, once."""
         return tuple(dict.fromkeys(self._graph.expand(call.args[:-1])))
 
     def gives(self, call: Call) -> tuple[int, ...]:
-        """Every value among the outputs, as often as it stands there."""
+        """Return every value among the outputs, as often as it occurs there."""
         return tuple(self._graph.expand(call.args[-1:]))
 
     def changes(self, call: Call) -> tuple[int, ...]:
-        """The tensors among the arguments that the call writes to."""
+        """Return the tensors among the arguments that the call mutates."""
         op = definition_of(call)
         if op is None or not op.mutates:
             return ()
@@ -48,11 +48,11 @@ class Dataflow:
         return self._tensors(self._graph.expand(ids))
 
     def reads(self, call: Call) -> tuple[int, ...]:
-        """The tensors among the arguments."""
+        """Return the tensors among the arguments."""
         return self._tensors(self.takes(call))
 
     def writes(self, call: Call) -> tuple[int, ...]:
-        """The tensors among the outputs, and what the call changes in place."""
+        """Return the tensors among the outputs, and those that the call mutates."""
         return self._tensors((*self.gives(call), *self.changes(call)))
 
     def _tensors(self, value_ids: Iterable[int]) -> tuple[int, ...]:
@@ -67,17 +67,17 @@ class Dataflow:
 
     @cached_property
     def computing(self) -> tuple[Call, ...]:
-        """The calls that are no prepacks."""
+        """Calls that are not prepacks."""
         return tuple(call for call in self._graph.calls if call.name != PREPACK)
 
     @cached_property
     def readers(self) -> dict[int, tuple[int, ...]]:
-        """Value id to the calls that take it, prepacks included, each once and in order."""
+        """Indices of the calls that take each value, prepacks included, each once and in order."""
         return self._by_value(self._graph.calls, self.takes)
 
     @cached_property
     def writers(self) -> dict[int, tuple[int, ...]]:
-        """Value id to the calls whose output it is, as often as it is one; see `changes`, too."""
+        """Indices of the calls whose output each value is, with repetitions; see also `changes`."""
         return self._by_value(self.computing, self.gives)
 
     @staticmethod
@@ -92,47 +92,47 @@ class Dataflow:
 
     @cached_property
     def mutated(self) -> frozenset[int]:
-        """The tensors that some call changes in place."""
+        """Tensors that some call changes in place."""
         return frozenset(i for call in self.computing for i in self.changes(call))
 
     @cached_property
     def prepacked(self) -> Counter[int]:
-        """The values that prepacks fill, and how many fill each."""
+        """Values that prepacks fill, with the number of prepacks that fill each."""
         return Counter(i for call in self.prepacks for i in call.args[-1:])
 
     @cached_property
     def constants(self) -> frozenset[int]:
-        """The tensors with bytes in the file."""
+        """Tensors with bytes in the file."""
         return frozenset(t.id for t in self._graph.tensors() if t.constant is not None)
 
     @cached_property
     def stored(self) -> frozenset[int]:
-        """What starts with bytes of the file, and keeps from call to call what it is."""
+        """Tensors that start with bytes of the file and keep their contents from call to call."""
         return self.constants | self.prepacked.keys()
 
     @cached_property
     def given(self) -> frozenset[int]:
-        """What is there before the first call."""
+        """Values that exist before the first call."""
         return self.stored | set(self._graph.inputs)
 
     @cached_property
     def used(self) -> frozenset[int]:
-        """What is an output, or touched by a call that is no prepack."""
+        """Values that are outputs, or arguments of a call that is not a prepack."""
         touched = (i for call in self.computing for i in self._graph.expand(call.args))
         return frozenset(self._graph.outputs).union(touched)
 
-    # What follows from it
+    # Derived properties
 
     def times_written(self, value_id: int) -> int:
-        """Writes per execution; an upload, and the bytes of a constant, count as one."""
+        """Count the writes per execution; an upload, or a constant's bytes, count as one."""
         return len(self.writers.get(value_id, ())) + (value_id in self.given)
 
     @cached_property
     def volatile(self) -> frozenset[int]:
-        """Values that are written in place, or by more than one call, or both given and written."""
+        """Values that are mutated, written by several calls, or both given and written."""
         return self.mutated.union(i for i in self.writers if self.times_written(i) > 1)
 
     @cached_property
     def state(self) -> frozenset[int]:
-        """What starts with bytes of the file, and what calls write to: it outlives them."""
+        """Tensors that start with bytes of the file and that calls write to: lasting state."""
         return self.stored & self.volatile

@@ -1,4 +1,4 @@
-"""Rewrites of a graph that leave its meaning alone and make it cheaper, or possible, to run."""
+"""Graph passes that keep the results and make a graph cheaper, or possible, to run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webpte.rewrite.dataflow import Dataflow
 
 
 def store_halves(graph: Graph) -> Graph:
-    """Half floats as such, for devices whose shaders have them: half the memory and traffic."""
+    """Store f16 tensors as f16, for devices with f16 shaders: half the memory and traffic."""
     values = tuple(
         replace(value, dtype=NATIVE_HALF)
         if isinstance(value, Tensor) and value.dtype.name == NATIVE_HALF.name
@@ -24,11 +24,11 @@ def store_halves(graph: Graph) -> Graph:
 
 
 def merge_duplicate_calls(graph: Graph) -> Graph:
-    """Compute once what the exporter writes again in every layer.
+    """Merge calls that compute the same (common subexpression elimination).
 
-    Two calls of one op with equal arguments give equal results, unless something writes to what
-    they read. Exports of language models read the position once per layer, and quantize one
-    activation for each of the three linears that use it.
+    Two calls of one op with equal arguments have equal results, unless something writes to their
+    inputs. Exports of language models read the position once per layer, and quantize one activation
+    for each of the three linears that use it.
     """
     flow = Dataflow.of(graph)
     replaced: dict[int, int] = {}
@@ -37,7 +37,7 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
     for call in graph.calls:
         args = tuple(replaced.get(i, i) for i in call.args[:-1])
         reads = _members(graph, args, replaced)
-        # What a call changes in place is volatile, so that no such call is merged.
+        # Mutated values are volatile, so no call that mutates is merged.
         mergeable = call.name != PREPACK and flow.volatile.isdisjoint((*reads, *flow.gives(call)))
         key = (call.name, tuple(_content(graph, i, replaced) for i in args))
         if mergeable and key in first and _same_outputs(graph, first[key].args[-1], call.args[-1]):
@@ -51,16 +51,16 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
 
 
 def rewritten_buffers(graph: Graph) -> set[int]:
-    """Tensors that start with bytes of the file and that calls give new values, for good."""
+    """Return the tensors that start with bytes of the file and that calls overwrite."""
     flow = Dataflow.of(graph)
     return {i for i in flow.stored if i in flow.writers}
 
 
 def separate_buffer_writes(graph: Graph) -> Graph:
-    """Compute apart, then copy, what a call would write over the buffer that it reads.
+    """Compute into a new tensor, then copy, where a call would overwrite a buffer that it reads.
 
-    With the exporter's option `alias_buffer_mutations` the new value of a mutable buffer has the
-    id of the buffer, but no dispatch may read and write one buffer.
+    With the exporter's option `alias_buffer_mutations` the new value of a mutable buffer has the id
+    of the buffer, but no dispatch may read and write one buffer.
     """
     flow, buffers = Dataflow.of(graph), rewritten_buffers(graph)
     values, calls = list(graph.values), list[Call]()
@@ -79,8 +79,8 @@ def separate_buffer_writes(graph: Graph) -> Graph:
 def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
     """Copy the first `count` outputs to the buffers whose new values they are.
 
-    The file does not say whose they are. Where only one constant has their size and type there is
-    no doubt; anything else is refused, because a guess could give wrong numbers.
+    The file does not name the buffers. If exactly one constant has an output's size and type, it is
+    the one; anything else is refused, because a guess could give wrong numbers.
     """
     flow = Dataflow.of(graph)
     packs = [call.args for call in flow.prepacks if len(call.args) == 2]
@@ -94,7 +94,7 @@ def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
         if len(alike) != 1 or len(rivals) != 1:
             raise GraphError(
                 f"output value {new.id} ({new.dtype.name} {list(new.dims)}) is the new value of a "
-                f"buffer, but {len(alike)} constants look alike and the file does not say which; "
+                f"buffer, but {len(alike)} constants have its size and the file does not name one; "
                 'export with VulkanPartitioner({"alias_buffer_mutations": True})'
             )
         calls.append(Call(len(calls), "aten.alias_copy.default", (new.id, alike[0].id)))
@@ -106,13 +106,13 @@ def _members(graph: Graph, ids: tuple[int, ...], replaced: dict[int, int]) -> li
 
 
 def _content(graph: Graph, value_id: int, replaced: dict[int, int]) -> Hashable:
-    """What an argument is: tensors and SymInts by id, lists by their members, scalars by value."""
+    """Return an argument's key: tensors and SymInts by id, lists by members, scalars by value."""
     value = graph.value(value_id)
     if isinstance(value, ValueListValue):
         return tuple(_content(graph, replaced.get(i, i), replaced) for i in value.items)
     if isinstance(value, Tensor) or graph.is_symint(value_id):
         return ("id", value_id)
-    return repr(value)  # has the type, and tells 0.0 from -0.0, which compare equal
+    return repr(value)  # includes the type, and distinguishes 0.0 from -0.0
 
 
 def _same_outputs(graph: Graph, first: int, second: int) -> bool:

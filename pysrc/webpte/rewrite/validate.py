@@ -1,4 +1,4 @@
-"""What is checked, and found out, of a graph before anything of it is lowered."""
+"""Validation of a graph before anything of it is lowered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from webpte.shapes import normalize_dim, normalize_index
 
 
 def unsupported_ops(graph: Graph) -> dict[str, int]:
-    """Operators of the graph that have no definition, with their counts."""
+    """Count the operators of the graph that have no definition, by name."""
     return dict(
         Counter(
             call.name
@@ -40,14 +40,14 @@ def unsupported_ops(graph: Graph) -> dict[str, int]:
 
 
 def resolve_ops(graph: Graph) -> dict[int, OpDef]:
-    """Call index to definition; prepack is not an op here."""
+    """Map call indices to definitions; a prepack has none."""
     if missing := unsupported_ops(graph):
         raise UnsupportedOpError("a delegate", missing)
     return {call.index: op for call in graph.calls if (op := definition_of(call)) is not None}
 
 
 def check_arity(graph: Graph) -> None:
-    """Every call must give as many arguments as its op takes; everything else relies on it."""
+    """Check that every call has as many arguments as its op takes; later code relies on it."""
     live = LiveState(graph)
     for index, op in resolve_ops(graph).items():
         op.bind(graph.calls[index], graph, live)
@@ -55,16 +55,16 @@ def check_arity(graph: Graph) -> None:
 
 @dataclass(frozen=True)
 class ConstantTransfer:
-    """Bytes that go from the file into the buffer of one tensor, once, before the first call."""
+    """A copy of bytes from the file into one tensor's buffer, made once before the first call."""
 
     constant: Constant
     target: Tensor
 
 
 def constant_transfers(graph: Graph) -> list[ConstantTransfer]:
-    """Everything the prepack phase moves.
+    """List the copies of the prepack phase.
 
-    A constant that ops use directly goes into its own buffer. One used through prepack goes
+    A constant that ops use directly goes into its own buffer. One used through a prepack goes
     straight into the buffer of the prepack's output and never has one of its own.
     """
     flow = Dataflow.of(graph)
@@ -78,7 +78,7 @@ def constant_transfers(graph: Graph) -> list[ConstantTransfer]:
 
 
 def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
-    """The source and the target of a prepack node, or the error for what is wrong with it."""
+    """Return the source and the target of a prepack node; raise if the node is invalid."""
     if len(call.args) != 2:
         raise PrepackArityError(f"{call}: takes a source and an output, not {len(call.args)} ids")
     source, out = graph.tensor(call.args[0]), graph.tensor(call.args[1])
@@ -86,13 +86,13 @@ def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
     if source.constant is None:
         raise PrepackSourceError(f"{where}: the source is not a constant")
     if source.dtype.itemsize != out.dtype.itemsize:
-        raise PrepackElementSizeError(f"{where}: elements of different sizes")
+        raise PrepackElementSizeError(f"{where}: their elements have different sizes")
     if source.dtype.name != out.dtype.name:
-        raise PrepackDTypeError(f"{where}: a prepack moves bytes and converts nothing")
+        raise PrepackDTypeError(f"{where}: a prepack moves bytes and cannot convert them")
     if source.file_bytes != out.file_bytes:
         raise PrepackByteSizeError(f"{where}: {source.file_bytes} bytes into {out.file_bytes}")
     if source.dims != out.dims:
-        raise PrepackShapeError(f"{where}: different dims")
+        raise PrepackShapeError(f"{where}: their dims differ")
     packed = Dataflow.of(graph).prepacked[out.id]
     shared = out.constant is not None or out.mem_obj_id is not None or out.id in graph.inputs
     if shared or packed > 1:
@@ -105,9 +105,9 @@ def _describe(tensor: Tensor) -> str:
 
 
 def check_defined(graph: Graph) -> None:
-    """Every tensor that is read must have been written: no uninitialised memory, ever.
+    """Check that every tensor is written before it is read: no uninitialised memory, ever.
 
-    What is prepacked is there before the first call, wherever the prepack stands.
+    A prepacked tensor exists before the first call, wherever the prepack stands.
     """
     flow = Dataflow.of(graph)
     defined = set(flow.given)
@@ -123,7 +123,7 @@ def check_defined(graph: Graph) -> None:
 
 
 def check_distinct(flow: Dataflow, call: Call) -> None:
-    """No op may write over a tensor that it reads, unless it is made to change it in place."""
+    """Check that no op overwrites a tensor that it reads, except to change it in place."""
     outputs = set(flow.gives(call)).difference(flow.changes(call))
     for value_id in flow.reads(call):
         if value_id in outputs:
@@ -141,7 +141,7 @@ class SymIntSource:
 
 
 def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, ...]:
-    """Everything that `select_as_symint` reads. Only the host knows inputs, so only those."""
+    """List what `select_as_symint` calls read: only inputs, which are all that the host has."""
     sources = []
     live = LiveState(graph)
     for index, op in ops.items():
@@ -158,7 +158,7 @@ def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, .
         if tensor.dtype.numpy.kind not in "iu":
             raise ValueKindError(
                 f"{call}: reads a SymInt from tensor value {tensor.id}, which is "
-                f"{tensor.dtype.name}; only an integer can be one, and nothing is rounded to it"
+                f"{tensor.dtype.name}; only an integer can be a SymInt, and nothing is rounded"
             )
         dim = normalize_dim(args.integer("dim"), tensor.rank)
         sources.append(SymIntSource(call.args[-1], tensor.id, dim, args.integer("index")))
@@ -166,7 +166,7 @@ def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, .
 
 
 def read_symint(source: SymIntSource, value: np.ndarray | int) -> int:
-    """The element that a SymInt stands for."""
+    """Return the element that a SymInt stands for."""
     array = np.asarray(value)
     at = [
         normalize_index(source.index if dim == source.dim else 0, size)

@@ -249,7 +249,7 @@ def _device_name(build: Build) -> str:
 
 def _inside(delegate: Delegate) -> Inside:
     if isinstance(delegate, GpuDelegate):
-        steps = {step.call.index: step for step in delegate.planner.steps}
+        steps = {step.call.index: step for step in delegate.planner.calls}
         return Inside(delegate.graph, delegate.live, steps)
     assert isinstance(delegate, NumpyDelegate)
     return Inside(delegate.graph, where="host")

@@ -191,7 +191,7 @@ def test_an_index_out_of_range_is_an_error_and_the_next_call_is_right(
     )
     assert first == second == picked(op, [1, -5, 4, 0])
     for message in messages:
-        assert f"({op}): an index is out of range, which is -5 to 4" in message
+        assert f"({op}): an index is out of range; valid are -5 to 4" in message
 
 
 def test_an_index_out_of_range_is_an_error_of_a_run_that_is_not_read_too(harness: Harness) -> None:

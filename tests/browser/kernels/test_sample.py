@@ -8,17 +8,17 @@ import webpte
 from support.cases.gpu_kernels import GPU, cases_for, for_browser
 from support.cases.live_cases import LiveCase
 from support.cases.sampling.sample_cases import SAMPLE_CASES, logits_of, sample
-from support.cases.sampling.top_logprobs_cases import CANDIDATES_CASES, candidates
+from support.cases.sampling.top_logprobs_cases import TOP_LOGPROBS_CASES, top_logprobs
 from support.harness.reading import run_apart as finish
 from support.page.page import HarnessSource, Run, run_all
 
-CASES = [*for_browser(SAMPLE_CASES), *for_browser(CANDIDATES_CASES)]
+CASES = [*for_browser(SAMPLE_CASES), *for_browser(TOP_LOGPROBS_CASES)]
 
 # For a GPU's kernels: every kernel, each with all of its steps.
 SOME = range(0, 5003, 3)
 WHOLE = [
     sample(logits_of(5003), (3, 5), [1, 2, 3] * 9, penalty=1.3, top_k=40, top_p=0.9, allowed=SOME),
-    candidates(logits_of(5003), (3, 5), 20),
+    top_logprobs(logits_of(5003), (3, 5), 20),
 ]
 
 

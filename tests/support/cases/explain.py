@@ -1,4 +1,4 @@
-"""What a case that fails on a device has to show: its kernels, their params, where it is off."""
+"""Report on a case that fails on a device: its kernels, their params, where it is off."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class LiveCase:
         return len(self.expected[0])
 
     def inputs(self, step: int) -> list[Array]:
-        """What to call the program with: tensors and SymInts in order."""
+        """Return the program's inputs: tensors and SymInts in order."""
         return list(_inputs(self.steps[step]))
 
     def check(self, step: int, results: Sequence[Array]) -> None:

@@ -142,7 +142,7 @@ return failures
 
 
 def as_json(cases: list[RowCase]) -> str:
-    """What COMPARE takes."""
+    """Return the cases as COMPARE takes them."""
     return json.dumps(
         [
             {

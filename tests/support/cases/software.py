@@ -1,8 +1,4 @@
-"""What a software adapter should not be given: kernels that take it long to compile.
-
-These are kernels in which threads wait for each other, and those with much workgroup memory, whose
-words are set to zero one by one: 0.2 s for 64 of them, 8 s for 1,024, 100 s for 4,096 on ARM64.
-"""
+"""Checks that software adapters get no kernels that take long to compile."""
 
 from __future__ import annotations
 
@@ -25,8 +21,10 @@ _SIZED = re.compile(r"var<workgroup> \w+: array<[^;]*, (\w+)>;")
 
 
 def waits(spec: PipelineSpec) -> bool:
-    """With one lane to a row, the barriers of wgsl/lib/reduce/row_reduction.wgsl and
-    lib/pool/pool.wgsl are left out.
+    """Tell whether a kernel has barriers that run.
+
+    With one lane per row, those of wgsl/lib/reduce/row_reduction.wgsl and lib/pool/pool.wgsl do
+    not.
     """
     return "workgroupBarrier()" in spec.code and dict(spec.overrides).get("LANES") != 1
 

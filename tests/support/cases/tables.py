@@ -34,7 +34,7 @@ class Row:
         return written
 
     def half_program(self) -> bytes:
-        """As `force_fp16` exports it: half floats inside, float32 at the program's boundary."""
+        """Build the program as `force_fp16` exports it: f16 inside, float32 at its boundary."""
         GraphWriter.halves = True
         try:
             return self.program()
@@ -90,6 +90,6 @@ def rows_of_every_kernel() -> list[Row]:
 
 
 def rounded_to_half(array: Array) -> Array:
-    """What a half float keeps of it."""
+    """Round float32 to f16 and back."""
     with np.errstate(over="ignore"):
         return array.astype(np.float16).astype(np.float32) if array.dtype == np.float32 else array

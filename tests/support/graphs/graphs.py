@@ -16,7 +16,7 @@ from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
 from webpte.ops.core import registry
 from webpte.ops.core.target import GPU, Target
-from webpte.plan.memory_plan import plan_storage
+from webpte.plan.memory_plan import plan_memory
 from webpte.plan.planner import Planner
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite.validate import resolve_ops
@@ -46,7 +46,7 @@ def build_graph(writer: GraphWriter, **options: Any) -> Graph:
 def make_planner(graph: Graph, target: Target = GPU) -> tuple[Planner, LiveState]:
     """Build a planner before its first lowering."""
     ops, live = resolve_ops(graph), LiveState(graph)
-    return Planner(graph, live, ops, plan_storage(graph, ops), target), live
+    return Planner(graph, live, ops, plan_memory(graph, ops), target), live
 
 
 async def make_delegate(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from support.graphs.graphs import build_graph, temporary_op
 from support.write.pte_writer import GraphWriter
 from webpte.graph.graph import PREPACK, Graph, Tensor
-from webpte.plan.memory_plan import StoragePlan, plan_storage
+from webpte.plan.memory_plan import MemoryPlan, plan_memory
 from webpte.rewrite.validate import check_defined, constant_transfers, resolve_ops
 
 VIEW, CLONE, RELU, ADD = (
@@ -27,16 +27,16 @@ def mutating_op() -> Iterator[None]:
         yield
 
 
-def plan_of(g: GraphWriter) -> tuple[Graph, StoragePlan]:
+def plan_of(g: GraphWriter) -> tuple[Graph, MemoryPlan]:
     graph = build_graph(g)
     check_defined(graph)
-    return graph, plan_storage(graph, resolve_ops(graph))
+    return graph, plan_memory(graph, resolve_ops(graph))
 
 
 class Simulator:
     """A simulator whose slots hold the names of written values instead of numbers."""
 
-    def __init__(self, graph: Graph, plan: StoragePlan) -> None:
+    def __init__(self, graph: Graph, plan: MemoryPlan) -> None:
         self._graph = graph
         self._plan = plan
         self._ops = resolve_ops(graph)
@@ -91,7 +91,7 @@ class Simulator:
         assert found == wanted, f"{where}: value {value_id} should be {wanted}, memory has {found}"
 
 
-def check(g: GraphWriter) -> tuple[Graph, StoragePlan]:
+def check(g: GraphWriter) -> tuple[Graph, MemoryPlan]:
     """Plan a graph, and run it twice: constants are written once, inputs every time."""
     graph, plan = plan_of(g)
     simulator = Simulator(graph, plan)

@@ -1,4 +1,4 @@
-"""Files that are no programs are told by their first bytes, with what to do."""
+"""Files that are not programs are recognized by their first bytes, with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the writer offers to other tests, where the readers' tests do not show it already."""
+"""Features of the writer that other tests use and the readers' tests do not cover."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_a_constant_id_out_of_range_or_no_table_is_left_to_the_graph_layer() -> 
 
 
 def test_the_writer_rebuilds_a_real_graph() -> None:
-    """The same calls give the same records as the exporter's file."""
+    """Calls of the writer give the records of the exporter's file."""
     real = (DATA / "log10.pte").read_bytes()
     span = next(iter(read_pte(real).named_data.values()))
     g = GraphWriter()

@@ -250,7 +250,7 @@ def test_a_constant_beyond_the_blob() -> None:
 
 
 def test_an_absent_constant_id_is_number_0() -> None:
-    """So a tensor that loses the field becomes a constant, and must not pass for an empty one."""
+    """A tensor that loses the field becomes a constant, and must not pass for an empty one."""
 
     def drop(root: Node) -> None:
         values: Any = root.slots[2]

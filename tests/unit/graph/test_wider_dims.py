@@ -1,8 +1,4 @@
-"""Dims that are larger than they were exported with, in a tensor that has no more elements.
-
-Memory is there for them. What the program computes must allow them, too: where a weight or an
-argument of the file fixes a dim, another size raises, on NumPy and on a GPU alike.
-"""
+"""Dims that are larger than exported, in a tensor with no more elements than exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half floats where shaders have them: every op's kernels see them as what they are."""
+"""f16 where shaders have it: every op's kernels read and write it as f16."""
 
 from __future__ import annotations
 

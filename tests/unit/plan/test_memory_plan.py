@@ -24,7 +24,7 @@ from support.graphs.memory_plans import (
 )
 from support.write.pte_writer import GraphWriter
 from webpte.graph.graph import PREPACK
-from webpte.plan.memory_plan import ALIGNMENT, StoragePlan, aligned
+from webpte.plan.memory_plan import ALIGNMENT, MemoryPlan, aligned
 
 # Slots
 
@@ -189,7 +189,7 @@ def test_the_exporters_own_plan_would_fail_here() -> None:
     g.outputs(out)
     graph, plan = plan_of(g)
     groups = {t.id: t.mem_obj_id for t in graph.tensors() if t.mem_obj_id is not None}
-    wrong = StoragePlan(plan.slots, groups, plan.aliased_calls)
+    wrong = MemoryPlan(plan.slots, groups, plan.aliased_calls)
     with pytest.raises(AssertionError, match=f"value {v} should be"):
         Simulator(graph, wrong).execute()
     assert b in groups

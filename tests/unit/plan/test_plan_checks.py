@@ -1,4 +1,4 @@
-"""What planning refuses, before it and on the way: messages name op, value and shape."""
+"""Errors of planning, before it and during it: messages name op, value and shape."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def growing() -> tuple[GraphWriter, dict[str, int]]:
 
 
 def test_an_output_past_its_maximum_is_named_with_its_op() -> None:
-    """What is beyond the maximum is not allocated: other values lie there."""
+    """Memory beyond the maximum is not allocated: other values are there."""
     g, ids = growing()
     planner, live = lowered(g)
     live.set_symint(ids["n"], 4)
@@ -112,7 +112,7 @@ def test_a_declared_shape_that_is_not_the_computed_one() -> None:
     g.outputs(y)
     planner, _ = make_planner(build_graph(g))
     with pytest.raises(
-        GraphError, match=rf"op 0 .* gives \[6\], but the file declares \[7\] for value {y}"
+        GraphError, match=rf"op 0 .* returns \[6\], but the file declares \[7\] for value {y}"
     ):
         planner.lower_all()
 

@@ -1,4 +1,4 @@
-"""SymInts in the planner: where they come from, what follows them, and their bounds."""
+"""SymInts in the planner: their sources, the calls that depend on them, and their bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks: they fire once per change, in order, and a graph that cannot settle says so."""
+"""Resize hooks: they fire once per change, in order; a graph that cannot settle is an error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webpte.errors import (
 from webpte.graph.live_state import LiveState
 from webpte.ops.core.args import Args
 from webpte.ops.core.records import Dispatch
-from webpte.plan.memory_plan import StoragePlan, plan_storage
+from webpte.plan.memory_plan import MemoryPlan, plan_memory
 from webpte.plan.planner import Planner
 from webpte.rewrite.validate import resolve_ops
 
@@ -221,9 +221,9 @@ def test_a_planner_without_aliases_copies_views() -> None:
     g.outputs(v)
     graph = build_graph(g)
     ops = resolve_ops(graph)
-    plan = plan_storage(graph, ops)
+    plan = plan_memory(graph, ops)
     for aliased in (plan.aliased_calls, frozenset[int]()):
-        storage = StoragePlan(plan.slots, plan.slot_of, aliased)
+        storage = MemoryPlan(plan.slots, plan.slot_of, aliased)
         planner = Planner(graph, LiveState(graph), ops, storage)
         planner.lower_all()
         kernels = [d.kernel for d in planner.dispatches() if isinstance(d, Dispatch)]

@@ -1,4 +1,4 @@
-"""What breaks the prepack contract, and the error that says so."""
+"""Violations of the prepack contract, and their errors."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ CONTRACT: list[tuple[Broken, type[errors.WebpteError], str]] = [
     (not_a_constant, errors.PrepackSourceError, "the source is not a constant"),
     (an_input, errors.PrepackSourceError, "the source is not a constant"),
     (never_written, errors.PrepackSourceError, "the source is not a constant"),
-    (element_size, errors.PrepackElementSizeError, "elements of different sizes"),
+    (element_size, errors.PrepackElementSizeError, "elements have different sizes"),
     *[
         (dtypes(*pair), errors.PrepackDTypeError, r"{} \[3\]\) into .*{} \[3\]\): ".format(*pair))
         for pair in [
@@ -105,7 +105,7 @@ CONTRACT: list[tuple[Broken, type[errors.WebpteError], str]] = [
         ]
     ],
     (byte_size, errors.PrepackByteSizeError, "12 bytes into 16"),
-    (dims, errors.PrepackShapeError, "different dims"),
+    (dims, errors.PrepackShapeError, "dims differ"),
     (shared_memory, errors.PrepackBufferError, "needs a buffer of its own"),
     (into_a_constant, errors.PrepackBufferError, "needs a buffer of its own"),
     (into_an_input, errors.PrepackBufferError, "needs a buffer of its own"),

@@ -59,7 +59,7 @@ def test_scalars_are_read_from_the_text(tmp_path: Path, wgsl: str, scalar: str) 
 @pytest.mark.parametrize("wgsl", ["Params", "bool", "array<vec4<Params>>", "vec5<f32>"])
 def test_storage_that_is_not_numbers(tmp_path: Path, wgsl: str) -> None:
     shaders = library(tmp_path, kernel=BINDINGS)
-    with pytest.raises(ShaderError, match=rf"kernel\.wgsl: y is array<{wgsl}>; storage holds"):
+    with pytest.raises(ShaderError, match=rf"kernel\.wgsl: y is array<{wgsl}>, but storage holds"):
         shaders.assemble("kernel", (("TYPE", wgsl),))
 
 
@@ -82,7 +82,7 @@ def test_only_whole_lines_are_use_lines(tmp_path: Path) -> None:
 
 def test_a_missing_substitution_is_named(tmp_path: Path) -> None:
     shaders = library(tmp_path, kernel=BINDINGS)
-    with pytest.raises(ShaderError, match=r"kernel\.wgsl: nothing to put in for \$\{TYPE\}"):
+    with pytest.raises(ShaderError, match=r"kernel\.wgsl: no replacement for \$\{TYPE\}"):
         shaders.assemble("kernel", (("OTHER", "i32"),))
 
 
@@ -90,7 +90,7 @@ def test_a_missing_substitution_is_named(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     shaders = library(tmp_path, kernel="// use lib/nothing.wgsl\n")
     kernel = "kernel" if name.startswith("lib") else name
-    with pytest.raises(ShaderError, match=rf"{name}\.wgsl: no such shader"):
+    with pytest.raises(ShaderError, match=rf"{name}\.wgsl: there is no such shader"):
         shaders.assemble(kernel, ())
 
 
@@ -100,7 +100,7 @@ def test_bindings_must_count_up(tmp_path: Path, order: tuple[int, ...]) -> None:
         f"@group(0) @binding({index}) var<storage, read> x{at}: array<f32>;\n"
         for at, index in enumerate(order)
     )
-    with pytest.raises(ShaderError, match="do not count 0, 1, 2"):
+    with pytest.raises(ShaderError, match="are not numbered 0, 1, 2"):
         library(tmp_path, kernel=text).assemble("kernel", ())
 
 

@@ -1,4 +1,4 @@
-"""docs/kernels.md is what the registry says. To write it anew, run this file."""
+"""docs/kernels.md matches the registry. To write it again, run this file."""
 
 from __future__ import annotations
 

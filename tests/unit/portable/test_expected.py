@@ -1,4 +1,4 @@
-"""Every kernel against what PyTorch gives for the same call."""
+"""Every kernel against PyTorch's results for the same call."""
 
 from __future__ import annotations
 

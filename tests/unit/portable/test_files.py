@@ -1,8 +1,4 @@
-"""Whole programs without any delegate, exported from PyTorch: the machine around the kernels.
-
-A file beside each has what PyTorch gave, call after call: `in0_0` is the first input of the first
-call, `out0_0` its first output.
-"""
+"""Whole programs without any delegate, exported from PyTorch: the runtime around the kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's rules for mixed types; what it says itself is in the cases of test_expected.py."""
+"""PyTorch's type promotion; its own answers are in the cases of test_expected.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table of kernels promises: schemas, fitting outputs, and errors that name the kernel."""
+"""The table of portable kernels: schemas, fitting outputs, and errors that name the kernel."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from webpte.dtypes import DTYPES
 from webpte.errors import ExecutionError
+from webpte.ops.elementwise.unary import UNARY
 from webpte.portable import OutSpec, fit_output, kernel_names, lookup_kernel
 from webpte.portable.registry import register, register_op
 
@@ -48,6 +49,12 @@ def test_kernels_are_as_their_schemas_say() -> None:
         outputs = 0 if kernel.in_place else kernel.outputs
         assert found.pop(name) == (kernel.parameters, outputs), name
     assert not found
+
+
+def test_every_unary_operator_is_a_portable_kernel() -> None:
+    names = {op.name for op in UNARY if op.name.endswith(".default")}
+    kernels = [lookup_kernel(name.replace(".", "::", 1)[:-7] + "out") for name in names]
+    assert {kernel.op for kernel in kernels if kernel} == names
 
 
 def test_a_name_is_registered_once() -> None:
@@ -125,14 +132,18 @@ def test_sizes_are_exact_or_bounds(
     ("name", "values", "message"),
     [
         ("aten::add.out", (F, np.ones(2, "float32"), 1), "could not be broadcast"),
-        ("aten::add.out", (N, N, 1.5), "alpha 1.5 for a result of int64"),
+        ("aten::add.out", (N, N, 1.5), "alpha 1.5 does not fit a result of int64"),
         ("aten::sub.out", (N > 0, N > 0, 1), "bools cannot be subtracted"),
-        ("aten::floor_divide.out", (N, N * 0), "integers by 0"),
-        ("aten::remainder.Scalar_out", (N, 0), "integers by 0"),
+        ("aten::floor_divide.out", (N, N * 0), "divided by 0"),
+        ("aten::remainder.Scalar_out", (N, 0), "divided by 0"),
         ("aten::pow.Tensor_Scalar_out", (N, -1), "power of -1"),
-        ("aten::div.out_mode", (F, F, "up"), "known are floor and trunc"),
-        ("aten::gelu.out", (F, "fast"), "known are none and tanh"),
-        ("aten::masked_fill.Scalar_out", (N, N > 0, 0.5), "float32 for a tensor of int64"),
+        ("aten::div.out_mode", (F, F, "up"), "use floor or trunc"),
+        ("aten::gelu.out", (F, "fast"), "use none or tanh"),
+        (
+            "aten::masked_fill.Scalar_out",
+            (N, N > 0, 0.5),
+            "float32 value cannot fill a tensor of int64",
+        ),
         ("aten::mean.dtype_out", (F, None), "a mean is a float"),
         ("aten::max.unary_out", (F[:0],), "no elements"),
         ("aten::max.dim_max", (F[:0], 0, False), "no elements along dim 0"),

@@ -250,10 +250,10 @@ def test_expected_outputs_that_cannot_be_meant(tmp_path: Path) -> None:
     for expected, message in (
         ([ones(4), ones(4)], "2 expected outputs, but method 'forward' gives 1"),
         ({"logits": ones(4)}, "expected has logits; method 'forward' gives output0"),
-        (tmp_path / "text.npz", "text.npz: no .npy or .npz file"),
+        (tmp_path / "text.npz", "text.npz is not a readable .npy or .npz file"),
         (tmp_path / "cut.npz", "cut.npz is damaged or cut off"),
         (tmp_path / "pickled.npz", "pickled.npz: output0.npy holds Python objects"),
-        (tmp_path / "absent.npz", "absent.npz: no .npy or .npz file"),
+        (tmp_path / "absent.npz", "absent.npz is not a readable .npy or .npz file"),
     ):
         with pytest.raises(errors.InputError, match=message):
             compared(chain(1), ones(4), expected=expected)

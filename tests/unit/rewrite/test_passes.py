@@ -327,7 +327,7 @@ def surplus(buffers: int, news: int, prepack: bool = True) -> Graph:
 def test_one_buffer_for_one_new_value_is_the_only_case_without_doubt(
     buffers: int, news: int, alike: int
 ) -> None:
-    with pytest.raises(GraphError, match=f"but {alike} constants look alike"):
+    with pytest.raises(GraphError, match=f"but {alike} constants have its size"):
         tie_buffer_outputs(surplus(buffers, news), news)
 
 

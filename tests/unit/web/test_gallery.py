@@ -337,7 +337,7 @@ def test_one_bad_card_leaves_the_others(tmp_path: Path) -> None:
 
 BAD_CARDS = [
     ("order", b'{"order": "first"}', 'order.json: order must be a number, got "first"'),
-    ("nan", b'{"order": NaN}', "nan.json is not JSON: NaN is no number of JSON"),
+    ("nan", b'{"order": NaN}', "nan.json is not JSON: NaN is not a JSON number"),
     ("far", b'{"order": 1e999}', "far.json is not JSON: 1e999 is beyond"),
     ("title", b'{"title": {}}', "title.json: title must be a text"),
     ("inputs", b'{"inputs": {"0": 1}}', "inputs.json: inputs must be a list"),

@@ -1,4 +1,4 @@
-// What the pooling kernels share: a quad of neighbouring outputs, and the windows they look through.
+// Common parts of the pooling kernels: a quad of consecutive outputs, and their windows.
 //
 // LANES invocations share a quad and take turns with the taps, so that a large window is not left to
 // one of them.

@@ -15,7 +15,7 @@ override INNER_AXES: u32;
 struct Blocks {
     count: u32,
     length: u32, // items in a block
-    parts: u32, // that a block is cut into
+    parts: u32, // per block
     part: u32, // items in one
     axes: array<vec4<u32>, MAX_AXES>, // (size, stride) in items: inside of a block, then of blocks
     outer_axes: u32,
@@ -45,7 +45,7 @@ fn add_item(found: Folded, item: u32) -> Folded {
     return combine(found, vec2<f32>(f32(x[item / 4u][item % 4u])));
 }
 
-// Of what one thread reads; what threads outside of the tensor get has no meaning.
+// The extremes of one thread's items; the results of threads outside of the tensor are unused.
 fn own_extremes(place: Place) -> Folded {
     let blocks = params.blocks;
     var found = Folded(3.4028234e38, -3.4028234e38);

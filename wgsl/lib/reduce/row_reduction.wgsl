@@ -1,7 +1,7 @@
 // Rows of items, several threads to a row, and their values folded into one per row.
 //
 // A workgroup of 256 threads holds 256 / LANES rows. Neighbouring threads take neighbouring items
-// of one row or, with ROWS_FASTEST, the same item of neighbouring rows: whatever is side by side
+// of one row or, with ROWS_FASTEST, the same item of neighbouring rows: the ones that are adjacent
 // in memory. An item is an element or a quad of them.
 //
 // The shader that uses this has an `alias Folded` and `fn combine(a: Folded, b: Folded) -> Folded`.

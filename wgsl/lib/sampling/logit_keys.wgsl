@@ -1,4 +1,4 @@
-// Keys that order as logits do, and how far below the largest a token is. The counterpart of
+// Keys that order as logits do, and the distance of a token below the largest. The counterpart of
 // pysrc/webpte/ops/sampling/sample_numpy.py, bit for bit.
 
 const NAN_KEY = 0u;
@@ -27,7 +27,7 @@ fn number_of(key: u32) -> f32 {
 const LOG2_E = 1.442695f;
 const FAR = 64u << 24u;
 
-// How many times less probable than the largest, as a binary logarithm in Q24; FAR at most.
+// log2(largest probability / probability) in Q24; FAR at most.
 fn distance_below(top: u32, key: u32, factor: f32) -> u32 {
     let below = min((number_of(top) - number_of(key)) * factor, 64.0);
     return select(u32(below * 16777216.0), FAR, key <= NEVER_KEY);

@@ -1,5 +1,5 @@
-// The next best pair each time, without a note of those before: pairs of lib/reduce/argreduce.wgsl are in
-// one order, and no two are equal.
+// The next best pair after a given one: pairs of lib/reduce/argreduce.wgsl are totally ordered, and no
+// two are equal.
 
 const EVERYTHING = vec2u(0xffffffffu, 0u); // comes before all pairs
 

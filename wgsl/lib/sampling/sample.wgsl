@@ -1,4 +1,4 @@
-// What the kernels that choose a token share. The counterpart of pysrc/webpte/ops/sampling/sample_numpy.py, bit for bit.
+// Common parts of the sampler's kernels. The counterpart of pysrc/webpte/ops/sampling/sample_numpy.py, bit for bit.
 //
 // The kernel has `settings: array<${SETTING}>` and `tops: array<u32>`, the largest key of each part,
 // and in its params `parts`.
@@ -9,7 +9,7 @@
 // use lib/reduce/argreduce.wgsl
 // use lib/reduce/row_reduction.wgsl
 
-// A token that was there already. Infinities stay.
+// The penalty of a repeated token. Infinities stay.
 fn penalized(key: u32) -> u32 {
     let penalty = f32(settings[4]);
     if (key <= NEVER_KEY || key == ZERO_KEY + LARGEST || !(penalty > 0.0)) {

@@ -1,5 +1,5 @@
-// Which key a running total from the largest key down reaches a mark at: by digits of eight bits,
-// from the highest to the lowest. Every digit is a stage with a table of its own.
+// Selection of the key at which a running total, from the largest key down, reaches a mark: by digits
+// of eight bits, from the highest to the lowest. Every digit is a stage with a table of its own.
 //
 // A table says how much of the total each value of the digit has, among the keys that agree in the
 // digits above. The stages of top-k come first and count keys by one, those of top-p by probability;
@@ -70,7 +70,7 @@ fn with_digit(before: Selection, stage: u32, bin: u32, above: vec2u) -> Selectio
     return Selection(prefix, wide_difference(before.remaining, above));
 }
 
-// By one thread alone.
+// Run by one thread.
 fn settled_alone(stage: u32) -> Selection {
     var total = vec2u();
     for (var bin = 0u; bin < BINS; bin++) {

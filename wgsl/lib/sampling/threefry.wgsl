@@ -1,5 +1,5 @@
 // Random words by counting: Threefry-2x32 with 20 rounds (Salmon and others, "Parallel random
-// numbers: as easy as 1, 2, 3", 2011). It adds, turns and xors, which WGSL has for 32 bits.
+// numbers: as easy as 1, 2, 3", 2011). It adds, rotates and xors 32-bit words.
 
 const PARITY = 0x1bd11bdau; // Skein's
 

@@ -1,1 +1,1 @@
-"""Parts that all operator families share: the registry, arguments, records, layouts."""
+"""Core of all operator families: the registry, arguments, records, layouts."""

@@ -4,16 +4,16 @@ A signature reads like a function's:
 
     "self: tensor, dims: ints?, keepdim: bool = False -> tensor"
 
-    tensor   a tensor             number   int, float or bool; a SymInt by its live value
+    tensor   a tensor             number   int, float or bool; a SymInt counts as its live value
     int      an integer, likewise; an integral double counts, as the exporter merges 1 and 1.0
     ints     a list of integers, SymInt members by their live values
     bool, str, floats, bools
     tensors  a list of tensors, null members as None
-    live     an int or SymInt that the kernel reads from a uniform: changing it lowers nothing anew
-    any      not looked at (dtype, layout, device: the output tensor says all that matters)
+    live     an int or SymInt that the kernel reads from a uniform: a new value needs no relowering
+    any      ignored (dtype, layout, device: the output tensor has all that matters)
 
-A `?` allows null, `= value` allows the argument to be absent. After the arrow: what the last id
-of the call is; `tensors` for ops with several outputs, `symint`, or `any` for a dummy.
+A `?` allows null, `= value` allows the argument to be absent. After the arrow stands the kind of
+the call's last id: `tensor`, `tensors` for several outputs, `symint`, or `any` for a dummy.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Signature:
 
 
 def parse_signature(text: str) -> Signature:
-    """Read a declaration; a mistake in one is a programming error and shows at import."""
+    """Parse a declaration; raise ValueError, at import, where it is malformed."""
     inputs, _, output = text.partition(" -> ")
     parameters = []
     for part in filter(None, (part.strip() for part in inputs.split(","))):
@@ -120,8 +120,8 @@ class TensorArg:
 class Args:
     """The arguments of one call, by name, at the live state of the graph.
 
-    With `arrays` (value id to array) it also serves NumPy references through `array`. Lowerings
-    choose kernels that suit the `target`.
+    With `arrays` (value id to array) `array` also serves NumPy references. Lowerings choose kernels
+    by `target`.
     """
 
     def __init__(
@@ -149,16 +149,16 @@ class Args:
     def of_part(
         self, signature: Signature, call: Call, arrays: Mapping[int, np.ndarray] | None = None
     ) -> Args:
-        """The arguments of a call that this one stands for, beside it."""
+        """Return the arguments of one part of this fused call."""
         return Args(signature, call, self._graph, self._live, arrays, self.target)
 
     def set_inner_dims(self, value_id: int, dims: Dims) -> None:
-        """Live dims of what only the parts of this call know."""
+        """Set the live dims of a value that exists only between the parts of this call."""
         self._live.set_cur_dims(value_id, dims)
 
     @property
     def tensor_ids(self) -> list[int]:
-        """Of the tensors among the arguments, members of lists too."""
+        """Ids of the tensors among the arguments, including members of lists."""
         ids = self._graph.expand(self.call.args[:-1])
         return [i for i in ids if isinstance(self._graph.value(i), Tensor)]
 
@@ -166,7 +166,7 @@ class Args:
 
     @property
     def given(self) -> list[tuple[Parameter, int]]:
-        """The arguments that the file gives, with their value ids."""
+        """Arguments that the file gives, with their value ids."""
         return list(zip(self._signature.parameters, self.call.args[:-1], strict=False))
 
     def _find(self, name: str, *kinds: str) -> tuple[Parameter, int | None]:
@@ -178,7 +178,9 @@ class Args:
         return parameter, self.call.args[position]
 
     def _value(self, name: str, *kinds: str) -> tuple[Parameter, int, Any]:
-        """The value, or the parameter's default (with id -1), or None where null is allowed."""
+        """Return the value, or the parameter's default (id -1 if absent); None where null is
+        allowed.
+        """
         parameter, value_id = self._find(name, *kinds)
         if value_id is None:
             return parameter, -1, parameter.default
@@ -228,7 +230,7 @@ class Args:
 
     @property
     def outs(self) -> list[TensorArg]:
-        """All outputs of an op with `-> tensor` or `-> tensors`."""
+        """All outputs of an op declared `-> tensor` or `-> tensors`."""
         last = self.call.args[-1]
         if self._signature.output == "tensor":
             return [self._tensor_arg(self._graph.tensor(last))]
@@ -236,7 +238,7 @@ class Args:
 
     @property
     def out(self) -> TensorArg:
-        """The only output of an op with `-> tensor`."""
+        """The only output of an op declared `-> tensor`."""
         return self._tensor_arg(self._graph.tensor(self.call.args[-1]))
 
     # Scalars and lists
@@ -334,14 +336,14 @@ class Args:
         raise self._wrong(parameter, value_id)
 
     def uniform(self, name: str) -> SymIntUniform | bytes:
-        """What to bind for an integer that the kernel reads live: `var<uniform> x: vec4<i32>`."""
+        """Return the binding of an integer that the kernel reads live, as a `vec4<i32>` uniform."""
         _, value_id = self._find(name, "live", "int")
         if value_id is not None and isinstance(self._graph.value(value_id), SymIntValue):
             return SymIntUniform(value_id)
         return pack("4i", self.integer(name), 0, 0, 0)
 
     def bound(self, name: str, low: int, high: int, why: str) -> list[SymIntBound]:
-        """The range that a `live` argument must keep to: a record, or a check made at once."""
+        """Return the range of a `live` SymInt as a record; check a plain integer at once."""
         uniform, message = self.uniform(name), f"{self.call}: {why}"
         if isinstance(uniform, SymIntUniform):
             return [SymIntBound(uniform.value_id, low, high, message)]
@@ -350,17 +352,22 @@ class Args:
         return []
 
     def symint_out(self) -> int:
-        """The live value of the SymInt that the call yields; 0 if it is none."""
+        """Return the live value of the SymInt that the call yields; 0 for a plain int."""
         last = self.call.args[-1]
         return self._live.symint(last) if self._graph.is_symint(last) else 0
 
     def set_symint_out(self, value: int) -> None:
-        """Exports with static shapes keep some of these ops with a plain int: nothing to set."""
+        """Set the SymInt that the call yields.
+
+        Exports with static shapes keep some of these ops with a plain int: there is nothing to set.
+        """
         if self._graph.is_symint(self.call.args[-1]):
             self._live.set_symint(self.call.args[-1], value)
 
-    def faults(self, *indices: tuple[TensorArg, int]) -> IndexFlag:
-        """For kernels that check tensors of indices, each given with the size that it indexes."""
+    def index_flag(self, *indices: tuple[TensorArg, int]) -> IndexFlag:
+        """Return the index flag of a kernel that checks index tensors, each with the size it
+        indexes.
+        """
         sizes = tuple((tensor.id, size) for tensor, size in indices)
         return IndexFlag(self.call.index + 1, str(self.call), sizes)
 
@@ -368,12 +375,12 @@ class Args:
 
     @property
     def all_arrays(self) -> Mapping[int, np.ndarray]:
-        """By value id; only when a reference runs."""
+        """Arrays by value id; only while a reference runs."""
         assert self._arrays is not None
         return self._arrays
 
     def array(self, name: str) -> np.ndarray:
-        """The array behind a tensor argument; only when a reference runs."""
+        """Return the array of a tensor argument; only while a reference runs."""
         assert self._arrays is not None
         return self._arrays[self.tensor(name).id]
 

@@ -1,8 +1,8 @@
-"""Chance in whole numbers: random bits, logarithms and powers of two that are equal everywhere.
+"""Sampling in integers: random bits, logarithms and powers of two, the same on every device.
 
-A GPU's `log` and `exp` are off by some ulps, each in its own way, and sums of floats depend on
-their order; integers do not. The counterpart of wgsl/lib/fixed_point.wgsl and
-wgsl/lib/sampling/threefry.wgsl, bit for bit. `Q24` means a number times 2^24.
+A GPU's `log` and `exp` are off by some ulps, differently on each GPU, and sums of floats depend on
+their order; integers have neither problem. This is wgsl/lib/fixed_point.wgsl and
+wgsl/lib/sampling/threefry.wgsl in NumPy, bit for bit. `Q24` means a number times 2^24.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LOG_COEFFICIENTS = (
 # (1 - 2^-f) / f in the same way, times 2^31: 2^-f is off by 2^-22.1.
 POWER_COEFFICIENTS = (1488521742, 515857503, 118990885, 20069627, 2156798)
 
-# Threefry-2x32: how far the second word turns in each of eight rounds, and Skein's parity word.
+# Threefry-2x32: rotation of the second word in each of eight rounds, and Skein's parity word.
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 PARITY = 0x1BD11BDA
 ROUNDS = 20
 
 
 def threefry(key: tuple[int, int], first: int, second: Array) -> Array:
-    """The first of the two random words that Threefry-2x32-20 makes of counters (first, second).
+    """Return the first of the two words of Threefry-2x32-20 for counters (first, second).
 
     Salmon and others, "Parallel random numbers: as easy as 1, 2, 3" (2011).
     """
@@ -49,12 +49,12 @@ def threefry(key: tuple[int, int], first: int, second: Array) -> Array:
 
 
 def high_product(a: Array, b: Array) -> Array:
-    """The upper 32 of a product's 64 bits; all are uint64 below 2^32."""
+    """Return the upper 32 of a product's 64 bits; operands are uint64 below 2^32."""
     return (a * b) >> WORD
 
 
 def alternating(coefficients: tuple[int, ...], f: Array) -> Array:
-    """c0 - f (c1 - f (c2 - ...)) for f in Q32."""
+    """Evaluate c0 - f (c1 - f (c2 - ...)) for f in Q32."""
     *rest, last = (np.uint64(c) for c in coefficients)
     total = np.full_like(f, last)
     for coefficient in reversed(rest):
@@ -63,17 +63,17 @@ def alternating(coefficients: tuple[int, ...], f: Array) -> Array:
 
 
 def leading_zeros(n: Array) -> Array:
-    """Of words that are not 0. A double holds each of them, and its exponent tells."""
+    """Count the leading zeros of nonzero 32-bit words, by the exponent of a double."""
     return (WORD - np.frexp(n.astype(np.float64))[1].astype(np.uint64)).astype(np.uint64)
 
 
 def slope_and_rest(mantissa: Array) -> tuple[Array, Array]:
-    """For m in Q32, from 1/2 to 1: -log2(m) / (1 - m) in Q30, and 1 - m in Q32."""
+    """Return -log2(m) / (1 - m) in Q30 and 1 - m in Q32, for m in Q32 from 1/2 to 1."""
     return alternating(LOG_COEFFICIENTS, (mantissa << np.uint64(1)) & MASK), (-mantissa) & MASK
 
 
 def negative_log2(n: Array) -> Array:
-    """-log2(n / 2^32) in Q24, for words from 1 on."""
+    """Return -log2(n / 2^32) in Q24, for words n >= 1."""
     n = n.astype(np.uint64)
     zeros = leading_zeros(n)
     slope, rest = slope_and_rest(n << zeros)
@@ -81,10 +81,10 @@ def negative_log2(n: Array) -> Array:
 
 
 def log2_of_wait(bits: Array) -> Array:
-    """log2(-log2(u)) in Q24, signed, for u = n / 2^32 with n = bits | 1.
+    """Return log2(-log2(u)) in Q24, signed, for u = n / 2^32 with n = bits | 1.
 
-    That is how long an exponential clock takes to ring, as a logarithm. Near u = 1 the inner
-    logarithm keeps all its digits: it is a product, not a difference.
+    This is the logarithm of an exponentially distributed waiting time. Near u = 1 the inner
+    logarithm keeps all its digits: it is computed as a product, not as a difference.
     """
     n = bits.astype(np.uint64) | np.uint64(1)
     zeros = leading_zeros(n)
@@ -99,7 +99,7 @@ def log2_of_wait(bits: Array) -> Array:
 
 
 def negative_power(x: Array) -> Array:
-    """2^-x in Q31, for x in Q24."""
+    """Return 2^-x in Q31, for x in Q24."""
     x = x.astype(np.uint64)
     f = (x & np.uint64(0xFFFFFF)) << np.uint64(8)
     power = np.uint64(1 << 31) - high_product(alternating(POWER_COEFFICIENTS, f), f)

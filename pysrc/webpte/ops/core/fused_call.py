@@ -1,13 +1,15 @@
-"""Calls that stand for several: their shapes, their reference, and how to run them part by part.
+"""Fused calls: their shapes, their reference, and how to run them part by part.
 
-`fusion` makes such calls where one kernel can do the work of several; families register what they
-are here, each with a lowering of its own. A fused call takes and gives lists:
+`rewrite.fusion` builds a fused call where one kernel can do the work of several calls, its parts;
+families register the kinds of fused calls here, each with its lowering. A fused call's arguments
+and outputs are lists:
 
     inputs    tensors that its parts read         sizes   SymInts that shapes depend on
-    changed   tensors that they change in place   live    SymInts that kernels read as they are
+    changed   tensors that they change in place   live    SymInts that kernels read live
 
-What is between the parts has no memory of its own. Where no kernel does all at once (other sizes,
-another device), `lower_parts` is what the parts come to, with scratch memory between them.
+Values between the parts have no memory of their own. Where no kernel does everything at once (for
+other sizes, or on another device), `lower_parts` lowers part by part, with scratch memory between
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ SMALLEST_SCRATCH = 1 << 12
 
 
 def register_fusion(name: str, lower: Lowering) -> None:
-    """One kind of fused call; `lower` may be `lower_parts`."""
+    """Register one kind of fused call; `lower` may be `lower_parts`."""
     definition = OpDef(
         name,
         SIGNATURE,
@@ -49,24 +51,24 @@ def register_fusion(name: str, lower: Lowering) -> None:
 def definition(call: Call) -> OpDef:
     op = definition_of(call)
     if op is None:
-        raise GraphError(f"{call}: no such operator")
+        raise GraphError(f"{call}: the operator is unknown")
     return op
 
 
 def parts_of(args: Args, arrays: dict[int, Array] | None = None) -> Iterator[Part]:
-    """The calls that a fused one stands for, with their arguments."""
+    """Yield the parts of a fused call with their arguments."""
     for call in args.call.parts:
         op = definition(call)
         yield op, args.of_part(op.signature, call, arrays)
 
 
 def is_view(op: OpDef, part: Args) -> bool:
-    """Whether a part gives the same elements under another shape."""
+    """Tell whether a part returns its input's elements under another shape."""
     return op.alias_of is not None and part.tensor(op.alias_of).dtype == part.out.dtype
 
 
 def fused_shape(args: Args) -> list[Dims]:
-    """Of the outputs; what is between the parts gets its live dims on the way."""
+    """Return the dims of the outputs; set the live dims of the values between the parts."""
     outs = {out.id: out.dims for out in args.outs}
     for op, part in parts_of(args):
         for out, dims in zip(part.outs, op.shape(part), strict=True):
@@ -85,7 +87,7 @@ def fused_bounds(args: Args) -> list[SymIntBound]:
 
 
 def run_parts(args: Args) -> list[Array]:
-    """One reference after the other, each result rounded to its type."""
+    """Run the parts' references in order, rounding each result to its dtype."""
     arrays = dict(args.all_arrays)
     for op, part in parts_of(args, arrays):
         results = op.reference(part)
@@ -100,18 +102,19 @@ def run_parts(args: Args) -> list[Array]:
 
 @dataclass(frozen=True)
 class FusedStep:
-    """Parts that run one after the other, or at once where `lower` has a kernel for them all."""
+    """Parts lowered one after the other, or at once where `lower` returns dispatches for all."""
 
     parts: tuple[Part, ...]
     lower: Callable[[Sequence[Part]], list[Dispatch] | None] | None = None
 
 
 def single_steps(parts: Iterable[Part]) -> list[FusedStep]:
+    """Return one step per part."""
     return [FusedStep((part,)) for part in parts]
 
 
 class Between:
-    """Where the values between the parts are: views are their sources, others scratch memory."""
+    """Placement of the values between parts: a view in its source, others in scratch memory."""
 
     def __init__(self, args: Args, steps: Sequence[FusedStep] | None = None) -> None:
         steps = single_steps(parts_of(args)) if steps is None else steps
@@ -137,7 +140,9 @@ class Between:
         return self._last.get(value_id, -1) > index
 
     def add(self, out: TensorArg, index: int) -> None:
-        """Memory for what the step at `index` gives; that of values read no more is free."""
+        """Allocate scratch for an output of the step at `index`, reusing slots that are read no
+        more.
+        """
         if out.id in self._kept or out.id in self._roots:
             return
         taken = {slot for i, slot in self._slot_of.items() if self._last.get(i, -1) >= index}
@@ -148,6 +153,7 @@ class Between:
         self._places[out.id] = Scratch(f"between parts {slot}", nbytes)
 
     def place(self, binding: Binding) -> Binding:
+        """Return the binding to use for a value: its scratch memory, or its view's source."""
         if not isinstance(binding, int):
             return binding
         root = self.root(binding)
@@ -155,7 +161,7 @@ class Between:
 
 
 def lower_parts(args: Args, steps: Sequence[FusedStep] | None = None) -> list[Dispatch]:
-    """What the parts come to, one after the other; some of them at once, if `steps` say so."""
+    """Lower the parts one after the other, or by `steps`, some of them at once."""
     steps = single_steps(parts_of(args)) if steps is None else steps
     between, dispatches = Between(args, steps), list[Dispatch]()
     for index, step in enumerate(steps):
@@ -170,7 +176,7 @@ def lower_parts(args: Args, steps: Sequence[FusedStep] | None = None) -> list[Di
             ]
         bound = {b for dispatch in found for b in dispatch.bindings if isinstance(b, int)}
         for value_id, out in outs.items():
-            # What is empty is written by nobody, and may be read all the same.
+            # No dispatch writes an empty value, but one may still bind it.
             if value_id in bound or between.is_read_after(value_id, index):
                 between.add(out, index)
         dispatches += [
@@ -185,7 +191,7 @@ def grouped(
     names: Collection[str],
     lower: Callable[[Sequence[Part]], list[Dispatch] | None],
 ) -> list[FusedStep]:
-    """Steps of which one has all parts of these names, unless others must run between them."""
+    """Return steps of which one has all parts with these names, if they can run together."""
     inside = [part for part in parts if part[0].name in names]
     given = {out.id for _, part in inside for out in part.outs}
     before, after, later = list[Part](), list[Part](), set[int]()

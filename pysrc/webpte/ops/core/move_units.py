@@ -1,4 +1,4 @@
-"""What the families that move elements share: how wide to move, and indices that stay live."""
+"""Helpers of the families that move elements: the unit to move, packed axes, scalars as bits."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from webpte.ops.core.records import Binding, Dispatch, SymIntUniform, ceil_div, 
 MAX_AXES = 16  # of wgsl/move/strided.wgsl, pad.wgsl and indexing.wgsl
 BYTES_PER_WORD = 4
 
-NO_INDEX = pack("4i", 0, 0, 0, 0)  # what is bound where an index is not live
+NO_INDEX = pack("4i", 0, 0, 0, 0)  # bound in place of a live index where there is none
 
 
 @dataclass(frozen=True)
 class Unit:
-    """What an invocation moves: `elements` neighbours at once, or the `parts` of a word one by one.
+    """The unit that one invocation moves: `elements` at once, or `parts` of a word one by one.
 
     See wgsl/lib/move_units.wgsl.
     """
@@ -32,7 +32,7 @@ class Unit:
 
 
 def widest_unit(dtype: DType, divides: Callable[[int], bool]) -> Unit:
-    """The widest unit that `divides` says to fit: that every run and offset is a multiple of it."""
+    """Return the widest unit for which `divides` is true: all runs and offsets are multiples."""
     for nbytes, wgsl in ((16, "vec4<u32>"), (BYTES_PER_WORD, "u32")):
         elements = nbytes // dtype.storage.itemsize
         if elements == 1 or divides(elements):
@@ -43,10 +43,9 @@ def widest_unit(dtype: DType, divides: Callable[[int], bool]) -> Unit:
 def move(
     kernel: str, bindings: tuple[Binding, ...], unit: Unit, numel: int, params: bytes
 ) -> Dispatch:
-    """A dispatch of a kernel that uses wgsl/lib/move_units.wgsl, over `numel` elements of the
-    output.
+    """Build a dispatch of a kernel with wgsl/lib/move_units.wgsl over `numel` output elements.
 
-    The kernel's params begin with the number of units and of elements.
+    The kernel's params begin with the numbers of units and of elements.
     """
     units = ceil_div(numel, unit.elements * unit.parts)
     return Dispatch(
@@ -60,24 +59,24 @@ def move(
 
 
 def pack_rows(args: Args, rows: Sequence[Sequence[int]]) -> bytes:
-    """Axes as the kernels take them: MAX_AXES rows of vec4<i32>, outermost first."""
+    """Pack axes as the kernels read them: MAX_AXES rows of vec4<i32>, outermost first."""
     if len(rows) > MAX_AXES:
         raise UnsupportedError(
-            f"{args.call}: {len(rows)} axes that cannot be merged; the kernels take {MAX_AXES}"
+            f"{args.call}: {len(rows)} axes are left after merging; the kernels take {MAX_AXES}"
         )
     words = [word for row in rows for word in [*row, 0, 0, 0][:4]]
     return pack(f"{4 * MAX_AXES}i", *words, *[0] * (4 * MAX_AXES - len(words)))
 
 
 def check_same_type(args: Args, *dtypes: DType) -> None:
-    """Elements move as they are: all tensors of the call hold the same stored type."""
+    """Check that all tensors have one stored type, because elements move unchanged."""
     stored = {dtype.stored for dtype in (*dtypes, args.outs[0].dtype)}
     if len(stored) > 1:
         raise GraphError(f"{args.call}: keeps the element type, but the file mixes {stored}")
 
 
 def symint_of(args: Args, name: str) -> SymIntUniform | None:
-    """The SymInt behind an `int` argument, if it is one."""
+    """Return the uniform of an `int` argument that is a SymInt, else None."""
     value = args.optional_number(name)
     if value is None or not fits_int32(value):
         return None
@@ -86,9 +85,9 @@ def symint_of(args: Args, name: str) -> SymIntUniform | None:
 
 
 def scalar_as(args: Args, value: float, dtype: DType) -> float | int:
-    """A scalar as torch puts it into a tensor: integers lose the fraction, truth is 0 or 1.
+    """Convert a scalar to a dtype as torch does: integers truncate, bools become 0 or 1.
 
-    Like torch it may be negative for an unsigned type, and wraps there.
+    A negative scalar is allowed for an unsigned type and wraps.
     """
     if dtype.is_float:
         with np.errstate(over="ignore"):
@@ -103,7 +102,9 @@ def scalar_as(args: Args, value: float, dtype: DType) -> float | int:
 
 
 def scalar_bits(args: Args, value: float, dtype: DType) -> int:
-    """A word filled with the stored bits of a scalar: once, or as two halves or four bytes."""
+    """Return a word filled with the stored bits of a scalar: once, twice (f16) or four times
+    (bytes).
+    """
     exact = scalar_as(args, value, dtype)
     with np.errstate(over="ignore"):
         stored = np.array(exact, dtype.storage.numpy if dtype.is_float else np.int32)

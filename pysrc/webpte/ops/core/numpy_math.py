@@ -1,4 +1,4 @@
-"""What element-wise functions mean in NumPy, where that is longer than a name.
+"""Element-wise functions in NumPy that NumPy itself does not have.
 
 Python scalars keep the array's dtype (NEP 50).
 """
@@ -35,12 +35,12 @@ def np_gelu_tanh(x: Array) -> Array:
 
 
 def byte_bound(bound: float) -> float:
-    """torch makes a uint8 of a bound first, and negative ones wrap."""
+    """Wrap a negative bound of uint8 as torch does, which casts bounds to uint8 first."""
     return bound % 256 if -math.inf < bound < 0 else bound
 
 
 def np_clamp(x: Array, low: float, high: float) -> Array:
-    """The upper bound wins, and a bound beyond the dtype's range bounds nothing."""
+    """Clamp `x`; the upper bound wins, and a bound beyond the dtype's range has no effect."""
     if x.dtype == np.uint8:
         low, high = byte_bound(low), byte_bound(high)
     if x.dtype.kind in "iub":

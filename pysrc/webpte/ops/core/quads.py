@@ -1,4 +1,9 @@
-"""What the element-wise families share: which type to compute in, and how scalars travel."""
+"""Helpers of the element-wise families: the computed type, grids over quads, packed axes.
+
+A quad is four consecutive elements. One invocation of an element-wise kernel computes one quad, as
+a vec4 (wgsl/lib/quads.wgsl), so a kernel needs a quarter of the invocations and loads 16 bytes of
+float32 at once; the last quad of a tensor may be partly filled.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.records import Grid, ceil_div, fold_grid
 from webpte.shapes import Dims, collapse
 
-QUAD = 4  # elements per invocation: WORKGROUP_SIZE invocations share a workgroup
+QUAD = 4  # elements per invocation
 WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
 MAX_AXES = 12  # of wgsl/lib/axes.wgsl
 COMPARING = (  # of two tensors, and of one with a number
@@ -41,7 +46,7 @@ __all__ = [
 
 
 def same_shape(args: Args) -> tuple[Dims]:
-    """The shape function of ops that keep their input's shape."""
+    """Return the input's shape, for ops that keep it."""
     return (args.tensor("self").dims,)
 
 
@@ -54,7 +59,7 @@ def quad_grid(quads: int) -> Grid:
 
 
 def common_type(*dtypes: DType) -> str:
-    """Where operands meet: f32 as soon as one is a float, else i32."""
+    """Return the type to compute operands in: f32 if any is a float, else i32."""
     return "f32" if any(dtype.is_float for dtype in dtypes) else "i32"
 
 
@@ -63,16 +68,16 @@ def fits_int32(value: float) -> bool:
 
 
 def clamp_int32(value: float) -> int:
-    """An integer bound as the kernels take it; infinities become the ends of the range."""
+    """Clamp an integer bound to int32; infinities become the ends of the range."""
     return int(min(max(value, INT32_MIN), INT32_MAX))
 
 
 def pack_axes(args: Args, dims: Dims, *strides: Dims) -> tuple[int, list[int]]:
-    """`axes` of wgsl/lib/axes.wgsl for up to three operands: its rank, and MAX_AXES * 4 words."""
+    """Pack `axes` of wgsl/lib/axes.wgsl for up to three operands: rank and MAX_AXES * 4 words."""
     sizes, steps = collapse(dims, *strides)
     if len(sizes) > MAX_AXES:
         raise UnsupportedError(
-            f"{args.call}: {len(sizes)} axes that cannot be merged; the kernels take {MAX_AXES}"
+            f"{args.call}: {len(sizes)} axes are left after merging; the kernels take {MAX_AXES}"
         )
     words: list[int] = []
     for axis, size in enumerate(sizes):
@@ -82,7 +87,7 @@ def pack_axes(args: Args, dims: Dims, *strides: Dims) -> tuple[int, list[int]]:
 
 
 def float_type(args: Args, *tensors: TensorArg | None) -> str:
-    """How the float tensors of a dispatch are stored: all as f32, or all as f16."""
+    """Return the storage type of a dispatch's float tensors: f32 or f16; raise if mixed."""
     stored = {tensor.dtype.wgsl for tensor in tensors if tensor is not None}
     if not stored <= {"f32"} and not stored <= {"f16"}:
         raise UnsupportedError(f"{args.call}: its kernel does not mix tensors of {sorted(stored)}")

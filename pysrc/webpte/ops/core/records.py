@@ -1,4 +1,4 @@
-"""What an op's lowering returns: plain, frozen records that say what to dispatch.
+"""Records that an op's lowering returns: frozen data that says what to dispatch.
 
 A record names its kernel, its values by id, its params as bytes and its grid. It knows no device,
 no buffer and no queue, so records can be compared, cached and tested without a GPU.
@@ -23,14 +23,14 @@ Grid = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class SymIntUniform:
-    """Binds the 16-byte live uniform of a SymInt, so that a new value needs no new lowering."""
+    """Binding of a SymInt's 16-byte live uniform: a new value needs no relowering."""
 
     value_id: int
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Binds memory that lives only from this op's first dispatch to its last."""
+    """Binding of memory that lives only from this op's first dispatch to its last."""
 
     key: str
     nbytes: int
@@ -38,10 +38,10 @@ class Scratch:
 
 @dataclass(frozen=True)
 class IndexFlag:
-    """Binds the word in which kernels note that they met an index out of range.
+    """Binding of the index flag: the word in which kernels note an index out of range.
 
-    `number` is what the kernel writes there, see wgsl/lib/index_flag.wgsl. `indices` are the
-    tensors of indices, each with the size of what it indexes: -size to size - 1 are in range.
+    `number` is the call's number, which the kernel writes there (wgsl/lib/index_flag.wgsl).
+    `indices` are the index tensors, each with the size n that it indexes: -n to n - 1 are in range.
     """
 
     number: int
@@ -50,11 +50,11 @@ class IndexFlag:
 
     def __str__(self) -> str:
         ranges = dict.fromkeys(f"{-size} to {size - 1}" for _, size in self.indices)
-        return f"{self.call}: an index is out of range, which is {' and '.join(ranges)}"
+        return f"{self.call}: an index is out of range; valid are {' and '.join(ranges)}"
 
 
-# A tensor's value id, a SymInt, a uniform block of its own (bytes), scratch memory, the word for
-# faults, or None for an optional tensor that is absent (a small buffer of zeros is bound).
+# A tensor's value id, a SymInt, a uniform block of its own (bytes), scratch memory, the index flag,
+# or None for an absent optional tensor (a small buffer of zeros is bound).
 Binding = int | SymIntUniform | bytes | Scratch | IndexFlag | None
 
 
@@ -77,7 +77,7 @@ class Dispatch:
 
 @dataclass(frozen=True)
 class SymIntBound:
-    """A range that a live SymInt must keep to for a call to be right.
+    """The range in which a live SymInt must stay for a call to be valid.
 
     Checked on the host before each execution, so that nothing reads or writes out of range.
     """
@@ -90,9 +90,10 @@ class SymIntBound:
 
 @dataclass(frozen=True)
 class RelowerGuard:
-    """As long as this holds, new values of these SymInts change neither shapes nor records.
+    """A condition under which new values of SymInts change neither shapes nor records.
 
-    `value_id` keeps to a range, and `follower`, if there is one, stays `distance` above it.
+    It holds while `value_id` stays in its range and `follower`, if given, stays `distance` above
+    it. A call whose guard holds is not lowered again.
     """
 
     value_id: int
@@ -102,23 +103,25 @@ class RelowerGuard:
     distance: int = 0
 
     def covers(self, value_id: int) -> bool:
+        """Tell whether the guard is about this SymInt."""
         return value_id in (self.value_id, self.follower)
 
     def holds(self, value_of: Callable[[int], int]) -> bool:
+        """Tell whether the guard holds for the given values."""
         value = value_of(self.value_id)
         follows = self.follower is None or value_of(self.follower) == value + self.distance
         return self.low <= value <= self.high and follows
 
 
-# What a call comes to.
+# Everything that lowering a call can yield.
 Record = Dispatch | SymIntBound | RelowerGuard
 
 
 def pack(layout: str, *values: float) -> bytes:
-    """A uniform block. `layout` is in `struct`'s letters, matching the shader's Params.
+    """Pack a uniform block; `layout` is in `struct`'s letters and matches the shader's Params.
 
-    A double beyond float32's range becomes an infinity, as a cast makes it: exporters write the
-    largest double for "no bound".
+    A double beyond float32's range becomes an infinity, as in a cast: exporters write the largest
+    double for "no bound".
     """
     narrowed = (
         math.copysign(math.inf, value)
@@ -130,7 +133,7 @@ def pack(layout: str, *values: float) -> bytes:
 
 
 def fold_grid(workgroups: int) -> Grid:
-    """A grid of at least `workgroups`, folded to two dimensions above the limit of one.
+    """Return a grid of at least `workgroups`, folded to two dimensions above the limit of one.
 
     Kernels recover the flat index with `flat_index` of wgsl/lib/grid.wgsl and check its range.
     """

@@ -21,7 +21,7 @@ from webpte.shapes import Dims
 ShapeFunction = Callable[[Args], Sequence[Dims]]
 Lowering = Callable[[Args], Sequence[Dispatch]]
 Bounds = Callable[[Args], Sequence[SymIntBound]]
-Steadiness = Callable[[Args], Sequence[RelowerGuard]]
+Guards = Callable[[Args], Sequence[RelowerGuard]]
 Reference = Callable[[Args], np.ndarray | Sequence[np.ndarray]]
 ScalarFunction = Callable[[Args], int]
 
@@ -34,14 +34,14 @@ def _nothing(args: Args) -> list[Any]:
 class OpDef:
     """One operator.
 
-    shape       live output dims, one entry per output; checks the inputs' shapes
-    lower       what to dispatch at the live state; pure
-    bounds      what live SymInts must keep to, whether a kernel takes the call or the reference
-    steady      for which values of a SymInt it need not be lowered anew; at most one
-    reference   the same in NumPy: oracle of the tests, and what device="numpy" runs
+    shape       returns live output dims, one entry per output; checks the inputs' shapes
+    lower       returns the dispatches at the live state; pure
+    bounds      returns ranges of live SymInts, for kernels and for the reference alike
+    guards      returns at most one guard under which new SymInt values need no relowering
+    reference   computes the op in NumPy: oracle of the tests, and what device="numpy" runs
     alias_of    name of the tensor argument whose memory the output may share (a flat view)
     mutates     names of the tensor arguments that the op writes to (references write in place)
-    scalar      the value of an op that yields a SymInt; it runs on the host and lowers to nothing
+    scalar      computes, on the host, the value of an op that yields a SymInt; no dispatches
     """
 
     name: str
@@ -53,7 +53,7 @@ class OpDef:
     mutates: tuple[str, ...] = field(default=())
     scalar: ScalarFunction | None = None
     bounds: Bounds = _nothing
-    steady: Steadiness = _nothing
+    guards: Guards = _nothing
 
     def bind(
         self,
@@ -63,6 +63,7 @@ class OpDef:
         arrays: dict[int, np.ndarray] | None = None,
         target: Target = GPU,
     ) -> Args:
+        """Return the arguments of a call to this operator."""
         return Args(self.signature, call, graph, live, arrays, target)
 
 
@@ -80,7 +81,7 @@ def register(
     alias_of: str | None = None,
     mutates: tuple[str, ...] = (),
     bounds: Bounds = _nothing,
-    steady: Steadiness = _nothing,
+    guards: Guards = _nothing,
 ) -> None:
     """Add one operator; a name can be registered once."""
     if name in _REGISTRY:
@@ -95,7 +96,7 @@ def register(
         alias_of,
         mutates,
         bounds=bounds,
-        steady=steady,
+        guards=guards,
     )
 
 
@@ -109,19 +110,19 @@ def register_scalar(name: str, signature: str, scalar: ScalarFunction) -> None:
 
 
 def register_fused(name: str, definition: OpDef) -> None:
-    """Add what calls with parts may be; no file can name it."""
+    """Add the definition of a fused call's name; files cannot name it."""
     if name in _FUSED:
         raise ValueError(f"{name} is registered twice")
     _FUSED[name] = definition
 
 
 def definition_of(call: Call) -> OpDef | None:
-    """The definition of a call's operator, also if it was made by fusion; or None."""
+    """Return the definition of a call's operator, fused or not; None if there is none."""
     return _FUSED.get(call.name) if call.parts else lookup(call.name)
 
 
 def lookup(name: str) -> OpDef | None:
-    """The definition of an operator, or None.
+    """Return the definition of an operator, or None.
 
     Exporters drop the namespace of raw torch ops (`update_cache.default`); the namespaced form
     (`llama.update_cache.default`) names the same op.

@@ -1,7 +1,7 @@
-"""What the kernels over rows share: how many threads take a row, and in what portions they read.
+"""Helpers of the kernels over rows: how many threads share a row, and how long rows are split.
 
-The counterpart of wgsl/lib/reduce/row_reduction.wgsl. A row is what an op reduces or normalizes at
-once; its items are elements, or quads of them where its length allows.
+The counterpart of wgsl/lib/reduce/row_reduction.wgsl. A row is the set of elements that an op
+reduces or normalizes at once; its items are elements, or quads where its length allows.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from webpte.shapes import normalize_dim, numel
 
 THREADS = 256  # of wgsl/lib/reduce/row_reduction.wgsl
 
-# A cache line and a sector of one, in 4-byte elements: how many neighbours make reading efficient.
+# A cache line and a sector of it, in 4-byte elements: adjacent reads of so many are efficient.
 LINE, SECTOR = 32, 8
 
 # Below this many workgroups a large GPU is mostly idle.
 FEW_WORKGROUPS = 128
-# A long row is cut so that a thread reads a few items, and never into more parts than fill a GPU.
+# A long row is split so that a thread reads a few items, and into no more parts than fill a GPU.
 ITEMS_WORTH_CUTTING, ITEMS_PER_PART, MOST_WORKGROUPS = 32, 4, 512
 
 
@@ -49,34 +49,34 @@ class RowThreads:
         return fold_grid(self.workgroups(rows))
 
     def parts(self, rows: int, length: int) -> int:
-        """Into how many parts to cut each row, so that few long rows keep a GPU busy; mostly 1."""
+        """Return the number of parts to split each row into so that few long rows fill a GPU."""
         workgroups = self.workgroups(rows)
         if length < self.lanes * ITEMS_WORTH_CUTTING or workgroups > FEW_WORKGROUPS:
             return 1
         if self.lanes == 1:
-            # Parts about as many as each has items: a long sum in one thread would lose digits.
+            # About as many parts as items in each: a long sum in one thread would lose digits.
             return min(4 * ceil_div(math.isqrt(length), 8), MOST_WORKGROUPS)
         return min(ceil_div(length, self.lanes * ITEMS_PER_PART), MOST_WORKGROUPS // workgroups)
 
 
 def power_of_two(number: int) -> int:
-    """The smallest power of two that is not below `number`."""
+    """Return the smallest power of two that is at least `number`."""
     return 1 << max(number - 1, 0).bit_length()
 
 
-# On a software adapter: threads that share nothing need no barriers, which take long to compile.
+# For software adapters: one thread per row needs no barriers, which take long to compile.
 ONE_LANE = RowThreads(1)
 
 
 def contiguous_layout(length: int, target: Target) -> RowThreads:
-    """Rows whose items are neighbours: a thread per item, up to a workgroup per row."""
+    """Lay out rows with adjacent items: a thread per item, up to a workgroup per row."""
     if target.software:
         return ONE_LANE
     return RowThreads(min(power_of_two(length), THREADS))
 
 
 def strided_layout(rows: int, length: int, neighbours: int, target: Target) -> RowThreads:
-    """Rows whose items lie apart, while `neighbours` rows have theirs side by side."""
+    """Lay out rows with strided items, where `neighbours` rows are adjacent in memory."""
     if target.software:
         return ONE_LANE
     for side_by_side in (LINE, SECTOR):
@@ -89,7 +89,7 @@ def strided_layout(rows: int, length: int, neighbours: int, target: Target) -> R
 
 @dataclass(frozen=True)
 class Rows:
-    """A tensor seen as rows along one dim: [outer, length, inner], a row per outer and inner."""
+    """A tensor viewed as rows along one dim: [outer, length, inner], a row per outer and inner."""
 
     outer: int
     length: int
@@ -112,7 +112,7 @@ def rows_along(tensor: TensorArg, dim: int) -> Rows:
 
 
 def float_item(*lengths: int) -> tuple[str, int]:
-    """The item that fits all of these lengths, by its name in the shaders, and its elements."""
+    """Return the widest item that divides all lengths: its WGSL type and its element count."""
     return ("vec4f", 4) if all(length % 4 == 0 for length in lengths) else ("f32", 1)
 
 

@@ -1,8 +1,8 @@
-"""How a tensor that was viewed and permuted lies in the memory of what it was made of.
+"""Strided views: how a tensor that was viewed and permuted lies in its source's memory.
 
-An axis is some steps, outer ones first, each with a size and a stride in elements: an axis that a
-view merged of several that do not follow each other has more than one. So a kernel can read
-through views and permutations that would otherwise be copies.
+An axis is a list of (size, stride) steps, outermost first, strides in elements; it has several
+where a view merged dims that are not contiguous. With it a kernel reads through views and
+permutations that would otherwise be copies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Axis = tuple[Step, ...]
 
 @dataclass(frozen=True)
 class StridedView:
-    """Steps of size 1 are left out."""
+    """Axes of (size, stride) steps; steps of size 1 are left out."""
 
     axes: tuple[Axis, ...]
 
@@ -30,7 +30,7 @@ class StridedView:
         return StridedView(tuple(self.axes[dim] for dim in order))
 
     def viewed(self, dims: Dims) -> StridedView | None:
-        """The same elements in the same order under other dims; None if sizes do not divide."""
+        """Return the view under other dims, elements in the same order; None if impossible."""
         if numel(dims) != numel(self.dims) or numel(dims) == 0:
             return None
         rest = list(merged([step for axis in self.axes for step in axis]))
@@ -50,18 +50,19 @@ class StridedView:
         return StridedView(tuple(axes))
 
     def stride(self, axis: int) -> int | None:
-        """From one element of an axis to the next; None if that is not one number."""
+        """Return the stride of an axis; None if the axis has several steps."""
         steps = self.axes[axis]
         return None if len(steps) > 1 else (steps[0][1] if steps else 0)
 
     def pair(self, axis: int, inner: int) -> tuple[int, int] | None:
-        """Strides of an axis as one of pairs, of which the second has so many members."""
+        """Return the strides of an axis split into (n, inner); None if either has several steps."""
         split = StridedView((self.axes[axis],)).viewed((self.dims[axis] // inner, inner))
         strides = (None, None) if split is None else (split.stride(0), split.stride(1))
         return None if strides[0] is None or strides[1] is None else (strides[0], strides[1])
 
 
 def merged(steps: Sequence[Step]) -> Axis:
+    """Merge adjacent steps that are contiguous with each other."""
     result = list[Step]()
     for size, stride in steps:
         if result and result[-1][1] == stride * size:

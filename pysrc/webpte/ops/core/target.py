@@ -1,4 +1,4 @@
-"""What a lowering may know of the device: which kernels suit it, never what they compute."""
+"""Properties of the device that a lowering may use: they select kernels, never results."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-TunedConfigs = tuple[tuple[str, str], ...]  # the key of a question, and the label that was chosen
+TunedConfigs = tuple[tuple[str, str], ...]  # the key of a tunable, and the label of its best config
 
 
 @dataclass(frozen=True)
 class Tunable:
-    """Which of several cuts of a kernel is the fastest for a class of shapes, on one adapter."""
+    """A choice between configs of a kernel, made for a class of shapes on one adapter by tuning."""
 
     key: str
     default: str
@@ -21,18 +21,20 @@ class Tunable:
 
     @property
     def kernel(self) -> str:
-        """How the names of the kernels begin that it is about."""
+        """The prefix of the names of the kernels that this choice is about."""
         return self.key.split()[0]
 
 
 @dataclass(frozen=True)
 class Target:
-    """`software`: a CPU in disguise, where large kernels take minutes to compile.
+    """The device's properties, and the tuned configs of its kernels.
 
-    `storage_buffers`: how many a kernel may bind; 8 is what every GPU has. `shared_bytes`: of a
-    workgroup's memory; 16 KB is what every GPU has. `matrices`: whether GEMMs may use subgroup
-    matrices (gemm/subgroup_matrix.py). `choices` are what was measured to be the fastest, and
-    `asked` takes the questions, if they are wanted.
+    software         a CPU rendering driver, on which large kernels take minutes to compile
+    storage_buffers  how many a kernel may bind; every GPU has 8
+    shared_bytes     memory of a workgroup; every GPU has 16 KB
+    matrices         whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
+    choices          configs that were measured to be the fastest
+    asked            collects the tunables that lowerings choose from, if not None
     """
 
     software: bool = False
@@ -44,15 +46,16 @@ class Target:
 
     @property
     def asks(self) -> bool:
-        """Whether it makes a difference which candidates there are."""
+        """Whether lowerings have to list their candidates: tunables are collected or were tuned."""
         return self.asked is not None or bool(self.choices)
 
     def choice(self, name: str, shape_class: str, default: str, candidates: Mapping[str, T]) -> T:
-        """The candidate that was measured to be the fastest for such shapes, or the default.
+        """Return the candidate that was measured to be the fastest for these shapes, or the
+        default.
 
-        Candidates are the same kernel at other cuts, any of which gives the same result up to the
-        order of sums; where one rounds otherwise, its module says by how much. One that was chosen
-        once and is none any more is as good as none chosen.
+        Candidates are one kernel with different tile configs; results agree up to the order of
+        sums, and a module says by how much where one rounds differently. A tuned label that is no
+        longer a candidate is ignored.
         """
         key = f"{name} {shape_class}"
         if self.asked is not None:

@@ -1,1 +1,1 @@
-"""Elementwise operators: one value in, one value out, at the same place."""
+"""Element-wise operators: an output element depends on the inputs' elements at its place."""

@@ -1,8 +1,8 @@
 """Element-wise ops of two tensors, with NumPy's broadcasting: out[i] = f(self[..], other[..]).
 
-A row gives the WGSL formula of `x` and `y` (vec4s of the computed type `Vec`) and of `alpha`, and
-the same in NumPy. Arithmetic is computed in the output's type, comparisons where both operands
-meet; integers as real i32.
+A row has the WGSL formula of `x` and `y` (vec4s of the computed type `Vec`) and of `alpha`, and
+the function in NumPy. Arithmetic is computed in the output's type, comparisons in the operands'
+common type; integers as i32.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FLAT, SINGLE, STRIDED = 0, 1, 2
 class Binary:
     """One op. `integer` is the formula for integers; None computes them as floats.
 
-    `computed` says where operands meet: "out" in the output's type, "inputs" in their common one,
-    "bool" as truth values. `result` is the type that the formula yields, if not the computed one.
+    `computed` is the type to compute in: "out" the output's, "inputs" the operands' common type,
+    "bool" for truth values. `result` is the type of the formula's result if it differs.
     """
 
     name: str
@@ -152,18 +152,18 @@ def computed_type(op: Binary, x: TensorArg, y: TensorArg, out: TensorArg) -> str
 def reading_mode(operand: TensorArg, dims: Dims) -> int:
     if operand.numel == 1:
         return SINGLE
-    # Leading axes of size 1 change nothing about a flat walk.
+    # With as many elements as the output an operand is read flat: axes of size 1 change nothing.
     return FLAT if operand.numel == np.prod(dims, dtype=object) else STRIDED
 
 
 def broadcast_reading(
     args: Args, operands: Sequence[TensorArg]
 ) -> tuple[list[int], int, list[int]]:
-    """How each operand is read for the output's elements, and the axes of those that stride."""
+    """Return the reading mode of each operand, and the axes of those that are strided."""
     dims = args.out.dims
     modes = [reading_mode(operand, dims) for operand in operands]
     strides = [broadcast_strides(operand.dims, dims) for operand in operands]
-    # Without a strided operand the axes are not read; zeros keep equal blocks equal.
+    # Without a strided operand the axes are unused; zeros keep the params of such calls equal.
     return modes, *pack_axes(args, *((dims, *strides) if STRIDED in modes else ((),)))
 
 
@@ -201,10 +201,10 @@ def lower_binary(op: Binary, args: Args, alpha: float = 1) -> list[Dispatch]:
 
 
 def operands(op: Binary, args: Args) -> tuple[Array, Array]:
-    """Both arrays in the type that the op computes in, so that NumPy promotes nothing else."""
+    """Return both arrays in the type that the op computes in, so that NumPy promotes no further."""
     x, y = args.array("self"), args.array("other")
     if op.computed == "out":
-        # bool arithmetic is integer arithmetic whose result is a truth value again
+        # Arithmetic of bools is integer arithmetic whose result becomes a bool again.
         dtype = args.out.dtype.computed if args.out.dtype.name != "bool" else np.dtype(np.int32)
         return x.astype(dtype), y.astype(dtype)
     if op.computed == "inputs" and x.dtype != y.dtype:
@@ -220,7 +220,7 @@ def run_binary(op: Binary, args: Args) -> Array:
 def quotient(args: Args) -> Binary:
     mode = args.optional_string("mode")
     if mode not in QUOTIENTS:
-        raise UnsupportedError(f"{args.call}: mode={mode!r}; known are floor and trunc")
+        raise UnsupportedError(f"{args.call}: mode={mode!r} is not supported; use floor or trunc")
     return QUOTIENTS[mode]
 
 
@@ -229,7 +229,7 @@ def run_additive(op: Binary, args: Args) -> Array:
     return op.numpy(x, y * x.dtype.type(args.number("alpha")))
 
 
-# What maps two floats to one.
+# Ops that map two floats to one.
 FLOAT_BINARY = {
     op.name: op.formula
     for op in BINARY
@@ -238,7 +238,7 @@ FLOAT_BINARY = {
 
 
 def float_formula(name: str, args: Args) -> tuple[str, tuple[float, ...]] | None:
-    """The formula of a call that maps two floats to one, and alpha; None for other ops."""
+    """Return the formula and alpha of a call that maps two floats to one; None for other ops."""
     if name not in FLOAT_BINARY:
         return None
     return FLOAT_BINARY[name], (args.number("alpha"),) if name in ADDITIVE else ()

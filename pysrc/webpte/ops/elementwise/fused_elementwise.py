@@ -1,9 +1,9 @@
-"""Element-wise ops of floats, one after the other in one kernel, with the formulas of their tables.
+"""Chains of element-wise float ops in one kernel, built from the formulas of their tables.
 
-    elementwise   calls of `unary` and `binary` with one output, of which all tensors have one type
+    elementwise   calls of `unary` and `binary` with one output; all tensors have one type
 
-Operands have as many elements as the output, or one. Others (live sizes may make it so) and more
-inputs than the kernel has are left to the ops' own kernels.
+Operands have as many elements as the output, or one. Calls with other operands (live sizes may
+cause this) or with more inputs than the kernel takes run on the ops' own kernels.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def lower_elementwise(args: Args) -> list[Dispatch]:
 
 
 def chain_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
-    """One kernel, if it takes these parts, of which the last gives what others need."""
+    """Return one dispatch for all parts, the last of which is the result; None if it takes too
+    much.
+    """
     out, given = parts[-1][1].out, {part.out.id for _, part in parts}
     if out.numel == 0:
         return []

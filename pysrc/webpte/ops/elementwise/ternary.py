@@ -3,9 +3,9 @@
     aten.clamp.Tensor(self, min, max)                         either bound may be null
     aten.addcmul(self, tensor1, tensor2, value)               self + value * tensor1 * tensor2
     aten.addcdiv(self, tensor1, tensor2, value)               self + value * tensor1 / tensor2
-    aten.lerp.Tensor(self, end, weight)                       from self to end
+    aten.lerp.Tensor(self, end, weight)                       self + weight * (end - self)
 
-A row gives the WGSL formula of `x`, `y`, `z` (vec4s of f32) and `value`, and the same in NumPy.
+A row has the WGSL formula of `x`, `y`, `z` (vec4s of f32) and `value`, and the NumPy function.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Ternary:
-    """One op. `names` are those of its tensors after the first; `valued` if there is a `value`."""
+    """One op. `names` are those of its tensors after the first; `valued` if it takes a `value`."""
 
     name: str
     formula: str
@@ -61,7 +61,7 @@ def np_interpolate(start: Array, end: Array, weight: Array) -> Array:
 
 
 def np_bounded(x: Array, low: Array | None, high: Array | None) -> Array:
-    """The upper bound wins; a NaN anywhere stays."""
+    """Clamp `x`; the upper bound wins, and a NaN anywhere stays."""
     raised = x if low is None else np.maximum(x, low)
     return raised if high is None else np.minimum(raised, high)
 
@@ -99,9 +99,9 @@ def lower_ternary(op: Ternary, args: Args) -> list[Dispatch]:
     if out.numel == 0:
         return []
     if not all(tensor.dtype.is_float for tensor in (*filter(None, given), out)):
-        raise UnsupportedError(f"{args.call}: its kernel takes and gives floats alone")
+        raise UnsupportedError(f"{args.call}: its kernel takes and returns floats only")
     x = args.tensor("self")
-    tensors = [tensor or x for tensor in given]  # what is absent is not looked at
+    tensors = [tensor or x for tensor in given]  # the formula ignores absent operands
     modes, rank, axes = broadcast_reading(args, tensors)
     quads, value = quad_count(out.numel), args.number("value") if op.valued else 1
     return [

@@ -1,8 +1,8 @@
 """Element-wise ops of one tensor: out[i] = f(self[i]), and casts.
 
-A row gives the WGSL formula of `x` (a vec4 of the computed type `Vec`) and of the scalar arguments
-`a`, `b` and `c`, and the same in NumPy. Integers are computed as i32 where the row has a formula
-for them, so that they stay exact; everything else is computed as f32.
+A row has the WGSL formula of `x` (a vec4 of the computed type `Vec`) and of the scalar arguments
+`a`, `b` and `c`, and the function in NumPy. Integers are computed as i32 where the row has a
+formula for them, so that they stay exact; everything else is computed as f32.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Unary:
     """One op. `integer` is the formula for integers; None computes them as floats.
 
     `scalars` maps the call's arguments to the formula's `a`, `b` and `c`. `computed` is "number",
-    "bool" (the formula is about truth values) or "bool for bool" (it is, for bool tensors).
-    `result` is the type that the formula yields where that is not the computed one.
+    "bool" (the formula takes bools) or "bool for bool" (it takes bools for bool tensors). `result`
+    is the type of the formula's result if it differs from the computed type.
     """
 
     name: str
@@ -69,17 +69,17 @@ class Unary:
 
 
 def one(name: str) -> Callable[[Args], Scalars]:
-    """One scalar argument, as `a`."""
+    """Return a reader of one scalar argument, as `a`."""
     return lambda args: (args.number(name),)
 
 
 def several(*names: str) -> Callable[[Args], Scalars]:
-    """Scalar arguments, as `a`, `b` and `c`."""
+    """Return a reader of scalar arguments, as `a`, `b` and `c`."""
     return lambda args: tuple(args.number(name) for name in names)
 
 
 def bounds(args: Args) -> Scalars:
-    """`min` and `max`, as `a` and `b`; absent ones bound nothing."""
+    """Return `min` and `max` as `a` and `b`; an absent bound becomes an infinity."""
     low, high = args.optional_number("min"), args.optional_number("max")
     both = (-math.inf if low is None else low, math.inf if high is None else high)
     return tuple(map(byte_bound, both)) if args.out.dtype.name == "uint8" else both
@@ -252,19 +252,19 @@ CASTS = {
 
 
 GELU_NAME = "aten.gelu.default"
-# What maps floats to floats.
+# Ops that map floats to floats.
 FLOAT_UNARY = {op.name: op for op in UNARY if op.computed == "number" and op.result is None}
 # The ops that `float_formula` has a formula for: they can end a GEMM or a convolution.
 ACTIVATIONS = frozenset({*FLOAT_UNARY, GELU_NAME})
-ROOTS = {0.5: "sqrt(x)", -0.5: "inverseSqrt(x)"}  # what torch computes for these powers
+ROOTS = {0.5: "sqrt(x)", -0.5: "inverseSqrt(x)"}  # torch computes these powers as roots
 COMPARISONS = {op.name: op.numpy for op in UNARY if op.name.endswith(".Scalar") and op.result}
 
 
 def computed_type(op: Unary, source: DType, out: DType, scalars: Scalars) -> str:
-    """bool, i32 or f32: the narrowest in which the result is exact."""
+    """Return bool, i32 or f32: the narrowest type in which the result is exact."""
     if op.computed == "bool" or (op.computed == "bool for bool" and source.name == "bool"):
         return "bool"
-    # Bounds beyond int32 bound nothing; anything else has to fit.
+    # Clamp bounds may lie beyond int32, where they have no effect; other scalars have to fit.
     whole = all(fits_int32(scalar) or op.integer == INTEGER_CLAMP for scalar in scalars)
     if op.integer is not None and whole and not source.is_float and not out.is_float:
         return "i32"
@@ -272,7 +272,7 @@ def computed_type(op: Unary, source: DType, out: DType, scalars: Scalars) -> str
 
 
 def beyond_int32(op: Unary, source: DType, scalars: Scalars) -> tuple[str, int] | None:
-    """Integers compared with what no int32 equals: a formula with the same answer for all."""
+    """Return an equivalent formula if int32 is compared with a scalar beyond it; else None."""
     if source.is_float or op.name not in COMPARISONS:
         return None
     (scalar,) = scalars
@@ -298,7 +298,7 @@ def lower_unary(op: Unary, args: Args) -> list[Dispatch]:
 def dispatch(
     args: Args, formula: str, compute: str, result: str, scalars: Scalars = ()
 ) -> list[Dispatch]:
-    """One kernel over all quads; nothing for an empty tensor."""
+    """Return one dispatch over all quads; none for an empty tensor."""
     source, out = args.tensor("self"), args.out
     if out.numel == 0:
         return []
@@ -338,12 +338,14 @@ def run_unary(op: Unary, args: Args) -> Array:
 def gelu_variant(args: Args) -> tuple[str, Callable[[Array], Array]]:
     approximate = args.string("approximate")
     if approximate not in GELU:
-        raise UnsupportedError(f"{args.call}: approximate={approximate!r}; known are none and tanh")
+        raise UnsupportedError(
+            f"{args.call}: approximate={approximate!r} is not supported; use none or tanh"
+        )
     return GELU[approximate]
 
 
 def float_formula(name: str, args: Args) -> tuple[str, Scalars] | None:
-    """The formula of a call that maps floats to floats, and its scalars; None for other ops."""
+    """Return the formula and scalars of a call that maps floats to floats; None for other ops."""
     if name == GELU_NAME:
         return gelu_variant(args)[0], ()
     op = FLOAT_UNARY.get(name)
@@ -356,7 +358,7 @@ def float_formula(name: str, args: Args) -> tuple[str, Scalars] | None:
 def lower_cast(args: Args) -> list[Dispatch]:
     source, out = args.tensor("self").dtype, args.out.dtype
     if out.name == "float16" and source.name != "float16":
-        # As the host rounds: what a device does with what no half float holds is its own affair.
+        # Round as the host does: devices differ on values that f16 cannot hold.
         return dispatch(args, "half_of(x)", "f32", "f32")
     compute = common_type(source)
     return dispatch(args, "x", compute, compute)

@@ -1,4 +1,4 @@
-"""aten.where(condition, self, other): element by element one or the other, all three broadcast.
+"""aten.where(condition, self, other): selects element by element; all three broadcast.
 
 Elements keep their bits. Where the operands' types differ, both are cast to the output's.
 """
@@ -30,7 +30,7 @@ def where_shape(args: Args) -> tuple[Dims]:
 
 
 def stored_types(args: Args, x: TensorArg, y: TensorArg) -> tuple[str, str, str, str]:
-    """How the kernel takes x, y and the output, and in which type they meet."""
+    """Return the stored types of x, y and the output, and the type to compute in."""
     out = args.out.dtype
     if x.dtype.stored == y.dtype.stored == out.stored == "float32":
         return ("i32",) * 4

@@ -133,7 +133,7 @@ def prologue_of(parts: Sequence[Part]) -> Prologue | None:
     chosen = next((part for op, part in parts if op.name in CHOOSE_OF), None)
     if chosen is None:
         return prologue
-    choice = CHOOSE_OF[chosen.call.name].choice(chosen)
+    choice = CHOOSE_OF[chosen.call.name].rule(chosen)
     x = chosen.tensor("x")
     rows = choice.block == (*(1 for _ in x.dims[:-1]), x.dims[-1])
     known = (choice.mapping, choice.low, choice.high) == (MAPPINGS["ASYMMETRIC"], -128, 127)

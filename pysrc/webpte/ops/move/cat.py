@@ -2,8 +2,8 @@
 
     out[.., begin of input k + i, ..] = tensors[k][.., i, ..]
 
-An input is rows (everything before dim) of columns (dim and everything behind it), and its columns
-are neighbours in the output. Inputs of different types are cast to the output's.
+An input is viewed as rows (the dims before dim) of columns (dim and the dims after it); its columns
+are contiguous in the output. Inputs of different types are cast to the output's.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from webpte.ops.core.records import Dispatch, pack
 from webpte.ops.core.registry import register
 from webpte.shapes import Dims, normalize_dim, numel
 
-INPUTS = 4  # of a dispatch of wgsl/move/cat.wgsl
+INPUTS = 4  # per dispatch of wgsl/move/cat.wgsl
 
 
 def joined(args: Args) -> tuple[list[TensorArg], int]:
-    """The inputs that count, and the dim. torch lets [0] join anything, for old times' sake."""
+    """Return the inputs to concatenate, and the dim; torch skips inputs of shape [0]."""
     tensors = [tensor for tensor in args.tensors("tensors") if tensor is not None]
     counting = [tensor for tensor in tensors if tensor.dims != (0,)] or tensors[:1]
     if not counting:
-        raise GraphError(f"{args.call}: nothing to concatenate")
+        raise GraphError(f"{args.call}: there is nothing to concatenate")
     if counting[0].rank == 0:
         raise GraphError(f"{args.call}: a tensor of rank 0 has no dim to concatenate along")
     return counting, normalize_dim(args.integer("dim"), counting[0].rank)
@@ -44,7 +44,7 @@ def cat_shape(args: Args) -> tuple[Dims]:
             if axis != dim
         ):
             raise GraphError(
-                f"{args.call}: {list(tensor.dims)} does not go with {list(first)} along dim {dim}"
+                f"{args.call}: {list(tensor.dims)} does not match {list(first)} except in dim {dim}"
             )
     return ((*first[:dim], sum(tensor.dims[dim] for tensor in tensors), *first[dim + 1 :]),)
 

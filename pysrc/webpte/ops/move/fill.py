@@ -1,13 +1,13 @@
-"""Tensors made from nothing but their shape: out[i] = f(i), in any element type.
+"""Tensors computed from their shape and scalars alone: out[i] = f(i), in any element type.
 
     full, zeros, ones, scalar_tensor and the _like forms    one value
     arange.start_step(start, end, step)                     start + i * step
     et_vk.grid_priors(self (.., H, W), stride, offset)      (H * W, 2): the points of a grid,
                                                             ((x + offset) * stride, (y + ..) * ..)
 
-A row gives the shape, the WGSL formula of the flat index `i` and the scalars `a` and `b`, and the
-same in NumPy. An arange that starts at a SymInt reads it in the kernel, as positions do in every
-step of a language model.
+A row has the shape, the WGSL formula of the flat index `i` and the scalars `a` and `b`, and the
+NumPy function. An arange that starts at a SymInt reads it in the kernel: a language model's
+positions start anew in every step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Scalars = tuple[float, float]
 
 @dataclass(frozen=True)
 class Fill:
-    """One op. `scalars` are the formula's `a` and `b`; `width` is that of a grid."""
+    """One op. `scalars` are the formula's `a` and `b`; `width` is the width of a grid."""
 
     name: str
     signature: str
@@ -41,7 +41,7 @@ class Fill:
     scalars: Callable[[Args], Scalars]
     formula: str = "a"
     width: Callable[[Args], int] = lambda args: 1
-    live: str | None = None  # the argument that is the formula's `start`, where it is a SymInt
+    live: str | None = None  # the argument that becomes the formula's `start` if it is a SymInt
     bounds: Callable[[Args], Sequence[SymIntBound]] = lambda args: ()
 
 
@@ -71,13 +71,13 @@ def run_full(args: Args, value: float) -> Array:
 
 
 def arange_ends(args: Args) -> tuple[float, float, float]:
-    """(start, end, step); integers lose their fraction first, as in torch."""
+    """Return (start, end, step); integer outputs truncate them first, as in torch."""
     integral = not args.out.dtype.is_float
     start, end, step = (args.number(name) for name in ("start", "end", "step"))
     if integral:
         start, end, step = int(start), int(end), int(step)
     if step == 0 or (integral and not (fits_int32(start) and fits_int32(step))):
-        raise GraphError(f"{args.call}: cannot go from {start} by steps of {step}")
+        raise GraphError(f"{args.call}: cannot count from {start} in steps of {step}")
     return start, end, step
 
 
@@ -89,9 +89,9 @@ def arange_shape(args: Args) -> tuple[Dims]:
 
 
 def arange_bounds(args: Args) -> list[SymIntBound]:
-    """On which side of the start the end must be; checked at once unless only the end is live."""
+    """Return the range of a live end; check a fixed end, or a live start, at once."""
     start, end, step = arange_ends(args)
-    why = f"{args.call}: goes from {start} by steps of {step}, and its end is on the other side"
+    why = f"{args.call}: counts from {start} in steps of {step}, away from its end"
     symint = symint_of(args, "end")
     if symint is not None and symint_of(args, "start") is None:
         low, high = (math.ceil(start), INT32_MAX) if step > 0 else (INT32_MIN, math.floor(start))
@@ -143,7 +143,7 @@ GRID = "(Vec(select(i / 2u / width, i / 2u % width, i % 2u == vec4<u32>())) + a)
 
 
 def constant(name: str, signature: str, shape: ShapeFunction, value: int | None = None) -> Fill:
-    """A row for a constant `value`, or for the argument of that name."""
+    """Return a row for a constant `value`, or for the argument of that name if None."""
     if value is None:
         return Fill(
             name, signature, shape, lambda args: run_full(args, value_of(args)[0]), value_of

@@ -1,4 +1,4 @@
-"""Elements picked by tensors of indices, of any element type.
+"""Gathers: elements picked by index tensors, of any element type.
 
     gather(self, dim, index)          out[.., i, ..] = self[.., index[.., i, ..], ..]
     index_select(self, dim, index)    out[.., i, ..] = self[.., index[i], ..]
@@ -6,9 +6,8 @@
     index.Tensor(self, indices)       self[indices[0], indices[1], ..]; null stands for `:`, and the
                                       tensors broadcast together as in NumPy
 
-A negative index counts from the end, one that is out of range is an error: found before the run
-where the host has the indices, after it where only the GPU does. It never reads memory of
-something else.
+A negative index counts from the end. An index out of range is an error, found before the run if the
+host has the indices and after it if only the GPU has them; the kernel reads nothing for it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MAX_INDICES = 4  # of wgsl/move/indexing.wgsl
 
 @dataclass(frozen=True)
 class Picked:
-    """One tensor of indices: its strides along the output's dims, and the dim that it indexes."""
+    """One index tensor: its strides along the output's dims, and the dim that it indexes."""
 
     tensor: TensorArg
     strides: Dims
@@ -49,7 +48,7 @@ class Picked:
 
 @dataclass(frozen=True)
 class Picks:
-    """Which element of `source` goes where in an output of shape `dims`."""
+    """The source of each element of an output of shape `dims`."""
 
     source: TensorArg
     dims: Dims
@@ -59,7 +58,7 @@ class Picks:
 
 @dataclass(frozen=True)
 class Indexing:
-    """One op: its picks, and its meaning in NumPy."""
+    """One op: its picks, and its NumPy function."""
 
     name: str
     signature: str
@@ -70,11 +69,11 @@ class Indexing:
 def check_indices(args: Args, tensor: TensorArg) -> TensorArg:
     if tensor.dtype.name in ("bool", "uint8"):
         raise UnsupportedError(
-            f"{args.call}: value {tensor.id} is a mask ({tensor.dtype.name}), so that the output's "
-            "size depends on its elements; supported are integer indices"
+            f"{args.call}: value {tensor.id} is a mask ({tensor.dtype.name}), so the output's size "
+            "would depend on its elements; only integer indices are supported"
         )
     if tensor.dtype.stored != "int32":
-        raise GraphError(f"{args.call}: indices of type {tensor.dtype.name}")
+        raise GraphError(f"{args.call}: indices are int32 or int64, not {tensor.dtype.name}")
     return tensor
 
 
@@ -104,9 +103,9 @@ def run_gather(args: Args) -> Array:
 
 
 def kept_dims(indexed: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
-    """The dims that are not indexed: those before the indices' own in the result, those after.
+    """Return the dims that are not indexed: those before and those after the indices' own dims.
 
-    Dims that are indexed side by side are replaced where they are, others come first.
+    Adjacent indexed dims are replaced in place; otherwise the indices' dims come first.
     """
     kept = [dim for dim in range(rank) if dim not in indexed]
     adjacent = indexed[-1] - indexed[0] == len(indexed) - 1
@@ -115,7 +114,7 @@ def kept_dims(indexed: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
 
 
 def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) -> Picks:
-    """`source[indices]` as NumPy and torch define it, null standing for a whole dim."""
+    """Return the picks of `source[indices]`; null stands for a whole dim, as in NumPy and torch."""
     if len(indices) > source.rank:
         raise GraphError(f"{args.call}: {len(indices)} indices for rank {source.rank}")
     found = [
@@ -124,7 +123,7 @@ def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) 
         if tensor is not None
     ]
     if not found:
-        raise GraphError(f"{args.call}: no tensor of indices")
+        raise GraphError(f"{args.call}: there is no index tensor")
     common = broadcast(*(tensor.dims for _, tensor in found))
     before, after = kept_dims([dim for dim, _ in found], source.rank)
     own = contiguous_strides(source.dims)
@@ -155,7 +154,7 @@ def run_index(args: Args) -> Array:
 def select_picks(args: Args) -> Picks:
     source, index = args.tensor("self"), args.tensor("index")
     if index.rank > 1:
-        raise GraphError(f"{args.call}: indices of rank {index.rank}; rank 1 is the most")
+        raise GraphError(f"{args.call}: indices have rank {index.rank}, at most 1 is allowed")
     dim = normalize_dim(args.integer("dim"), source.rank)
     if source.rank == 0:
         return Picks(source, (), (), (Picked(check_indices(args, index), (), 1, 0),))
@@ -173,7 +172,7 @@ def run_select(args: Args) -> Array:
 def embedding_picks(args: Args) -> Picks:
     weight = args.tensor("weight")
     if weight.rank != 2:
-        raise GraphError(f"{args.call}: a table of rank {weight.rank}, not 2")
+        raise GraphError(f"{args.call}: the table has rank {weight.rank}, not 2")
     return fancy_picks(args, weight, [args.tensor("indices")])
 
 
@@ -210,7 +209,7 @@ def lower_indexing(op: Indexing, args: Args) -> list[Dispatch]:
         return []
     if len(picks.indices) > MAX_INDICES:
         raise UnsupportedError(
-            f"{args.call}: {len(picks.indices)} tensors of indices; the kernel takes {MAX_INDICES}"
+            f"{args.call}: {len(picks.indices)} index tensors; the kernel takes {MAX_INDICES}"
         )
     sizes, (strides, *places) = collapse(
         picks.dims, picks.strides, *(picked.strides for picked in picks.indices)
@@ -218,7 +217,7 @@ def lower_indexing(op: Indexing, args: Args) -> list[Dispatch]:
     fixed = (*strides[:-1], *(picked.stride for picked in picks.indices))
 
     def divides(n: int) -> bool:
-        """Whole runs of the source move together, and one index is for all of a run."""
+        """Tell whether runs of n elements are contiguous in the source and share an index."""
         run = bool(sizes) and strides[-1] == 1 and not any(place[-1] for place in places)
         return run and all(step % n == 0 for step in (sizes[-1], *fixed))
 
@@ -228,16 +227,16 @@ def lower_indexing(op: Indexing, args: Args) -> list[Dispatch]:
     if sizes:
         rows[-1] = (sizes[-1] // n, strides[-1])
     absent = MAX_INDICES - len(picks.indices)
-    faults = args.faults(*((picked.tensor, picked.size) for picked in picks.indices))
+    flag = args.index_flag(*((picked.tensor, picked.size) for picked in picks.indices))
     params = pack(
         "2I8i",
-        *(len(rows), faults.number),
+        *(len(rows), flag.number),
         *(*(picked.size for picked in picks.indices), *[1] * absent),
         *(*(picked.stride // n for picked in picks.indices), *[0] * absent),
     )
     tables = pack_rows(args, rows) + pack_rows(args, list(zip(*places, strict=True)))
     ids = tuple(picked.tensor.id for picked in picks.indices)
-    bindings = (picks.source.id, *ids, *[None] * absent, out.id, faults)
+    bindings = (picks.source.id, *ids, *[None] * absent, out.id, flag)
     dispatch = move("indexing", bindings, unit, out.numel, params + tables)
     return [replace(dispatch, overrides=(*dispatch.overrides, ("INDICES", len(ids))))]
 

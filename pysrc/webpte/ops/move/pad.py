@@ -1,7 +1,7 @@
-"""A border of one value: aten.constant_pad_nd(self, pad, value), any rank and type.
+"""Constant padding: aten.constant_pad_nd(self, pad, value), any rank and type.
 
 `pad` holds (before, after) of the last dim, then of the one before it, and so on; negative numbers
-cut off.
+crop.
 
     out[.., i, ..] = self[.., i - before, ..] where that is inside of self, else value
 """
@@ -26,10 +26,10 @@ from webpte.shapes import Dims
 
 
 def borders(args: Args) -> list[tuple[int, int]]:
-    """(before, after) of each dim."""
+    """Return (before, after) of each dim."""
     rank, pad = args.tensor("self").rank, args.integers("pad")
     if len(pad) % 2 or len(pad) > 2 * rank:
-        raise GraphError(f"{args.call}: {pad} has no pairs for rank {rank}")
+        raise GraphError(f"{args.call}: pad={pad} is not a list of pairs for rank {rank}")
     pairs = list(zip(pad[::2], pad[1::2], strict=True))
     return [(0, 0)] * (rank - len(pairs)) + pairs[::-1]
 
@@ -41,12 +41,12 @@ def padded_shape(args: Args) -> tuple[Dims]:
         for size, (before, after) in zip(source.dims, borders(args), strict=True)
     )
     if min(dims, default=0) < 0:
-        raise GraphError(f"{args.call}: cuts more off {list(source.dims)} than there is")
+        raise GraphError(f"{args.call}: crops more than there is of {list(source.dims)}")
     return (dims,)
 
 
 def merged_axes(args: Args) -> list[tuple[int, int, int]]:
-    """(size, size of the input, before) of each axis; one without a border joins its outer one."""
+    """Return (size, input size, before) of each axis; one without padding joins its outer axis."""
     source = args.tensor("self")
     axes: list[tuple[int, int, int]] = []
     for size, width, (before, after) in zip(args.out.dims, source.dims, borders(args), strict=True):

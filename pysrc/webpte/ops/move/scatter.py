@@ -1,4 +1,4 @@
-"""Elements written, or added, where tensors of indices say.
+"""Scatters: elements written or added at the places that index tensors name.
 
     scatter.src(self, dim, index, src)        out[.., index[.., i, ..], ..] = src[.., i, ..]
     scatter.value(self, dim, index, value)    likewise, one number
@@ -6,10 +6,10 @@
     index_put(self, indices, values, accumulate)
                                               self[indices[0], indices[1], ..] = or += values
 
-Elsewhere `out` is `self`. Of several values for one place the last one stays. Each output looks
-through all indices that could mean it, in order: no two threads write to one place, and sums come
-out the same every time. That is more work than writing, so that large calls are the host's.
-Indices are treated as in indexing.py.
+Elsewhere `out` is `self`. Of several values for one place the last one stays. Each output element
+searches all indices that could name it, in order: no two threads write to one place, and sums are
+the same every time. This is more work than writing, so large calls run on the host. Indices are
+treated as in indexing.py.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ Array = np.ndarray
 Row = tuple[int, int, int, int]
 
 MAX_AXES, MAX_SEARCHED = 16, 8  # of wgsl/move/scatter.wgsl
-MOST_WORK = 2**32  # pairs of an output and an index to look at
+MOST_WORK = 2**32  # pairs of an output element and an index to compare
 
 
 @dataclass(frozen=True)
 class Search:
-    """How an output finds what is meant for it.
+    """A search for the values that belong to an output element.
 
-    `axes` are those of the output: (size, how many of them have indices, stride of the source,
-    which tensor of indices means this axis, counted from 1); `searched` are those of the indices:
-    (size, stride of the source, 0, 0). Each has strides of the tensors of indices beside it.
+    `axes` are those of the output: (size, how many of it have indices, stride of the source, which
+    index tensor names this axis, counted from 1); `searched` are those of the indices: (size,
+    stride of the source, 0, 0). `index_strides` and `searched_strides` are the index tensors'
+    strides.
     """
 
     indices: tuple[tuple[TensorArg, int], ...]  # with the sizes that they index
@@ -103,7 +104,7 @@ def by_tensors(args: Args) -> Search:
     x, values, listed = args.tensor("self"), args.tensor("values"), args.tensors("indices")
     found = [(dim, check_indices(args, t)) for dim, t in enumerate(listed) if t is not None]
     if not found or len(listed) > x.rank:
-        raise GraphError(f"{args.call}: {len(found)} tensors of indices for rank {x.rank}")
+        raise GraphError(f"{args.call}: {len(found)} index tensors for rank {x.rank}")
     common = broadcast(*(tensor.dims for _, tensor in found))
     indexed = [dim for dim, _ in found]
     before, after = kept_dims(indexed, x.rank)
@@ -130,7 +131,7 @@ def by_tensors(args: Args) -> Search:
 
 
 def grid_of(x: Array, dim: int, places: Array) -> tuple[Array, ...]:
-    """The key of `x` that means `places` along `dim` and their own position elsewhere."""
+    """Return the key of `x` for `places` along `dim` and each element's own position elsewhere."""
     grid: list[Array] = list(np.indices(places.shape, sparse=True))
     grid[normalize_dim(dim, x.ndim)] = places
     return tuple(grid)
@@ -202,7 +203,7 @@ def lower_scatter(op: Scatter, args: Args) -> list[Dispatch]:
         return []
     count = numel([row[0] for row in search.searched])
     limits = (
-        (len(search.indices), MAX_INDICES, "tensors of indices"),
+        (len(search.indices), MAX_INDICES, "index tensors"),
         (len(search.axes), MAX_AXES, "dims"),
         (len(search.searched), MAX_SEARCHED, "dims of indices"),
         (out.numel * count, MOST_WORK, "outputs and indices to compare"),
@@ -212,20 +213,20 @@ def lower_scatter(op: Scatter, args: Args) -> list[Dispatch]:
             raise UnsupportedError(f"{args.call}: {number} {what}; the kernel takes {most}")
     tensors = [tensor for tensor in (x, search.source, out) if tensor is not None]
     if not all(tensor.dtype.is_float for tensor in tensors):
-        raise UnsupportedError(f"{args.call}: its kernel takes and gives floats alone")
+        raise UnsupportedError(f"{args.call}: its kernel takes and returns floats only")
     absent = MAX_INDICES - len(search.indices)
-    faults = args.faults(*search.indices)
+    flag = args.index_flag(*search.indices)
     return [
         Dispatch(
             kernel="scatter",
             bindings=(
                 *(x.id, None if search.source is None else search.source.id),
                 *(tensor.id for tensor, _ in search.indices),
-                *(*[None] * absent, out.id, faults),
+                *(*[None] * absent, out.id, flag),
             ),
             params=pack(
                 f"5If8x4i{8 * (MAX_AXES + MAX_SEARCHED)}i",
-                *(out.numel, len(search.axes), count, len(search.searched), faults.number),
+                *(out.numel, len(search.axes), count, len(search.searched), flag.number),
                 float(args.number("value")) if search.source is None else 0.0,
                 *(*(size for _, size in search.indices), *[1] * absent),
                 *table_of(search.axes, MAX_AXES),

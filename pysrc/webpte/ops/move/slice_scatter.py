@@ -1,4 +1,4 @@
-"""A tensor with another one in the place of a part of one dim; elements keep their bits.
+"""A copy of a tensor with part of one dim replaced by another tensor; elements keep their bits.
 
     slice_scatter(self, src, dim, start, end, step)    out[.., start:end:step, ..] = src
     select_scatter(self, src, dim, index)              out[.., index, ..] = src
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 def sliced(args: Args) -> tuple[int, slice, Dims]:
-    """The dim, the part of it, and the shape of what goes there."""
+    """Return the dim, the slice of it, and the shape that src must have."""
     dim, part = slice_of(args)
     length = ceil_div(part.stop - part.start, part.step)
     return dim, part, with_size(args.tensor("self").dims, dim, length)
@@ -32,7 +32,7 @@ def selected(args: Args) -> tuple[int, slice, Dims]:
     dim, dims = dim_of(args), args.tensor("self").dims
     index = args.integer("index")
     if not -dims[dim] <= index < dims[dim]:
-        raise GraphError(f"{args.call}: index {index} of a dim of size {dims[dim]}")
+        raise GraphError(f"{args.call}: index {index} is outside of a dim of size {dims[dim]}")
     at = normalize_index(index, dims[dim])
     return dim, slice(at, at + 1, 1), with_size(dims, dim)
 
@@ -51,7 +51,7 @@ PARTS = {
 
 
 def part_of(args: Args) -> tuple[int, slice, Dims]:
-    """Where the source goes, which must be as large as that."""
+    """Return the dim, the slice and its shape; raise unless src has that shape."""
     dim, part, shape = PARTS[args.call.name][1](args)
     source = args.tensor("src")
     if source.dims != shape:
@@ -78,7 +78,7 @@ def lower_scattered(args: Args) -> list[Dispatch]:
         *(inner // unit.elements, x.dims[dim]),
         *(part.start, part.stop, part.step, length),
     )
-    # A part of no elements has a source without memory: any other will do, as nothing reads it.
+    # An empty source has no memory; None binds a small buffer, which the kernel does not read.
     given = source.id if source.numel else None
     return [move("slice_scatter", (x.id, given, out.id), unit, out.numel, params)]
 

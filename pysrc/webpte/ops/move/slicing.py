@@ -1,11 +1,11 @@
-"""Parts of one dim, copied by the kernels of strided.py.
+"""Slices of one dim, copied by the kernels of strided.py.
 
     slice_copy              self[start:end:step] along dim; ends beyond the dim are clamped
     select_copy             self[index] along dim, which disappears
-    split_with_sizes_copy   neighbouring slices, one output each
+    split_with_sizes_copy   adjacent slices, one output each
 
-Where a slice starts at a SymInt, the kernel reads it there: language models slice their tables of
-angles at another position in every step, and as long as the length stays the records stay equal.
+The kernel reads a start that is a SymInt live: language models slice their rotary tables at
+another position in every step, and while the length stays the same, so do the records.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ Array = np.ndarray
 def dim_of(args: Args) -> int:
     source = args.tensor("self")
     if source.rank == 0:
-        raise GraphError(f"{args.call}: a tensor of rank 0 has no dim to take a part of")
+        raise GraphError(f"{args.call}: a tensor of rank 0 has no dim to slice")
     return normalize_dim(args.integer("dim"), source.rank)
 
 
 def with_size(dims: Dims, dim: int, *size: int) -> Dims:
-    """`dims` with another size in the place of one, or none."""
+    """Return `dims` with one of them replaced, or dropped if no size is given."""
     return (*dims[:dim], *size, *dims[dim + 1 :])
 
 
 def part_walk(
     source: TensorArg, dim: int, length: int, start: int | Start, step: int = 1
 ) -> StridedWalk:
-    """`length` indices along `dim`, from `start` on."""
+    """Return the walk over `length` indices along `dim` from `start` on."""
     strides = contiguous_strides(source.dims)
     dims, steps = with_size(source.dims, dim, length), with_size(strides, dim, strides[dim] * step)
     if isinstance(start, Start):
@@ -49,7 +49,7 @@ def part_walk(
 
 
 def live_start(args: Args, name: str, dim: int) -> Start | None:
-    """Where a part starts at a SymInt, which the kernel reads; None if it is none."""
+    """Return the start that the kernel reads live, or None if the argument is not a SymInt."""
     source, symint = args.tensor("self"), symint_of(args, name)
     if symint is None:
         return None
@@ -60,10 +60,10 @@ def live_start(args: Args, name: str, dim: int) -> Start | None:
 
 
 def slice_of(args: Args) -> tuple[int, slice]:
-    """The dim and a slice with its ends inside of it, as torch clamps them."""
+    """Return the dim and a slice with its ends clamped to it, as in torch."""
     dim, step = dim_of(args), args.integer("step")
     if step < 1:
-        raise GraphError(f"{args.call}: step {step}; it must be 1 or more")
+        raise GraphError(f"{args.call}: the step is {step}, but it must be 1 or more")
     given = slice(args.optional_integer("start"), args.optional_integer("end"))
     start, end, _ = given.indices(args.tensor("self").dims[dim])
     return dim, slice(start, max(start, end), step)
@@ -82,15 +82,15 @@ def lower_slice(args: Args) -> list[Dispatch]:
     return lower_walk(args, part_walk(source, dim, length, start, part.step), args.out)
 
 
-def slice_steady(args: Args) -> list[RelowerGuard]:
-    """Both ends move, the length stays: a model looks up its angles at the next position."""
+def slice_guards(args: Args) -> list[RelowerGuard]:
+    """Return a guard for slices whose ends move together, as at a model's next position."""
     start, end = symint_of(args, "start"), symint_of(args, "end")
     if start is None or end is None:
         return []
     size, first = args.tensor("self").dims[dim_of(args)], args.integer("start")
     length = args.integer("end") - first
     if not 0 <= first <= first + length <= size:
-        return []  # an end that is clamped, or counts from behind
+        return []  # an end is clamped, or counts from the dim's end
     return [RelowerGuard(start.value_id, 0, size - length, end.value_id, length)]
 
 
@@ -115,7 +115,7 @@ def selected_index(args: Args) -> int:
     return normalize_index(args.integer("index"), args.tensor("self").dims[dim_of(args)])
 
 
-def selected_steady(args: Args) -> list[RelowerGuard]:
+def selected_guards(args: Args) -> list[RelowerGuard]:
     index, size = symint_of(args, "index"), args.tensor("self").dims[dim_of(args)]
     return [] if index is None else [RelowerGuard(index.value_id, 0, size - 1)]
 
@@ -169,7 +169,7 @@ register(
     "self: tensor, dim: int = 0, start: int? = None, end: int? = None, step: int = 1 -> tensor",
     shape=sliced_shape,
     lower=lower_slice,
-    steady=slice_steady,
+    guards=slice_guards,
     reference=run_slice,
 )
 
@@ -179,7 +179,7 @@ register(
     shape=selected_shape,
     lower=lower_select,
     bounds=selected_bounds,
-    steady=selected_steady,
+    guards=selected_guards,
     reference=run_select,
 )
 

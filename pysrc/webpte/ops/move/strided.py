@@ -1,14 +1,14 @@
 """Copies that only reorder: out[i] = self[base + sum of coordinate * stride], strides of any sign.
 
     permute_copy, t_copy     axes in another order      (2, 3, 5) by [2, 0, 1] -> (5, 2, 3)
-    expand_copy, repeat      axes read again and again  stride 0
+    expand_copy, repeat      axes read repeatedly       stride 0
     copy                     likewise, into the shape of another tensor
     flip                     axes read from their end   stride < 0
     unfold_copy              windows along one axis, as a new last one
     pixel_shuffle            (C r r, H, W) -> (C, H r, W r)
 
-A row gives the shape and the walk through the input. What takes a part of a dim, with the same
-kernels, is in slicing.py.
+A row has the shape and the walk through the input. Slices of a dim, with the same kernels, are in
+slicing.py.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MIN_TILED = 16  # an axis shorter than this leaves most of a tile idle
 
 @dataclass(frozen=True)
 class Start:
-    """A live index along a dim of `size`, to be multiplied by `stride`."""
+    """A live index along a dim of `size`; the offset is index * stride."""
 
     index: Binding = NO_INDEX
     size: int = 1
@@ -50,7 +50,7 @@ class Start:
 
 @dataclass(frozen=True)
 class StridedWalk:
-    """How the output, seen as `dims`, steps through the input (in elements)."""
+    """The walk of an output of shape `dims` through the input; strides in elements."""
 
     dims: Dims
     strides: Dims
@@ -60,7 +60,7 @@ class StridedWalk:
 
 @dataclass(frozen=True)
 class Strided:
-    """One op: its shape, its walk, and its meaning in NumPy."""
+    """One op: its shape, its walk, and its NumPy function."""
 
     name: str
     signature: str
@@ -101,7 +101,7 @@ def permuted_walk(args: Args, order: Dims) -> StridedWalk:
 
 
 def expanded_shape(args: Args) -> tuple[Dims]:
-    """-1 keeps a size; new dims come first."""
+    """Return the expanded shape: -1 keeps a size, and new dims come first."""
     source, sizes = args.tensor("self"), args.integers("size")
     added = len(sizes) - source.rank
     if added < 0:
@@ -122,7 +122,7 @@ def expanded_walk(args: Args) -> StridedWalk:
 
 
 def filled_shape(args: Args) -> tuple[Dims]:
-    """The shape of the tensor that is written over; its elements do not matter."""
+    """Return the shape of the tensor that is overwritten; its elements are unused."""
     dims, source = args.tensor("into").dims, args.tensor("self")
     if broadcast(source.dims, dims) != dims:
         raise GraphError(f"{args.call}: {list(source.dims)} does not expand to {list(dims)}")
@@ -135,7 +135,7 @@ def filled_walk(args: Args) -> StridedWalk:
 
 
 def repeats(args: Args) -> tuple[Dims, Dims]:
-    """How often each dim repeats, and the dims with as many leading 1s as it takes."""
+    """Return the repetitions of each dim, and the dims padded with leading 1s."""
     source, times = args.tensor("self"), args.integers("repeats")
     if len(times) < source.rank or min(times, default=0) < 0:
         raise GraphError(f"{args.call}: cannot repeat {list(source.dims)} {times} times")
@@ -174,13 +174,13 @@ def flipped_walk(args: Args) -> StridedWalk:
 
 
 def windows(args: Args) -> tuple[int, int, int]:
-    """The dim, the size of a window, and how many there are; rank 0 counts as one element."""
+    """Return the dim, the window size and the window count; rank 0 counts as one element."""
     dims = args.tensor("self").dims or (1,)
     dim = normalize_dim(args.integer("dimension"), len(dims))
     size, step = args.integer("size"), args.integer("step")
     if step < 1 or not 0 <= size <= dims[dim]:
         raise GraphError(
-            f"{args.call}: no windows of {size} by steps of {step} in a dim of {dims[dim]}"
+            f"{args.call}: windows of {size} in steps of {step} do not fit a dim of {dims[dim]}"
         )
     return dim, size, (dims[dim] - size) // step + 1
 
@@ -208,7 +208,7 @@ def run_unfold(args: Args) -> Array:
 
 
 def shuffle_blocks(args: Args) -> Dims:
-    """The input as (channels of the output, r, r, height, width); the first counts batches too."""
+    """Return the input's shape as (batch * output channels, r, r, height, width)."""
     dims, r = args.tensor("self").dims, args.integer("upscale_factor")
     if len(dims) < 3 or r < 1 or dims[-3] % (r * r):
         raise GraphError(f"{args.call}: {list(dims)} is not (..., C * {r} * {r}, H, W)")
@@ -236,7 +236,7 @@ def run_shuffle(args: Args) -> Array:
 
 
 def lower_walk(args: Args, walk: StridedWalk, out: TensorArg) -> list[Dispatch]:
-    """The shortest way to the same elements: merged axes, wide units, tiles for transposes."""
+    """Lower a walk to the fastest kernel: merged axes, wide units, tiles for transposes."""
     source = args.tensor("self")
     check_same_type(args, source.dtype)
     if out.numel == 0:
@@ -249,7 +249,7 @@ def lower_walk(args: Args, walk: StridedWalk, out: TensorArg) -> list[Dispatch]:
 
     def divides(n: int) -> bool:
         contiguous = not sizes or strides[-1] == 1
-        # A single run may be moved in whole units past its end: buffers are padded.
+        # A single run may be copied in whole units beyond its end: buffers are padded.
         whole = len(sizes) < 2 or sizes[-1] % n == 0
         return contiguous and whole and all(stride % n == 0 for stride in fixed)
 
@@ -266,7 +266,7 @@ def lower_walk(args: Args, walk: StridedWalk, out: TensorArg) -> list[Dispatch]:
 
 
 def transposed_axis(sizes: Dims, strides: Dims) -> int | None:
-    """The axis that is contiguous in the input, if the output's innermost is far apart there."""
+    """Return the axis that is contiguous in the input if the output's innermost one is not."""
     if not sizes or abs(strides[-1]) < 2 or sizes[-1] < MIN_TILED:
         return None
     rows = [axis for axis, stride in enumerate(strides) if abs(stride) == 1]

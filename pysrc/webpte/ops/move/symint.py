@@ -1,7 +1,7 @@
-"""SymInts: where they come from, and their arithmetic. All of it runs on the host.
+"""SymInts: their sources and their arithmetic, all of it on the host.
 
 A SymInt holds a 32-bit integer that changes from call to call: a sequence length, a position.
-Kernels read it from a live uniform, so most changes lower nothing anew.
+Kernels read it from a live uniform, so most changes need no relowering.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from webpte.ops.core.args import Args
 from webpte.ops.core.registry import register_scalar
 from webpte.shapes import normalize_dim
 
-# Its value is an element of a host input, which only the runtime has: see
+# The value is an element of a host input, which only the runtime has: see
 # runtime/execute/delegate.py.
 SELECT_AS_SYMINT = "et_vk.select_as_symint.default"
 
@@ -33,7 +33,7 @@ ARITHMETIC: dict[str, Callable[[Args, int, int], int]] = {
 
 
 def sym_size(args: Args) -> int:
-    """The live size of one dim, of an intermediate tensor too."""
+    """Return the live size of one dim, also of an intermediate tensor."""
     dims = args.tensor("self").dims
     if not dims:
         raise GraphError(f"{args.call}: a tensor of rank 0 has no dims")

@@ -1,7 +1,7 @@
-"""Ops that give the same elements another shape: no kernel and no copy where memory allows.
+"""Views: the same elements under another shape, without a kernel or a copy where memory allows.
 
-Every tensor is dense and row-major, so a view is its source under another name. Where the source's
-memory would be written while the view is still read, the planner asks for a copy: `lower_copy`.
+Every tensor is dense and row-major, so a view is its source under another id. Where the source's
+memory would be overwritten while the view is still read, the planner uses a copy: `lower_copy`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BYTES_PER_QUAD = 16  # of wgsl/move/view.wgsl
 
 @dataclass(frozen=True)
 class View:
-    """One op: its arguments, and the shape it gives."""
+    """One op: its arguments and its shape function."""
 
     name: str
     signature: str
@@ -31,7 +31,7 @@ class View:
 
 
 def view_shape(args: Args) -> tuple[Dims]:
-    """The given sizes; one of them may be -1 and follows from the number of elements."""
+    """Return the given sizes; one may be -1 and follows from the number of elements."""
     count, sizes = args.tensor("self").numel, args.integers("size")
     if sizes.count(-1) > 1 or any(size < -1 for size in sizes):
         raise GraphError(f"{args.call}: {sizes} is not a shape")
@@ -46,13 +46,13 @@ def view_shape(args: Args) -> tuple[Dims]:
 
 
 def squeeze_shape(args: Args) -> tuple[Dims]:
-    """Drops the named dims that have size 1 for good; a live size of 1 keeps its dim."""
+    """Drop the named dims whose largest size is 1; a live size of 1 keeps its dim."""
     source = args.tensor("self")
     named = {normalize_dim(dim, source.rank) for dim in args.integers("dims")}
     dropped = {dim for dim in named if source.rank and source.maximum[dim] == 1}
     for dim in sorted(dropped):
         if source.dims[dim] != 1:
-            raise GraphError(f"dim {dim} of {list(source.dims)} was exported as 1, to be dropped")
+            raise GraphError(f"dim {dim} of {list(source.dims)} must be 1, as it was exported")
     return (tuple(size for dim, size in enumerate(source.dims) if dim not in dropped),)
 
 

@@ -1,6 +1,6 @@
-"""Batch normalization after an activation, for exports that kept the norm.
+"""Batch normalization of an activation, for exports whose batch norm follows the activation.
 
-activation_norm   an element-wise op of floats, then batch normalization with given statistics
+activation_batch_norm   an element-wise float op, then batch normalization with given statistics
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from webpte.ops.core.records import Dispatch
 from webpte.ops.elementwise import unary
 from webpte.ops.norm.norm import lower_batch_norm
 
-ACTIVATION_NORM = "webpte.activation_norm"
+ACTIVATION_BATCH_NORM = "webpte.activation_batch_norm"
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
 
 
-def lower_activation_norm(args: Args) -> list[Dispatch]:
+def lower_activation_batch_norm(args: Args) -> list[Dispatch]:
     """Lower an activation and the batch normalization after it."""
     (op, activation), (_, norm) = parts_of(args)
     found = unary.float_formula(op.name, activation)
@@ -26,4 +26,4 @@ def lower_activation_norm(args: Args) -> list[Dispatch]:
     return lower_batch_norm(norm, given, *found)
 
 
-register_fusion(ACTIVATION_NORM, lower_activation_norm)
+register_fusion(ACTIVATION_BATCH_NORM, lower_activation_batch_norm)

@@ -7,8 +7,8 @@ aten.native_group_norm.default(input [N, C, ...], weight, bias, N, C, HxW, group
 aten._native_batch_norm_legit_no_training.default(input [N, C, ...], weight, bias, mean, var,
     momentum, eps) -> [out, nothing, nothing]: with the given statistics
 aten._native_batch_norm_legit.no_stats(input [N, C, ...], weight, bias, training, momentum, eps)
-    -> [out, mean, rstd]: with those of the batch; the kernel is for a batch of one (instance norm)
-et_vk.rms_norm.default(input, weight, eps) -> out: over the last dim, around 0
+    -> [out, mean, rstd]: with the batch's statistics; the kernel takes a batch of 1 (instance norm)
+et_vk.rms_norm.default(input, weight, eps) -> out: over the last dim, without a mean
 
 out = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + eps)
 """
@@ -29,7 +29,7 @@ Array = np.ndarray
 
 
 def check_size(args: Args, name: str, size: int) -> TensorArg | None:
-    """An optional tensor that has so many elements."""
+    """Return an optional tensor after checking that it has `size` elements."""
     tensor = args.optional_tensor(name)
     if tensor is not None and tensor.numel != size:
         raise GraphError(f"{args.call}: {name} {list(tensor.dims)} should have {size} elements")
@@ -47,7 +47,7 @@ def affine_overrides(
 
 
 def np_normalize(x: Array, eps: float, axes: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """The normalized array, its means and its reciprocal deviations, in float64."""
+    """Return the normalized array, its means and its reciprocal deviations, in float64."""
     wide = x.astype(np.float64)
     count = np.float64(numel([x.shape[axis] for axis in axes]))
     mean = np.sum(wide, axis=axes, keepdims=True) / count
@@ -66,7 +66,10 @@ def np_affine(x: Array, weight: Array | None, bias: Array | None, shape: Dims) -
 
 
 def lower_centered(args: Args, rows: int, groups: int, channel: int | None) -> list[Dispatch]:
-    """`rows` of equal length. With `channel`, they are groups of channels of so many elements."""
+    """Lower a normalization of `rows` of equal length.
+
+    With `channel`, a row is a group of channels with so many elements each.
+    """
     source, (out, mean, rstd) = args.tensor("input"), args.outs
     if rows == 0:
         return []
@@ -102,12 +105,12 @@ def lower_centered(args: Args, rows: int, groups: int, channel: int | None) -> l
 
 
 def leading_dims(args: Args) -> Dims:
-    """The dims before those that a layer normalization is over; checks the arguments."""
+    """Check the arguments of a layer normalization; return the dims that it does not normalize."""
     source, shape = args.tensor("input"), tuple(args.integers("normalized_shape"))
     kept = source.rank - len(shape)
     if not shape or kept < 0 or source.dims[kept:] != shape:
         raise GraphError(
-            f"{args.call}: normalized_shape {list(shape)} is not how {list(source.dims)} ends"
+            f"{args.call}: {list(source.dims)} does not end with normalized_shape {list(shape)}"
         )
     weight, bias = (check_size(args, name, numel(shape)) for name in ("weight", "bias"))
     check_floats(args, source, weight, bias)
@@ -135,7 +138,7 @@ def group_norm_shape(args: Args) -> tuple[Dims, Dims, Dims]:
     source, group = args.tensor("input"), args.integer("group")
     if source.rank < 2 or group < 1 or source.dims[1] % group:
         raise GraphError(
-            f"{args.call}: {list(source.dims)} has no channels that make {group} equal groups"
+            f"{args.call}: the channels of {list(source.dims)} do not divide into {group} groups"
         )
     weight, bias = (check_size(args, name, source.dims[1]) for name in ("weight", "bias"))
     check_floats(args, source, weight, bias)
@@ -169,7 +172,8 @@ def batch_norm_shape(args: Args) -> tuple[Dims, ...]:
     check_floats(args, source, *named)
     if any(numel(out.maximum) for out in rest):
         raise UnsupportedError(
-            f"{args.call}: saved statistics; without training only the first output has elements"
+            f"{args.call}: saved statistics are not supported; without training only the first "
+            "output has elements"
         )
     return (source.dims, *(out.maximum for out in rest))
 
@@ -180,7 +184,7 @@ def lower_batch_norm(
     formula: str = "x",
     scalars: tuple[float, ...] = (),
 ) -> list[Dispatch]:
-    """Of an element-wise formula of what is `given`, if that is not the input."""
+    """Lower batch normalization of the input, or of an element-wise formula of `given`."""
     source, out = given or args.tensor("input"), args.outs[0]
     if out.numel == 0:
         return []
@@ -229,7 +233,7 @@ def own_batch_norm_shape(args: Args) -> tuple[Dims, Dims, Dims]:
 
 
 def lower_own_batch_norm(args: Args) -> list[Dispatch]:
-    """A batch of one has each channel's elements side by side: a group of one channel."""
+    """Lower instance normalization: for a batch of one, each channel is a group of its own."""
     batch, channels, *sizes = args.tensor("input").dims
     if batch != 1:
         raise UnsupportedError(f"{args.call}: its kernel takes a batch of 1, not of {batch}")
@@ -250,7 +254,7 @@ def run_own_batch_norm(args: Args) -> tuple[Array, Array, Array]:
 def rms_norm_shape(args: Args) -> tuple[Dims]:
     source = args.tensor("input")
     if source.rank == 0:
-        raise GraphError(f"{args.call}: a tensor without dims has no last one")
+        raise GraphError(f"{args.call}: a tensor of rank 0 has no last dim")
     check_floats(args, source, check_size(args, "weight", source.dims[-1]))
     return (source.dims,)
 
@@ -290,7 +294,7 @@ register(
     reference=run_layer_norm,
 )
 
-# N, C and HxW repeat what the input's live dims say.
+# N, C and HxW repeat the input's live dims, which are used instead.
 register(
     "aten.native_group_norm.default",
     "input: tensor, weight: tensor?, bias: tensor?, n: any, c: any, hxw: any, "

@@ -1,10 +1,10 @@
-"""Pooling to a given size, averages and maxima: windows alike as far as they can be.
+"""Adaptive pooling: averages and maxima over windows that give a requested output size.
 
     self (.., *sizes) -> out (.., *output_size), over the last one, two or three dims
-    maxima: also where each is, counted through the pooled dims; the last NaN wins, as in torch
+    maxima: also their flat indices in the pooled dims; the last NaN wins, as in torch
 
-The i-th of `count` windows over `size` elements reaches from i * size // count to the first whole
-number that is not below (i + 1) * size / count: neighbours may share an element.
+The i-th of `count` windows over `size` elements is floor(i * size / count) to ceil((i + 1) * size /
+count), exclusive: adjacent windows may share an element.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Pooling over windows of height and width: their average, or their maximum and its place.
+"""2D pooling: averages, or maxima and their indices, over windows of height and width.
 
     self (C, H, W) or (B, C, H, W); out has the same rank, with sizes as in `out_size`
     indices: h * W + w of the maximum in its channel
 
 A window starts at o * stride - padding and has kernel elements, dilation apart (averages have no
-dilation). An average divides by the override, by the elements inside of the input, or by those
-inside of the padded input; the padding is no part of a maximum.
+dilation). An average divides by divisor_override, by the elements inside of the input, or by those
+inside of the padded input; padding never counts for a maximum.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAXIMUM = (
     "dilation: ints? = None, ceil_mode: bool = False"
 )
 
-# Windows of fewer taps than the first number need no help; of fewer than the second, a little.
+# (taps, lanes): a window of fewer taps than this is shared by so many threads.
 LANES = ((32, 1), (512, 16), (math.inf, 64))
 
 
@@ -54,7 +54,7 @@ class Pool:
 
 
 def pair(args: Args, name: str, default: Pair | None) -> Pair:
-    """One number for both dims, or one for each; an empty list stands for the default."""
+    """Return (height, width): one number for both, or two; an empty list means the default."""
     items = args.optional_integers(name) or default
     if items is None or len(items) not in (1, 2):
         raise GraphError(f"{args.call}: {name} must have 1 or 2 numbers, not {items}")
@@ -106,7 +106,7 @@ def maximum_shape(args: Args) -> tuple[Dims]:
 
 
 def divisor_override(args: Args) -> int:
-    """0 stands for none, as no override can be 0."""
+    """Return the divisor; 0 stands for none, as 0 itself is an error."""
     divisor = args.optional_integer("divisor_override")
     if divisor == 0:
         raise GraphError(f"{args.call}: divisor_override must not be 0")
@@ -162,7 +162,7 @@ def lower_average(args: Args) -> list[Dispatch]:
 def lower_maximum(args: Args) -> list[Dispatch]:
     pool, outs = read_call(args, dilated=True), args.outs
     with_indices = len(outs) == 2
-    # Without indices the shader still declares a place for them.
+    # The shader declares a binding for indices even where it writes none.
     extra = outs[1].id if with_indices else Scratch("pool_indices", 16)
     return lower_pool(
         args,
@@ -177,7 +177,7 @@ def lower_maximum(args: Args) -> list[Dispatch]:
 
 
 def padded(pool: Pool, x: Array, fill: float) -> Array:
-    """With padding in front, and enough behind for the last window."""
+    """Pad the array in front, and at the end as far as the last window reaches."""
     widths = [(0, 0)] * len(pool.outer)
     for n, o, k, s, p, d in zip(
         *(pool.in_size, pool.out_size, pool.kernel, pool.stride, pool.padding, pool.dilation),
@@ -188,7 +188,7 @@ def padded(pool: Pool, x: Array, fill: float) -> Array:
 
 
 def taps(pool: Pool, x: Array) -> Iterator[Array]:
-    """One view of the padded array per tap: what each output finds there."""
+    """Yield one view of the padded array per tap of the window, [..., *out_size]."""
     for tap in np.ndindex(*pool.kernel):
         h, w = (
             slice(t * d, t * d + (o - 1) * s + 1, s)
@@ -235,7 +235,7 @@ def run_maximum(args: Args) -> list[Array]:
 
 
 def first_places(pool: Pool) -> Array:
-    """The first tap that is not before the input; taps can step over a small input altogether."""
+    """Return the first tap that is not before the input: taps can step over a small input."""
     h, w = (
         (first := np.arange(o) * s - p) + np.maximum(-(first // d), 0) * d
         for o, s, p, d in zip(pool.out_size, pool.stride, pool.padding, pool.dilation, strict=True)

@@ -1,10 +1,10 @@
-"""Pools over windows of depth, height and width: their average, or their maximum and its place.
+"""3D pooling: averages, or maxima and their indices, over windows of depth, height and width.
 
     self (C, D, H, W) or (B, C, D, H, W); out has the same rank
     indices: (d * H + h) * W + w of the maximum in its channel
 
 A window starts at o * stride - padding and has kernel elements, dilation apart; one number stands
-for all three dims. The padding is no part of a maximum.
+for all three dims. Padding never counts for a maximum.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def three(numbers: Sequence[int]) -> Three:
 
 @dataclass(frozen=True)
 class Windows:
-    """Where the windows of one call lie, dim by dim."""
+    """The windows of one call, dim by dim."""
 
     sizes: Three
     counts: Three
@@ -47,7 +47,7 @@ class Windows:
     dilation: Three
 
     def taps(self, x: Array, fill: float) -> Iterator[Array]:
-        """The elements at each place of the windows, [..., *counts], with `fill` outside."""
+        """Yield the elements at each tap of the windows, [..., *counts], with `fill` outside."""
         ends = [
             max((n - 1) * s + d * (k - 1) + 1 - size - p, 0)
             for n, s, d, k, size, p in zip(
@@ -82,7 +82,10 @@ def windows_of(
     sizes, window = three(dims[-3:]), three(kernel)
     steps, borders, apart = three(stride or kernel), three(padding), three(dilation)
     if min(*window, *steps, *apart) < 1 or min(borders) < 0:
-        raise ValueError(f"windows of {list(window)}, {list(steps)} apart, with {list(borders)}")
+        raise ValueError(
+            f"windows of {list(window)} with strides {list(steps)}, dilations {list(apart)} and "
+            f"padding {list(borders)} are not valid"
+        )
     counts = [
         window_count(*along, ceil_mode)
         for along in zip(sizes, window, steps, borders, apart, strict=True)
@@ -100,7 +103,7 @@ def windows_for(
     dilation: Sequence[int],
     ceil_mode: bool = False,
 ) -> Windows:
-    """The windows of a call over its first tensor, with errors that name it."""
+    """Return the windows of a call over its first tensor; errors name the call."""
     x = args.tensor(args.given[0][0].name)
     try:
         return windows_of(x.dims, kernel, stride, padding, dilation, ceil_mode)
@@ -140,7 +143,7 @@ def maximum(
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> tuple[Array, Array]:
-    """With the place of each maximum, counted through depth, height and width. NaN wins."""
+    """Return maxima and their flat indices through depth, height and width; a NaN wins."""
     windows = windows_of(x.shape, kernel, stride, padding, dilation, ceil_mode)
     volume = math.prod(windows.sizes)
     numbers = np.arange(volume, dtype=np.int64).reshape(windows.sizes)
@@ -184,7 +187,7 @@ def lower_pool(args: Args, dilated: bool) -> list[Dispatch]:
         return []
     if not x.dtype.is_float:
         raise UnsupportedError(f"{args.call}: its kernel takes floats, not {x.dtype.name}")
-    # An average still declares a place for indices.
+    # The shader declares a binding for indices even for averages.
     indices: Binding = args.outs[1].id if dilated else Scratch("volumes_indices", 16)
     divisor = 0 if dilated else args.optional_integer("divisor_override") or 0
     counted = not dilated and args.flag("count_include_pad")
@@ -201,7 +204,7 @@ def lower_pool(args: Args, dilated: bool) -> list[Dispatch]:
 
 
 def interleaved(windows: Windows, elements: int, divisor: int) -> list[int]:
-    """Params of wgsl/pool/pool3d.wgsl: a number fits behind each vector."""
+    """Return the params of wgsl/pool/pool3d.wgsl: a scalar follows each vec3."""
     vectors = (windows.sizes, windows.counts, windows.kernel, windows.stride, windows.padding)
     words = [word for vector in vectors for word in (*vector, 0)]
     return [*words, *windows.dilation, elements, divisor]

@@ -1,4 +1,4 @@
-"""Scales and zeros from live values: what dynamic quantization starts with.
+"""Scales and zero points computed from live values, for dynamic quantization.
 
     choose_qparams_affine(x, mapping, block_size, ...)     one pair per block of x
     choose_qparams.tensor(x, qmin, qmax, eps)              one pair for all of x
@@ -39,8 +39,8 @@ MAPPINGS = {"ASYMMETRIC": 0, "SYMMETRIC": 1, "SYMMETRIC_NO_CLIPPING_ERR": 2}
 LEAST_ERROR = 3
 
 MAX_AXES = 16  # of wgsl/lib/quant/extremes.wgsl
-MOST_LANES = 64  # per block, so that a workgroup of 256 has 4 blocks
-ITEMS_PER_LANE = 128  # a longer block is cut
+MOST_LANES = 64  # per block: a workgroup of 256 takes 4 blocks
+ITEMS_PER_LANE = 128  # a longer block is split
 MOST_PARTS = 256
 
 SMALLEST_NORMAL = float(np.finfo(np.float32).smallest_normal)
@@ -50,7 +50,7 @@ INTEGER_RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 
 @dataclass(frozen=True)
 class QParamsRule:
-    """How to choose: the mapping, the range of integers, the least scale, and the blocks of x."""
+    """The rule of a call: mapping, integer range, least scale, and the blocks of x."""
 
     mapping: int
     low: int
@@ -66,17 +66,19 @@ class QParamsRule:
 
 @dataclass(frozen=True)
 class Choose:
-    """One op: its arguments, and what they ask for."""
+    """One op: its arguments, and the rule that they define."""
 
     name: str
     signature: str
-    choice: Callable[[Args], QParamsRule]
+    rule: Callable[[Args], QParamsRule]
 
 
-def affine_choice(args: Args) -> QParamsRule:
+def affine_rule(args: Args) -> QParamsRule:
     x, mapping, block = args.tensor("x"), args.string("mapping"), args.integers("block_size")
     if mapping not in MAPPINGS:
-        raise UnsupportedError(f"{args.call}: mapping {mapping!r}; known are {', '.join(MAPPINGS)}")
+        raise UnsupportedError(
+            f"{args.call}: mapping {mapping!r} is not supported; use one of {', '.join(MAPPINGS)}"
+        )
     whole = len(block) == x.rank and all(
         size > 0 and dim % size == 0 for dim, size in zip(x.dims, block, strict=False)
     )
@@ -85,9 +87,9 @@ def affine_choice(args: Args) -> QParamsRule:
     low, high = args.optional_integer("quant_min"), args.optional_integer("quant_max")
     bounds = INTEGER_RANGES.get(args.outs[1].dtype.name)
     if low is None or high is None:
-        # The file does not say which integers are meant; those of the zeros are.
+        # The file does not name the integer range; it is that of the zeros' dtype.
         if bounds is None:
-            raise UnsupportedError(f"{args.call}: needs quant_min and quant_max")
+            raise UnsupportedError(f"{args.call}: quant_min and quant_max are missing")
         low, high = bounds[0] if low is None else low, bounds[1] if high is None else high
     epsilon = args.optional_number("eps")
     counts = [dim // size for dim, size in zip(x.dims, block, strict=True)]
@@ -106,13 +108,13 @@ def affine_choice(args: Args) -> QParamsRule:
     )
 
 
-def tensor_choice(args: Args) -> QParamsRule:
+def tensor_rule(args: Args) -> QParamsRule:
     low, high = args.integer("quant_min"), args.integer("quant_max")
     dims = args.tensor("x").dims
     return QParamsRule(MAPPINGS["ASYMMETRIC"], low, high, args.number("eps"), dims, (1,))
 
 
-def token_choice(args: Args) -> QParamsRule:
+def token_rule(args: Args) -> QParamsRule:
     dims = args.tensor("x").dims
     if not dims:
         raise GraphError(f"{args.call}: a scalar has no rows")
@@ -126,34 +128,34 @@ CHOOSE = (
         "x: tensor, mapping: str, block_size: ints, dtype: any = None, quant_min: int? = None, "
         "quant_max: int? = None, eps: number? = None, scale_dtype: any = None, "
         "zero_point_dtype: any = None, keepdim: bool = False -> tensors",
-        affine_choice,
+        affine_rule,
     ),
     Choose(
         "quantized_decomposed.choose_qparams.tensor",
         "x: tensor, quant_min: int, quant_max: int, eps: number, dtype: any = None -> tensors",
-        tensor_choice,
+        tensor_rule,
     ),
     Choose(
         "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
         "x: tensor, dtype: any = None -> tensors",
-        token_choice,
+        token_rule,
     ),
 )
 
 
-def checked_choice(op: Choose, args: Args) -> QParamsRule:
-    x, choice = args.tensor("x"), op.choice(args)
+def checked_rule(op: Choose, args: Args) -> QParamsRule:
+    x, rule = args.tensor("x"), op.rule(args)
     check_floats(args, x, args.outs[0])
-    if choice.high <= choice.low:
-        raise GraphError(f"{args.call}: {choice.low} to {choice.high} is not a range of integers")
-    if numel(choice.block) == 0:
+    if rule.high <= rule.low:
+        raise GraphError(f"{args.call}: {rule.low} to {rule.high} is not a range of integers")
+    if numel(rule.block) == 0:
         raise GraphError(f"{args.call}: {list(x.dims)} has no values to choose from")
-    return choice
+    return rule
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """`Blocks` of lib/quant/extremes.wgsl: how to walk from block to block, and inside of one."""
+    """`Blocks` of lib/quant/extremes.wgsl: the walk from block to block, and inside of a block."""
 
     count: int
     length: int  # items
@@ -191,7 +193,7 @@ class Blocks:
 
 
 def blocks_of(args: Args, x: TensorArg, block: Dims) -> Blocks:
-    """Axes of one block and of all blocks; quads where each run of a block is whole quads."""
+    """Return the axes of a block and over blocks; in quads if runs of a block are whole quads."""
     strides = contiguous_strides(x.dims)
     counts = [dim // size for dim, size in zip(x.dims, block, strict=True)]
     steps = [stride * size for stride, size in zip(strides, block, strict=True)]
@@ -213,13 +215,13 @@ def blocks_of(args: Args, x: TensorArg, block: Dims) -> Blocks:
 
 
 def lower_choose(op: Choose, args: Args) -> list[Dispatch]:
-    choice, x = checked_choice(op, args), args.tensor("x")
-    blocks = blocks_of(args, x, choice.block)
+    rule, x = checked_rule(op, args), args.tensor("x")
+    blocks = blocks_of(args, x, rule.block)
     if blocks.count == 0:
         return []
     if blocks.parts == 1:
-        return [choose_dispatch(args, choice, blocks, x.id, x.dtype.wgsl)]
-    # The extremes of a block are those of its parts' extremes, two of each part.
+        return [choose_dispatch(args, rule, blocks, x.id, x.dtype.wgsl)]
+    # The second dispatch finds a block's extremes among its parts' extremes, two per part.
     length = 2 * blocks.parts
     memory = Scratch("choose_qparams parts", 4 * power_of_two(blocks.count * length))
     merged = Blocks(
@@ -227,7 +229,7 @@ def lower_choose(op: Choose, args: Args) -> list[Dispatch]:
     )
     return [
         range_dispatch(blocks, x, memory),
-        choose_dispatch(args, choice, merged, memory, "f32"),
+        choose_dispatch(args, rule, merged, memory, "f32"),
     ]
 
 
@@ -243,59 +245,59 @@ def range_dispatch(blocks: Blocks, source: TensorArg, memory: Scratch) -> Dispat
 
 
 def choose_dispatch(
-    args: Args, choice: QParamsRule, blocks: Blocks, source: Binding, stored: str
+    args: Args, rule: QParamsRule, blocks: Blocks, source: Binding, stored: str
 ) -> Dispatch:
     scale, zero = args.outs
     software = args.target.software
-    # A thread that has its blocks to itself has no use for the rest of a layout.
+    # One thread per block uses no other constant of a layout.
     overrides = (("LANES", 1), *blocks.walk_overrides) if software else blocks.overrides
     return Dispatch(
         kernel="choose_qparams_simple" if software else "choose_qparams",
         bindings=(source, scale.id, zero.id),
-        params=blocks.params() + pack("4f", choice.low, choice.high, choice.epsilon, choice.middle),
+        params=blocks.params() + pack("4f", rule.low, rule.high, rule.epsilon, rule.middle),
         grid=quad_grid(quad_count(blocks.count)) if software else blocks.layout.grid(blocks.count),
         types=(("SCALE", scale.dtype.wgsl), ("X", stored), ("ZERO", zero.dtype.wgsl)),
-        overrides=(*overrides, ("MAPPING", choice.mapping)),
+        overrides=(*overrides, ("MAPPING", rule.mapping)),
     )
 
 
 def run_choose(op: Choose, args: Args) -> list[Array]:
-    """In float32, as torch computes it: a wider type could round zeros to another side."""
-    choice, x = checked_choice(op, args), args.array("x").astype(np.float32)
-    pairs = [
-        n for dim, size in zip(x.shape, choice.block, strict=True) for n in (dim // size, size)
-    ]
+    """Compute scales and zeros in float32, as torch does: a wider type could round zeros
+    differently.
+    """
+    rule, x = checked_rule(op, args), args.array("x").astype(np.float32)
+    pairs = [n for dim, size in zip(x.shape, rule.block, strict=True) for n in (dim // size, size)]
     split, inside = x.reshape(pairs), tuple(range(1, 2 * x.ndim, 2))
     lowest = np.minimum(split.min(axis=inside), np.float32(0))
     highest = np.maximum(split.max(axis=inside), np.float32(0))
-    low, high = np.float32(choice.low), np.float32(choice.high)
-    scale = np.maximum(np_scale(choice, lowest, highest), np.float32(choice.epsilon))
-    zero = np.clip(np_zero(choice, lowest, highest, scale), low, high)
-    dims = choice.out_dims
+    low, high = np.float32(rule.low), np.float32(rule.high)
+    scale = np.maximum(np_scale(rule, lowest, highest), np.float32(rule.epsilon))
+    zero = np.clip(np_zero(rule, lowest, highest, scale), low, high)
+    dims = rule.out_dims
     return [scale.reshape(dims), zero.reshape(dims).astype(args.outs[1].dtype.numpy)]
 
 
-def np_scale(choice: QParamsRule, lowest: Array, highest: Array) -> Array:
-    span = np.float32(choice.high - choice.low)
-    if choice.mapping == MAPPINGS["SYMMETRIC"]:
+def np_scale(rule: QParamsRule, lowest: Array, highest: Array) -> Array:
+    span = np.float32(rule.high - rule.low)
+    if rule.mapping == MAPPINGS["SYMMETRIC"]:
         return np.maximum(-lowest, highest) / (span / 2)
-    if choice.mapping == MAPPINGS["SYMMETRIC_NO_CLIPPING_ERR"]:
-        return np.maximum(lowest / np.float32(choice.low), highest / np.float32(choice.high))
+    if rule.mapping == MAPPINGS["SYMMETRIC_NO_CLIPPING_ERR"]:
+        return np.maximum(lowest / np.float32(rule.low), highest / np.float32(rule.high))
     return (highest - lowest) / span
 
 
-def np_zero(choice: QParamsRule, lowest: Array, highest: Array, scale: Array) -> Array:
-    low, high = np.float32(choice.low), np.float32(choice.high)
-    if choice.mapping == MAPPINGS["ASYMMETRIC"]:
+def np_zero(rule: QParamsRule, lowest: Array, highest: Array, scale: Array) -> Array:
+    low, high = np.float32(rule.low), np.float32(rule.high)
+    if rule.mapping == MAPPINGS["ASYMMETRIC"]:
         return low - np.round(lowest / scale)
-    if choice.mapping == LEAST_ERROR:
+    if rule.mapping == LEAST_ERROR:
         below = (low + lowest / scale) + (high + highest / scale) > 0
         return np.round(np.where(below, low - lowest / scale, high - highest / scale))
-    return np.full_like(scale, choice.middle)
+    return np.full_like(scale, rule.middle)
 
 
 def choose_shape(op: Choose, args: Args) -> tuple[Dims, Dims]:
-    dims = checked_choice(op, args).out_dims
+    dims = checked_rule(op, args).out_dims
     return (dims, dims)
 
 

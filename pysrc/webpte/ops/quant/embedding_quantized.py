@@ -1,15 +1,15 @@
-"""Rows of a table of numbers of 2, 4 or 8 bits, dequantized: indices (..) -> (.., E).
+"""Embeddings from tables of 2, 4 or 8-bit integers, dequantized: indices (..) -> (.., E).
 
     et_vk.embedding_q4gsw(weight, scales, group_size, indices, is_linear_weight)
     quantized_decomposed.embedding_4bit(weight, scales, zero_points, min, max, indices)
 
     out[.., d] = (number(row, d) - zero_points[row][g]) * scales[row][g],  g = d / group_size
 
-`weight` is bytes [V, at least E / numbers per byte]. Of two numbers to a byte, the even d is in the
-low half where the table is shared with a linear layer (is_linear_weight), else in the high half; of
-four, the first is lowest. Half of what the bits can be is negative: 8 or 2 are taken off. Bytes are
-what their type says. `scales` are [V, groups], [V] for one group, or a single one. Indices are
-treated as in indexing.py.
+`weight` is bytes [V, at least E / numbers per byte]. With two numbers per byte, an even d is in the
+low half if the table is shared with a linear layer (is_linear_weight), else in the high half; with
+four, the first is in the lowest bits. 4-bit and 2-bit numbers are stored with an offset of 8 or 2;
+bytes are stored as their dtype says. `scales` are [V, groups], [V] for one group, or a single one.
+Indices are treated as in indexing.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from webpte.shapes import Dims
 
 @dataclass(frozen=True)
 class Format:
-    """How numbers lie in bytes, and what is taken off each. `limits` are what they can be."""
+    """The packing of numbers in bytes, the offset to subtract, and the range of the result."""
 
     bits: int
     high_first: bool = False
@@ -44,7 +44,7 @@ class Format:
 
     @property
     def shifts(self) -> list[int]:
-        """Of the numbers of a byte, in order."""
+        """Shifts of the numbers of a byte, in order."""
         shifts = list(range(0, 8, self.bits))
         return shifts[::-1] if self.high_first else shifts
 
@@ -55,11 +55,11 @@ LINEAR_PAIRS = Format(4, False, 8)
 
 @dataclass(frozen=True)
 class QuantizedTable:
-    """How to read a table: its numbers, and how its scales are spread."""
+    """The format of a table: its packing, and which elements share a scale."""
 
     format: Format
     group_size: int
-    row_groups: int  # scales of a row; 0 where one scale is for all
+    row_groups: int  # scales per row; 0 if the table has a single scale
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def zero_points_of(args: Args, op: Embedding) -> TensorArg | None:
 
 
 def embedding_shape(args: Args) -> tuple[Dims]:
-    # Rows of the table may be padded: only the output knows how wide they are.
+    # Rows of the table may be padded: the output has the real width.
     return ((*check_indices(args, args.tensor("indices")).dims, args.out.maximum[-1]),)
 
 
@@ -132,7 +132,7 @@ def check_table(args: Args, op: Embedding) -> QuantizedTable:
     table, width = op.table(args), args.out.dims[-1]
     zero_points = zero_points_of(args, op)
     if weight.rank != 2 or weight.dtype.storage.itemsize != 1 or not out.dtype.is_float:
-        raise GraphError(f"{args.call}: the table must be bytes, of rank 2, and the output float")
+        raise GraphError(f"{args.call}: the table must be bytes of rank 2, and the output floats")
     enough = table.group_size > 0 and table.format.per_byte * weight.dims[1] >= width
     if table.row_groups:
         groups = ceil_div(width, max(table.group_size, 1))
@@ -154,18 +154,18 @@ def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
     grouped = table.group_size % 4 == 0 or table.row_groups < 2
     numbers, signed = table.format, table.format.bits == 8 and weight.dtype.name == "int8"
     aligned = row_bytes * numbers.per_byte % 4 == 0
-    faults = args.faults((indices, weight.dims[0]))
+    flag = args.index_flag((indices, weight.dims[0]))
     return [
         Dispatch(
             kernel="embedding_quantized",
             bindings=(
                 *(weight.id, scales.id, zero_points.id if zero_points else None),
-                *(indices.id, out.id, faults),
+                *(indices.id, out.id, flag),
             ),
             params=pack(
                 "4Ii3I",
                 *(quads, out.numel, width, row_bytes),
-                *(weight.dims[0], table.group_size, table.row_groups, faults.number),
+                *(weight.dims[0], table.group_size, table.row_groups, flag.number),
             ),
             grid=quad_grid(quads),
             types=(

@@ -1,4 +1,4 @@
-"""Floats as small integers, and back: q = clamp(round(x / scale) + zero, low, high).
+"""Quantization and dequantization: q = clamp(round(x / scale) + zero, low, high).
 
     quantize_*     x (floats) -> integers; x / scale is x * (1 / scale), rounded half to even
     dequantize_*   q (integers) -> floats: (q - zero) * scale
@@ -34,15 +34,15 @@ INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 
 @dataclass(frozen=True)
 class QuantBlocks:
-    """Which elements share a scale: those of one block."""
+    """The blocks of elements that share a scale."""
 
     size: Dims
-    padded: bool = False  # the exporter may have made the scales a multiple of four
+    padded: bool = False  # the exporter may have padded the scales to a multiple of four
 
 
 @dataclass(frozen=True)
 class Granularity:
-    """A pair of ops: where their scales are, and their arguments between x and the bounds."""
+    """A pair of ops: their blocks, and their arguments between x and the bounds."""
 
     name: str
     overload: str
@@ -81,7 +81,7 @@ def affine_blocks(args: Args) -> QuantBlocks:
     tiled = len(size) == len(dims) and all(
         block > 0 and dim % block == 0 for dim, block in zip(dims, size, strict=False)
     )
-    # An empty tensor has no blocks to speak of, whatever their size.
+    # An empty tensor has no blocks, so their size does not matter.
     if not tiled and not (numel(dims) == 0 and len(size) == len(dims)):
         raise GraphError(f"{args.call}: blocks of {size} do not tile {list(dims)}")
     return QuantBlocks(tuple(size))
@@ -113,13 +113,13 @@ GRANULARITIES = (
 def check_types(args: Args, floats: TensorArg, integers: TensorArg) -> None:
     if not floats.dtype.is_float or integers.dtype.name not in INTEGERS:
         raise UnsupportedError(
-            f"{args.call}: {floats.dtype.name} and {integers.dtype.name}; "
-            f"between floats and {', '.join(INTEGERS)} only"
+            f"{args.call}: {floats.dtype.name} and {integers.dtype.name} are not supported; "
+            f"only floats and {', '.join(INTEGERS)} are"
         )
 
 
 def scale_tensors(op: Granularity, args: Args) -> tuple[TensorArg, TensorArg | None]:
-    """Scales and zeros, as many as there are blocks."""
+    """Return scales and zeros after checking that there is one per block."""
     dims, blocks = args.tensor("x").dims, op.blocks(args)
     scale, zero = args.tensor("scale"), args.optional_tensor("zero")
     if numel(dims) == 0:
@@ -140,7 +140,7 @@ def scale_tensors(op: Granularity, args: Args) -> tuple[TensorArg, TensorArg | N
 
 
 def bounds_of(args: Args) -> tuple[int, int]:
-    """The integers to keep to; those of the output where the file names none."""
+    """Return the integer range: the file's, or the output dtype's where the file names none."""
     dtype = args.out.dtype.numpy
     limits = np.iinfo(dtype)
     low, high = args.optional_integer("quant_min"), args.optional_integer("quant_max")
@@ -157,7 +157,7 @@ def inverse_of(args: Args, scale: float) -> float:
 
 
 def quantize_shape(op: Granularity, args: Args) -> tuple[Dims]:
-    """That of x, after a look at everything else."""
+    """Check all arguments; return the shape of x."""
     x = args.tensor("x")
     check_types(args, x, args.out)
     bounds_of(args)
@@ -181,9 +181,9 @@ def dequantize_shape(op: Granularity, args: Args) -> tuple[Dims]:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Scale and zero of a dispatch: two numbers, or tensors and the steps through them."""
+    """Scale and zero of a dispatch: two numbers, or tensors with the strides through them."""
 
-    scale: float | int  # the inverse where integers are made; or a value id
+    scale: float | int  # its inverse if quantizing; or a value id
     zero: float | int | None
     scale_type: str = "f32"
     zero_type: str = "f32"
@@ -193,7 +193,7 @@ class Parameters:
 
     @property
     def shared(self) -> bool:
-        """Whether four neighbours always share a scale."""
+        """Whether the elements of a quad always share a scale."""
         return not self.sizes or (self.steps[-1] == 0 and self.sizes[-1] % 4 == 0)
 
     @property
@@ -208,7 +208,7 @@ class Parameters:
 
 
 def tensor_parameters(op: Granularity, args: Args) -> Parameters:
-    """Each axis is cut in two, over blocks and inside of one; what can be merged is."""
+    """Split each axis into blocks and elements of a block, and merge axes where possible."""
     dims, size = args.tensor("x").dims, op.blocks(args).size
     scale, zero = scale_tensors(op, args)
     counts = [dim // block for dim, block in zip(dims, size, strict=True)]
@@ -238,7 +238,7 @@ def dispatch(
     bounds: tuple[int, int] | None,
     zero_first: bool = False,
 ) -> Dispatch:
-    """One kernel over all quads; bounds where integers are made."""
+    """Return one dispatch over all quads; `bounds` are given if it quantizes."""
     quads = quad_count(out.numel)
     axes = [
         n for axis in zip(parameters.sizes, parameters.steps, strict=True) for n in (*axis, 0, 0)
@@ -267,14 +267,14 @@ def dispatch(
             ("HAS_ZEROS", parameters.bindings[1] is not None),
             ("SCALARS", not parameters.tensors),
             ("SHARED", parameters.shared),
-            # Not every compiler takes a constant that the entry point does not use.
+            # Some compilers reject an override that the entry point does not use.
             *((("ZERO_FIRST", zero_first),) if bounds else ()),
         ),
     )
 
 
 def requantize_dispatch(source: Binding, out: TensorArg, inverse: float, zero: int) -> Dispatch:
-    """Floats in `source` to int8: for kernels that cannot write whole words of bytes."""
+    """Quantize floats in `source` to int8, for kernels that cannot write whole words of bytes."""
     return dispatch(source, "f32", out, Parameters(inverse, zero), (-128, 127))
 
 
@@ -300,7 +300,7 @@ def lower_dequantize(op: Granularity, args: Args) -> list[Dispatch]:
     return [dispatch(x.id, x.dtype.wgsl, out, parameters, None)]
 
 
-# NumPy, in float32 as the ops are defined: a wider type could decide ties otherwise.
+# NumPy, in float32 as the ops are defined: a wider type could round ties differently.
 
 
 def np_quantize(
@@ -326,7 +326,7 @@ def np_requantize(x: Array, inverse: float, zero: int) -> Array:
 
 
 def split_arrays(op: Granularity, args: Args) -> tuple[Array, Array, Array]:
-    """x with each axis cut into blocks, and scales and zeros that broadcast with it."""
+    """Return x with each axis split into blocks, and scales and zeros that broadcast with it."""
     x, size = args.array("x"), op.blocks(args).size
     scale, zero = scale_tensors(op, args)
     if x.size == 0:

@@ -1,8 +1,8 @@
-"""Running sums along a dim.
+"""Cumulative sums along a dim.
 
     aten.cumsum.default(self, dim, dtype) -> out
 
-Computed in the output's type. Short rows are one thread's each, long ones a workgroup's.
+Computed in the output's type. A short row is summed by one thread, a long one by a workgroup.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from webpte.ops.core.registry import register
 from webpte.ops.core.row_reduction import THREADS, Rows, power_of_two, rows_along
 from webpte.shapes import normalize_dim
 
-PART = 16  # elements that are worth a thread of their own
+PART = 16  # elements per thread
 
 
 def lanes_of(rows: Rows, software: bool) -> int:
-    """Threads of a row; without barriers where those take long to compile."""
+    """Return the threads per row; one on software adapters, where barriers compile slowly."""
     return 1 if software else min(power_of_two(ceil_div(rows.length, PART)), THREADS)
 
 
@@ -31,7 +31,7 @@ def lower_cumsum(args: Args) -> list[Dispatch]:
     if out.numel == 0:
         return []
     if out.dtype.storage.itemsize == 1:
-        raise UnsupportedError(f"{args.call}: its kernel gives no {out.dtype.name}")
+        raise UnsupportedError(f"{args.call}: its kernel does not write {out.dtype.name}")
     lanes = lanes_of(rows, args.target.software)
     return [
         Dispatch(

@@ -1,10 +1,10 @@
-"""The lower median: of two elements in the middle the smaller one.
+"""The lower median: the smaller one of two elements in the middle.
 
     aten.median.default(self) -> out, of all elements
     aten.median.dim(self, dim, keepdim) -> (values, indices)
 
-A row with NaNs has the first of them as its median, as in torch. Of equal elements it is the one
-that a stable sort puts in the middle; torch leaves open which one it names.
+The median of a row with NaNs is the first NaN, as in torch. Among equal elements the index is that
+of a stable sort; torch leaves this open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from webpte.shapes import Dims, normalize_dim
 Array = np.ndarray
 
 KEY_BITS = 32
-# Of a thread: one workgroup takes a row, and Mesa's software driver ends loops after 65,535 steps.
+# Loop steps of a thread: a workgroup takes a row, and Mesa's software driver stops at 65,535.
 MOST_STEPS = 60_000
 
 
@@ -52,7 +52,7 @@ def lower_median(args: Args, along: bool) -> list[Dispatch]:
     layout, place_bits = rows.layout(args.target), (rows.length - 1).bit_length()
     steps = (1 + KEY_BITS + place_bits) * ceil_div(rows.length, layout.lanes)
     if steps > MOST_STEPS:
-        raise UnsupportedError(f"{args.call}: the host sorts a row of {rows.length} sooner")
+        raise UnsupportedError(f"{args.call}: the host sorts a row of {rows.length} faster")
     indices: Binding = outs[1].id if along else Scratch("median_indices", 16)
     return [
         Dispatch(
@@ -67,7 +67,7 @@ def lower_median(args: Args, along: bool) -> list[Dispatch]:
 
 
 def np_median(x: Array) -> Array:
-    """Where the medians of [outer, length, inner] are, along the middle."""
+    """Return the positions of the medians of [outer, length, inner] along the middle axis."""
     order = np.argsort(x, axis=1, kind="stable")  # NaNs come last
     numbers = np.count_nonzero(x == x, axis=1, keepdims=True)
     size = x.shape[1]

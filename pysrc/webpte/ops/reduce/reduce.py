@@ -2,11 +2,11 @@
 
     aten.sum.dim_IntList(self, dims, keepdim, dtype) -> out
 
-`dims` may be in any order and apart from each other; null or empty means all of them. Sums and
-means are computed in the output's type, so integers stay exact (and wrap, as everywhere).
+`dims` may be in any order and need not be adjacent; null or empty means all of them. Sums and means
+are computed in the output's type, so integers stay exact (and wrap on overflow).
 
-The kept dims, merged where they can be, say where a row begins, the reduced ones where its items
-are. Few long rows are cut into parts, and a second dispatch reduces what the first one left.
+The kept dims, merged where possible, locate a row, the reduced ones its items. Few long rows are
+split into parts, and a second dispatch reduces the parts' results.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TABLE_AXES = 24  # MAX_AXES of wgsl/lib/reduce/walk.wgsl
 class Reduction:
     """One op. `combine` joins `a` and `b`, elements or quads; {type} is f32 or vec4f.
 
-    `identity` changes nothing when combined, for floats and for integers; without `empty`, rows
-    without elements are an error. `finish` makes the result of the combined `total`, for floats.
+    `identity` is the neutral element, for floats and for integers; without `empty`, a row without
+    elements is an error. `finish` computes the result from the combined `total`, for floats.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Reduction:
     numpy: Callable[[Array, tuple[int, ...]], Array]
     empty: bool = False
     finish: str = "total"
-    logical: bool = False  # of truth values alone
+    logical: bool = False  # bools only
     signature: str = "self: tensor, dims: ints? = None, keepdim: bool = False -> tensor"
 
 
@@ -114,7 +114,7 @@ def reduced_axes(args: Args) -> tuple[int, ...]:
 
 
 def listed_axes(args: Args, given: Sequence[int] | None) -> tuple[int, ...]:
-    """The dims of `self` that are listed; all, if none is."""
+    """Return the listed dims of `self`, sorted; all of them if none is listed."""
     rank = args.tensor("self").rank
     if not given:
         return tuple(range(rank))
@@ -170,7 +170,7 @@ class Axes:
 
 @dataclass(frozen=True)
 class ReduceWalk:
-    """How to read a tensor: rows, a row's items, and how many elements make an item."""
+    """The walk through a tensor: its rows, a row's items, and the elements per item."""
 
     kept: Axes
     reduced: Axes
@@ -185,22 +185,24 @@ class ReduceWalk:
         return strided_layout(kept.count, self.reduced.count, kept.sizes[-1], self.target)
 
     def by_quads(self) -> ReduceWalk:
-        """The same in quads, where the innermost reduced axis is whole quads side by side."""
+        """Return the walk in quads if the innermost reduced axis is contiguous whole quads."""
         sizes, strides = self.reduced.sizes, self.reduced.strides
         if not self.reduced.adjacent or sizes[-1] % 4 or self.reduced.count == 0:
             return self
-        # An axis that encloses whole quads has a stride of whole quads.
+        # The strides of all outer axes are multiples of 4, too.
         reduced = Axes((*sizes[:-1], sizes[-1] // 4), (*(s // 4 for s in strides[:-1]), 1))
         kept = Axes(self.kept.sizes, tuple(s // 4 for s in self.kept.strides))
         return replace(self, kept=kept, reduced=reduced, elements=4)
 
     def words(self) -> list[int]:
-        """`axes` of the shaders: the kept ones, then the reduced ones."""
+        """Return `axes` of the shaders: the kept ones, then the reduced ones."""
         words = self.kept.words() + self.reduced.words()
         return words + [0] * (4 * TABLE_AXES - len(words))
 
     def item(self, stored: str, acc: str) -> tuple[str, str, str]:
-        """Of the shaders: an item, how memory holds it, and how the i-th is read from there."""
+        """Return the WGSL type of an item, its type in memory, and the expression that loads item
+        i.
+        """
         if self.elements == 4:
             return f"vec4{acc[0]}", f"quad_{stored}", f"load_{stored}_as_{acc}(input[i])"
         return acc, f"word_{stored}", element_load(stored, acc)
@@ -211,13 +213,13 @@ def element_load(stored: str, acc: str) -> str:
 
 
 def rows_walk(rows: int, length: int, target: Target) -> ReduceWalk:
-    """Rows one after the other."""
+    """Return the walk over contiguous rows."""
     return ReduceWalk(Axes((rows,), (length,)), Axes((length,), (1,)), target=target).by_quads()
 
 
 @dataclass(frozen=True)
 class ReduceOperand:
-    """What is read or written: a tensor or scratch memory, and its stored type in the shaders."""
+    """An operand of a dispatch: a tensor or scratch memory, and its stored type in WGSL."""
 
     binding: Binding
     stored: str
@@ -228,7 +230,7 @@ def lower_reduction(op: Reduction, args: Args) -> list[Dispatch]:
     if out.numel == 0:
         return []
     if op.logical and {source.dtype.name, out.dtype.name} != {"bool"}:
-        raise UnsupportedError(f"{args.call}: its kernel takes and gives truth values alone")
+        raise UnsupportedError(f"{args.call}: its kernel takes and returns bools only")
     return reduce_tensor(op, args, source, out, reduced_axes(args))
 
 
@@ -237,20 +239,20 @@ def walk_of(args: Args, source: TensorArg, axes: Sequence[int]) -> ReduceWalk:
     walk = ReduceWalk(Axes.of(source.dims, kept), Axes.of(source.dims, axes), target=args.target)
     walk = walk.by_quads()
     if len(walk.kept.sizes) + len(walk.reduced.sizes) > TABLE_AXES:
-        raise UnsupportedError(f"{args.call}: more than {TABLE_AXES} axes that cannot be merged")
+        raise UnsupportedError(f"{args.call}: more than {TABLE_AXES} axes are left after merging")
     return walk
 
 
 def reduce_tensor(
     op: Reduction, args: Args, source: TensorArg, out: TensorArg, axes: Sequence[int]
 ) -> list[Dispatch]:
-    """All of `source` along `axes`, into `out`."""
+    """Lower the reduction of `source` along `axes` into `out`."""
     walk = walk_of(args, source, axes)
     operand, result = (ReduceOperand(tensor.id, tensor.dtype.wgsl) for tensor in (source, out))
     acc = common_type(out.dtype)
     if out.dtype.storage.itemsize > 1:
         return reduce(op, walk, operand, result, acc)
-    # Results that are bytes take a detour: rows are not written four at a time.
+    # Byte results go through scratch memory: the kernel cannot write four rows into one word.
     wide = Scratch("reduce wide", 4 * out.numel)
     return [
         *reduce(op, walk, operand, ReduceOperand(wide, acc), acc),
@@ -261,7 +263,7 @@ def reduce_tensor(
 def reduce(
     op: Reduction, walk: ReduceWalk, source: ReduceOperand, out: ReduceOperand, acc: str
 ) -> list[Dispatch]:
-    """One dispatch, or two with the parts' results between them. `acc` is f32 or i32."""
+    """Return one dispatch, or two with the parts' results between them; `acc` is f32 or i32."""
     rows, length = walk.kept.count, walk.reduced.count
     parts = walk.layout.parts(rows, length)
     count = length * walk.elements
@@ -283,7 +285,7 @@ def step(
     count: int,
     parts: int = 1,
 ) -> Dispatch:
-    """One dispatch; `count` is the number of elements behind a finished result."""
+    """Return one dispatch; `count` is the number of elements that a finished result combines."""
     rows, length, layout, axes = walk.kept.count, walk.reduced.count, walk.layout, walk.words()
     letter, identity, combine = (
         ("f", op.identity[0], op.combine) if acc == "f32" else ("i", op.identity[1], op.integer)
@@ -315,7 +317,7 @@ def step(
 
 
 def narrow(source: Binding, acc: str, out: int, dtype: DType, count: int) -> Dispatch:
-    """A cast to bytes, by the kernel of the casts."""
+    """Return the dispatch that casts scratch results to bytes, with the unary kernel."""
     quads = quad_count(count)
     return Dispatch(
         kernel="unary",

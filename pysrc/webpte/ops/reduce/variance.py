@@ -4,8 +4,8 @@
     aten.std.correction(self, dim, correction, keepdim) -> out
     aten.var_mean.correction(self, dim, correction, keepdim) -> (variance, mean)
 
-The sum of squares around the mean is divided by the number of elements less `correction`, which is
-1 unless given; where nothing is left of it, by 0. Rows are walked as in reduce.py, twice.
+The sum of squared deviations is divided by max(count - correction, 0); `correction` is 1 unless
+given. Rows are walked as in reduce.py, twice.
 """
 
 from __future__ import annotations

@@ -1,31 +1,33 @@
-"""The next token of a language model, chosen from its logits. An operator of our own.
+"""The sampler: draws a language model's next token from its logits. An operator of webpte's own.
 
     webpte.sample.default(logits, history, position, settings, seed,
                           with_top_k, with_top_p, penalized, allowed) -> out (int) [1, 1]
 
-logits     [1, V], or [1, S, V] of which the last row counts
-history    tokens, in any shape; those before `position` are penalized, what is no token is not
-position   live: which token it will be, so that each has a chance of its own
-settings   [8]: temperature (0: the largest logit, no chance), top_k (0: off), top_p (1: off),
-           min_p (0: off), repetition penalty (1: off), and room for more
-seed       int32 [2]: one of 2^64
-flags      which steps are made at all; the settings say no more than how. As tensors they can
-           change from call to call, and nothing is lowered anew
-allowed    int32 [ceil(V / 32)], or null: a bit for each token, the lowest of a word first. Others
-           are as if their logit were NaN
+  logits     [1, V], or [1, S, V], of which the last row is used
+  history    tokens, in any shape; those before `position` are penalized, ids outside of the
+             vocabulary are ignored
+  position   live: the position of the token to draw; each position has its own random numbers
+  settings   [8]: temperature (0: greedy), top_k (0: off), top_p (1: off), min_p (0: off),
+             repetition penalty (1: off), and room for more
+  seed       int32 [2]: one of 2^64
+  flags      with_top_k, with_top_p and penalized say which kernels run; the settings are tensors,
+             so that they can change from call to call without relowering
+  allowed    int32 [ceil(V / 32)], or null: a bit per token, the lowest of a word first. Other
+             tokens are treated as if their logit were NaN
 
-In this order: a penalized logit l becomes l / penalty if it is positive, else l * penalty; all are
-divided by the temperature; top-k keeps those that are not below the k-th largest; top-p keeps, of
-those, the smallest set of largest ones that has this share of their probability, with all that
-equal the smallest; min-p keeps what has this share of the largest probability. One of the kept is
-drawn: each has a clock that rings after -log(u) / probability, and the first to ring is it.
+Steps, in this order: a penalized logit l becomes l / penalty if it is positive, else l * penalty;
+all logits are divided by the temperature; top-k keeps those that are not below the k-th largest;
+top-p keeps, of those, the smallest set of largest ones that reaches this share of their
+probability, including all that equal the smallest of them; min-p keeps tokens with at least this
+share of the largest probability. One of the kept tokens is drawn by exponential races: each has a
+waiting time of -log(u) / probability, and the shortest wins.
 
-A NaN or -inf is taken only if there is nothing else, and then the first -inf, or else the first
-NaN. +inf is the largest number, as is all above 2^126, and no penalty makes it smaller. Subnormal
-numbers are 0.
+A NaN or -inf is drawn only if there is nothing else: then the first -inf, or else the first NaN.
++inf and everything above 2^126 count as the largest number, and no penalty makes it smaller.
+Subnormal numbers are 0.
 
-Probabilities are integers here (ops/core/fixed_point.py): the reference and every GPU choose the
-same token for the same seed, whatever they add up first.
+Probabilities are integers (ops/core/fixed_point.py): the reference and every GPU draw the same
+token for the same seed, in whatever order they add.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ SIGNATURE = (
 )
 
 SETTINGS = 8
-PART, SOFTWARE_PART = 1024, 256  # tokens that a workgroup takes, or a thread of a software adapter
+PART, SOFTWARE_PART = 1024, 256  # tokens per workgroup, or per thread of a software adapter
 
 DIGITS, STAGE_WORDS = 4, 2 * 256 + 4  # of wgsl/lib/sampling/selection.wgsl
 
@@ -67,13 +69,13 @@ def sample_shape(args: Args) -> tuple[Dims]:
     check_floats(args, logits, settings)
     if logits.rank not in (2, 3) or logits.dims[0] != 1 or logits.numel == 0:
         raise GraphError(
-            f"{args.call}: logits {list(logits.dims)}; wanted are [1, vocabulary] or "
-            "[1, tokens, vocabulary], none of them empty"
+            f"{args.call}: logits {list(logits.dims)} are not [1, vocabulary] or "
+            "[1, tokens, vocabulary], or are empty"
         )
     if settings.dims != (SETTINGS,) or seed.dims != (2,) or not is_word(seed):
         raise GraphError(
-            f"{args.call}: settings {list(settings.dims)} and a seed {list(seed.dims)} of "
-            f"{seed.dtype.name}; wanted are [{SETTINGS}] and [2] of int32"
+            f"{args.call}: settings must be [{SETTINGS}] and the seed [2] of int32, not "
+            f"settings {list(settings.dims)} and a seed {list(seed.dims)} of {seed.dtype.name}"
         )
     history = args.optional_tensor("history")
     if args.flag("penalized") and (history is None or not is_word(history)):
@@ -81,8 +83,8 @@ def sample_shape(args: Args) -> tuple[Dims]:
     allowed, words = args.optional_tensor("allowed"), ceil_div(logits.dims[-1], WORD_BITS)
     if allowed is not None and (allowed.numel != words or not is_word(allowed)):
         raise GraphError(
-            f"{args.call}: allowed tokens as {allowed.dtype.name} {list(allowed.dims)}; wanted are "
-            f"{words} words of int32"
+            f"{args.call}: allowed tokens must be {words} words of int32, not "
+            f"{allowed.dtype.name} {list(allowed.dims)}"
         )
     if not is_word(args.out):
         raise GraphError(f"{args.call}: tokens are int32 or int64, not {args.out.dtype.name}")
@@ -104,8 +106,8 @@ def sample_bounds(args: Args) -> list[SymIntBound]:
 
 
 @dataclass(frozen=True)
-class Steps:
-    """The dispatches of one call, which share how the row is cut, and scratch memory."""
+class SampleDispatches:
+    """Builder of one call's dispatches, which share scratch memory and the split of the row."""
 
     args: Args
     length: int
@@ -118,7 +120,7 @@ class Steps:
 
     @property
     def stages(self) -> int:
-        """Tables of digits, see wgsl/lib/sampling/selection.wgsl."""
+        """Number of digit tables, see wgsl/lib/sampling/selection.wgsl."""
         return DIGITS * (self.args.flag("with_top_k") + self.args.flag("with_top_p"))
 
     @property
@@ -217,7 +219,7 @@ class Steps:
 def lower_sample(args: Args) -> list[Dispatch]:
     length, software = args.tensor("logits").dims[-1], args.target.software
     layout = ONE_LANE if software else RowThreads(THREADS)
-    steps = Steps(args, length, SOFTWARE_PART if software else PART, layout)
+    steps = SampleDispatches(args, length, SOFTWARE_PART if software else PART, layout)
     tables = [steps.fill_table(stage) for stage in range(steps.stages)]
     return [steps.find_keys(), *tables, steps.draw(), steps.merge()]
 

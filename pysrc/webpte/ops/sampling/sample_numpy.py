@@ -1,7 +1,7 @@
-"""The NumPy reference of sample.py, which says what is computed: keys, thresholds and chances.
+"""The NumPy reference of sample.py: keys, thresholds and the exponential races.
 
-All of it is whole numbers, as in wgsl/lib/sampling/logit_keys.wgsl and
-wgsl/lib/sampling/sample.wgsl, bit for bit.
+Everything is integers, as in wgsl/lib/sampling/logit_keys.wgsl and wgsl/lib/sampling/sample.wgsl,
+bit for bit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COOLEST, HOTTEST = np.float32(1e-30), np.float32(1e30)
 
 @dataclass(frozen=True)
 class Settings:
-    """`settings` of a call whose flags are given: what a step that is not made would ask is off."""
+    """The settings tensor of a call, with the steps turned off whose flag is not set."""
 
     temperature: np.float32
     top_k: int
@@ -62,7 +62,7 @@ def choose_token(
     history: Sequence[int] | Array = (),
     allowed: Array | None = None,
 ) -> int:
-    """What the operator gives for logits (V,): the kernels do the same, number by number."""
+    """Draw a token from logits (V,); the kernels compute the same, number by number."""
     keys = keys_of(logits.astype(np.float32))
     if settings.penalty != 1:
         penalize(keys, np.asarray(history, np.int64), settings.penalty)
@@ -76,23 +76,23 @@ def choose_token(
 
 
 def mask_of(tokens: Array, vocabulary: int) -> Array:
-    """`allowed` of the operator, for tokens of a vocabulary."""
+    """Return the operator's `allowed` mask for tokens of a vocabulary."""
     bits = np.zeros(ceil_div(vocabulary, WORD_BITS) * WORD_BITS, np.bool_)
     bits[tokens] = True
     return np.packbits(bits, bitorder="little").view("<i4").astype(np.int32)
 
 
 def allowed_tokens(mask: Array, vocabulary: int) -> Array:
-    """The other way round: a bool for each token, (vocabulary,)."""
+    """Unpack an `allowed` mask: a bool per token, (vocabulary,)."""
     words = np.ascontiguousarray(mask.reshape(-1), "<i4")
     return np.unpackbits(words.view(np.uint8), bitorder="little")[:vocabulary].astype(np.bool_)
 
 
 def first_to_ring(distance: Array, words: Array) -> int:
-    """The index of the least distance + log2_of_wait(words).
+    """Return the index of the least distance + log2_of_wait(words).
 
-    log2(t) for t = 1 - u is below log2(-log2(u)), and its whole part tells of most that they ring
-    too late.
+    log2(1 - u) is a lower bound of log2(-log2(u)), and its integer part already rules out most
+    tokens.
     """
     rest = np.uint64(1 << 32) - (words.astype(np.uint64) | np.uint64(1))
     soonest = distance - ((leading_zeros(rest).astype(np.int64) + 1) << 24)
@@ -103,7 +103,7 @@ def first_to_ring(distance: Array, words: Array) -> int:
 
 
 def kept_tokens(keys: Array, settings: Settings) -> tuple[Array, Array]:
-    """The tokens to draw from, and how far each is below the largest."""
+    """Return the tokens to draw from, and the distance of each below the largest."""
     top = int(keys.max())
     smallest = count_threshold(keys, settings.top_k)
     if settings.top_p < 1:
@@ -115,7 +115,7 @@ def kept_tokens(keys: Array, settings: Settings) -> tuple[Array, Array]:
 
 
 def keys_of(numbers: Array) -> Array:
-    """Integers that order as float32 numbers do, as wgsl/lib/sampling/logit_keys.wgsl has them."""
+    """Return integers that order as float32 numbers do, see wgsl/lib/sampling/logit_keys.wgsl."""
     bits = numbers.view(np.uint32).astype(np.int64)
     magnitude = bits & 0x7FFFFFFF
     size = np.where(magnitude < SMALLEST_NORMAL, 0, np.minimum(magnitude, LARGEST))
@@ -129,7 +129,7 @@ def numbers_of(keys: Array) -> Array:
 
 
 def penalize(keys: Array, history: Array, penalty: np.float32) -> None:
-    """In place. Infinities stay."""
+    """Apply the repetition penalty in place; infinities stay."""
     tokens = np.unique(history[(history >= 0) & (history < keys.size)])
     tokens = tokens[(keys[tokens] > NEVER_KEY) & (keys[tokens] < ZERO_KEY + LARGEST)]
     x = numbers_of(keys[tokens])
@@ -142,7 +142,7 @@ def distances(top: int, keys: Array, settings: Settings) -> Array:
 
 
 def distances_below(top: int, keys: Array, factor: np.float32) -> Array:
-    """How many times less probable than the largest, as a binary logarithm in Q24; FAR at most."""
+    """Return log2(largest probability / probability) of each key in Q24; FAR at most."""
     finite = keys > NEVER_KEY
     numbers = numbers_of(np.where(finite, keys, top))
     with np.errstate(over="ignore", under="ignore"):
@@ -152,14 +152,14 @@ def distances_below(top: int, keys: Array, factor: np.float32) -> Array:
 
 
 def count_threshold(keys: Array, count: int) -> int:
-    """The k-th largest key; 0 if all are kept."""
+    """Return the k-th largest key; 0 if all are kept."""
     if not 0 < count < keys.size:
         return 0
     return int(np.partition(keys, keys.size - count)[keys.size - count])
 
 
 def mass_threshold(keys: Array, distance: Array, share: np.float32) -> int:
-    """The key at which the probability of the larger ones, and its own, reaches a share of all."""
+    """Return the key at which the probabilities, summed from the largest down, reach a share."""
     order = np.argsort(-keys, kind="stable")
     masses = np.cumsum(negative_power(distance[order]))
     mark = max(1, int(masses[-1]) * int(float(share) * 2**32) >> 32)
@@ -167,7 +167,7 @@ def mass_threshold(keys: Array, distance: Array, share: np.float32) -> int:
 
 
 def farthest(min_p: np.float32) -> int:
-    """The largest distance that min-p keeps. What is FAR has no chance in any case."""
+    """Return the largest distance that min-p keeps; a token at FAR is never drawn."""
     word = int(min(float(min_p), 1.0) * 2**32)
     if word == 0:
         return FAR - 1

@@ -1,16 +1,17 @@
-"""What a language model thinks of a token, and which ones it likes best. An operator of our own.
+"""Log-probabilities of a token and of the likeliest ones. An operator of webpte's own.
 
-    webpte.candidates.default(logits, token, count) -> out (int) [1, 3 + 2 count]
+    webpte.top_logprobs.default(logits, token, count) -> out (int) [1, 3 + 2 count]
 
-logits   [1, V], or [1, S, V] of which the last row counts
-token    whatever was chosen, in any shape; the last one counts
-out      the key of the token's logit; the sum of all probabilities, each divided by the largest,
-         in Q31 (two words, the low one first); the largest keys, from the largest down; and their
-         tokens. Of equal ones the first comes first. Where there are fewer, 0 and -1.
+  logits   [1, V], or [1, S, V], of which the last row is used
+  token    the drawn token, in any shape; the last element is used
+  out      the key of the token's logit; the sum of all probabilities, each divided by the
+           largest, in Q31 (two words, the low one first); the largest keys, in descending order;
+           and their tokens. The first of equal ones comes first. Missing ones are 0 and -1.
 
-Keys are logits as integers (wgsl/lib/sampling/logit_keys.wgsl), and so are probabilities, as in
-sample.py: the reference and every GPU give the same words. The distribution is the model's own:
-softmax of the logits as they are. `TopLogprobs` makes logarithms of the words, in float64.
+Keys are logits as integers (wgsl/lib/sampling/logit_keys.wgsl), and probabilities are integers,
+too, as in sample.py: the reference and every GPU return the same words. The distribution is the
+model's own: softmax of the unmodified logits. `TopLogprobs` computes logarithms from the words, in
+float64.
 """
 
 from __future__ import annotations
@@ -46,18 +47,20 @@ def words_of(count: int) -> int:
     return HEAD_WORDS + 2 * count
 
 
-def candidates_shape(args: Args) -> tuple[Dims]:
+def top_logprobs_shape(args: Args) -> tuple[Dims]:
     logits, token, count = args.tensor("logits"), args.tensor("token"), args.integer("count")
     check_floats(args, logits)
     if logits.rank not in (2, 3) or logits.dims[0] != 1 or logits.numel == 0:
         raise GraphError(
-            f"{args.call}: logits {list(logits.dims)}; wanted are [1, vocabulary] or "
-            "[1, tokens, vocabulary], none of them empty"
+            f"{args.call}: logits {list(logits.dims)} are not [1, vocabulary] or "
+            "[1, tokens, vocabulary], or are empty"
         )
     if not is_word(token) or token.numel == 0:
-        raise GraphError(f"{args.call}: the token is {token.dtype.name} {list(token.dims)}")
+        raise GraphError(
+            f"{args.call}: the token must be int32, not {token.dtype.name} {list(token.dims)}"
+        )
     if not 1 <= count <= MOST:
-        raise GraphError(f"{args.call}: {count} candidates; there can be 1 to {MOST}")
+        raise GraphError(f"{args.call}: {count} top logprobs; there can be 1 to {MOST}")
     if not is_word(args.out):
         raise GraphError(f"{args.call}: the words are int32, not {args.out.dtype.name}")
     return ((1, words_of(count)),)
@@ -68,7 +71,7 @@ def lower_top_logprobs(args: Args) -> list[Dispatch]:
     length, software = logits.dims[-1], args.target.software
     part = SOFTWARE_PART if software else PART
     parts, layout = ceil_div(length, part), ONE_LANE if software else RowThreads(THREADS)
-    pairs = Scratch("candidates of parts", 8 * parts * count)
+    pairs = Scratch("top logprobs of parts", 8 * parts * count)
     merging = contiguous_layout(parts * count, args.target)
     types = (("FLOAT", logits.dtype.wgsl),)
     row = logits.numel - length
@@ -100,15 +103,15 @@ def lower_top_logprobs(args: Args) -> list[Dispatch]:
     ]
 
 
-# The reference, and what its words mean
+# The reference, and the reading of its words
 
 
-def candidate_words(logits: Array, token: int, count: int) -> Array:
-    """The operator's words, int32 (3 + 2 count,), for logits (V,)."""
+def top_logprobs_words(logits: Array, token: int, count: int) -> Array:
+    """Return the operator's words, int32 (3 + 2 count,), for logits (V,)."""
     keys = keys_of(logits.astype(np.float32))
     best = np.argsort(-keys, kind="stable")[:count]
     top = int(keys[best[0]])
-    far = top <= NEVER_KEY  # nothing has a probability
+    far = top <= NEVER_KEY  # no token has a probability
     mass = 0 if far else int(negative_power(distances_below(top, keys, LOG2_E)).sum())
     left = count - best.size
     chosen = int(keys[token]) if 0 <= token < keys.size else 0
@@ -119,7 +122,7 @@ def candidate_words(logits: Array, token: int, count: int) -> Array:
 
 @dataclass(frozen=True)
 class TopLogprobs:
-    """Natural logarithms of probabilities: of the chosen token, and of the likeliest ones."""
+    """Log-probabilities (natural) of the drawn token and of the likeliest ones."""
 
     logprob: float
     tokens: tuple[int, ...]
@@ -145,13 +148,13 @@ def run_top_logprobs(args: Args) -> Array:
     logits = args.array("logits")
     row = logits.reshape(-1, logits.shape[-1])[-1]
     token = int(args.array("token").reshape(-1)[-1])
-    return candidate_words(row, token, args.integer("count")).reshape(1, -1)
+    return top_logprobs_words(row, token, args.integer("count")).reshape(1, -1)
 
 
 register(
-    "webpte.candidates.default",
+    "webpte.top_logprobs.default",
     "logits: tensor, token: tensor, count: int -> tensor",
-    shape=candidates_shape,
+    shape=top_logprobs_shape,
     lower=lower_top_logprobs,
     reference=run_top_logprobs,
 )

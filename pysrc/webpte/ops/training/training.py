@@ -24,7 +24,7 @@ from webpte.shapes import Dims, numel
 
 Array = np.ndarray
 
-STATE = ("param", "m", "v")  # what a step of the optimizer changes
+STATE = ("param", "m", "v")  # tensors that an optimizer step updates
 
 
 # Cross entropy
@@ -122,7 +122,7 @@ def lower_adamw(args: Args) -> list[Dispatch]:
         grid=quad_grid(quads),
         types=(("FLOAT", float_type(args, *state, gradient)),),
     )
-    # Mostly the outputs are the state itself; a functionalized export gives them other names.
+    # Mostly the outputs are the state itself; a functionalized export gives them ids of their own.
     copies = [
         copy(tensor, out)
         for tensor, out in zip(state, args.outs, strict=False)

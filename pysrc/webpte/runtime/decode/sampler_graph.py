@@ -113,9 +113,9 @@ def sample_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
 
 
 def with_top_logprobs(graph: Graph, count: int) -> Graph:
-    """Add a call of webpte.candidates.default, which describes the logits and the token."""
+    """Add a call of webpte.top_logprobs.default, which describes the logits and the token."""
     (token,), at = graph.outputs, len(graph.values)
     words = Tensor(at + 1, DTYPES["int32"], (1, words_of(count)), None, None)
-    call = Call(len(graph.calls), "webpte.candidates.default", (0, token, at, words.id))
+    call = Call(len(graph.calls), "webpte.top_logprobs.default", (0, token, at, words.id))
     values, calls = (*graph.values, IntValue(count), words), (*graph.calls, call)
     return Graph(values, calls, graph.inputs, (token, words.id))

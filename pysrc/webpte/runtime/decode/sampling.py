@@ -18,7 +18,7 @@ from webpte.errors import InputError
 from webpte.ops.sampling.sample import SETTINGS
 from webpte.ops.sampling.sample_numpy import Settings, choose_token
 from webpte.ops.sampling.top_logprobs import MOST as MOST_LOGPROBS
-from webpte.ops.sampling.top_logprobs import candidate_words
+from webpte.ops.sampling.top_logprobs import top_logprobs_words
 
 Array = np.ndarray
 
@@ -143,7 +143,7 @@ class SamplerSettings:
             token = self.sampling.choose(row, self.seed, len(history), history, allowed)
         if not self.top_logprobs:
             return SampledToken(token)
-        return SampledToken(token, candidate_words(row, token, self.top_logprobs))
+        return SampledToken(token, top_logprobs_words(row, token, self.top_logprobs))
 
 
 GREEDY = SamplerSettings(Sampling(), np.zeros(2, np.int32))

@@ -12,7 +12,7 @@ from webpte.graph.graph import Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops import definition_of
 from webpte.ops.core.target import Tunable, TunedConfigs
-from webpte.plan.memory_plan import plan_storage
+from webpte.plan.memory_plan import plan_memory
 from webpte.plan.planner import Planner
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite.dataflow import Dataflow
@@ -66,7 +66,7 @@ class GpuDelegate:
         if fused:
             graph = fuse(graph)
         ops = resolve_ops(graph)
-        storage = plan_storage(graph, ops)
+        storage = plan_memory(graph, ops)
         self.graph = graph
         self.device = device
         self.lifetime = lifetime
@@ -299,7 +299,7 @@ class GpuDelegate:
         The calls are those of the file: of a fused one, its parts.
         """
         counts: dict[tuple[str, str], int] = {}
-        for step in self._planner.steps:
+        for step in self._planner.calls:
             where = "host" if step.host or step.op.scalar else "gpu"
             for call in step.call.parts or (step.call,):
                 op = definition_of(call)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from webpte.gpu.arena import ParamsArena
 from webpte.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
 from webpte.ops.core.records import Binding, IndexFlag, Scratch, SymIntUniform
-from webpte.plan.memory_plan import StoragePlan, aligned
+from webpte.plan.memory_plan import MemoryPlan, aligned
 from webpte.runtime.execute.shared_weights import ConstantKey, ConstantStore
 
 SYMINT_BYTES = 16
@@ -27,7 +27,7 @@ class DelegateMemory:
     def __init__(
         self,
         device: Device,
-        storage: StoragePlan,
+        storage: MemoryPlan,
         symints: Sequence[int],
         shared: Mapping[int, ConstantKey],
         constants: ConstantStore,

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from webpte.graph.graph import Graph, Tensor
-from webpte.plan.memory_plan import StoragePlan
+from webpte.plan.memory_plan import MemoryPlan
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import ConstantTransfer
 from webpte.source import Region
@@ -38,7 +38,7 @@ def conversion(tensor: Tensor) -> str | None:
 
 
 def shareable(
-    graph: Graph, transfers: Iterable[ConstantTransfer], storage: StoragePlan
+    graph: Graph, transfers: Iterable[ConstantTransfer], storage: MemoryPlan
 ) -> dict[int, ConstantKey]:
     """The slots of a graph that hold constants which nothing writes to."""
     written = Dataflow.of(graph).volatile | set(graph.inputs)

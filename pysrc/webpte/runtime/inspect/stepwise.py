@@ -125,7 +125,7 @@ class StepwiseRun:
         inputs = [self._graph.value(i) for i in self._graph.inputs]
         held = [t for t in inputs if isinstance(t, Tensor) and self._memory.holds(t.id)]
         pieces = [_Piece(held)]
-        for step in self._delegate.planner.steps:
+        for step in self._delegate.planner.calls:
             records = [r for r in step.records if isinstance(r, Dispatch)]
             if records and step.host is None:
                 given = self._given_by(step, records)

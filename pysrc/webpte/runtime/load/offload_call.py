@@ -30,7 +30,7 @@ from webpte.gpu.device import DeviceInfo
 from webpte.graph.graph import Constant, Graph
 from webpte.graph.live_state import LiveState
 from webpte.ops import OpDef, lookup
-from webpte.plan.memory_plan import plan_storage
+from webpte.plan.memory_plan import plan_memory
 from webpte.plan.planner import Planner
 from webpte.portable import CallBuilder, PortableKernel, lookup_kernel, why_hosted
 from webpte.rewrite.passes import store_halves
@@ -150,7 +150,7 @@ def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:
     planner = lowers(graph, device)
     if planner is None:
         return "it has a tensor that fits no buffer of this GPU"
-    return next((step.host for step in planner.steps if step.host), None)
+    return next((step.host for step in planner.calls if step.host), None)
 
 
 def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
@@ -159,7 +159,7 @@ def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
     if device.has_halves:
         graph = store_halves(graph)
     ops = resolve_ops(graph)
-    storage = plan_storage(graph, ops)
+    storage = plan_memory(graph, ops)
     limits = [device.limits[name] for name in BUFFER_LIMITS if name in device.limits]
     if any(slot.nbytes > limit for slot in storage.slots for limit in limits):
         return None

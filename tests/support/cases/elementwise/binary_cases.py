@@ -154,7 +154,7 @@ def quotient_cases() -> list[Case]:
 
 
 def infinite_quotients() -> list[Case]:
-    """As fmod has it: by infinity everything is left over, and infinity by anything is NaN."""
+    """Build quotients as fmod defines them: x by infinity leaves x, infinity by anything is NaN."""
     x, y = floats(INF, -INF, 7, -7, 7, -7, 0, INF, -INF), floats(2, 2, INF, INF, -INF, -INF, INF)
     by = np.concatenate([y, floats(INF, 0)])
     expected = floats(NAN, NAN, 0, -1, -1, 0, 0, NAN, -INF)

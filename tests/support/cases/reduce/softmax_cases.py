@@ -103,7 +103,7 @@ TORCH = {
 
 
 def special_cases() -> list[RowCase]:
-    """As quads, as single elements, and apart from each other."""
+    """Build cases of quads, of single elements, and of elements apart from each other."""
     cases = []
     for op, rows in TORCH.items():
         wanted = np.array(rows)

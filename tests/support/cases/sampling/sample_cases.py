@@ -58,7 +58,7 @@ def random_words(seed: Array, position: int, tokens: Array) -> Array:
 
 
 def plain_numbers(row: Array) -> Array:
-    """As the operator takes them: nothing finite beyond LARGEST, and 0 for subnormal ones."""
+    """Return logits as the operator reads them: clamped to LARGEST, subnormal ones 0."""
     row = np.where(np.isfinite(row), np.clip(row, -LARGEST, LARGEST), row)
     return np.where(np.abs(row) < SMALLEST_NORMAL, np.float32(0), row)
 
@@ -73,7 +73,7 @@ def penalized_logits(row: Array, history: Sequence[int], penalty: float) -> Arra
 
 
 def kept_tokens(row: Array, top_k: float, top_p: float, min_p: float, temperature: float) -> Array:
-    """Which of the finite logits (V,) may be drawn."""
+    """Return the finite logits (V,) that may be drawn."""
     order = np.argsort(-row, kind="stable")
     if 1 <= top_k < row.size:
         order = order[row[order] >= row[order[int(top_k) - 1]]]

@@ -1,4 +1,4 @@
-"""Cases of candidates and their probabilities, and an oracle in float64 that sorts."""
+"""Cases of top logprobs, and an oracle in float64 that sorts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from support.cases.cases import Array
 from support.cases.live_cases import LiveCase
 from support.cases.sampling.sample_cases import INF, LARGEST, NAN, SPECIAL, logits_of, plain_numbers
-from webpte.ops.sampling.top_logprobs import candidate_words
+from webpte.ops.sampling.top_logprobs import top_logprobs_words
 
-CANDIDATES = "webpte.candidates.default"
+TOP_LOGPROBS = "webpte.top_logprobs.default"
 
 
 def oracle(logits: Array, token: int, count: int) -> tuple[float, list[int], list[float]]:
@@ -32,12 +32,12 @@ def oracle(logits: Array, token: int, count: int) -> tuple[float, list[int], lis
 
 
 def words(logits: Array, token: Array, count: int) -> Array:
-    """What the reference gives, for what is compared with it; `oracle` is for the reference."""
+    """Return the reference's words, for comparisons with it; `oracle` checks the reference."""
     row = logits.reshape(-1, logits.shape[-1])[-1]
-    return candidate_words(row, int(token[0, 0]), count).reshape(1, -1)
+    return top_logprobs_words(row, int(token[0, 0]), count).reshape(1, -1)
 
 
-def candidates(
+def top_logprobs(
     logits: Array | Sequence[Array], tokens: Sequence[int], count: int, label: str = ""
 ) -> LiveCase:
     """One call for each token."""
@@ -45,25 +45,25 @@ def candidates(
     steps = [
         (row, np.array([[token]], np.int32), count) for row, token in zip(rows, tokens, strict=True)
     ]
-    return LiveCase(CANDIDATES, steps, words, out="int32", exact=False, label=label)
+    return LiveCase(TOP_LOGPROBS, steps, words, out="int32", exact=False, label=label)
 
 
 def special(values: Sequence[float]) -> LiveCase:
-    return candidates(np.array([values], np.float32), range(len(values)), 4, label="special")
+    return top_logprobs(np.array([values], np.float32), range(len(values)), 4, label="special")
 
 
 SIZES = (1, 2, 7, 255, 257, 1023, 1025, 5003)
 
-CANDIDATES_CASES: list[LiveCase] = [
-    *(candidates(logits_of(size), (0, size // 2, size - 1), 5) for size in SIZES),
-    *(candidates(logits_of(5003), (17,), count) for count in (1, 2, 20)),
-    candidates(logits_of(32000, scale=0.3), (31999, 5), 20),
-    candidates(logits_of(128256), (1,), 3),
-    candidates(np.zeros((1, 5003), np.float32), (4000,), 7, label="all equal"),
-    candidates(np.round(logits_of(5003)), (3,), 20, label="many equal"),
-    candidates(logits_of(331, scale=40.0), (2, 3), 9, label="far apart"),
+TOP_LOGPROBS_CASES: list[LiveCase] = [
+    *(top_logprobs(logits_of(size), (0, size // 2, size - 1), 5) for size in SIZES),
+    *(top_logprobs(logits_of(5003), (17,), count) for count in (1, 2, 20)),
+    top_logprobs(logits_of(32000, scale=0.3), (31999, 5), 20),
+    top_logprobs(logits_of(128256), (1,), 3),
+    top_logprobs(np.zeros((1, 5003), np.float32), (4000,), 7, label="all equal"),
+    top_logprobs(np.round(logits_of(5003)), (3,), 20, label="many equal"),
+    top_logprobs(logits_of(331, scale=40.0), (2, 3), 9, label="far apart"),
     *(special(values) for values in SPECIAL),
-    candidates(
+    top_logprobs(
         [logits_of(n * 331, n).reshape(1, n, 331) for n in (5, 1, 3)],
         (7, 8, 9),
         6,

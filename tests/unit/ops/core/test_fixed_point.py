@@ -1,4 +1,4 @@
-"""Whole numbers against float64, and random words against the answers that are known."""
+"""Fixed-point functions against float64, and random words against known answers."""
 
 from __future__ import annotations
 

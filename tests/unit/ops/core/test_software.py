@@ -1,8 +1,4 @@
-"""What a software adapter is given to compile: nothing that takes it minutes.
-
-It compiles barriers as coroutines, with everything inlined: a kernel with them takes it some
-twenty times as long as one without.
-"""
+"""Kernels for software adapters: none takes minutes to compile."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from webpte.graph.live_state import LiveState
 from webpte.ops.attention import attention_kernels
 from webpte.ops.core.records import Dispatch
 from webpte.ops.core.target import GPU, Target
-from webpte.plan.memory_plan import plan_storage
+from webpte.plan.memory_plan import plan_memory
 from webpte.plan.planner import Planner
 from webpte.rewrite.validate import resolve_ops
 
@@ -38,7 +34,7 @@ def test_nothing_waits_for_other_threads(row: Row) -> None:
 def lowered(program: bytes, target: Target) -> list[Dispatch]:
     graph = read_graph(program)
     ops, live = resolve_ops(graph), LiveState(graph)
-    planner = Planner(graph, live, ops, plan_storage(graph, ops), target)
+    planner = Planner(graph, live, ops, plan_memory(graph, ops), target)
     planner.lower_all()
     return list(planner.dispatches())
 

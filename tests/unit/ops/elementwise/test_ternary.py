@@ -23,5 +23,5 @@ def test_integers_run_on_the_host() -> None:
     x, y, z = (np.arange(5, dtype=np.int32) + i for i in range(3))
     row = LiveCase("aten.addcmul.default", [(x, y, z, 2)], product, exact=False)
     planner: Planner = lowered(row)[0]
-    assert any(step.host for step in planner.steps)
+    assert any(step.host for step in planner.calls)
     check_reference(row)

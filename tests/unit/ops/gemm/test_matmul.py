@@ -182,7 +182,7 @@ def test_parts_of_sums_are_never_halves() -> None:
 
 
 def test_halves_do_not_mix_with_other_floats() -> None:
-    (step,) = native_planner("float16", "float32", "float16").steps
+    (step,) = native_planner("float16", "float32", "float16").calls
     assert step.host is not None
     assert "does not mix tensors of ['f16', 'f32']" in step.host
 
@@ -237,6 +237,6 @@ def test_refuses(case: LiveCase, message: str) -> None:
 
 def test_small_integers_have_no_kernel() -> None:
     case = refused(MM, np.zeros((2, 3), np.int8), np.zeros((3, 3), np.int8), out="int8")
-    (step,) = lowered(case)[0].steps
+    (step,) = lowered(case)[0].calls
     assert step.host is not None
     assert "all floats or all int32" in step.host

@@ -76,7 +76,7 @@ def test_tiles(rows: int, columns: int, copies: int, wanted: Int8Tile) -> None:
 
 def test_sums_that_do_not_fit_32_bits_run_on_the_host() -> None:
     case = linear(FLOAT, (1, MAX_TERMS + 1), 1)
-    (step,) = lowered(case)[0].steps
+    (step,) = lowered(case)[0].calls
     assert step.host is not None
     assert "do not fit 32 bits" in step.host
     assert (MAX_TERMS + 1) * 128 * 255 >= 2**31 > MAX_TERMS * 128 * 255

@@ -52,8 +52,8 @@ def test_one_tensor_twice() -> None:
 @pytest.mark.parametrize(
     ("shapes", "dim", "message"),
     [
-        (((2, 3), (3, 3)), 1, "does not go with"),
-        (((2, 3), (2, 3, 1)), 1, "does not go with"),
+        (((2, 3), (3, 3)), 1, "does not match"),
+        (((2, 3), (2, 3, 1)), 1, "does not match"),
         (((2, 3), (2, 3)), 2, "dim 2 is outside"),
         (((), ()), 0, "rank 0"),
     ],

@@ -36,16 +36,16 @@ def test_records_stay_equal_when_only_the_start_moves() -> None:
 
 def test_a_live_end_is_bounded_on_the_host() -> None:
     planner, _ = lowered(arange(3, Sym(5), 1))
-    (bound,) = (r for r in planner.steps[-1].records if isinstance(r, SymIntBound))
+    (bound,) = (r for r in planner.calls[-1].records if isinstance(r, SymIntBound))
     assert bound.low == 3
     downwards, _ = lowered(arange(3, Sym(-5), -1))
-    (bound,) = (r for r in downwards.steps[-1].records if isinstance(r, SymIntBound))
+    (bound,) = (r for r in downwards.calls[-1].records if isinstance(r, SymIntBound))
     assert bound.high == 3
 
 
 @pytest.mark.parametrize("ends", [(3, Sym(2), 1), (Sym(3), Sym(2), 1), (-3, Sym(2), -1)])
 def test_a_live_end_on_the_wrong_side_is_refused(ends: tuple[Any, ...]) -> None:
-    with pytest.raises(ExecutionError, match="on the other side"):
+    with pytest.raises(ExecutionError, match="away from its end"):
         check_reference(arange(*ends))
 
 
@@ -59,9 +59,9 @@ def test_a_live_end_on_the_wrong_side_is_refused(ends: tuple[Any, ...]) -> None:
         (FULL, ([2], float("inf"), *NULLS), "int32", "inf does not fit into int32"),
         (ARANGE, (0, 5, 0, *NULLS), "int32", "steps of 0"),
         (ARANGE, (0, 5, 0.5, *NULLS), "int32", "steps of 0"),
-        (ARANGE, (5, 0, 1, *NULLS), "int32", "on the other side: 0"),
-        (ARANGE, (0, 5, -1, *NULLS), "float32", "on the other side: 5"),
-        (ARANGE, (2**31, 2**31 + 2, 1, *NULLS), "int32", "cannot go from"),
+        (ARANGE, (5, 0, 1, *NULLS), "int32", "away from its end: 0"),
+        (ARANGE, (0, 5, -1, *NULLS), "float32", "away from its end: 5"),
+        (ARANGE, (2**31, 2**31 + 2, 1, *NULLS), "int32", "cannot count from"),
         (GRID, (random_bits((3,)), 2, 0.5), "float32", "no height and width"),
     ],
 )

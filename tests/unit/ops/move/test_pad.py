@@ -35,9 +35,9 @@ def test_moves_as_wide_as_borders_allow(
 @pytest.mark.parametrize(
     ("shape", "args", "dtype", "message"),
     [
-        ((3, 8), ([1], 0), "float32", "no pairs"),
-        ((8,), ([1, 1, 1, 1], 0), "float32", "no pairs for rank 1"),
-        ((3, 8), ([-5, -4], 0), "float32", "cuts more off"),
+        ((3, 8), ([1], 0), "float32", "not a list of pairs"),
+        ((8,), ([1, 1, 1, 1], 0), "float32", "list of pairs for rank 1"),
+        ((3, 8), ([-5, -4], 0), "float32", "crops more"),
         ((3, 8), ([1, 1], 300), "uint8", "300 does not fit into uint8"),
         ((3, 8), ([1, 1], 1e10), "int32", "does not fit into int32"),
         ((3, 8), ([1, 1], float("nan")), "int32", "does not fit into int32"),

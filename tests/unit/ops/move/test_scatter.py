@@ -1,4 +1,4 @@
-"""Elements written by indices: references, what is refused, and what is the host's."""
+"""Scatters: references, what is refused, and what runs on the host."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ X, AT = normal((5, 7)), np.zeros((5, 7), np.int32)
         (call(ADD, X, 0, AT[0], X), "do not fit"),
         (call(ADD, X, 0, AT, X[:2]), "do not fit"),
         (call(ADD, X[:, :3], 0, AT, X, dims=(5, 3)), "do not fit"),
-        (call(SRC, X, 0, X, X), "indices of type float32"),
+        (call(SRC, X, 0, X, X), "not float32"),
         (call(PUT, X, [AT[0], AT[0], AT[0]], X[0], False), "for rank 2"),
         (call(PUT, X, [AT[0]], normal((3, 7)), False), "broadcast|values"),
     ],
@@ -59,4 +59,4 @@ def test_integers_and_large_searches_run_on_the_host() -> None:
     large, at = np.zeros(70000, np.float32), np.zeros(70000, np.int32)
     for case in (numbers, call(ADD, large, 0, at, large + 1, dims=(70000,))):
         planner, _ = lowered(case)
-        assert any(step.host for step in planner.steps)
+        assert any(step.host for step in planner.calls)

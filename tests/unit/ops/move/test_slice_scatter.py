@@ -1,4 +1,4 @@
-"""Tensors with a part replaced: references, and what is refused."""
+"""Slices replaced in a copy: references, and what is refused."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from webpte.errors import GraphError
     ("op", "source", "numbers", "message"),
     [
         (SLICE, (2, 3), (0, 0, 3, 1), "does not fit into"),
-        (SLICE, (2, 3), (0, 0, 2, 0), "step 0"),
-        (SELECT, (3,), (0, 4), "index 4 of a dim of size 4"),
+        (SLICE, (2, 3), (0, 0, 2, 0), "step is 0"),
+        (SELECT, (3,), (0, 4), "index 4 is outside of a dim of size 4"),
         (SELECT, (4,), (0, 1), "does not fit into"),
     ],
 )

@@ -87,15 +87,15 @@ def test_a_live_index_outside_is_refused(index: int) -> None:
 
 def test_a_live_index_is_bounded_on_the_host() -> None:
     planner, _ = lowered(LiveCase(SELECT, [(random_bits((5, 3)), 0, Sym(0))], selected))
-    (bound,) = (r for r in planner.steps[-1].records if isinstance(r, SymIntBound))
+    (bound,) = (r for r in planner.calls[-1].records if isinstance(r, SymIntBound))
     assert (bound.low, bound.high) == (-5, 4)
 
 
 @pytest.mark.parametrize(
     ("op", "shape", "args", "message"),
     [
-        (SLICE, (5,), (0, 1, 3, 0), "step 0"),
-        (SLICE, (5,), (0, 1, 3, -1), "step -1"),
+        (SLICE, (5,), (0, 1, 3, 0), "step is 0"),
+        (SLICE, (5,), (0, 1, 3, -1), "step is -1"),
         (SLICE, (), (0, 0, 1, 1), "rank 0"),
         (SLICE, (5,), (1, 0, 1, 1), "dim 1 is outside"),
         (SLICE, (5,), (0, 0.5, 1, 1), "must be an integer"),

@@ -72,24 +72,29 @@ ROW, PAIR, NONE = ((2, 6), (2, 1), (2, 1)), ((2, 4), (0,), (0,)), (None, None)
 @pytest.mark.parametrize(
     ("op", "outs", "args", "message"),
     [
-        (LAYER, ROW, ((2, 6), [5], *NONE, 1e-5), r"\[5\] is not how \[2, 6\] ends"),
-        (LAYER, ROW, ((2, 6), [], *NONE, 1e-5), r"\[\] is not how"),
-        (LAYER, ((6,), (1,), (1,)), ((6,), [2, 6], *NONE, 1e-5), r"\[2, 6\] is not how \[6\] ends"),
+        (
+            LAYER,
+            ROW,
+            ((2, 6), [5], *NONE, 1e-5),
+            r"\[2, 6\] does not end with normalized_shape \[5\]",
+        ),
+        (LAYER, ROW, ((2, 6), [], *NONE, 1e-5), r"normalized_shape \[\]"),
+        (LAYER, ((6,), (1,), (1,)), ((6,), [2, 6], *NONE, 1e-5), r"normalized_shape \[2, 6\]"),
         (LAYER, ROW, ((2, 6), [6], (5,), None, 1e-5), r"weight \[5\] should have 6"),
         (LAYER, ROW, ((2, 6), [6], None, (7,), 1e-5), r"bias \[7\] should have 6"),
         (
             GROUP,
             ((2, 6, 3), (2, 4), (2, 4)),
             ((2, 6, 3), *NONE, 2, 6, 3, 4, 1e-5),
-            "make 4 equal groups",
+            "into 4 groups",
         ),
         (
             GROUP,
             ((2, 6, 3), (2, 1), (2, 1)),
             ((2, 6, 3), *NONE, 2, 6, 3, 0, 1e-5),
-            "make 0 equal groups",
+            "into 0 groups",
         ),
-        (GROUP, ((6,), (1, 1), (1, 1)), ((6,), *NONE, 1, 6, 1, 1, 1e-5), "make 1 equal groups"),
+        (GROUP, ((6,), (1, 1), (1, 1)), ((6,), *NONE, 1, 6, 1, 1, 1e-5), "into 1 groups"),
         (
             GROUP,
             ((2, 6), (2, 3), (2, 3)),
@@ -100,7 +105,7 @@ ROW, PAIR, NONE = ((2, 6), (2, 1), (2, 1)), ((2, 4), (0,), (0,)), (None, None)
         (BATCH, PAIR, ((2, 4), *NONE, (3,), (4,), 0.1, 1e-5), r"mean \[3\] should have 4"),
         (BATCH, ((2, 4), (4,), (4,)), ((2, 4), *NONE, (4,), (4,), 0.1, 1e-5), "saved statistics"),
         (RMS, ((2, 6),), ((2, 6), (5,), 1e-5), r"weight \[5\] should have 6 elements"),
-        (RMS, ((),), ((), (1,), 1e-5), "has no last one"),
+        (RMS, ((),), ((), (1,), 1e-5), "has no last dim"),
     ],
 )
 def test_wrong_arguments(
@@ -155,5 +160,5 @@ def test_statistics_of_several_images_are_the_hosts() -> None:
     case = own_batch_norm(normal((2, 3, 5)))
     planner, _ = make_planner(read_graph(case.program()))
     planner.lower_all()
-    assert any(step.host for step in planner.steps)
+    assert any(step.host for step in planner.calls)
     wait(case.run_reference())

@@ -1,4 +1,4 @@
-"""Pools to a given size: references, and what is refused."""
+"""Adaptive pooling: references, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools of volumes: references, what is refused, and what is the host's."""
+"""3D pooling: references, what is refused, and what runs on the host."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_refuses(graph: GraphWriter, message: str) -> None:
 def test_integers_are_the_hosts() -> None:
     planner, _ = make_planner(build_graph(pooled((1, 2, 4, 4, 4), "int32")))
     planner.lower_all()
-    assert any(step.host for step in planner.steps)
+    assert any(step.host for step in planner.calls)
 
 
 def test_transposed_convolutions_run_on_the_gpu() -> None:
@@ -51,7 +51,7 @@ def test_transposed_convolutions_run_on_the_gpu() -> None:
     wait(case.run_reference())
     planner, _ = make_planner(read_graph(case.program()))
     planner.lower_all()
-    assert not any(step.host for step in planner.steps)
+    assert not any(step.host for step in planner.calls)
 
 
 @pytest.mark.parametrize(

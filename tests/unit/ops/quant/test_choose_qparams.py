@@ -16,7 +16,7 @@ X = np.array([[1, -2, 0.5, 3], [0.1, 0.2, 0.3, 0.4], [-5, -1, -2, -0.5]], np.flo
 
 
 def told(op: str, args: tuple[Any, ...], scale: Any, zero: Any, out: str) -> RowCase:
-    """What came out there, as constants."""
+    """Return a case with torch's scale and zero as constants."""
     answer = np.array(scale, np.float32), np.array(zero)
     return RowCase(op, (X, *args), lambda *_: answer, outs=("float32", out), rtol=1e-7, atol=0)
 

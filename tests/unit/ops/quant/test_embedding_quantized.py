@@ -1,4 +1,4 @@
-"""Tables of small numbers: references, the fast variant, and what is refused."""
+"""Quantized embeddings: references, the fast variant, and what is refused."""
 
 from __future__ import annotations
 

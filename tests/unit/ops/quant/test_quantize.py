@@ -139,7 +139,7 @@ def test_refuses(case: LiveCase, message: str) -> None:
     ],
 )
 def test_only_between_floats_and_integers(case: LiveCase) -> None:
-    with pytest.raises(UnsupportedError, match="between floats and int8"):
+    with pytest.raises(UnsupportedError, match="only floats and int8"):
         lowered(case)
 
 

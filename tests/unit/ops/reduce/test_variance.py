@@ -1,4 +1,4 @@
-"""Variances, extremes with their places, and running sums: references and layouts."""
+"""Variances, extremes with their indices, and cumulative sums: references and layouts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_long_rows_have_several_threads(length: int, target: Target, lanes: int)
 def test_sums_that_are_bytes_run_on_the_host() -> None:
     planner, _ = make_planner(build_graph(sums(5, "int8")))
     planner.lower_all()
-    assert any(step.host for step in planner.steps)
+    assert any(step.host for step in planner.calls)
 
 
 def test_nothing_has_no_largest_element() -> None:

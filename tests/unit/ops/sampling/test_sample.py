@@ -1,4 +1,4 @@
-"""Choosing a token: the reference against an oracle in float64, frequencies, lowering, errors."""
+"""The sampler: the reference against an oracle in float64, frequencies, lowering, errors."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def call(
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        (call((7,)), r"logits \[7\]; wanted are"),
+        (call((7,)), r"logits \[7\] are not"),
         (call((2, 7)), r"logits \[2, 7\]"),
         (call((1, 0)), r"logits \[1, 0\]"),
         (call((1, 0, 7)), r"logits \[1, 0, 7\]"),

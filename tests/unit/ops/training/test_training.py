@@ -132,7 +132,7 @@ def test_wrong_arguments(
 
 
 def losses_of(model: Classifier | FineTuning, steps: int) -> list[float]:
-    """What the program returns from call to call; it changes its own weights."""
+    """Return the program's losses from call to call; it updates its own weights."""
 
     async def run() -> list[float]:
         async with await webpte.load(model.program(), device="numpy") as program:

@@ -10,7 +10,7 @@ from support.graphs.graphs import build_graph, make_planner, run_once, wait
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.rewrite.fusion import fuse
 
-NORM = "webpte.activation_norm"
+NORM = "webpte.activation_batch_norm"
 
 
 @pytest.mark.parametrize(("dims", "bend"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])

@@ -130,7 +130,7 @@ def test_arrays_over_the_limit_are_an_error_before_they_are_made(
             return int(result.nbytes)
 
     assert asyncio.run(run(8)) == 8 << 20
-    with pytest.raises(errors.OutOfMemoryError, match="9,437,184 bytes of outputs, but 8,388,608"):
+    with pytest.raises(errors.OutOfMemoryError, match="have 9,437,184 bytes, but 8,388,608"):
         asyncio.run(run(9))
 
 

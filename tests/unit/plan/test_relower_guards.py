@@ -1,4 +1,4 @@
-"""What moves with a SymInt and stays the same: such a call is not lowered again."""
+"""Relower guards: a call whose shapes stay while its SymInts move is not lowered again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Table:
         self.move(0, LENGTH)
 
     def move(self, first: int, last: int, row: int = 0) -> int:
-        """How many calls were lowered for it."""
+        """Set the SymInts; return how many calls were lowered for it."""
         before = self.planner.lowerings
         self.live.set_symint(self.first, first)
         self.live.set_symint(self.last, last)
@@ -92,9 +92,9 @@ def test_an_end_that_does_not_move_along_is_lowered() -> None:
 
 
 def test_steady() -> None:
-    steady = RelowerGuard(1, 0, 4, follower=2, distance=3)
-    assert steady.covers(1)
-    assert steady.covers(2)
-    assert not steady.covers(0)
+    guard = RelowerGuard(1, 0, 4, follower=2, distance=3)
+    assert guard.covers(1)
+    assert guard.covers(2)
+    assert not guard.covers(0)
     for values, holds in (((0, 3), True), ((4, 7), True), ((5, 8), False), ((1, 5), False)):
-        assert steady.holds(dict(zip((1, 2), values, strict=True)).__getitem__) == holds
+        assert guard.holds(dict(zip((1, 2), values, strict=True)).__getitem__) == holds
