@@ -33,24 +33,27 @@ const scrollIntoSight = (element, how) => {
   element?.scrollIntoView(how);
   page.toggleAttribute("data-scrolls", false);
 };
-const MEMORY = "webpte inputs ";
-const remembered = () => {
-  try {
-    const ours = Object.entries(localStorage).filter(([key]) => key.startsWith(MEMORY));
-    return Object.fromEntries(ours.map(([key, text]) => [key.slice(MEMORY.length), text]));
-  } catch {
-    return {};
-  }
-};
+// What Python keeps, as text by key: from visit to visit, or as long as the tab. `storage` is asked for when
+// it is needed, since a browser that allows none raises an error.
+const makeStore = (storage, prefix) => ({
+  readAll: () => {
+    try {
+      const ours = Object.entries(storage()).filter(([key]) => key.startsWith(prefix));
+      return Object.fromEntries(ours.map(([key, text]) => [key.slice(prefix.length), text]));
+    } catch {
+      return {};
+    }
+  },
+  write: ({ key, text }) => {
+    try {
+      if (text) storage().setItem(prefix + key, text);
+      else storage().removeItem(prefix + key);
+    } catch { /* the storage is full, or not allowed: then nothing is kept */ }
+  },
+});
+const store = makeStore(() => localStorage, "webpte inputs ");
+const tabStore = makeStore(() => sessionStorage, "webpte ");
 const VISITED = "webpte visited"; // all that the start fetches was fetched once
-const LAST = "webpte session"; // of this tab, for when it is reloaded
-const lastSession = () => {
-  try {
-    return JSON.parse(sessionStorage.getItem(LAST));
-  } catch {
-    return null;
-  }
-};
 const linked = Object.fromEntries(new URLSearchParams(location.search));
 if (linked.model || linked.url) makeLine();
 const patching = import("./patch.js").then((module) => { patch = module.patch; });
@@ -92,7 +95,7 @@ const show = {
     scrollIntoSight(find(id), { block: "nearest" });
   },
   // what was waited for, unless its beginning is in sight already, or another view in front
-  sight: (id) => {
+  scroll: (id) => {
     const box = find(id)?.checkVisibility() && find(id).getBoundingClientRect();
     if (!box || (box.top >= 0 && box.top + Math.min(box.height, IN_SIGHT) <= innerHeight)) return;
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -112,18 +115,9 @@ const show = {
     (error) => send({ act: "heard", number, problem: error.message }),
   ),
   tabs: setTabs,
-  // what inputs are set to, by program, for the next visit; "" forgets it
-  remember: ({ key, text }) => {
-    try {
-      if (text) localStorage.setItem(MEMORY + key, text);
-      else localStorage.removeItem(MEMORY + key);
-    } catch { /* storage that is full, or not allowed: then nothing is remembered */ }
-  },
-  last: (session) => {
-    try {
-      sessionStorage.setItem(LAST, JSON.stringify(session));
-    } catch { /* not allowed: then a reload starts anew */ }
-  },
+  // {key, text} to be kept for the next visit, or for a reload of this tab; "" deletes the key
+  store: store.write,
+  tab: tabStore.write,
   // {id: pixels} onto the pads in these elements
   paint: (pads) => {
     for (const [id, pixels] of Object.entries(pads)) paint(find(id).querySelector("canvas"), pixels);
@@ -181,7 +175,7 @@ const connect = (_, worker) => {
     const opens = Boolean(linked.model || linked.url);
     send({
       act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards,
-      remembered: remembered(), last: lastSession(), linked: opens,
+      stored: store.readAll(), tab: tabStore.readAll(), linked: opens,
     });
     if (opens) send({ ...linked, act: "link" });
     waiting.forEach(send);

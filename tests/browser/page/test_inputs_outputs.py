@@ -151,6 +151,6 @@ def test_values_where_one_points_and_a_look_that_is_remembered(page: Page) -> No
     expect(told).to_contain_text("[35, 40]: ")
     page.get_by_role("button", name="Table").click()
     page.get_by_role("button", name="rows after").click()
-    expect(page.locator("#output-0-look tbody th").first).to_have_text("16")
+    expect(page.locator("#output-0-rendered tbody th").first).to_have_text("16")
     # The next visit finds it there; what that does with it, tests without a browser tell.
     page.wait_for_function("""Object.values(localStorage).join().includes('"look": "table"')""")

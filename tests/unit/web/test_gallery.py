@@ -269,11 +269,11 @@ def test_inputs_are_remembered_for_their_program() -> None:
         await app.receive({"act": "card", "name": "add"})
         await app.receive({"act": "typed", "input": "1", "value": "0.25"})
         await app.receive({"act": "seed", "input": "0", "value": "12"})
-        kept[browser.other["remember"]["key"]] = browser.other["remember"]["text"]
+        kept[browser.other["store"]["key"]] = browser.other["store"]["text"]
 
     async def second(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "card", "name": "add"})
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         one, other = session.inputs
         assert isinstance(one, TensorInput)
@@ -281,17 +281,17 @@ def test_inputs_are_remembered_for_their_program() -> None:
         assert (np.asarray(other.array()) == 0.25).all()
         await app.receive({"act": "reset-inputs"})
         assert [getattr(state, "fill", "") for state in session.inputs] == ["normal", "normal"]
-        assert browser.other["remember"]["text"] == ""
+        assert browser.other["store"]["text"] == ""
 
     opened(first)
-    opened(second, remembered=kept)
+    opened(second, stored=kept)
     broken = dict.fromkeys(kept, '{"forward": {"input0": {"settings": 3}}}')
 
     async def third(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "card", "name": "add"})
         assert browser.text["status"].startswith("add.pte is loaded")
 
-    opened(third, remembered=broken)
+    opened(third, stored=broken)
 
 
 def test_the_server_finds_cards_by_their_place(tmp_path: Path) -> None:

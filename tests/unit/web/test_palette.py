@@ -88,7 +88,7 @@ def test_a_command_sends_what_the_app_handles() -> None:
 def test_other_methods_can_be_chosen() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, METHODS)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         runnable = [one.name for one in session.methods.values() if not one.is_constant]
         chosen, *others = sorted(runnable, key=lambda name: name != session.method)

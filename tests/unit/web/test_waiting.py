@@ -136,8 +136,8 @@ def test_all_work_on_a_program_says_that_kernels_are_compiled() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        stage, ready = app._stage, asyncio.Event()
-        session = stage.session
+        state, ready = app._state, asyncio.Event()
+        session = state.session
         assert session is not None
 
         async def work() -> None:
@@ -149,7 +149,7 @@ def test_all_work_on_a_program_says_that_kernels_are_compiled() -> None:
             await asyncio.sleep(0.5)
             assert browser.text["status"] == "Tracing: compiling kernels, 0 of 12"
             told("compile", 11, 12)
-            stage.tell("Stopping", "busy")
+            state.tell("Stopping", "busy")
             await asyncio.sleep(0.3)
             assert browser.text["status"] == "Stopping: compiling kernels, 11 of 12"
             told("compile", 12, 12)
@@ -159,10 +159,10 @@ def test_all_work_on_a_program_says_that_kernels_are_compiled() -> None:
             assert "0 of 3" in browser.text["status"]
             ready.set()
 
-        stage.tell("Tracing", "busy")
-        await stage.do(session, work(), "tracing")
+        state.tell("Tracing", "busy")
+        await state.do(session, work(), "tracing")
         assert ready.is_set(), browser.html["error"]
-        assert browser.text["status"] == stage.told == "Stopping"
+        assert browser.text["status"] == state.status == "Stopping"
         await asyncio.sleep(0.3)
         assert browser.text["status"] == "Stopping"
 

@@ -76,7 +76,7 @@ class CardValue:
     threshold: float = 0.0
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Name and meaning, as far as there are any."""
         return ": ".join(part for part in (self.name, self.meaning) if part)
 

@@ -29,13 +29,13 @@ FILE = "file"
 class GalleryController:
     def __init__(
         self,
-        stage: AppState,
+        state: AppState,
         opening: OpenController,
         views: ViewController,
         inputs: InputController,
         outputs: OutputController,
     ) -> None:
-        self._stage = stage
+        self._state = state
         self._opening = opening
         self._views = views
         self._inputs = inputs
@@ -44,14 +44,14 @@ class GalleryController:
         self._linked: dict[str, str] = {}  # by the page's address, until something is open
         self._entry: tuple[str, str] | None = None  # the program of the history's current entry
         self._going = -1  # the newest opening for which the history has an entry already
-        stage.listeners.append(self._follow)
+        state.listeners.append(self._follow)
 
-    def take(self, cards: Sequence[Mapping[str, Any]]) -> None:
+    def load(self, cards: Sequence[Mapping[str, Any]]) -> None:
         """The cards as the server sent them; those that cannot be used say why in their place."""
         self._cards = {str(card.get("name")): card for card in cards}
         problems = {name: why for name in self._cards if (why := self._problem(name))}
         if problems:
-            self._stage.browser.show(unusable=problems)
+            self._state.browser.show(unusable=problems)
 
     def _problem(self, name: str) -> str:
         try:
@@ -64,7 +64,7 @@ class GalleryController:
         """What the library has; with all that its card has for it, if there is one."""
         for name, card in self._cards.items():
             with contextlib.suppress(CardError):
-                if self._stage.browser.absolute(read_card(card).program) == address:
+                if self._state.browser.absolute(read_card(card).program) == address:
                     await self._open_card(name)
                     return
         await self._opening.open(address)
@@ -111,9 +111,9 @@ class GalleryController:
             card = self._card(name)
         except CardError as error:
             self._follow(Change.OPENING)  # the page took it for opened already
-            self._stage.show_error(error, f"opening {name}")
+            self._state.show_error(error, f"opening {name}")
             missing = isinstance(error, NoCardError)
-            self._stage.tell(
+            self._state.tell(
                 f"There is no model “{name}” in this gallery"
                 if missing
                 else f"The card of “{name}” cannot be used",
@@ -122,7 +122,7 @@ class GalleryController:
             return
         if not await self._opening.open(card.program, card=card):
             return
-        session = self._stage.session
+        session = self._state.session
         assert session is not None  # it was opened just now
         self._views.bring_to_front(view or card.view)
         await self._bring_labels(session, card)
@@ -141,11 +141,11 @@ class GalleryController:
         for index, value in enumerate(card.outputs):
             names: Sequence[str] = value.names
             if value.labels:
-                data = await self._stage.browser.fetch_bytes(value.labels)
+                data = await self._state.browser.fetch_bytes(value.labels)
                 names = data.decode("utf-8").removesuffix("\n").split("\n")
             if names:
                 session.labels[index] = tuple(names)
-        if session is self._stage.session and session.shown is not None:
+        if session is self._state.session and session.shown is not None:
             self._outputs.draw()
 
     async def _bring_examples(self, session: Session, card: Card) -> None:
@@ -153,53 +153,53 @@ class GalleryController:
         for index, address in enumerate(card.examples):
             if not is_array_file(address) and not is_picture_file(address):
                 continue  # such as a text, which is for a view of its own
-            data = await self._stage.browser.fetch_bytes(address)
-            if session is not self._stage.session:
+            data = await self._state.browser.fetch_bytes(address)
+            if session is not self._state.session:
                 return
             name = address.rpartition("/")[2]
-            await self._inputs.take_example(data, name, index)
+            await self._inputs.accept_example(data, name, index)
 
     # ---- the address
 
     @property
     def entry(self) -> tuple[str, str] | None:
         """What the history has for the program that is open."""
-        session = self._stage.session
+        session = self._state.session
         return _entry_of(session.source if session is not None else None)
 
     def _follow(self, change: Change) -> None:
         if change not in (Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING):
             return
-        session = self._stage.session
+        session = self._state.session
         card = session.source.card if session is not None else None
         if change is Change.SESSION:
             self._linked = {}
         if self._opening.turn > self._going:
             self._show_address(change)
-        self._stage.browser.show(
+        self._state.browser.show(
             # One line of cards as soon as one is opened: what is below moves once, and at once.
             opened={
-                "any": session is not None or bool(self._stage.opening),
+                "any": session is not None or bool(self._state.opening),
                 "card": card.name if card is not None else "",
-                "opening": bool(self._stage.opening),
+                "opening": bool(self._state.opening),
             },
         )
 
     def _show_address(self, change: Change) -> None:
         entry, coming = self.entry, _entry_of(self._opening.coming)
         if change is Change.OPENING and coming not in (None, entry):
-            self._stage.browser.show(entry={"opening": True})
+            self._state.browser.show(entry={"opening": True})
         # The same program may have an address only now.
         if entry != self._entry and change is not Change.ADDRESS:
             file = entry[1] if entry is not None and entry[0] == FILE else ""
-            self._stage.browser.show(entry={"file": file})
+            self._state.browser.show(entry={"file": file})
         self._entry = entry
         query: dict[str, str] = {}
         if entry is not None and entry[0] != FILE:
-            query = {entry[0]: entry[1], "view": self._stage.front}
+            query = {entry[0]: entry[1], "view": self._state.front}
         elif entry is None:
             query = self._linked  # what could not be opened, so that a reload tries it again
-        self._stage.browser.show(address="?" + urlencode(query, safe="/:") if query else "")
+        self._state.browser.show(address="?" + urlencode(query, safe="/:") if query else "")
 
 
 def _entry_of(source: Source | None) -> tuple[str, str] | None:

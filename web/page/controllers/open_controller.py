@@ -15,17 +15,16 @@ from page.browser import Message, Progress, Source
 from page.cards.cards import Card
 from page.html.units import ms_text, number_text, shape_text
 from page.outputs.renderers.base import Output
-from page.parts.file_view import contents_view, unloaded_view
+from page.parts.file_view import Placed, contents_view, file_card, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, progress_view, unfetched_text
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
+from page.session.throttle import Throttle
 from webpte import MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
 from webpte.library import LOCAL
-
-REDRAW_SECONDS = 0.08  # how often a running figure is drawn again
 
 
 class _SupersededError(Exception):
@@ -34,18 +33,18 @@ class _SupersededError(Exception):
 
 class OpenController:
     def __init__(
-        self, stage: AppState, draw: Callable[[], None], recall: Callable[[Session], None]
+        self, state: AppState, draw: Callable[[], None], recall: Callable[[Session], None]
     ) -> None:
         """`draw` draws everything that belongs to a session; `recall` sets inputs as they were."""
         self._recall = recall
-        self._stage = stage
+        self._state = state
         self._draw = draw
         self._turn = 0  # of the newest opening
         self._coming: Source | None = None  # as far as it is known before it is fetched
         # What could not be opened, with its .ptd files and its card.
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
-        stage.commands.append(self._commands)
+        state.commands.append(self._commands)
 
     @property
     def turn(self) -> int:
@@ -55,10 +54,10 @@ class OpenController:
     @property
     def coming(self) -> Source | None:
         """What is being opened: its address, its card and its name."""
-        return self._coming if self._stage.opening else None
+        return self._coming if self._state.opening else None
 
     def _commands(self) -> Iterator[Command]:
-        if self._stage.opening:
+        if self._state.opening:
             yield Command("Cancel opening", "cancel-opening")
         yield Command("Choose files …", press="[data-act=open-file]")
         yield Command("Open an address …", press="[data-act=open-url] [name=url]")
@@ -76,20 +75,20 @@ class OpenController:
 
     def cancel(self) -> None:
         """Whatever is being opened; nothing, if nothing is."""
-        if not self._stage.opening:
+        if not self._state.opening:
             return
         self._turn += 1
-        self._stage.show(progress="")
-        self._stage.tell("Opening was cancelled")
+        self._state.show(progress="")
+        self._state.tell("Opening was cancelled")
         self._announce("")
 
     def _announce(self, opening: str) -> None:
-        self._stage.opening = opening
-        self._stage.announce(Change.OPENING)
+        self._state.opening = opening
+        self._state.announce(Change.OPENING)
 
     async def open_constants(self, extra: tuple[Any, ...]) -> bool:
         """`.ptd` files alone: for the program that could not be opened just now, or the open one"""
-        session = self._stage.session
+        session = self._state.session
         if self._failed is not None:
             return await self.open(self._failed[0], extra)
         if session is not None:
@@ -119,7 +118,7 @@ class OpenController:
         `before` is what was done with it, unless that is on the page now.
         """
         self._turn += 1
-        turn, stage = self._turn, self._stage
+        turn, state = self._turn, self._state
         name = _name_of(wanted, card)
         if extra is None:
             extra = wanted.extra if isinstance(wanted, Source) else ()
@@ -129,8 +128,8 @@ class OpenController:
             if isinstance(wanted, Source)
             else Source(name, 0, None, address=wanted, card=card)
         )
-        stage.show(progress=opening_card(name))
-        stage.tell(f"Opening {name}", "busy")
+        state.show(progress=opening_card(name))
+        state.tell(f"Opening {name}", "busy")
         self._announce(name)
         try:
             session = await self._load(wanted, extra, device, card, turn)
@@ -156,7 +155,7 @@ class OpenController:
         progress = self._progress(turn)
         if isinstance(wanted, str):
             progress("fetch", 0, 0)
-            fetched = await self._stage.browser.fetch(wanted, progress)
+            fetched = await self._state.browser.fetch(wanted, progress)
             name = _name_of(fetched, card)
             extra = extra or await self._parts_of(fetched)
             wanted = replace(fetched, name=name, address=wanted, card=card)
@@ -172,22 +171,22 @@ class OpenController:
     async def _parts_of(self, program: Source) -> tuple[Any, ...]:
         """The `.ptd` files that the library has with a program of this machine."""
         parts = program.file.parts if program.file is not None else ()
-        return tuple([(await self._stage.browser.fetch(part, _untold)).data for part in parts])
+        return tuple([(await self._state.browser.fetch(part, _untold)).data for part in parts])
 
     async def _load_source(
         self, source: Source, device: str | None, turn: int, progress: Progress
     ) -> Session:
-        stage, extra = self._stage, source.extra
+        state, extra = self._state, source.extra
         progress("read", 0, 0)
-        methods = await stage.engine.inspect(source.data, data=extra)
+        methods = await state.engine.inspect(source.data, data=extra)
         self._check(turn)
         self._inspected = methods
-        stage.show(arriving=contents_view(methods, self._limits))
+        state.show(arriving=contents_view(methods, self._limits))
         if device is None:
-            await stage.adapter_known.wait()  # what is clicked at once is faster than the browser
-            device = stage.device
+            await state.adapter_known.wait()  # what is clicked at once is faster than the browser
+            device = state.device
         started = perf_counter()
-        program = await stage.engine.load(
+        program = await state.engine.load(
             source.data, data=extra, device=device, progress=progress, name=source.name
         )
         spent = 1000 * (perf_counter() - started)
@@ -204,25 +203,25 @@ class OpenController:
 
     async def _replace(self, session: Session, turn: int, before: Session | None) -> None:
         """From here on nothing can fail: the old session ends, the new one is the page's."""
-        stage, ended = self._stage, _run_that_ends(self._stage.session)
-        await stage.stop_runs()
+        state, ended = self._state, _run_that_ends(self._state.session)
+        await state.stop_runs()
         if turn != self._turn:
             session.program.close()
             raise _SupersededError
-        old = stage.session
+        old = state.session
         self._recall(session)
         before = old or before
         if before is not None:
             session.continue_from(before)
         if old is not None:
             old.program.close()
-        stage.session, stage.device, stage.opening = session, session.device, ""
+        state.session, state.device, state.opening = session, session.device, ""
         self._failed = None
-        stage.undo.forget()
-        with stage.browser.together():
-            stage.show(progress="", error="")
+        state.undo.forget()
+        with state.browser.together():
+            state.show(progress="", error="")
             self._draw()
-            stage.tell(_loaded_text(session) + ended)
+            state.tell(_loaded_text(session) + ended)
 
     def _check(self, turn: int) -> None:
         if turn != self._turn:
@@ -230,20 +229,39 @@ class OpenController:
 
     @property
     def _limits(self) -> Mapping[str, int]:
-        return self._stage.adapter.limits if self._stage.adapter is not None else {}
+        return self._state.adapter.limits if self._state.adapter is not None else {}
+
+    def draw_file(self) -> None:
+        """Draw the file section: what the open program holds, and where its operators run."""
+        session = self._state.session
+        if session is None:
+            self._state.show(file="")
+            return
+        card = file_card(
+            session.source.name,
+            session.source.size,
+            session.methods,
+            session.method,
+            self._limits,
+            session.constant_values,
+            _placed(session),
+            folded=self._state.narrow,
+            about=session.source.card.about if session.source.card is not None else "",
+        )
+        self._state.show(file=card)
 
     def _tell_failure(self, error: Exception, name: str) -> None:
-        stage, kinds = self._stage, list(causes(error))
+        state, kinds = self._state, list(causes(error))
         again = any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds)
         note = ""
         if not isinstance(error, WebpteError | MemoryError):
             note = "This looks like a fault of webpte: the details below say where. "
-        if stage.session is not None:
-            note += f"{stage.session.source.name} is still loaded, with its inputs and results."
+        if state.session is not None:
+            note += f"{state.session.source.name} is still loaded, with its inputs and results."
             if any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds):
                 note += " Close it first: that frees its memory."
-        stage.show(progress="")
-        stage.show_error(
+        state.show(progress="")
+        state.show_error(
             error,
             f"opening {name}",
             {"retry": "Try again"} if again else None,
@@ -252,27 +270,36 @@ class OpenController:
         )
         unfetched = unfetched_text(error, name)
         if unfetched:
-            stage.tell(unfetched, "bad")
+            state.tell(unfetched, "bad")
 
     def _progress(self, turn: int) -> Progress:
         """Draws the stages, but not more often than anybody can see."""
         amounts: dict[str, tuple[int, int]] = {}
-        drawn = 0.0
+        throttle = Throttle()
 
         def progress(stage: str, done: int, total: int) -> None:
-            nonlocal drawn
             new = stage not in amounts
             amounts[stage] = (int(done), int(total))
-            now = perf_counter()
-            if turn == self._turn and (new or now - drawn > REDRAW_SECONDS):
-                drawn = now
-                self._stage.show(stages=progress_view(amounts))
+            if turn == self._turn and throttle.ready(force=new):
+                self._state.show(stages=progress_view(amounts))
 
         return progress
 
 
 def _untold(stage: str, done: int, total: int) -> None:
     """Progress that nobody is told of."""
+
+
+def _placed(session: Session) -> dict[str, Placed]:
+    """Return where each operator runs; the slowest place counts if there are several."""
+    rank = {"alias": 0, "gpu": 1, "host": 2}
+    runs = max(session.runs[session.method], 1)
+    placed: dict[str, Placed] = {}
+    for row in session.program.report:
+        known = placed.get(row.op, Placed("alias"))
+        if row.method == session.method and rank[row.where] >= rank[known.where]:
+            placed[row.op] = Placed(row.where, row.host_ms / runs)
+    return placed
 
 
 def _loaded_text(session: Session) -> str:

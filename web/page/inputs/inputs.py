@@ -360,20 +360,20 @@ Input = TensorInput | ScalarInput
 
 
 def inputs_of(
-    infos: Sequence[TensorInfo | ScalarInfo], told: Sequence[CardValue] = ()
+    infos: Sequence[TensorInfo | ScalarInfo], card_values: Sequence[CardValue] = ()
 ) -> list[Input]:
-    """A fresh state for every input of a method; `told` is what a card says of them, in order."""
+    """Return a fresh state for every input of a method; a card may describe them, in order."""
     states: list[Input] = []
     for index, info in enumerate(infos):
         if isinstance(info, TensorInfo):
-            value = told[index] if index < len(told) else None
+            value = card_values[index] if index < len(card_values) else None
             state = TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
             state.form = form_of(info.bounds, value.layout if value is not None else "")
             state.settings = settings_of(value)
             state.sound = sound_form_of(info.bounds, info.dtype, value.rate if value else 0)
             if state.sound is not None:
                 state.sound_settings = SoundSettings(rate=state.sound.rate)
-            state.meaning = value.told if value is not None else ""
+            state.meaning = value.description if value is not None else ""
             if value is not None and value.fill in state.fills and value.fill not in CHOSEN:
                 state.set_fill(value.fill)
             states.append(state)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from page.browser import Browser, Source
-from page.persistence.keeping import keep
+from page.persistence.library_files import keep_file
 from webpte.errors import InputError, SourceError, TextError, WebpteError
 from webpte.library import LOCAL
 from webpte.text import ChatTemplate, Tokenizer, load_tokenizer
@@ -138,7 +138,7 @@ async def _fetch(url: str, browser: Browser) -> Source | None:
         found = await browser.fetch(url, lambda stage, done, total: None)
     except SourceError:
         return None
-    await keep(found)
+    await keep_file(found)
     return found
 
 

@@ -14,7 +14,7 @@ from page.session.session import Session
 BACKDROP = 512  # pixels of its longer side
 
 
-def sights_of(session: Session) -> list[OutputContext]:
+def contexts_of(session: Session) -> list[OutputContext]:
     """Of the results that are shown, in order."""
     results = session.shown
     if results is None:

@@ -1,7 +1,7 @@
 """Commands: what can be done now, by name, in the palette that Ctrl K opens.
 
 Whoever can do something says so in one row: a desk in the function that it adds to
-`stage.commands`, a view in `commands` of its declaration. The list goes to the page whenever it has
+`state.commands`, a view in `commands` of its declaration. The list goes to the page whenever it has
 changed, so the palette opens at once, whatever Python is busy with; `palette.js` searches it.
 """
 

@@ -32,7 +32,7 @@ class Suspect:
         return self.state.bounds[self.dim][1]
 
     @property
-    def told(self) -> str:
+    def explanation(self) -> str:
         return (
             f"Dim {self.dim} is {count_text(self.exported)}, with which the file was exported: a "
             f"run with {count_text(self.given)} failed, and with {count_text(self.exported)} it "

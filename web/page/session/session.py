@@ -64,7 +64,7 @@ class Session:
     traces: dict[str, Trace] = field(default_factory=dict)  # by method, the last ones
     history: History = field(default_factory=History)
     labels: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by output, of its last dim
-    looks: dict[str, dict[int, Choice]] = field(default_factory=dict)  # by method and output
+    choices: dict[str, dict[int, Choice]] = field(default_factory=dict)  # by method and output
     _inputs: dict[str, list[Input]] = field(default_factory=dict)  # by method
 
     def __post_init__(self) -> None:
@@ -125,7 +125,7 @@ class Session:
             if method in self.methods and not self.methods[method].is_constant:
                 self._inputs[method] = self._fresh_inputs(method)
                 carry_over(before, self._inputs[method])
-        self.labels, self.looks = old.labels, old.looks
+        self.labels, self.choices = old.labels, old.choices
         if old.method in self._inputs:
             self.method = old.method
         if old.source.data is self.source.data and old.source.extra == self.source.extra:
@@ -135,7 +135,7 @@ class Session:
 
     def choice(self, output: int) -> Choice:
         """How an output of the chosen method is seen."""
-        return self.looks.setdefault(self.method, {}).setdefault(output, Choice())
+        return self.choices.setdefault(self.method, {}).setdefault(output, Choice())
 
     # ---- runs
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from page.browser import Browser
 from page.html.markup import Html
-from page.parts.compiling import Compiling
+from page.html.units import count_text
 from page.parts.status_view import error_view
+from page.persistence.store import Store
 from page.session.palette import Commands
 from page.session.session import Session
+from page.session.throttle import Ticker
 from page.session.undo import Undo
 from webpte import DeviceInfo
 from webpte.errors import DeviceLostError
@@ -35,6 +37,34 @@ class Change(Enum):
     UNDO = auto()  # there is something that can be undone, or no longer
 
 
+class _CompileProgress:
+    """The count of compiled kernels in the status line: "Answering: compiling kernels, 3 of 12".
+
+    status  returns the line without that count
+    show    puts a text into the line
+    """
+
+    def __init__(self, status: Callable[[], str], show: Callable[[str], None]) -> None:
+        self._status, self._show = status, show
+        self._done = self._total = 0
+        self._ticker = Ticker(self._draw)
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        self._done, self._total = int(done), int(total)
+        if self._done == self._total:
+            self.end()
+        else:
+            self._ticker.start()
+
+    def end(self) -> None:
+        if self._ticker.stop():
+            self._show(self._status())
+
+    def _draw(self) -> None:
+        count = f"{count_text(self._done)} of {count_text(self._total)}"
+        self._show(f"{self._status()}: compiling kernels, {count}")
+
+
 @dataclass(eq=False)
 class AppState:
     browser: Browser
@@ -46,13 +76,16 @@ class AppState:
     session: Session | None = None
     opening: str = ""  # the name of a program on its way, that will take the session's place
     front: str = "run"  # the view that is in front
-    told: str = ""  # the line that says what goes on
+    status: str = ""  # the line that says what goes on
     listeners: list[Callable[[Change], None]] = field(default_factory=list)
-    remembered: dict[str, str] = field(default_factory=dict)  # by the browser, from visit to visit
     commands: list[Commands] = field(default_factory=list)  # of the palette, in its order
+    store: Store = field(init=False)  # from visit to visit
+    tab_store: Store = field(init=False)  # for a reload of this tab
     undo: Undo = field(init=False)
 
     def __post_init__(self) -> None:
+        self.store = Store(self.browser)
+        self.tab_store = Store(self.browser, "tab")
         self.undo = Undo(self.browser, changed=lambda: self.announce(Change.UNDO))
         self.commands.append(self.undo.commands)
 
@@ -60,15 +93,9 @@ class AppState:
         for listener in self.listeners:
             listener(change)
 
-    def remember(self, key: str, text: str) -> None:
-        """For the next visit; "" forgets it."""
-        if self.remembered.get(key, "") != text:
-            self.remembered[key] = text
-            self.browser.show(remember={"key": key, "text": text})
-
     def tell(self, line: str, mood: str = "good") -> None:
         """The one line that says what goes on; its dot is green, amber ("busy") or red ("bad")."""
-        self.told = line
+        self.status = line
         self.browser.show(text={"status": line}, mood=mood)
 
     def show(self, **sections: str) -> None:
@@ -112,7 +139,7 @@ class AppState:
         `can_stop`: the work ends early when it finds `session.runner.stopping`. `at_once`: it may
         be cancelled at any point, and leaves all in order.
         """
-        compiling = Compiling(lambda: self.told, self._show_line)
+        compiling = _CompileProgress(lambda: self.status, self._show_line)
         with reporting(compiling.progress):  # the task keeps what is set while it is made
             task = session.runner.start(work, doing, can_stop, at_once)
         self.announce(Change.BUSY)

@@ -35,43 +35,43 @@ class Need:
     offer: tuple[str, str] | None = None
 
 
-def _is_language_model(stage: AppState) -> bool:
-    if stage.session is None:
+def _is_language_model(state: AppState) -> bool:
+    if state.session is None:
         return False
     try:
-        Generator(stage.session.program)
+        Generator(state.session.program)
     except InputError:
         return False
     return True
 
 
-PROGRAM = Need("Open a program first.", lambda stage: stage.session is not None, hides=True)
+PROGRAM = Need("Open a program first.", lambda state: state.session is not None, hides=True)
 METHOD = Need(
     "This program has constant methods only: there is nothing to run.",
-    lambda stage: stage.session is not None and bool(stage.session.method),
+    lambda state: state.session is not None and bool(state.session.method),
 )
 LANGUAGE_MODEL = Need("Open a language model with a KV cache.", _is_language_model, hides=True)
 RUN = Need(
     "Run the program first.",
-    lambda stage: stage.session is not None and stage.session.shown is not None,
+    lambda state: state.session is not None and state.session.shown is not None,
     offer=("run", "Run"),
 )
 WEBGPU = Need(
     "This is about the GPU: choose to run on WebGPU.",
-    lambda stage: stage.session is not None and stage.session.device == "webgpu",
+    lambda state: state.session is not None and state.session.device == "webgpu",
 )
 TIMESTAMPS = Need(
     "This adapter has no timestamp queries, so nothing can be timed on it.",
-    lambda stage: stage.adapter is not None and "timestamp-query" in stage.adapter.features,
+    lambda state: state.adapter is not None and "timestamp-query" in state.adapter.features,
 )
 
 
 class Panel:
     """What a view shows. Its methods `on_<act>` handle the act `<view>:<act>` of the page."""
 
-    def __init__(self, view: View, stage: AppState) -> None:
+    def __init__(self, view: View, state: AppState) -> None:
         self.view = view
-        self.stage = stage
+        self.state = state
         self._tasks: set[asyncio.Task[None]] = set()
 
     def draw(self) -> None:
@@ -80,17 +80,17 @@ class Panel:
     def forget(self) -> None:
         """The session is another one, or gone: drop what was its. `start`ed work has ended."""
 
-    def takes(self, name: str) -> bool:
+    def accepts(self, name: str) -> bool:
         """Whether a file of this name is for this view, wherever it is dropped."""
         return False
 
-    async def take(self, files: Sequence[Any]) -> None:
+    async def accept_files(self, files: Sequence[Any]) -> None:
         """Such files, once the program that may have come with them is open."""
 
     def start(self, work: Coroutine[Any, Any, None], doing: str) -> asyncio.Task[None]:
         """Work beside all else, until it has ended or the session has. What fails is told.
 
-        What uses the program is not for this but for `stage.do`, which lets nothing else use it.
+        What uses the program is not for this but for `state.do`, which lets nothing else use it.
         """
         task = asyncio.ensure_future(self._watched(work, doing))
         self._tasks.add(task)
@@ -101,7 +101,7 @@ class Panel:
         try:
             await work
         except Exception as error:
-            self.stage.show_error(error, doing)
+            self.state.show_error(error, doing)
 
     def end_work(self) -> None:
         for task in self._tasks:
@@ -109,11 +109,11 @@ class Panel:
 
     def show(self, html: str) -> None:
         """The panel's content: the page is patched to be like this."""
-        self.stage.browser.show(html={self.view.panel_id: html})
+        self.state.browser.show(html={self.view.panel_id: html})
 
     def tell_script(self, **data: object) -> None:
         """Calls `show(panel, data, act)` of the view's script, on the main thread."""
-        self.stage.browser.show(script={self.view.name: data})
+        self.state.browser.show(script={self.view.name: data})
 
     def act(self, name: str) -> str:
         """The `data_act` of a control for which `on_<name>` is called."""
@@ -147,8 +147,8 @@ class View:
     def panel_id(self) -> str:
         return f"view-{self.name}"
 
-    def has_tab(self, stage: AppState) -> bool:
-        return all(need.met(stage) for need in self.needs if need.hides)
+    def has_tab(self, state: AppState) -> bool:
+        return all(need.met(state) for need in self.needs if need.hides)
 
-    def missing(self, stage: AppState) -> Need | None:
-        return next((need for need in self.needs if not need.met(stage)), None)
+    def missing(self, state: AppState) -> Need | None:
+        return next((need for need in self.needs if not need.met(state)), None)

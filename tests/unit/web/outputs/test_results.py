@@ -366,7 +366,7 @@ def test_the_answer_is_told_and_brought_into_sight() -> None:
         await drop(app, File("names.txt", "\n".join(names).encode()))
         await fill(app, "zeros")
         await run(app, 0)
-        assert browser.other["sight"] == "outputs"
+        assert browser.other["scroll"] == "outputs"
         assert re.match(r"Done: digit \d, \d+\.\d %, first run ", browser.text["status"])
 
     drive(script)
@@ -375,7 +375,7 @@ def test_the_answer_is_told_and_brought_into_sight() -> None:
 def test_who_has_gone_on_with_other_inputs_is_not_moved() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         finish = session.program.run
 
@@ -386,6 +386,6 @@ def test_who_has_gone_on_with_other_inputs_is_not_moved() -> None:
         session.program.run = slow  # type: ignore[method-assign]
         await run(app, 0)
         assert EARLIER in browser.html["outputs-age"]
-        assert "sight" not in browser.other
+        assert "scroll" not in browser.other
 
     drive(script)

@@ -82,7 +82,7 @@ def test_the_first_call_that_is_off_is_shown_with_all_that_helps() -> None:
         assert "2 of 3 calls off" in told
         assert "1 of 35 elements beyond the tolerance" in told
         assert "largest difference is 0.25; the worst is at [4, 6]" in told
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         highest = np.asarray(session.inputs[0].array()).max()
         assert "All calls before it agree" in told
@@ -149,7 +149,7 @@ def test_a_wrong_tolerance_is_told_and_stays() -> None:
 def test_stopped_it_has_found_nothing_and_the_program_goes_on() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app, three_calls())
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         show, seen = browser.show, list[str]()
 
@@ -188,7 +188,7 @@ def test_nan_is_traced_to_the_call_that_makes_it() -> None:
 def test_expected_outputs() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app, three_calls())
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         x = np.asarray(session.inputs[0].array())
         right = (-1 / (1 + np.exp(-np.maximum(x, 0)))).astype(np.float32)

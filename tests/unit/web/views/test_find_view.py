@@ -52,7 +52,7 @@ async def opened(app: App, folder: Path, outputs: list[str], program: bytes, **f
         "inputs": [{"layout": "NCHW", "range": [0, 1], "fill": "zeros"}],
         "outputs": [{"name": name} for name in outputs],
     }
-    app._gallery.take([card])
+    app._gallery.load([card])
     await app.receive({"act": "card", "name": "found"})
 
 
@@ -68,7 +68,7 @@ def test_faces_are_framed_from_a_score_on(tmp_path: Path) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         given = ["boxes", "scores"]
         await opened(app, tmp_path, given, added(boxes, scores), anchors="0.25 0.5\n0.75 0.5\n")
-        assert app._stage.front == "find"
+        assert app._state.front == "find"
         assert "<svg" not in shown(browser)
         await app.receive({"act": "fill", "input": "0", "value": "zeros"})
         await app.receive({"act": "find:look"})

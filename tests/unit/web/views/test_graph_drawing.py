@@ -141,7 +141,7 @@ def test_times_are_measured_on_demand_or_taken_from_the_profile() -> None:
         await act(app, "colour", value="time")
         assert "Nothing is measured yet" in browser.html["view-graph"]
         await act(app, "measure")
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         trace = session.traces["forward"]
         spent = {step.node: step.microseconds for step in trace.steps}
@@ -169,7 +169,7 @@ def test_heat_halves_from_step_to_step() -> None:
 def test_values_of_a_call_are_those_of_a_run_with_the_inputs_that_are_set() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app, DIGITS)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         graph = session.program.graph("forward")
         last = next(node.id for node in reversed(graph.nodes) if node.where == "gpu")

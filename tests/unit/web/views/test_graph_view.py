@@ -185,7 +185,7 @@ def test_live_shapes_follow_runs_and_another_program_starts_anew() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app)
         await act(app, "go", node="1")
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "5"})
         await run(app, 0)

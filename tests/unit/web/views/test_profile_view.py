@@ -87,7 +87,7 @@ def test_a_traced_run_is_a_timeline_tables_and_files() -> None:
         await act(app, "trace")
         assert browser.text["status"].startswith("Traced: first run ")
         assert not browser.html.get("error")
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         given = [state.array() for state in session.inputs]
         trace = await session.program.trace("forward", *given)
@@ -128,7 +128,7 @@ def test_a_software_adapter_traces_fewer_tokens_unless_they_are_set(
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, LLAMA)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         traced: list[tuple[int, ...]] = []
         trace = session.program.trace
@@ -190,7 +190,7 @@ def test_two_runs_are_held_side_by_side_and_against_the_adapter(
         await look(app)
         await act(app, "trace")
         assert browser.text["status"].startswith("Traced: first run")
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         trace = await session.program.trace("forward", *(s.array() for s in session.inputs))
         row = next(row for row in trace.by("kernel") if row.flops)
@@ -255,7 +255,7 @@ def test_on_numpy_there_are_ops_and_no_memory_and_no_call_is_counted() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, LLAMA)
         await run(app, 0)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         calls = len(session.history.calls)
         given = [np.array([[3]]), np.array([1])]
@@ -274,7 +274,7 @@ def test_a_stop_keeps_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app, ADDER)
         await look(app)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         trace, traced = session.program.trace, 0
 

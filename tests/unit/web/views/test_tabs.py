@@ -28,8 +28,8 @@ HOME = View("run", "Run", 0, Panel)
 class Counting(Panel):
     """Says how often it was drawn, and what it was told."""
 
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self.drawn = self.forgotten = 0
 
     def draw(self) -> None:
@@ -117,7 +117,7 @@ def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
 
 
 class Unmade(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
+    def __init__(self, view: View, state: AppState) -> None:
         raise RuntimeError("a fault in the making")
 
 
@@ -280,7 +280,7 @@ def test_the_python_view_computes_the_same(
         file = File("other.npy", write_npy(other))
         await app.receive({"act": "npy", "input": "1", "files": [file]})
         await run(app, 0)
-        results = app._stage.session and app._stage.session.shown
+        results = app._state.session and app._state.session.shown
         assert results
         (tmp_path / "add.pte").write_bytes((ROOT / "web/samples/add.pte").read_bytes())
         monkeypatch.chdir(tmp_path)

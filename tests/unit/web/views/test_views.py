@@ -234,17 +234,17 @@ def test_outputs() -> None:
         7,
     ]
     outputs = [Output(i, f"out{i} {NASTY}", value) for i, value in enumerate(values)]
-    sights = [OutputContext(output) for output in outputs]
-    checked = check(outputs_card(sights, [Choice() for _ in sights]))
-    assert checked.acts() == {"copy", "download", "compare", "download-all", "look"}
+    contexts = [OutputContext(output) for output in outputs]
+    checked = check(outputs_card(contexts, [Choice() for _ in contexts]))
+    assert checked.acts() == {"copy", "download", "compare", "download-all", "renderer"}
     for part in ("Largest values", "Distribution", "Image:", "1 NaN and 1 infinite", "is empty"):
         assert part in checked.text
     assert "7 outputs" in checked.text
 
 
 def test_large_outputs_cannot_be_copied() -> None:
-    sight = OutputContext(Output(0, "y", np.zeros(300_000, np.float32)))
-    made = outputs_card([sight], [Choice()])
+    context = OutputContext(Output(0, "y", np.zeros(300_000, np.float32)))
+    made = outputs_card([context], [Choice()])
     assert "download instead" in made
 
 

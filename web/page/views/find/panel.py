@@ -146,8 +146,8 @@ FINDERS = (
 )
 
 
-def _finder(stage: AppState) -> Finder | None:
-    session = stage.session
+def _finder(state: AppState) -> Finder | None:
+    session = state.session
     card = session.source.card if session is not None else None
     if session is None or card is None or not session.source.address:
         return None
@@ -159,8 +159,8 @@ FINDS = Need("Open a model that finds something.", lambda s: _finder(s) is not N
 
 
 class FindPanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._seen: SeenPicture | None = None
         self._least = LEAST_SCORE
         self._beside: dict[str, list[str]] = {}  # lines, by address
@@ -173,17 +173,17 @@ class FindPanel(Panel):
         self.draw()
 
     async def on_look(self, message: Message) -> None:
-        session, finder = self.stage.idle_session(), _finder(self.stage)
+        session, finder = self.state.idle_session(), _finder(self.state)
         if session is None or finder is None:
             return
         state = session.inputs[0]
         if state.error or not isinstance(state, TensorInput) or state.form is None:
-            self.stage.tell(f"{state.name} is not ready: {state.error or 'no picture'}", "bad")
+            self.state.tell(f"{state.name} is not ready: {state.error or 'no picture'}", "bad")
             return
-        self.stage.show(error="")
-        self.stage.tell("Looking", "busy")
+        self.state.show(error="")
+        self.state.tell("Looking", "busy")
         work = self._look(session, finder, state, state.form.layout)
-        await self.stage.do(session, work, _FINDING, can_stop=False)
+        await self.state.do(session, work, _FINDING, can_stop=False)
         self.draw()
 
     async def _look(
@@ -193,15 +193,15 @@ class FindPanel(Panel):
         name, picture = picture_name(state), _as_seen(state, layout)
         address = f"{session.source.address.rpartition('/')[0]}/{finder.beside}"
         if address not in self._beside:
-            data = await self.stage.browser.fetch_bytes(address)
+            data = await self.state.browser.fetch_bytes(address)
             self._beside[address] = data.decode("utf-8").removesuffix("\n").split("\n")
         outputs = await session.program.run(session.method, array)
         size = array.shape[layout.index("H")], array.shape[layout.index("W")]
         self._seen = SeenPicture(held, name, picture, size, outputs, self._beside[address])
-        self.stage.tell(f"Looked at {name}")
+        self.state.tell(f"Looked at {name}")
 
     def draw(self) -> None:
-        session, finder = self.stage.session, _finder(self.stage)
+        session, finder = self.state.session, _finder(self.state)
         if session is None or finder is None:
             return
         chosen = h(

@@ -30,8 +30,8 @@ class _RunStoppedError(Exception):
 
 
 class GraphPanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._graph: MethodGraph | None = None
         self._graph_key: tuple[object, ...] = ()
         self._method = ""
@@ -48,7 +48,7 @@ class GraphPanel(Panel):
     # ---- what is shown
 
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         if session.method != self._method:
@@ -85,7 +85,7 @@ class GraphPanel(Panel):
 
     def _show(self, graph: MethodGraph, reveal: bool = False) -> None:
         """`reveal`: the drawing moves to the chosen call."""
-        session, choices = self.stage.session, self._choices
+        session, choices = self.state.session, self._choices
         assert session is not None  # as PROGRAM says
         if choices.chosen is not None and choices.chosen >= len(graph.nodes):
             choices.chosen = None  # the plan of other shapes can have fewer calls
@@ -113,7 +113,7 @@ class GraphPanel(Panel):
 
     def _legend(self, session: Session, tints: Tints) -> Html:
         trace: Trace | None = session.traces.get(self._method)
-        clock = session.device == "numpy" or TIMESTAMPS.met(self.stage)
+        clock = session.device == "numpy" or TIMESTAMPS.met(self.state)
         return legend_view(
             self._choices,
             tints,
@@ -177,7 +177,7 @@ class GraphPanel(Panel):
         if "drawing" in data or paint != self._sent[1]:
             data["paint"] = paint
         self._sent = (text, paint)
-        session = self.stage.session
+        session = self.state.session
         stem = session.source.name.removesuffix(".pte") if session is not None else "graph"
         self.tell_script(**data, file=f"{stem}.{self._method}.svg")
 
@@ -199,7 +199,7 @@ class GraphPanel(Panel):
             self._again(reveal=True)
 
     def on_stage(self, message: Message) -> None:
-        value, session = str(message["value"]), self.stage.session
+        value, session = str(message["value"]), self.state.session
         if session is None or value not in STAGES:
             return
         graph = self._current(session, value)  # if it fails, all stays as it is
@@ -325,14 +325,14 @@ class GraphPanel(Panel):
             await self._do(session, self._measure(session), "measuring")
 
     async def _measure(self, session: Session) -> None:
-        traced, seen = traced_inputs(self.stage, session), self._fresh_seen(session)
+        traced, seen = traced_inputs(self.state, session), self._fresh_seen(session)
         arrays = [state.array() for state in traced.inputs]
         trace = await session.program.trace(session.method, *arrays)
         session.traces[session.method] = trace
         if seen is not None:  # it changes nothing: what was seen is still so
             self._seen = replace(seen, executions=session.program.stats.executions)
         told = "Measured" if trace.timed else "This adapter cannot time its kernels"
-        self.stage.tell(f"{told}. {traced.note}" if traced.note else told)
+        self.state.tell(f"{told}. {traced.note}" if traced.note else told)
 
     async def on_values(self, message: Message) -> None:
         session, graph, chosen = self._ready(), self._graph, self._choices.chosen
@@ -357,27 +357,27 @@ class GraphPanel(Panel):
         except Exception as error:  # whatever it is by the time it comes out of the run
             if not any(isinstance(cause, _RunStoppedError) for cause in causes(error)):
                 raise
-            self.stage.tell("Stopped: no values are shown")
+            self.state.tell("Stopped: no values are shown")
             return
         before = known.calls if known is not None else {}
         executions = session.program.stats.executions  # nothing else can have run meanwhile
         self._seen = SeenRun(held, executions, {**before, **values.calls})
-        self.stage.tell("Values of a run are shown")
+        self.state.tell("Values of a run are shown")
 
     def _ready(self) -> Session | None:
         """The session, if it can run with the inputs that are set; else what is wrong is told."""
-        session = self.stage.idle_session()
+        session = self.state.idle_session()
         problem = next((one for one in session.inputs if one.error), None) if session else None
         if problem is not None:
-            self.stage.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
+            self.state.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
             return None
         return session
 
     async def _do(self, session: Session, work: Coroutine[Any, Any, None], doing: str) -> None:
         """Afterwards the panel is drawn again, as for all that BUSY is announced for."""
-        self.stage.show(error="")
-        self.stage.tell(doing.capitalize(), "busy")
-        await self.stage.do(session, work, doing, can_stop=session.device != "numpy")
+        self.state.show(error="")
+        self.state.tell(doing.capitalize(), "busy")
+        await self.state.do(session, work, doing, can_stop=session.device != "numpy")
 
     def _again(self, reveal: bool = False) -> None:
         if self._graph is not None:

@@ -57,8 +57,8 @@ class FoundMemory:
 
 
 class ProfilePanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._profiles: dict[str, Profile] = {}  # by method
         self._memory: FoundMemory | None = None
         self._by = "kernel"
@@ -75,18 +75,18 @@ class ProfilePanel(Panel):
     # ---- acts
 
     async def on_trace(self, message: Message) -> None:
-        session = self.stage.idle_session()
+        session = self.state.idle_session()
         if session is None or not session.method:
             return
         problem = next((state for state in session.inputs if state.error), None)
         if problem is not None:
-            self.stage.tell(f"{problem.name} is not ready: {problem.error}", "bad")
+            self.state.tell(f"{problem.name} is not ready: {problem.error}", "bad")
             return
-        traced, held = traced_inputs(self.stage, session), session.held()
-        self.stage.show(error="")
-        self.stage.tell("Tracing a run", "busy")
+        traced, held = traced_inputs(self.state, session), session.held()
+        self.state.show(error="")
+        self.state.tell("Tracing a run", "busy")
         work = self._trace(session, session.method, traced, held)
-        await self.stage.do(session, work, f"tracing {session.method}")
+        await self.state.do(session, work, f"tracing {session.method}")
 
     async def _trace(self, session: Session, method: str, traced: Shorter, held: Held) -> None:
         """What the first gave is kept, also if the second is stopped or fails."""
@@ -96,7 +96,7 @@ class ProfilePanel(Panel):
         session.traces[method] = first
         await asyncio.sleep(0)  # lets messages in: on NumPy a run never waits for anything
         if session.runner.stopping:
-            self.stage.tell("Stopped: only the first run is traced")
+            self.state.tell("Stopped: only the first run is traced")
             return
         again = await session.program.trace(method, *arrays)
         self._profiles[method] = Profile(held, first, again, traced.note)
@@ -105,14 +105,14 @@ class ProfilePanel(Panel):
         told = f"Traced: first run {taken[0]}, then {taken[1]}"
         if again.timed and again.device in _MEASURED:
             await self._measure(session, told)
-        self.stage.tell(told)
+        self.state.tell(told)
 
     async def _measure(self, session: Session, told: str) -> None:
         """What the adapter can do at best, once; the trace is shown meanwhile."""
         adapter = _adapter(session)
         if adapter in self._best or session.runner.stopping:
             return
-        self.stage.tell(f"{told}; measuring what this adapter can do at best", "busy")
+        self.state.tell(f"{told}; measuring what this adapter can do at best", "busy")
         self.draw()
         try:
             self._best[adapter] = await rates_of(session.program.device)
@@ -135,7 +135,7 @@ class ProfilePanel(Panel):
         if trace is not None:
             self._kept = Kept(trace, shown)
             self.draw()
-            self.stage.tell("Kept as A: trace another run, program or device to compare")
+            self.state.tell("Kept as A: trace another run, program or device to compare")
 
     def on_unkeep(self, message: Message) -> None:
         self._kept = None
@@ -161,26 +161,26 @@ class ProfilePanel(Panel):
             self._download(self._memory.report.json(), "memory")
 
     def _download(self, text: str, what: str) -> None:
-        session = self.stage.session
+        session = self.state.session
         assert session is not None  # as PROGRAM says
         name = f"{PurePath(session.source.name).stem}.{session.method}.{what}.json"
-        url = self.stage.browser.download_url(text.encode())
-        self.stage.browser.show(download={"url": url, "name": name})
+        url = self.state.browser.download_url(text.encode())
+        self.state.browser.show(download={"url": url, "name": name})
 
     # ---- what is shown
 
     def _shown(self) -> Trace | None:
-        session = self.stage.session
+        session = self.state.session
         profile = self._profiles.get(session.method) if session is not None else None
         return None if profile is None else profile.runs.get(self._run, profile.first)
 
     def _shown_run(self) -> str:
-        session = self.stage.session
+        session = self.state.session
         profile = self._profiles.get(session.method) if session is not None else None
         return self._run if profile is not None and self._run in profile.runs else "first"
 
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         self.show(
@@ -201,7 +201,7 @@ class ProfilePanel(Panel):
                 f"Runs {session.method} twice with the inputs that are set, and shows what takes "
                 "how long. Caches and other state stay as they are."
             )
-            note = traced_inputs(self.stage, session).note
+            note = traced_inputs(self.state, session).note
             told = [h("p", line, class_="note") for line in (text, note) if line]
             return [head, self._controls(session, None), *told]
         stale = profile.held != session.held()

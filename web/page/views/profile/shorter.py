@@ -21,10 +21,10 @@ class Shorter:
     note: str = ""
 
 
-def traced_inputs(stage: AppState, session: Session) -> Shorter:
+def traced_inputs(state: AppState, session: Session) -> Shorter:
     """The inputs that are set, or shorter ones where those would take very long."""
     slow = session.device == "webgpu" and session.program.device_info.software
-    if slow and LANGUAGE_MODEL.met(stage):
+    if slow and LANGUAGE_MODEL.met(state):
         return _shorter(session.inputs)
     return Shorter(tuple(session.inputs))
 

@@ -19,7 +19,7 @@ from webpte.library import LOCAL
 
 class PythonPanel(Panel):
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         self.show(
@@ -46,9 +46,9 @@ class PythonPanel(Panel):
         )
 
     def on_copy(self, message: Message) -> None:
-        if self.stage.session is not None:
-            text = as_python(self.stage.session)
-            self.stage.browser.show(copy={"text": text, "done": "The code is copied"})
+        if self.state.session is not None:
+            text = as_python(self.state.session)
+            self.state.browser.show(copy={"text": text, "done": "The code is copied"})
 
 
 def as_python(session: Session) -> str:
