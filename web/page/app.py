@@ -1,8 +1,8 @@
-"""What happens when: the page's controller.
+"""The application: it passes each message of the page to the controller or view that handles it.
 
-A message from the page names an act; the method `on_<act>` of this class or of a desk does it, or
-for `<view>:<act>` that of the view's panel.
-Nothing here imports the browser, so the whole page can be driven in CPython.
+A message from the page names an act; the method `on_<act>` of this class or of a controller
+handles it, or for `<view>:<act>` that of the view's panel. Nothing here imports the browser, so
+the whole page can be driven in CPython.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ADAPTER_SECONDS = 15
 
 class App:
     def __init__(self, browser: Browser, engine: Any, views: Sequence[View] | None = None) -> None:
-        """`views` instead of those that are found."""
+        """Build the application; `views` replaces those found in `page/views`."""
         self._state = AppState(browser, engine)
         self._outputs = OutputController(self._state, chosen=self._save_inputs)
         self._inputs = InputController(self._state, changed=self._inputs_changed)
@@ -49,7 +49,7 @@ class App:
             self._state, self._opening, self._views, self._inputs, self._outputs
         )
         self._library = LibraryController(self._state, self._gallery.open_address)
-        self._closed: Session | None = None  # last, until another one is open
+        self._closed: Session | None = None  # the last one, until another is open
         self._tasks: set[asyncio.Task[None]] = set()
         self._state.commands.append(self._commands)
         self._sent_commands: list[dict[str, object]] = []
@@ -72,9 +72,9 @@ class App:
             if result is not None:
                 await result
         except Exception as error:
-            # What was closed meanwhile has nothing to tell any more.
+            # Errors of a program that was closed meanwhile are dropped.
             if session is None or session is self._state.session:
-                self._state.show_error(error, f"while doing “{act}”")
+                self._state.show_error(error, f"handling “{act}”")
 
     def _handler(self, act: str) -> Any:
         view, _, own = act.rpartition(":")
@@ -103,7 +103,7 @@ class App:
         asking = asyncio.ensure_future(state.browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
         if not asking.done():
-            # Files can be inspected meanwhile; the answer is shown whenever it comes.
+            # Files can be inspected meanwhile; the answer is shown when it comes.
             state.browser.show(html={"gpu": waiting_banner()}, state="ready")
             self._tell_ready()
         try:
@@ -115,14 +115,14 @@ class App:
                 state.device = "numpy"
                 banner = no_gpu_banner(found, runs_on_numpy=True)
         finally:
-            state.adapter_known.set()  # whatever the answer: openings wait for it
+            state.adapter_known.set()  # in any case: openings wait for it
         state.browser.show(html={"gpu": banner}, state="ready")
         self._tell_ready()
         state.announce(Change.ADAPTER)
         await looking
 
     def _tell_ready(self) -> None:
-        """Unless the page's address has something to tell already: that it opens, or cannot."""
+        """Set the status to "Ready", unless the page's address has set another one."""
         if not self._state.status:
             self._state.tell("Ready")
 
@@ -130,11 +130,11 @@ class App:
         self._opening.forget_failure()
         self._state.show(error="")
 
-    # ---- what concerns several desks
+    # ---- acts that concern several controllers
 
     async def on_open_file(self, message: Message) -> None:
-        """Files that were chosen or dropped: a program with its `.ptd` files, inputs for it, and
-        what views take."""
+        """Open files that were chosen or dropped: a program, its `.ptd` files, inputs, labels,
+        files of views."""
         files, accepted = list(message["files"]), dict[Panel, list[Any]]()
         for file in list(files):
             panel = self._views.accepting_panel(self._state.browser.source(file).name)
@@ -166,18 +166,18 @@ class App:
                 if arrays:
                     await self._inputs.accept_files(arrays)
             except ValueError as error:  # NpyError is one
-                self._state.show_error(error, "placing the values")
+                self._state.show_error(error, "assigning files to inputs")
         for panel, its in accepted.items():
             if ready:
                 await self._views.accept_files(panel, its)
 
     async def on_device(self, message: Message) -> None:
-        """The same program elsewhere, with the inputs that it has here."""
+        """Open the current program on another device, with the same inputs."""
         session, wanted = self._state.session, str(message["value"])
         if session is None or wanted == session.device:
             return
         if not await self._opening.open(session.source, device=wanted):
-            self._running.draw()  # the choice is what it was
+            self._running.draw()  # shows the device that is still in use
 
     async def on_method(self, message: Message) -> None:
         session = self._state.session
@@ -205,10 +205,10 @@ class App:
         )
 
     async def on_go(self, message: Message) -> None:
-        """Back or forward: to a program by its address, to one without, or to none."""
+        """Go back or forward in the history: to a program with or without a URL, or to none."""
         closed, file = self._closed, str(message.get("file") or "")
         if self._opening.forget_failure() or message.get("left"):
-            # What could not be opened, or its card not be read, was there, and is here no longer.
+            # The message belongs to the entry that was left.
             self._state.show(error="")
             self._state.tell("Ready")
         with self._gallery.going():
@@ -223,10 +223,10 @@ class App:
                 return
             await self.on_close(message)
             if file:
-                self._state.tell(f"{file} has no address to open it from: drop it again", "bad")
+                self._state.tell(f"{file} has no URL to open it from: drop it again", "bad")
 
     async def _reopen(self, closed: Session, front: str) -> None:
-        """What was closed, with its inputs, its results and the view that was in front."""
+        """Open a closed program again, with its inputs, results and front view."""
         if await self._opening.open(closed.source, device=closed.device, before=closed):
             self._views.bring_to_front(front)
 
@@ -253,7 +253,7 @@ class App:
             self._state.browser.show(commands=rows)
 
     def _restore(self, session: Session) -> None:
-        """A program is as it was left on the last visit."""
+        """Restore the inputs, outputs and method of the last visit."""
         self._saved.restore(session)
         self._last.restore(session)
 
@@ -267,7 +267,7 @@ class App:
             self._saved.save(self._state.session)
 
     def _draw_session(self) -> None:
-        """The session is another one: everything that belongs to it."""
+        """Draw everything that depends on the session, which has changed."""
         if self._state.session is not None:
             self._closed = None
         with self._state.browser.together():
@@ -278,7 +278,7 @@ class App:
         self._opening.draw_file()
 
     def _draw(self) -> None:
-        """What belongs to the session and its method, but for the views."""
+        """Draw all that depends on the session and its method, except the views."""
         self._state.browser.show(hidden={"welcome": self._state.session is not None})
         self._draw_file()
         self._inputs.draw()

@@ -1,4 +1,4 @@
-"""Language models on NumPy, what they say, and calls of them that fail or take their time."""
+"""Language models on NumPy, their answers, and calls that fail or take long."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ async def tokens_of(generation: Generation) -> list[int]:
 
 
 async def greedy(path: Path, context: list[int], count: int) -> list[int]:
-    """What follows a context that a fresh program is given at once."""
+    """Return the tokens that follow a context which a fresh program gets at once."""
     return await tokens_of(Generator(await load(path)).generate(context, count))
 
 
 class failing:  # noqa: N801 - reads as a verb
-    """The program's next calls run, and then say that they failed."""
+    """Make the program's next calls run, and then raise."""
 
     def __init__(self, program: webpte.Program) -> None:
         self._program = program
@@ -44,7 +44,7 @@ class failing:  # noqa: N801 - reads as a verb
 
 
 def slow(program: webpte.Program) -> None:
-    """Calls take several turns of the event loop, as they do on a GPU."""
+    """Make calls take several turns of the event loop, as on a GPU."""
 
     async def later(running: Awaitable[Any]) -> Any:
         result = await running
@@ -58,7 +58,7 @@ def slow(program: webpte.Program) -> None:
 def change_calls(
     program: webpte.Program, change: Callable[[Awaitable[Any]], Awaitable[Any]]
 ) -> None:
-    """Whatever a Generator awaits of a program becomes something else."""
+    """Wrap all that a Generator awaits of a program."""
     decoder, run_unread = program.decoder, program.run_unread
 
     def changed_decoder(method: str) -> Any:

@@ -1,4 +1,4 @@
-"""The page's library: what is kept, what people do with it, and what a reload brings back."""
+"""The page's library: files that are kept, acts on them, and reloads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SIGMOID = "http://site/samples/sigmoid.pte"
 
 
 async def settle() -> None:
-    """What nobody waits for has a turn."""
+    """Let background tasks run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -53,7 +53,7 @@ def open_method(browser: FakeBrowser) -> str:
 
 
 async def reload(browser: FakeBrowser) -> App:
-    """The page again, in the same tab and browser."""
+    """Reload the page, in the same tab and browser."""
     address = str(browser.other.get("address", ""))
     link = dict(re.findall(r"[?&](\w+)=([^&]+)", address.replace("%2F", "/")))
     again = App(browser, webpte)
@@ -84,8 +84,8 @@ def test_what_was_opened_is_listed_and_opens_without_a_network() -> None:
         await open_sample(app, "add.pte")
         assert "Failed to fetch" in browser.html["error"]
         await app.receive({"act": "library-open", "address": SIGMOID})
-        assert browser.text["status"].startswith("sigmoid.pte is loaded")
-        assert browser.text["status"].endswith(", from the library")
+        assert browser.text["status"].startswith("sigmoid.pte loaded")
+        assert browser.text["status"].endswith(" (cached)")
         assert browser.other["address"] == "?url=http://site/samples/sigmoid.pte&view=run"
 
     drive(script)
@@ -101,7 +101,7 @@ def test_what_is_open_stays_and_what_is_closed_can_go() -> None:
         await app.receive({"act": "close"})
         await app.receive({"act": "library-delete", "address": SIGMOID})
         assert browser.library.files == {}
-        assert browser.text["status"] == "Deleted: 1.34 KiB are free again"
+        assert browser.text["status"] == "Deleted: 1.34 KiB freed"
         assert browser.text["library-total"] == "empty"
 
     drive(script)
@@ -119,14 +119,14 @@ def test_a_dropped_program_is_kept_if_people_say_so_and_survives_a_reload() -> N
         assert browser.other["address"] == "?url=local:mine.pte&view=run"
         await app.receive({"act": "close"})
         await app.receive({"act": "library-delete", "address": "local:mine.pte"})
-        assert "in no other place" in browser.html["library"]
+        assert "the only copy" in browser.html["library"]
         assert browser.library.files != {}
         await app.receive({"act": "library-open", "address": "local:mine.pte"})
         methods = set(re.findall(r'data-act="method" data-name="(\w+)"', browser.html["file"]))
         other = min(methods - {open_method(browser)})
         await app.receive({"act": "method", "name": other})
         again = await reload(browser)
-        assert browser.text["status"].startswith("mine.pte is loaded")
+        assert browser.text["status"].startswith("mine.pte loaded")
         assert open_method(browser) == other
         await again.receive({"act": "close"})
         assert kept_in_tab(browser) == {"session": ""}
@@ -278,7 +278,7 @@ def test_files_of_constants_are_kept_and_deleted_with_their_program() -> None:
 
 
 def failing(library: FakeLibrary, last: str) -> None:
-    """There is room for whatever comes before a file of this name."""
+    """Return a library that is full from a file of this name on."""
     add = library.add
 
     async def adding(file: Any, name: str, **options: Any) -> str:
@@ -303,7 +303,7 @@ OTHER = CONSTANTS + bytes(4)
 
 
 async def keep_copies(app: App, *constants: bytes) -> None:
-    """One after the other, of programs of the same name."""
+    """Keep copies of programs with the same name, one after the other."""
     for one in constants:
         await drop(app, File("mine.pte", SAMPLE), File("w.ptd", one))
         await app.receive({"act": "library-keep"})

@@ -1,4 +1,4 @@
-"""What is closed or cleared comes back as it was, until something else has taken its place."""
+"""Undo: closed programs and cleared inputs come back, until something takes their place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs section: what each input holds, what its controls do, and what is dropped for it."""
+"""The inputs section: its cards, and files that are dropped for inputs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from page.inputs.match_inputs import (
     PICTURE,
     SOUND,
     Arrival,
-    give,
+    fill_input,
     is_picture_file,
     is_sound_file,
+    match_inputs,
     misfit_text,
-    place,
     read_arrivals,
 )
 from page.inputs.photos import LARGEST
@@ -42,12 +42,12 @@ class InputController(InputControls):
             yield Command("Reset the inputs", "reset-inputs", view="run", late=True)
 
     def draw(self) -> None:
-        """All of it, for the session and its method. Questions about other inputs are over."""
+        """Draw all inputs of the session's method; open questions are dropped."""
         self._asked.clear()
         session = self._state.session
         name = session.source.name if session is not None else ""
         anew = name != self._drawn
-        if anew:  # what is on a pad was for another program
+        if anew:  # pads show drawings of another program
             self._state.show(inputs="")
             self._wording = None
         self._drawn = name
@@ -81,7 +81,7 @@ class InputController(InputControls):
         self._changed()
 
     async def on_npy(self, message: Message) -> None:
-        """A file for one input; an archive says itself which array is for which."""
+        """Load a file into one input; an archive is matched by names instead."""
         state = self._tensor(message)
         file = message["files"][0]
         name = self._state.browser.source(file).name
@@ -92,7 +92,7 @@ class InputController(InputControls):
         try:
             (arrival,) = await self._arrivals(file, state.sound_settings.rate)
             if state in self._inputs:
-                give(arrival, state)
+                fill_input(arrival, state)
         except ValueError as error:  # NpyError is one
             problem = str(error)
         if state not in self._inputs:
@@ -104,7 +104,7 @@ class InputController(InputControls):
             self._show(state)
 
     async def _arrivals(self, file: Any, rate: int) -> list[Arrival]:
-        """What is in a file; of a sound, with so many samples in a second. Raises ValueError."""
+        """Read the arrays of a file; a sound at this sample rate. Raises ValueError."""
         browser = self._state.browser
         name = browser.source(file).name
         if is_sound_file(name):
@@ -119,10 +119,10 @@ class InputController(InputControls):
         return read_arrivals(data, name)
 
     async def accept_example(self, data: bytes, name: str, index: int) -> None:
-        """What a card has for an input that nobody has touched. Raises ValueError."""
+        """Load a card's example into an input that nobody has set. Raises ValueError."""
         states = self._inputs
         if name.lower().endswith(".npz"):
-            for arrival, state in place(read_arrivals(data, name), states).placed:
+            for arrival, state in match_inputs(read_arrivals(data, name), states).placed:
                 if not state.touched:
                     state.take_array(arrival.array, arrival.name)
         else:
@@ -130,7 +130,7 @@ class InputController(InputControls):
             state_ = states[index] if index < len(states) else None
             if states is not self._inputs or not isinstance(state_, TensorInput) or state_.touched:
                 return
-            give(arrival, state_)
+            fill_input(arrival, state_)
         self.draw()
         self._changed()
 
@@ -139,7 +139,7 @@ class InputController(InputControls):
     async def explain_failure(
         self, session: Session, method: str, arrays: Sequence[Any], error: Exception
     ) -> None:
-        """A run failed. If that is for a size that the file offers in vain, it is pinned."""
+        """After a failed run, fix the size that caused it, or note the exported sizes."""
         if not is_about_sizes(error):
             return
         states = session.inputs_of(method)
@@ -158,7 +158,7 @@ class InputController(InputControls):
     # ---- files dropped anywhere
 
     async def accept_files(self, files: Sequence[Any]) -> None:
-        """Each array goes to the input that it fits; where there are several, the page asks."""
+        """Load each array into the input that it fits; where several do, ask."""
         session = self._state.session
         names = ", ".join(self._state.browser.source(file).name for file in files)
         if session is None:
@@ -172,7 +172,7 @@ class InputController(InputControls):
         if self._state.session is not session or session.method != method:
             self._tell_too_late(names)
             return
-        found = place(arrivals, session.inputs)
+        found = match_inputs(arrivals, session.inputs)
         for arrival, state in found.placed:
             self._give(arrival, state)
             self._state.browser.show(reveal=f"input-{state.index}")
@@ -185,7 +185,7 @@ class InputController(InputControls):
             raise NpyError("\n\n".join(told))
 
     def on_place(self, message: Message) -> None:
-        """The answer to a question. A second click finds it answered."""
+        """Handle the answer to a question; a second click does nothing."""
         arrival, fits = self._asked.pop(int(message["file"]), (None, []))
         for state in fits:
             if arrival is not None and state.index == int(message["input"]):
@@ -197,7 +197,7 @@ class InputController(InputControls):
         self._show_questions()
 
     def _give(self, arrival: Arrival, state: TensorInput) -> None:
-        give(arrival, state)
+        fill_input(arrival, state)
         self._show(state)
         self._state.tell(f"{state.name} is {arrival.name} now")
 

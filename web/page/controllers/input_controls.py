@@ -1,4 +1,4 @@
-"""The controls of one input: what they set, and how that is shown."""
+"""The controls of one input, and how their effect is shown."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _HOW_TO_TAKE = {
 
 class InputControls:
     def __init__(self, state: AppState, changed: Callable[[], None]) -> None:
-        """`changed` is called whenever an input holds something else."""
+        """Build the controls; `changed` is called whenever an input changes."""
         self._state = state
         self._changed = changed
-        self._wording: Codec | None = None  # makes tokens of texts, for the program that is open
+        self._wording: Codec | None = None  # turns text into tokens for the open program
 
     @property
     def problem(self) -> Input | None:
-        """The first input that cannot be used as it is."""
+        """The first input with an error."""
         return next((state for state in self._inputs if state.error), None)
 
     @property
@@ -77,7 +77,7 @@ class InputControls:
         state = self._tensor(message)
         before, dim = state.fill, int(message["dim"])
         state.set_dim(dim, str(message["value"]))
-        # The slider and the number field beside it show the same.
+        # The slider and its number field show the same value.
         twin = dim_id(state, dim, slider=not message.get("slider"))
         self._state.browser.show(value={twin: str(state.dims[dim])})
         # The whole card only if the fill changed: it would move the cursor in the field.
@@ -100,16 +100,16 @@ class InputControls:
         state = self._tensor(message)
         before = list(state.dims)
         state.set_text(str(message["value"]))
-        if state.dims != before:  # which the fields for the sizes show
+        if state.dims != before:  # which the size fields show
             self._show(state)
         else:
             self._show_preview(state)
 
     def on_draw(self, message: Message) -> None:
-        """A drawing: bytes of the pad, from black to white, in as many rows as it was told."""
+        """Load a drawing: bytes of the pad, from black to white, by rows."""
         state = self._tensor(message)
         if state.fill != "draw":
-            return  # another fill was chosen while it was on its way
+            return  # another fill was chosen meanwhile
         grey = np.frombuffer(bytes(message["pixels"]), np.uint8)
         state.take_drawing(grey.reshape(int(message["rows"]), int(message["columns"])))
         self._show_preview(state)
@@ -136,8 +136,9 @@ class InputControls:
     def _paint_pads(self, inputs: Sequence[Input]) -> None:
         """Paint the drawings of inputs onto their pads, which are empty when they are new."""
         for state in inputs:
-            is_drawn = isinstance(state, TensorInput) and state.fill == "draw"
-            drawn = state.pixels if is_drawn else None
+            if not isinstance(state, TensorInput) or state.fill != "draw":
+                continue
+            drawn = state.pixels
             if drawn is not None and drawn.any():
                 pixels = {"rows": len(drawn), "columns": drawn.shape[1], "grey": drawn.tobytes()}
                 self._state.browser.show(paint={f"input-{state.index}-pad": pixels})
@@ -181,7 +182,7 @@ class InputControls:
             return
         low, high = (LOWEST_RATE, HIGHEST_RATE) if name == "rate" else (1, 2**31 - 1)
         if not value.isdecimal() or not low <= int(value) <= high:
-            state.error = f"This takes a whole number from {low} to {high}."
+            state.error = f"This takes an integer from {low} to {high}."
             self._show_preview(state)
             return
         number = int(value)
@@ -191,7 +192,7 @@ class InputControls:
         self._show_preview(state)
 
     async def _hear_again(self, state: TensorInput, rate: int) -> None:
-        """The same sound at another rate, of which the browser makes other samples."""
+        """Decode the sound again, at another sample rate."""
         recording = state.recording
         state.set_sound(replace(state.sound_settings, rate=rate))
         if recording is None:
@@ -201,13 +202,13 @@ class InputControls:
         except ValueError as error:
             state.error = str(error)
             return
-        # Another rate may have been typed meanwhile, or another file taken.
+        # Another rate or file may have been chosen meanwhile.
         if state.recording is recording and state.sound_settings.rate == rate:
             state.take_sound(samples, state.file_name, recording)
 
     @property
     def _rate(self) -> int:
-        """Of the first input that takes a sound."""
+        """The sample rate of the first input that takes a sound."""
         rates = [
             state.sound_settings.rate
             for state in self._inputs
@@ -231,13 +232,13 @@ class InputControls:
     async def on_prompt(self, message: Message) -> None:
         state = self._tensor(message)
         state.prompt = str(message["value"])
-        if self._wording is None:  # it was remembered, and nobody has asked for a tokenizer yet
+        if self._wording is None:  # the fill was restored: no tokenizer was loaded yet
             await self._find_tokenizer()
         if state not in self._inputs or state.fill != "text":
             return
         before = list(state.dims)
         if self._wording is None:
-            state.error = "Choose the model's tokenizer.json first, which makes tokens of a text."
+            state.error = "Choose the model's tokenizer.json first: it turns text into tokens."
         else:
             try:
                 state.set_prompt(state.prompt, self._wording.tokenizer.encode(state.prompt))
@@ -249,7 +250,7 @@ class InputControls:
             self._show_preview(state)
 
     async def on_input_tokenizer(self, message: Message) -> None:
-        """A tokenizer.json, perhaps with its config, for inputs that take a text."""
+        """Load a tokenizer.json, with its config if given, for inputs that take text."""
         state, session = self._tensor(message), self._state.session
         sources = [self._state.browser.source(file) for file in message["files"]]
         files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
@@ -269,7 +270,7 @@ class InputControls:
         return self._wording.name if self._wording is not None else ""
 
     async def _find_tokenizer(self) -> None:
-        """The one of the program's card, or that lies beside the program."""
+        """Find the tokenizer of the program's card, or next to the program."""
         session = self._state.session
         assert session is not None
         wording = None

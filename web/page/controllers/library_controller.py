@@ -1,4 +1,4 @@
-"""The library: what was opened from an address is kept, listed, opened again and deleted."""
+"""The library section: files that were opened from a URL, and copies of local ones."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NOTHING = Usage(0, 0, False)
 
 class LibraryController:
     def __init__(self, state: AppState, open_address: Callable[[str], Awaitable[None]]) -> None:
-        """`open_address` opens a program by the address that it has in the library."""
+        """Build the controller; `open_address` opens a program by its address in the library."""
         self._state = state
         self._open = open_address
         self._entries: list[Entry] = []
         self._usage = _NOTHING
-        self._asked = ""  # the address of a file that is to go, if people are sure
-        self._copied: Session | None = None  # of what a copy is being written
+        self._asked = ""  # the address of a file whose deletion waits for a confirmation
+        self._copied: Session | None = None  # whose copy is being written
         self._tasks: set[asyncio.Future[None]] = set()
         state.listeners.append(self._follow)
 
@@ -49,7 +49,7 @@ class LibraryController:
             self._draw()
 
     async def _keep(self, source: Source) -> None:
-        """What the load has left out is fetched now; nobody waits for it."""
+        """Fetch the rest of a file that the load has left out, in the background."""
         file = source.file
         if file is not None and not file.kept:
             try:
@@ -59,7 +59,7 @@ class LibraryController:
         await self.refresh()
 
     def _draw_note(self, done: int | None = None, total: int = 0) -> None:
-        """Below the file, if it is one that a reload would lose."""
+        """Draw the note below a local file, which a reload would lose."""
         session = self._state.session
         lost = session is not None and not session.source.address and self._usage.quota > 0
         note = keep_note(session.source.name, done, total) if session is not None and lost else ""
@@ -68,12 +68,12 @@ class LibraryController:
     # ---- acts
 
     async def refresh(self) -> None:
-        """What there is may have changed in another tab."""
+        """Read the list again: another tab may have changed it."""
         library = self._state.browser.library
         try:
             self._entries, self._usage = await library.entries(), await library.usage()
         except SourceError:
-            self._entries, self._usage = [], _NOTHING  # as where there is none
+            self._entries, self._usage = [], _NOTHING  # the browser has no library
         self._draw()
 
     async def on_library_refresh(self, message: Message) -> None:
@@ -86,7 +86,7 @@ class LibraryController:
     async def on_library_delete(self, message: Message) -> None:
         address = str(message["address"])
         if self._is_open(address):
-            self._state.tell("It is open: close it first", "bad")
+            self._state.tell("This program is open: close it first", "bad")
             return
         if address.startswith(LOCAL) and not message.get("sure"):
             self._asked = address
@@ -95,35 +95,35 @@ class LibraryController:
         self._asked = ""
         freed = 0
         try:
-            for program in self._named(address):  # first, so that it is never there without parts
+            for program in self._named(address):  # first, so that no program lacks its parts
                 for entry in [program, *parts_of(self._entries, program)]:
                     await self._state.browser.library.delete(entry.address)
                     freed += entry.size
         finally:
             await self.refresh()
-        self._state.tell(f"Deleted: {bytes_text(freed)} are free again")
+        self._state.tell(f"Deleted: {bytes_text(freed)} freed")
 
     async def on_library_tidy(self, message: Message) -> None:
-        """All files but programs: they are fetched again when they are needed."""
+        """Delete all files but programs; they are fetched again when needed."""
         try:
             for entry in self._others():
                 await self._state.browser.library.delete(entry.address)
         finally:
             await self.refresh()
-        self._state.tell("Deleted: they are fetched again when they are needed")
+        self._state.tell("Deleted: these files are downloaded again when needed")
 
     async def on_library_persist(self, message: Message) -> None:
         agreed = await self._state.browser.library.persist()
         await self.refresh()
         told = (
-            "The browser deletes nothing of the library by itself now"
+            "The library is kept permanently"
             if agreed
-            else "The browser does not promise that (yet): it does for pages that are used often"
+            else "The browser refused for now: it agrees for pages that are used often"
         )
         self._state.tell(told, "good" if agreed else "bad")
 
     async def on_library_keep(self, message: Message) -> None:
-        """A copy of the program that was dropped, with its `.ptd` files."""
+        """Keep a copy of the dropped program, with its `.ptd` files."""
         session = self._state.session
         if session is None or session.source.address or session is self._copied:
             return
@@ -137,7 +137,7 @@ class LibraryController:
             session.source = replace(session.source, address=address)
             self._draw_note()
             self._state.announce(Change.ADDRESS)
-            self._state.tell(f"A copy of {session.source.name} is kept: a reload opens it again")
+            self._state.tell(f"Kept a copy of {session.source.name}: a reload opens it again")
         await self.refresh()
 
     async def _copy(self, session: Session) -> str:
@@ -157,7 +157,7 @@ class LibraryController:
                 parts.append(await library.add(part, name, progress=progress))
             address = await library.add(source.data, source.name, parts=parts, progress=progress)
         except BaseException:
-            await delete_all(library, parts)  # nobody would see them without their program
+            await delete_all(library, parts)  # without their program they are not listed
             raise
         await delete_all(library, [part for program in replaced for part in program.parts])
         return address

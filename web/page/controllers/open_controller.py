@@ -1,7 +1,7 @@
-"""Opening: a new session is made beside the one on the page, and replaces it once it is complete.
+"""Opening of programs: a new session is built, and replaces the old one once it is complete.
 
-Until then the old one works as ever, and if anything goes wrong it simply stays. Of several
-openings the newest wins; what an older one still brings is closed.
+Until then the old one keeps working, and if opening fails it stays. Of several openings the newest
+wins; programs of older ones are closed.
 """
 
 from __future__ import annotations
@@ -28,39 +28,39 @@ from webpte.library import LOCAL
 
 
 class _SupersededError(Exception):
-    """Something newer was opened, or this was cancelled: nobody waits for it any more."""
+    """The opening was cancelled, or something newer was opened."""
 
 
 class OpenController:
     def __init__(
         self, state: AppState, draw: Callable[[], None], recall: Callable[[Session], None]
     ) -> None:
-        """`draw` draws everything that belongs to a session; `recall` sets inputs as they were."""
+        """Build the controller; `draw` draws a session, `recall` restores its inputs."""
         self._recall = recall
         self._state = state
         self._draw = draw
         self._turn = 0  # of the newest opening
-        self._coming: Source | None = None  # as far as it is known before it is fetched
-        # What could not be opened, with its .ptd files and its card.
+        self._coming: Source | None = None  # as far as known before it is fetched
+        # The source that could not be opened, with its .ptd files and card.
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
         state.commands.append(self._commands)
 
     @property
     def turn(self) -> int:
-        """Of the newest opening: another one when something else was opened, or it was cancelled"""
+        """The number of the newest opening; it changes when that is cancelled or replaced."""
         return self._turn
 
     @property
     def coming(self) -> Source | None:
-        """What is being opened: its address, its card and its name."""
+        """The program that is being opened: its address, card and name."""
         return self._coming if self._state.opening else None
 
     def _commands(self) -> Iterator[Command]:
         if self._state.opening:
             yield Command("Cancel opening", "cancel-opening")
         yield Command("Choose files …", press="[data-act=open-file]")
-        yield Command("Open an address …", press="[data-act=open-url] [name=url]")
+        yield Command("Open URL …", press="[data-act=open-url] [name=url]")
 
     async def on_open_url(self, message: Message) -> None:
         await self.open(str(message["fields"]["url"]).strip())
@@ -74,7 +74,7 @@ class OpenController:
         self.cancel()
 
     def cancel(self) -> None:
-        """Whatever is being opened; nothing, if nothing is."""
+        """Cancel the current opening, if there is one."""
         if not self._state.opening:
             return
         self._turn += 1
@@ -87,21 +87,21 @@ class OpenController:
         self._state.announce(Change.OPENING)
 
     async def open_constants(self, extra: tuple[Any, ...]) -> bool:
-        """`.ptd` files alone: for the program that could not be opened just now, or the open one"""
+        """Open the last program again with `.ptd` files that were dropped alone."""
         session = self._state.session
         if self._failed is not None:
             return await self.open(self._failed[0], extra)
         if session is not None:
             source = session.source
-            if source.address.startswith(LOCAL):  # there it has other constants
+            if source.address.startswith(LOCAL):  # the copy there has other constants
                 source = replace(source, address="")
             return await self.open(source, extra)
         raise ValueError(
-            "a .ptd file holds only the constants of a program: choose its .pte with it"
+            "a .ptd file holds only the constants of a program: choose its .pte together with it"
         )
 
     def forget_failure(self) -> bool:
-        """Its message was dismissed; whether there was one."""
+        """Forget the last failure; return whether there was one."""
         failed, self._failed = self._failed, None
         return failed is not None
 
@@ -113,9 +113,9 @@ class OpenController:
         card: Card | None = None,
         before: Session | None = None,
     ) -> bool:
-        """Whether it is on the page now. What goes wrong is told here.
+        """Open a program and show errors; return whether it is on the page now.
 
-        `before` is what was done with it, unless that is on the page now.
+        `before` is a closed session of the same program, to continue from.
         """
         self._turn += 1
         turn, state = self._turn, self._state
@@ -169,9 +169,11 @@ class OpenController:
             raise
 
     async def _parts_of(self, program: Source) -> tuple[Any, ...]:
-        """The `.ptd` files that the library has with a program of this machine."""
+        """Fetch the `.ptd` files that the library keeps with a local program."""
         parts = program.file.parts if program.file is not None else ()
-        return tuple([(await self._state.browser.fetch(part, _untold)).data for part in parts])
+        return tuple(
+            [(await self._state.browser.fetch(part, _ignore_progress)).data for part in parts]
+        )
 
     async def _load_source(
         self, source: Source, device: str | None, turn: int, progress: Progress
@@ -183,7 +185,7 @@ class OpenController:
         self._inspected = methods
         state.show(arriving=contents_view(methods, self._limits))
         if device is None:
-            await state.adapter_known.wait()  # what is clicked at once is faster than the browser
+            await state.adapter_known.wait()  # a quick click comes before the adapter is known
             device = state.device
         started = perf_counter()
         program = await state.engine.load(
@@ -202,7 +204,7 @@ class OpenController:
         return session
 
     async def _replace(self, session: Session, turn: int, before: Session | None) -> None:
-        """From here on nothing can fail: the old session ends, the new one is the page's."""
+        """Replace the old session by the new one; nothing can fail from here on."""
         state, ended = self._state, _run_that_ends(self._state.session)
         await state.stop_runs()
         if turn != self._turn:
@@ -255,9 +257,9 @@ class OpenController:
         again = any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds)
         note = ""
         if not isinstance(error, WebpteError | MemoryError):
-            note = "This looks like a fault of webpte: the details below say where. "
+            note = "This looks like an error in webpte: the details below say where. "
         if state.session is not None:
-            note += f"{state.session.source.name} is still loaded, with its inputs and results."
+            note += f"{state.session.source.name} is still open, with its inputs and results."
             if any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds):
                 note += " Close it first: that frees its memory."
         state.show(progress="")
@@ -269,11 +271,10 @@ class OpenController:
             unloaded_view(name, self._inspected, self._limits) if self._inspected else None,
         )
         unfetched = unfetched_text(error, name)
-        if unfetched:
-            state.tell(unfetched, "bad")
+        state.tell(unfetched or f"Could not open {name}", "bad")
 
     def _progress(self, turn: int) -> Progress:
-        """Draws the stages, but not more often than anybody can see."""
+        """Return a progress function that draws the stages, throttled."""
         amounts: dict[str, tuple[int, int]] = {}
         throttle = Throttle()
 
@@ -286,8 +287,8 @@ class OpenController:
         return progress
 
 
-def _untold(stage: str, done: int, total: int) -> None:
-    """Progress that nobody is told of."""
+def _ignore_progress(stage: str, done: int, total: int) -> None:
+    """Ignore progress."""
 
 
 def _placed(session: Session) -> dict[str, Placed]:
@@ -302,14 +303,26 @@ def _placed(session: Session) -> dict[str, Placed]:
     return placed
 
 
+def _origin_text(came: str) -> str:
+    """Return in a few words where the library says that a file came from."""
+    for text, short in (
+        ("from the library, as its server has it", "cached, up to date"),
+        ("from the library, since its server cannot be asked", "cached, server unreachable"),
+        ("from the library", "cached"),
+    ):
+        if came.startswith(text):
+            return short + came.removeprefix(text)
+    return came
+
+
 def _loaded_text(session: Session) -> str:
     file = session.source.file
-    came = f", {file.came}" if file is not None and file.came else ""
-    return f"{session.source.name} is loaded, {ms_text(session.runner.timing.load or 0)}{came}"
+    came = f" ({_origin_text(file.came)})" if file is not None and file.came else ""
+    return f"{session.source.name} loaded in {ms_text(session.runner.timing.load or 0)}{came}"
 
 
 def _run_that_ends(session: Session | None) -> str:
-    """For whoever has pressed Run and sees another program."""
+    """Say which run ends because another program opens."""
     if session is None or not session.runner.busy:
         return ""
     return f"; that ended {session.runner.doing} of {session.source.name}"
@@ -317,14 +330,14 @@ def _run_that_ends(session: Session | None) -> str:
 
 def _name_of(wanted: Source | str, card: Card | None) -> str:
     if card is not None:
-        return f"{card.name}.pte"  # the file of an installed model is called model.pte
+        return f"{card.name}.pte"  # files of installed models are all called model.pte
     return wanted.name if isinstance(wanted, Source) else wanted.rsplit("/", 1)[-1] or wanted
 
 
 async def _read_constant_methods(
     methods: Mapping[str, MethodInfo], program: Program
 ) -> dict[str, str]:
-    """Constants that are tensors: unlike plain values, the description does not hold them."""
+    """Read constant methods that return tensors, which the description does not hold."""
     found = {}
     for info in methods.values():
         if info.is_constant and any(isinstance(out, TensorInfo) for out in info.outputs):
@@ -338,7 +351,7 @@ async def _read_constant_methods(
 
 
 def _value_text(value: Any) -> str:
-    """The value of a constant method, short."""
+    """Return the value of a constant method, shortened."""
     array = Output(0, "", value).array
     if array.size == 1:
         return number_text(array.reshape(-1)[0].item())

@@ -1,4 +1,4 @@
-"""The outputs section: the last results, whether they are of what is set now, and what to do."""
+"""The outputs section: the last results, whether they are outdated, and what to do with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from webpte import TensorInfo
 
 class OutputController:
     def __init__(self, state: AppState, chosen: Callable[[], None] = lambda: None) -> None:
-        """`chosen` is called whenever someone chose another renderer."""
+        """Build the controller; `chosen` is called whenever someone chose another renderer."""
         self._state = state
         self._chosen = chosen
 
@@ -53,13 +53,13 @@ class OutputController:
         self.draw_age()
 
     def draw_age(self) -> None:
-        """Only the line that says what the results are of: the pictures take long to draw."""
+        """Draw only the note that results are outdated: pictures take long to draw."""
         session = self._state.session
         if session is not None and session.shown is not None:
             self._state.show(outputs_age=age_view(session.age()))
 
     def answer(self) -> str:
-        """What the first output with named scores says, in a few words; "" if there is none."""
+        """Return the answer of the first output with labels, in a few words, or ""."""
         session = self._state.session
         if session is None or any(map(_is_blank, session.inputs)):
             return ""
@@ -68,13 +68,13 @@ class OutputController:
         return next(filter(None, answers), "")
 
     def scroll_into_view(self) -> None:
-        """For someone who waits for them, and has not gone on with other inputs meanwhile."""
+        """Scroll to the outputs, unless the inputs have changed meanwhile."""
         session = self._state.session
         if session is not None and session.shown is not None and not session.age():
             self._state.browser.show(scroll="outputs")
 
     async def accept_labels(self, file: Any) -> None:
-        """A text file with a name per line, for the outputs whose last dim has as many."""
+        """Load labels, one per line, for the outputs whose last dim has as many."""
         session, browser = self._state.session, self._state.browser
         name = browser.source(file).name
         if session is None or not session.method:
@@ -109,7 +109,7 @@ class OutputController:
         return compared
 
     def tell_unknown_state(self, reason: str) -> None:
-        """Instead of a comparison that would be with another state."""
+        """Show why a comparison is impossible, for every output."""
         for output in self._outputs:
             self._show_verdict(output.index, unknown_state_view(reason))
 
@@ -158,7 +158,7 @@ class OutputController:
         self._show_rendered(context)
 
     def on_point_at(self, message: Message) -> None:
-        """Someone points at a place of a renderer, from 0 to 1 across and down."""
+        """Show the value at a place of an output, from 0 to 1 across and down."""
         context = self._context(message)
         assert self._state.session is not None
         choice = self._state.session.choice(context.output.index)
@@ -192,7 +192,7 @@ class OutputController:
             shown = h("p", str(error), class_="notice notice-bad")
         else:
             shown = comparison_view(compare(output.array, expected, name))
-        if output in self._outputs:  # which other results may have replaced meanwhile
+        if output in self._outputs:  # other results may have replaced it meanwhile
             self._keep_verdict(output, shown)
 
     def _output(self, message: Message) -> Output:
@@ -202,7 +202,7 @@ class OutputController:
         return self._outputs[index]
 
     def _keep_verdict(self, output: Output, verdict: Html) -> None:
-        """It goes with the results, wherever they are shown again."""
+        """Keep a verdict with its results, and show it."""
         session = self._state.session
         if session is not None and session.shown is not None:
             session.shown.verdicts[output.index] = verdict

@@ -1,4 +1,4 @@
-"""The run section: what uses the program, one thing at a time, and the figures that come of it."""
+"""The run section: runs, checks and timing of the program, one at a time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RunController:
             self._state.tell(f"{problem.name} is not ready: {problem.error}", "bad")
             self._state.browser.show(reveal=f"input-{problem.index}")
             return
-        # All of it now: what is set while it runs is for the next run.
+        # Read all inputs now: what is set while it runs is for the next run.
         arrays, held = [state.array() for state in session.inputs], session.held()
         self._state.show(error="")
         self._state.tell(f"Running{self._while_opening(session)}", "busy")
@@ -153,7 +153,7 @@ class RunController:
         )
 
     def _tell_nothing_is_open(self) -> None:
-        """Only by keys can one get here: there is no button yet."""
+        """Say that nothing is open; only the keyboard leads here."""
         name = self._state.opening
         if name:
             self._state.tell(f"Still opening {name}: run it when it is loaded", "busy")
@@ -161,7 +161,7 @@ class RunController:
             self._state.tell("There is nothing to run: open a program first", "bad")
 
     def _while_opening(self, session: Session, still: bool = False) -> str:
-        """Which of two programs runs, while one takes the place of the other."""
+        """Say which program runs while another one is being opened."""
         name, coming = session.source.name, self._state.opening
         if not coming:
             return ""
@@ -170,7 +170,7 @@ class RunController:
         return f" {name}, while {'it' if coming == name else coming} is opened"
 
     async def _check(self, session: Session, results: Results) -> None:
-        """The same calls on the NumPy reference, and every output against its last ones."""
+        """Repeat the calls on the NumPy reference and compare every output."""
         source, runner = session.source, session.runner
         total, throttle = count_calls(results.calls), Throttle()
 
@@ -200,7 +200,7 @@ class RunController:
     async def _profile(self, session: Session) -> None:
         program, method = session.program, session.method
         try:
-            await program.profile(method)  # once for nothing: the first has one-time costs
+            await program.profile(method)  # a warm-up: the first run has one-time costs
             trace = await program.trace(method)
         except (DeviceLostError, OutOfMemoryError):
             raise
@@ -231,7 +231,7 @@ class RunController:
             self.draw()
 
     def draw(self) -> None:
-        """Buttons and times; nothing where there is no session."""
+        """Draw buttons and times; hide them without a session."""
         session = self._state.session
         self._state.browser.show(hidden={"run": session is None, "figures": session is None})
         if session is None:
@@ -267,7 +267,7 @@ class RunController:
         return session.shown is not None and session.shown.device != "numpy"
 
     def _checks(self, session: Session) -> bool:
-        """Whether there is something to check, now or after a run."""
+        """Tell whether there is something to check, now or after a run."""
         return bool(session.method) and (session.device != "numpy" or self._can_check(session))
 
     def _can_profile(self, session: Session) -> bool:
@@ -279,7 +279,7 @@ class RunController:
         return timed and session.device == "webgpu" and bool(session.method)
 
     def clear_kernels(self) -> None:
-        """Times of another program or method."""
+        """Remove the kernel times of another program or method."""
         self._state.show(kernels="")
 
     def _draw_timing(self, session: Session) -> None:

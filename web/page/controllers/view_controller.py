@@ -17,12 +17,12 @@ HOME = "run"
 
 
 class ViewController:
-    """A panel that is not in front is drawn when it gets there, if what it follows has changed."""
+    """The tabs and panels; a panel in the background is drawn when it comes to the front."""
 
     def __init__(
         self, state: AppState, views: Sequence[View], problems: Mapping[str, Exception]
     ) -> None:
-        """`problems` of views, by module, are told once the page is there."""
+        """Build the panels; `problems` of views, by module, are shown once the page has started."""
         self._state = state
         self._problems = dict(problems)
         self._panels: dict[str, Panel] = {}
@@ -31,17 +31,17 @@ class ViewController:
                 self._panels[view.name] = view.make(view, state)
             except Exception as error:
                 self._problems[view.name] = error
-        if HOME not in self._panels:  # without it there is no page
+        if HOME not in self._panels:  # the page does not work without it
             raise self._problems.get(HOME) or ValueError(f"there is no view {HOME!r}")
         self._stale = set(self._panels)
-        self._told: dict[str, Need | None] = {}  # what each said to be missing, when it was drawn
+        self._drawn_need: dict[str, Need | None] = {}  # the missing need that was drawn, by view
         self._tabs: list[str] = []
         state.front = HOME
         state.listeners.append(self._follow)
         state.commands.append(self._commands)
 
     def start(self) -> None:
-        """The empty panels, once; that of the first view is in the page already."""
+        """Create the empty panels; that of the first view is in the page already."""
         views = [panel.view for panel in self._panels.values() if panel.view.name != HOME]
         shells = [
             h(
@@ -62,7 +62,7 @@ class ViewController:
             self._tell_problems()
 
     def _tell_problems(self) -> None:
-        """In a place of their own, where they stay: whoever mends a view reloads the page."""
+        """Show views that failed to load, until the page is reloaded."""
         told = [
             h(
                 "p",
@@ -83,7 +83,7 @@ class ViewController:
         self._state.show(view_problems=box)
 
     def _commands(self) -> Iterator[Command]:
-        """The tabs, and what views can do whose needs are met."""
+        """Yield commands for the tabs, and those of views whose needs are met."""
         views = [self._panels[name].view for name in self._tabs]
         for view in views if len(views) > 1 else ():
             yield Command(f"Go to {view.title}", press=f"#tab-{view.name}", kind="View")
@@ -100,7 +100,7 @@ class ViewController:
         return next((panel for panel in self._panels.values() if panel.accepts(name)), None)
 
     async def accept_files(self, panel: Panel, files: Sequence[Any]) -> None:
-        """Files for a view, which comes to the front."""
+        """Pass files to a view, and bring it to the front."""
         missing = panel.view.missing(self._state)
         if missing is not None:
             names = ", ".join(self._state.browser.source(file).name for file in files)
@@ -109,15 +109,16 @@ class ViewController:
         await panel.accept_files(files)
 
     def on_view(self, message: Message) -> None:
-        """A tab was chosen: the page shows its panel already."""
-        self.bring_to_front(str(message["name"]), told=True)
+        """Handle a chosen tab, whose panel the page shows already."""
+        self.bring_to_front(str(message["name"]), shown=True)
 
-    def bring_to_front(self, name: str, told: bool = False) -> None:
-        """`told`: the page knows. A view that has no tab (any more) is not brought anywhere."""
+    def bring_to_front(self, name: str, shown: bool = False) -> None:
+        """Bring a view to the front; `shown`: the page shows it already. Views without a tab are
+        ignored."""
         if name not in self._tabs:
-            name, told = HOME, False
+            name, shown = HOME, False
         moved, self._state.front = name != self._state.front, name
-        if not told:
+        if not shown:
             self._state.browser.show(front=name)
         self._draw_front()
         if moved:
@@ -145,17 +146,17 @@ class ViewController:
     def _draw_front(self) -> None:
         name, panel = self._state.front, self._panels[self._state.front]
         missing = panel.view.missing(self._state)
-        if name not in self._stale and self._told.get(name) is missing:
+        if name not in self._stale and self._drawn_need.get(name) is missing:
             return
         self._stale.discard(name)
-        self._told[name] = missing
+        self._drawn_need[name] = missing
         if missing is None:
             self._safely(panel.draw, panel.view)
         else:
             panel.show(_missing_view(missing))
 
     def _safely(self, step: Callable[[], None], view: View) -> None:
-        """A view that fails is told of, and is nobody else's trouble."""
+        """Call a view's method; show its error, so that nothing else fails."""
         try:
             step()
         except Exception as error:
@@ -172,5 +173,5 @@ def _missing_view(need: Need) -> Html:
 
 
 def _last_line(error: Exception) -> str:
-    """Of its traceback: the kind of the error and its message."""
+    """Return the kind of the error and its message."""
     return traceback.format_exception_only(error)[-1].strip()

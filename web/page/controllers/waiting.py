@@ -1,4 +1,4 @@
-"""What a run is waiting for, and since when: for runs that take so long that one wonders."""
+"""The progress of a run that takes long: kernels that are compiled, and the time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SECTION = "run_waiting"
 
 
 class Waiting:
-    """While it is entered, the page says for how long, and how many kernels are compiled."""
+    """A context in which the page shows the elapsed time and the count of compiled kernels."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
@@ -44,7 +44,7 @@ class Waiting:
 
 
 def waiting_view(compiled: tuple[int, int] | None, milliseconds: float) -> Html:
-    """`compiled`: kernels that are, of all that the run needs and did not have."""
+    """Return the progress of a run; `compiled`: kernels done, of all that it needs."""
     doing, known = "Computing", {}
     if compiled is not None and compiled[0] < compiled[1]:
         done, total = compiled
@@ -59,10 +59,10 @@ def waiting_view(compiled: tuple[int, int] | None, milliseconds: float) -> Html:
 
 
 def software_advice() -> Html:
-    """For an adapter that is a CPU in disguise."""
+    """Return the advice to use NumPy instead of a software adapter."""
     return h(
         "p",
-        "This adapter is software: it computes on the CPU, as NumPy does, and compiles first. ",
+        "Software GPU: NumPy may be faster. ",
         h(
             "button",
             "Use NumPy",

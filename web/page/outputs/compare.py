@@ -14,7 +14,8 @@ ATOL = RTOL = 1e-3  # what the operator catalogue of ExecuTorch takes for float3
 
 @dataclass(frozen=True)
 class Comparison:
-    """`agrees` is |actual - expected| <= atol + rtol·|expected| everywhere, NaN equal to NaN."""
+    """The difference of two arrays; `agrees`: |actual - expected| <= atol + rtol·|expected|
+    everywhere, NaN equal to NaN."""
 
     against: str
     agrees: bool

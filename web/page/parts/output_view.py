@@ -15,7 +15,7 @@ from webpte import Stats
 
 
 def outputs_card(contexts: Sequence[OutputContext], choices: Sequence[Choice]) -> Html:
-    """`choices`: how each is seen, in order."""
+    """Return the card of all outputs; `choices` says how each is shown."""
     all_of_them = h(
         "button",
         "Download all .npz",
@@ -42,20 +42,20 @@ def outputs_card(contexts: Sequence[OutputContext], choices: Sequence[Choice]) -
 
 
 def age_view(reasons: Sequence[str]) -> Html:
-    """What the results are of, where that is not what is set on the page now."""
+    """Return the note that the results are outdated, with the reasons."""
     if not reasons:
         return Html("")
     return h(
         "p",
-        h("strong", "Earlier results: "),
+        h("strong", "Outdated: "),
         "; ".join(reasons),
-        ". Run again for new ones.",
+        ". Run again to update.",
         class_="notice notice-warn",
     )
 
 
 def unknown_state_view(reason: str) -> Html:
-    """Why NumPy cannot follow the program, and how it could again."""
+    """Return why NumPy cannot follow the program's state, and how it could again."""
     return h(
         "div",
         h(
@@ -99,7 +99,7 @@ def output_card(context: OutputContext, choice: Choice) -> Html:
 
 
 def rendered_view(context: OutputContext, choice: Choice) -> Html:
-    """The ways to see an output, and the chosen one."""
+    """Return the renderers of an output as buttons, and what the chosen one draws."""
     if not context.array.size:
         return h("p", "This output is empty.", class_="soft")
     chosen = chosen_renderer(context, choice)

@@ -1,4 +1,4 @@
-"""What the browser keeps for the page.
+"""Values and files that the browser keeps for the page.
 
 store          JSON values by key, from visit to visit or as long as the tab lasts
 saved_inputs   inputs and output settings of each program, in the store

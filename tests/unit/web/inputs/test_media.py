@@ -1,4 +1,4 @@
-"""Sounds, texts and plain bytes as inputs, and sizes that turn out not to change."""
+"""Sounds, texts and plain bytes as inputs, and dims that turn out to be fixed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_sound_is_cut_into_frames() -> None:
 
 
 def graph(shape: tuple[int, ...], dtype: str = "float32") -> bytes:
-    """The same out as in."""
+    """Build a program that returns its input."""
     g = GraphWriter()
     x, y = g.tensor(shape, dtype), g.tensor(shape, dtype)
     g.op("aten.relu.default", x, y)
@@ -141,7 +141,7 @@ def test_plain_bytes_go_in_where_they_fit() -> None:
         assert (state.array() == x).all()
         assert "np.fromfile('x.bin', 'float32').reshape((37, 41))" in as_python(session)
         await app.receive({"act": "npy", "input": "0", "files": [File("y.bin", b"12345")]})
-        assert "no whole number of float32" in browser.html["input-0-preview"]
+        assert "not a multiple of the 4 bytes of a float32" in browser.html["input-0-preview"]
 
     drive(script)
     free = TensorInput(0, "x", "float32", ((1, 50), (4, 4)))
@@ -189,7 +189,7 @@ def test_a_text_that_is_longer_or_shorter_than_the_input_is_told() -> None:
     assert "only the first 4" in state.note
     state.set_prompt("ab", [5, 6])
     assert state.array().tolist() == [[5, 6, 0, 0]]
-    assert "zeros up to 4" in state.note
+    assert "zeros to 4" in state.note
     assert "text" not in TensorInput(0, "x", "float32", ((4, 4),)).fills
 
 

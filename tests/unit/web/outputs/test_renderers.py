@@ -1,4 +1,4 @@
-"""Ways to see an output: which there are, what they show, what is told where one points."""
+"""Renderers: which fit an output, what they draw, and the values under the pointer."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_mask_lies_over_the_picture() -> None:
     shown = pixels(named("mask").draw(one, {"opacity": "100"}))
     assert shown[3, 3].tolist() == [100] * 3
     assert tuple(shown[3, 20].tolist()) == colour_of(1)
-    assert "over it: 50.0 %" in named("mask").draw(one, {})
+    assert "above threshold: 50.0 %" in named("mask").draw(one, {})
     none = pixels(named("mask").draw(one, {"threshold": "0.9"}))
     assert (none == 100).all()
     assert named("mask").point(one, {}, 0.9, 0.1) == "row 1, column 14: 0.8"

@@ -43,7 +43,7 @@ def test_runs_and_answers_share_the_cache() -> None:
 
 
 def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opened again, and rebuilt after the device was lost in the middle of an answer."""
+    """The program is opened again, and rebuilt after the device was lost during an answer."""
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
@@ -63,7 +63,7 @@ def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) ->
             await send(app, "And then?")
         assert "Rebuild the program" in browser.html["error"]
         assert [text for _, text in shown(browser)][2:] == ["And then?"]
-        assert "Answer it" in browser.html["view-chat"]
+        assert ">Answer<" in browser.html["view-chat"]
         await app.receive({"act": "recover"})
         await act(app, "again")
         program = await webpte.load(Q4, device="numpy")
@@ -123,12 +123,12 @@ def test_only_an_answer_that_was_cut_off_goes_on_after_a_reload(ended: str) -> N
 
 
 def notes_of(html: str) -> list[str]:
-    """What is told of each answer."""
+    """Return the notes below the answers."""
     return re.findall(r'<p class="note">(\d+ tokens .*? seed \d+.*?)</p>', html)
 
 
 def lines_of(html: str) -> list[str]:
-    """What was said, as text."""
+    """Return the messages as text."""
     found = re.findall(r'id="chat-said-\d+"[^>]*>(.*?)</', html)
     return [re.sub(r"<[^>]*>", "", one) for one in found]
 

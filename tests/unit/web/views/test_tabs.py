@@ -1,4 +1,4 @@
-"""Views: found by their place, there if what they need is, drawn when what they follow changes."""
+"""Views are found by their place, have a tab if their needs are met, and follow changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOME = View("run", "Run", 0, Panel)
 
 
 class Counting(Panel):
-    """Says how often it was drawn, and what it was told."""
+    """A panel that counts its drawings and records its messages."""
 
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
@@ -255,7 +255,7 @@ def test_work_of_a_view_ends_with_the_session() -> None:
 
 
 def listed(html: str) -> str:
-    """The program in the panel of the view "Python"."""
+    """Return the program in the panel of the view "Python"."""
     found = re.search("<code>(.*?)</code>", html, re.S)
     assert found is not None
     return found[1].replace("&#x27;", "'").replace("&quot;", '"').replace("&lt;", "<")

@@ -136,7 +136,7 @@ def test_banner_says_when_it_is_a_cpu() -> None:
     assert "NumPy may be faster" in told
 
 
-@pytest.mark.parametrize(("reason", "why"), [("missing", "not offer"), ("none", "no graphics")])
+@pytest.mark.parametrize(("reason", "why"), [("missing", "not offer"), ("none", "no adapter")])
 def test_banner_without_webgpu(reason: str, why: str) -> None:
     told = check(no_gpu_banner(reason, runs_on_numpy=True)).text
     assert why in told
@@ -197,7 +197,7 @@ def test_what_can_be_done_after_a_run_is_not_in_its_bar() -> None:
 
 
 def test_what_can_be_done_after_a_run_has_its_place_before() -> None:
-    """Else it would move the outputs down when the last repeat ends."""
+    """Otherwise the outputs would move down when the last repeat ends."""
     before = further_work(running=False, can_check=False, can_profile=False)
     during = further_work(running=True, can_check=True, can_profile=True)
     after = further_work(running=False, can_check=True, can_profile=True)

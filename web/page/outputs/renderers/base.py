@@ -1,4 +1,4 @@
-"""What a look at an output is, and what it can use."""
+"""The interface of renderers, and what they share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Output:
 
 @dataclass
 class Choice:
-    """The look that someone chose for an output ("": the one that fits best), and its settings."""
+    """The renderer that someone chose for an output ("": the best one), and its settings."""
 
     renderer: str = ""
     settings: dict[str, str] = field(default_factory=dict)
@@ -47,10 +47,10 @@ class Choice:
 class OutputContext:
     """One output with all that helps to show it.
 
-    labels    of its last dim, or of the classes that it has numbers of
+    labels    names of its last dim, or of the classes that it contains
     card      what the program's card says of it
-    backdrop  (height, width, 3) uint8: the picture that went in, as the model saw it
-    size      (height, width) of the input that the picture went into; the backdrop may be smaller
+    backdrop  (height, width, 3) uint8: the input picture, as the model saw it
+    size      (height, width) of the picture input; the backdrop may be smaller
     others    the other outputs of the same run
     """
 
@@ -68,12 +68,12 @@ class OutputContext:
 
 @dataclass(frozen=True)
 class Renderer:
-    """A way to see an output.
+    """A way to show an output.
 
-    fits   whether it can be seen so
-    best   whether that is what people want first
-    draw   the markup
-    point  what is at a place of it, from 0 to 1 across and down; None if one cannot point
+    fits   whether it can show an output
+    best   whether it is the best one for it
+    draw   returns the markup
+    point  returns the value at a place, from 0 to 1 across and down; None if it has none
     """
 
     name: str
@@ -92,7 +92,7 @@ def is_numeric(array: Array) -> bool:
 
 
 def whole(settings: Settings, name: str, default: int, low: int, high: int) -> int:
-    """A setting as a whole number within bounds."""
+    """Return a setting as an integer within bounds."""
     try:
         value = int(float(settings.get(name, default)))
     except (ValueError, OverflowError):
@@ -139,7 +139,7 @@ def slider(
 def step_button(
     context: OutputContext, name: str, text: str, value: int, title: str, usable: bool
 ) -> Html:
-    """A button that sets a number, such as the first row of the next page."""
+    """Return a button that sets a number, such as the first row of the next page."""
     return h(
         "button",
         text,
@@ -169,7 +169,7 @@ def _acting(context: OutputContext, name: str) -> dict[str, object]:
 def pointed(
     context: OutputContext, inside: object, label: str, cells: tuple[int, int], kind: str = ""
 ) -> Html:
-    """Something whose values are told where one points; `point.js` says where that is.
+    """Return content whose values are shown where someone points; `point.js` sends the place.
 
     `cells`: (rows, columns) that the arrow keys step through.
     """
@@ -190,9 +190,14 @@ def pointed(
             data_rows=cells[0],
             data_columns=cells[1],
         ),
-        h("p", "Point at it, or use the arrow keys, for values.", id=told, class_="note point-told",
-          aria_live="polite"),
-    )  # fmt: skip
+        h(
+            "p",
+            "Point at it or use the arrow keys to see values.",
+            id=told,
+            class_="note point-told",
+            aria_live="polite",
+        ),
+    )
 
 
 # ---- planes
@@ -203,7 +208,7 @@ def plane_count(array: Array) -> int:
 
 
 def plane_at(array: Array, number: int) -> tuple[Array, tuple[int, ...]]:
-    """(rows, columns) at one of the leading indices, and that index. A vector is one row."""
+    """Return the plane (rows, columns) at a leading index, and that index. A vector is one row."""
     if array.ndim < 2:
         return array.reshape(1, -1), ()
     lead = tuple(int(one) for one in np.unravel_index(number, array.shape[:-2] or (1,)))

@@ -1,7 +1,7 @@
-"""Boxes that a model finds, drawn over the picture that went in.
+"""Boxes that a model finds, drawn over the input picture.
 
-An output of (boxes, 4 to 6) has the corners of each, then its score and its class, if it has them.
-Scores and classes may be outputs of their own, too.
+An output of (boxes, 4 to 6) has the corners of each box, then its score and its class, if any.
+Scores and classes may also be separate outputs.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from page.outputs.renderers.picture import planes_of
 FORMS = {
     "xyxy": "left, top, right, bottom",
     "xywh": "left, top, width, height",
-    "cxcywh": "middle x, middle y, width, height",
+    "cxcywh": "center x, center y, width, height",
     "yxyx": "top, left, bottom, right",
 }
-UNITS = {"pixels": "pixels of the input", "unit": "parts of 1"}
+UNITS = {"pixels": "pixels of the input", "unit": "normalized (0 to 1)"}
 DRAWN = 100  # boxes at most, those with the highest scores
 LISTED = 12
-_MOST = 100_000  # rows: more are no list of boxes
+_MOST = 100_000  # an output with more rows is not a list of boxes
 _USUAL_SCORE = 0.5
 
 
 @dataclass(frozen=True)
 class Box:
-    """In pixels of the picture."""
+    """A box in pixels of the picture."""
 
     row: int
     left: float
@@ -54,7 +54,7 @@ class Box:
 
 
 def _rows(context: OutputContext) -> Array | None:
-    """(boxes, 4 to 6)"""
+    """Return the output as (boxes, 4 to 6), or None."""
     rows = planes_of(context.array)
     if rows.ndim != 2 or not 4 <= rows.shape[1] <= 6 or rows.dtype.kind not in "fiu":
         return None
@@ -62,7 +62,7 @@ def _rows(context: OutputContext) -> Array | None:
 
 
 def _beside(context: OutputContext, kinds: str) -> Array | None:
-    """Another output with a value for each box, of one of these kinds of numbers."""
+    """Return another output with one value per box, of one of these kinds."""
     rows = _rows(context)
     for other in context.others:
         array = other.array
@@ -72,7 +72,7 @@ def _beside(context: OutputContext, kinds: str) -> Array | None:
 
 
 def _size(context: OutputContext) -> tuple[int, int]:
-    """(height, width) that boxes are drawn in."""
+    """Return the (height, width) in which boxes are drawn."""
     if context.backdrop is not None:
         return context.size
     rows = _rows(context)
@@ -83,7 +83,7 @@ def _size(context: OutputContext) -> tuple[int, int]:
 
 
 def boxes_of(context: OutputContext, settings: Settings) -> list[Box]:
-    """All of them, the highest scores first."""
+    """Return all boxes, the highest scores first."""
     rows = _rows(context)
     assert rows is not None  # as `fits` says
     corners = _corners(rows[:, :4].astype(np.float64), _form(context, settings))
@@ -104,7 +104,7 @@ def boxes_of(context: OutputContext, settings: Settings) -> list[Box]:
 
 
 def _corners(values: Array, form: str) -> Array:
-    """(boxes, 4) of left, top, right, bottom."""
+    """Return (boxes, 4) of left, top, right, bottom."""
     a, b, c, d = values.T
     if form == "xywh":
         return np.stack([a, b, a + c, b + d], axis=1)
@@ -135,8 +135,8 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     limit = real(settings, "score", usual, min(least, usual), max(most, usual))
     kept = [box for box in boxes if box.score is None or box.score >= limit]
     controls = [
-        choice_field(context, "boxes", "a row is", FORMS, _form(context, settings)),
-        choice_field(context, "unit", "in", UNITS, _unit(context, settings)),
+        choice_field(context, "boxes", "box format", FORMS, _form(context, settings)),
+        choice_field(context, "unit", "units", UNITS, _unit(context, settings)),
     ]
     if scored:
         ends = (min(0.0, least), max(1.0, most))
@@ -155,7 +155,7 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
         [_rect(context, box, thick) for box in reversed(kept[:DRAWN])],
         viewBox=f"0 0 {width} {height}",
         role="img",
-        aria_label=f"{told}, over the picture that went in",
+        aria_label=f"{told}, over the input picture",
         class_="boxes",
     )
     more = f", the first {DRAWN} are drawn" if len(kept) > DRAWN else ""

@@ -1,4 +1,4 @@
-"""Which renderers an output has, and which is in front."""
+"""The renderers of an output, and the choice between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def renderers_for(context: OutputContext) -> list[Renderer]:
 
 
 def chosen_renderer(context: OutputContext, choice: Choice) -> Renderer:
-    """As someone chose, if the output still can be seen so; else what is best for it."""
+    """Return the chosen renderer if it still fits the output; else the best one."""
     renderers = renderers_for(context)
     named = [renderer for renderer in renderers if renderer.name == choice.renderer]
     best = [renderer for renderer in renderers if renderer.best(context)]

@@ -20,7 +20,7 @@ from page.outputs.renderers.base import (
     whole,
 )
 
-LINES = 6  # drawn at once: more colours nobody tells apart
+LINES = 6  # drawn at once: more colours are hard to tell apart
 _LEAST = 3  # points of a line
 
 
@@ -29,12 +29,12 @@ def _fits(context: OutputContext) -> bool:
 
 
 def is_line(array: Array) -> bool:
-    """One row that is long enough to be a signal."""
+    """Tell whether an array is one row that is long enough to be a signal."""
     return is_numeric(array) and array.ndim > 0 and array.size == max(array.shape) >= 32
 
 
 def _axis(context: OutputContext, settings: Settings) -> int:
-    """The dim that goes across: the longest, unless someone chose another."""
+    """Return the dim that goes across: the longest, unless another was chosen."""
     shape = context.array.shape
     longest = max(range(len(shape)), key=lambda dim: (shape[dim], dim))
     options = [str(dim) for dim, size in enumerate(shape) if size >= _LEAST]
@@ -42,7 +42,7 @@ def _axis(context: OutputContext, settings: Settings) -> int:
 
 
 def _lines(context: OutputContext, settings: Settings) -> tuple[Array, int, list[list[int]]]:
-    """(lines, points) of those that are drawn, of how many, and the index of each."""
+    """Return the drawn (lines, points), the number of all lines, and the index of each."""
     array, axis = context.array, _axis(context, settings)
     rest = tuple(size for dim, size in enumerate(array.shape) if dim != axis)
     rows = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])

@@ -1,4 +1,4 @@
-"""A plane of an output in colours, with their scale, and its values where one points."""
+"""A plane of an output in colours, with their scale and the values under the pointer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     rows, columns = plane.shape
     down, across = thinning(plane.shape, SIDE)
     where = f" at {list(lead)}" if lead else ""
-    thinned = f"; every {down} by {across} values one is shown" if max(down, across) > 1 else ""
+    thinned = f"; one of every {down} by {across} values is shown" if max(down, across) > 1 else ""
     size = f"{count_text(rows)} rows down, {count_text(columns)} columns across"
     image = h("img", src=made.url, alt="", width=made.width, height=made.height)
     return h(

@@ -1,4 +1,4 @@
-"""What a model marks in a picture: a mask, or the class of every pixel, over what went in."""
+"""Masks: pixels that a model marks, or the class of each pixel, over the input picture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HIDDEN = {"": "none", "0": "class 0"}
 
 
 def planes_over(context: OutputContext) -> Array | None:
-    """(classes, rows, columns) of what may lie over the picture; None if it cannot."""
+    """Return (classes, rows, columns) that lie over the picture; None if the output cannot."""
     planes = planes_of(context.array)
     if planes.ndim == 2:
         planes = planes[None]
@@ -47,13 +47,13 @@ def planes_over(context: OutputContext) -> Array | None:
 
 
 def colour_of(number: int) -> tuple[int, int, int]:
-    """Neighbours differ: each is a golden ratio of the colour circle away from the one before."""
+    """Return the colour of a class: each is a golden ratio of the colour circle after the last."""
     red, green, blue = colorsys.hsv_to_rgb((0.47 + 0.618034 * number) % 1, 0.85, 0.95)
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def classes_of(planes: Array, threshold: float) -> Array:
-    """(rows, columns) of class numbers; of one plane, 1 where it is over the threshold."""
+    """Return the class of each pixel; of a single plane, 1 above the threshold."""
     if len(planes) > 1:
         found: Array = planes.argmax(axis=0)
         return found
@@ -67,7 +67,7 @@ def is_threshold(planes: Array) -> bool:
 
 
 def _range(planes: Array) -> tuple[float, float, float]:
-    """Lowest, highest and usual threshold: 0.5 of what is likely, 0 of logits."""
+    """Return the lowest, highest and default threshold: 0.5 for probabilities, 0 for logits."""
     finite = planes[np.isfinite(planes)] if planes.dtype.kind == "f" else planes
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     return low, high, 0.5 if low >= 0 and high <= 1 else 0.0
@@ -79,14 +79,14 @@ def _threshold(context: OutputContext, settings: Settings, planes: Array) -> flo
 
 
 def _hidden(context: OutputContext, settings: Settings, planes: Array) -> str:
-    """Class 0 is what lies behind everything, unless it has another name."""
+    """Return the class that is hidden: class 0, unless it is not the background."""
     named = context.labels[0].lower() if context.labels else "background"
     usual = "0" if "background" in named or is_threshold(planes) else ""
     return one_of(settings, "hidden", list(_HIDDEN), usual)
 
 
 def overlaid(backdrop: Array, classes: Array, opacity: float, hidden: bool) -> Array:
-    """(height, width, 3) uint8: each class in its colour over the picture."""
+    """Return the picture (height, width, 3) uint8 with each class in its colour."""
     height, width = backdrop.shape[:2]
     rows = np.arange(height) * classes.shape[0] // height
     columns = np.arange(width) * classes.shape[1] // width
@@ -115,11 +115,11 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     if is_threshold(planes):
         low, high, usual = _range(planes)
         ends = (min(low, usual), max(high, usual))
-        label = f"over {number_text(threshold)}"
+        label = f"threshold {number_text(threshold)}"
         step = (ends[1] - ends[0]) / 100 or 1
         controls.append(slider(context, "threshold", label, threshold, ends, step))
     else:
-        controls.append(choice_field(context, "hidden", "see-through", _HIDDEN, hidden))
+        controls.append(choice_field(context, "hidden", "hide", _HIDDEN, hidden))
     image = h("img", src=data_url(png_rgb(shown)), alt="", width=width, height=height)
     return h(
         "figure",
@@ -127,7 +127,7 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
         pointed(
             context,
             image,
-            f"{context.output.name} over the picture that went in",
+            f"{context.output.name} over the input picture",
             planes.shape[1:],
             shape_class(width, height),
         ),
@@ -142,7 +142,11 @@ def _legend(context: OutputContext, classes: Array, single: bool) -> Html:
     def entry(number: int, share: float) -> Html:
         patch = h("rect", width="12", height="12", rx="3", fill="#{:02x}{:02x}{:02x}".format(
             *colour_of(number)))  # fmt: skip
-        name = ("over it" if number else "not over it") if single else _name(context, number)
+        name = (
+            ("above threshold" if number else "below threshold")
+            if single
+            else _name(context, number)
+        )
         return h(
             "li",
             h("svg", patch, width="12", height="12", aria_hidden="true"),
@@ -173,7 +177,7 @@ def _point(context: OutputContext, settings: Settings, x: float, y: float) -> st
 
 
 def _fits(context: OutputContext) -> bool:
-    """What a card calls a picture is no mask, unless it says that, too."""
+    """Tell whether the output can be a mask: not if a card calls it a picture, and no mask."""
     may_be = context.card.mask or "H" not in context.card.layout
     return may_be and is_numeric(context.array) and planes_over(context) is not None
 

@@ -22,7 +22,7 @@ _SMALLEST = 8
 _SMALL = 128  # of a picture no larger than this, people want to see the pixels
 _LAYOUTS = {"CHW": "channels first", "HWC": "channels last"}
 _SCALES = {
-    "auto": "as they are",
+    "auto": "automatic",
     "stretch": "lowest to highest",
     "unit": "0 to 1",
     "signed": "-1 to 1",
@@ -33,14 +33,14 @@ _CHANNELS = (1, 3, 4)
 
 
 def planes_of(array: Array) -> Array:
-    """Without the leading dims of size 1, but with two dims left."""
+    """Drop leading dims of size 1, but leave two dims."""
     while array.ndim > 2 and array.shape[0] == 1:
         array = array[0]
     return array
 
 
 def layouts_of(array: Array) -> list[str]:
-    """How it can be a picture: "HW", "CHW", "HWC"."""
+    """Return the layouts in which an array can be a picture: "HW", "CHW", "HWC"."""
     shape = planes_of(array).shape
     if len(shape) == 2:
         return ["HW"] if min(shape) >= _SMALLEST else []
@@ -61,7 +61,7 @@ def _layout(context: OutputContext, settings: Settings) -> str:
 
 
 def pixels_of(context: OutputContext, settings: Settings) -> Array:
-    """(height, width, 3) uint8"""
+    """Return the picture as (height, width, 3) uint8."""
     planes, layout = planes_of(context.array), _layout(context, settings)
     pixels = planes[:, :, None] if layout == "HW" else planes
     if layout == "CHW":
@@ -87,7 +87,7 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
             choice_field(context, "layout", "dims", layouts, _layout(context, settings))
             if len(layouts) > 1
             else None,
-            choice_field(context, "scale", "values", _SCALES, scale),
+            choice_field(context, "scale", "pixel range", _SCALES, scale),
             h("button", "Download .png", type="button", data_act="download-picture",
               data_output=index),
             class_="controls",
@@ -109,7 +109,7 @@ def _fits(context: OutputContext) -> bool:
 
 
 def _best(context: OutputContext) -> bool:
-    """Where a card says that it is one."""
+    """Tell whether a card says that the output is a picture."""
     return "H" in context.card.layout and not context.card.mask
 
 

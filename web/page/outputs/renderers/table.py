@@ -23,7 +23,7 @@ _LINE = 10  # values of a vector in one row
 
 
 def _folded(array: Array) -> bool:
-    """A vector is read in lines of ten rather than as one that is cut off."""
+    """Tell whether to fold a vector into lines of ten values."""
     return array.ndim < 2 or (array.shape[-2] == 1 and array.shape[-1] > _LINE)
 
 
@@ -96,7 +96,7 @@ def _paged(head: Html, body: list[Html]) -> Html:
 def _pager(
     context: OutputContext, name: str, at: int, count: int, page: int, what: str = ""
 ) -> Html | None:
-    """Where the page begins, and the pages before and after it; nothing if all is on one."""
+    """Return the controls that turn pages; None if everything is on one."""
     if count <= page:
         return None
     what = what or name

@@ -1,4 +1,4 @@
-"""Conversations with a language model, as they come, with what the model thought of every token."""
+"""The chat: conversations with a language model, with the probabilities of every token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from page.views.view import LANGUAGE_MODEL, Panel, View
 from webpte.errors import TextError, WebpteError
 from webpte.llm import Generator
 
-FRAME_SECONDS = 1 / 30  # text that comes is shown so often; more nobody can see
+FRAME_SECONDS = 1 / 30  # between two updates of the text
 _ANSWERING = "answering"
 
 
@@ -29,12 +29,12 @@ class ChatPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
         self._settings = ChatSettings()
-        self._file = ""  # the address or name of the program that all below belongs to
+        self._file = ""  # the address or name of the program
         self._codec: Codec | None = None
         self._search: asyncio.Task[None] | None = None  # for a tokenizer
         self._talk: Talk | None = None
-        self._outdated = False  # the talk is with a program that is gone
-        self._said = False  # whether something was, on this visit
+        self._outdated = False  # the conversation is with a closed program
+        self._said = False  # whether something was said on this visit
         self._editing: int | None = None
         self._heard = ""  # text that is not on the page yet
         self._flush: asyncio.TimerHandle | None = None
@@ -42,12 +42,12 @@ class ChatPanel(Panel):
     # ---- the session
 
     def forget(self) -> None:
-        """The same program, opened again, takes the conversation up where it was."""
+        """Keep the conversation if the same program is opened again, else start a new one."""
         session = self.state.session
         self._search = None
         self._editing = None
         if session is None:
-            self._outdated = True  # it may be opened again
+            self._outdated = True  # the program may be opened again
             return
         file = _file_of(session)
         if file == self._file:
@@ -60,7 +60,7 @@ class ChatPanel(Panel):
         self._settings.system = ""
 
     def _conversation(self, session: Session) -> Talk | None:
-        """With the program that is open; None while its tokenizer is not known."""
+        """Return the conversation with the open program; None while its tokenizer is unknown."""
         if self._codec is not None and (self._talk is None or self._outdated):
             self._talk = Talk(session.program, self._codec, self._talk)
             self._outdated = False
@@ -68,7 +68,7 @@ class ChatPanel(Panel):
         return self._talk
 
     def _restore_saved(self, talk: Talk) -> None:
-        """What was said before the page was reloaded; later the page knows better."""
+        """Restore the saved conversation after a reload, unless this visit has one."""
         saved = self.state.store.read(saved_chats.key_of(self._file))
         if saved and not self._said:
             self._settings.system = saved_chats.restore(talk, saved) or self._settings.system
@@ -85,15 +85,15 @@ class ChatPanel(Panel):
         try:
             codec = await find_codec(session.source, self.state.browser)
             if codec is not None:
-                Talk(session.program, codec)  # says if they do not fit
+                Talk(session.program, codec)  # raises if they do not fit
         except WebpteError as error:
             codec, note = None, str(error)
         codec = codec or await id_codec(Generator(session.program).vocabulary, note)
-        if self._codec is None:  # else people were faster
+        if self._codec is None:  # else one was chosen meanwhile
             self._use(codec)
 
     def _use(self, codec: Codec) -> None:
-        """What was said was said in other tokens: the conversation starts anew."""
+        """Use another tokenizer; the conversation starts anew."""
         self._codec, self._talk = codec, None
         self.draw()
 
@@ -141,7 +141,7 @@ class ChatPanel(Panel):
             await self._answer(lambda talk: talk.ask(text, self._settings), sent=True)
 
     async def on_propose(self, message: Message) -> None:
-        """A question of the program's card was chosen."""
+        """Ask a question of the program's card."""
         self.tell_script(focus=controls.FIELD)
         text = str(message["text"])
         await self._answer(lambda talk: talk.ask(text, self._settings))
@@ -193,9 +193,9 @@ class ChatPanel(Panel):
             self.state.undo.offer("Deleted the conversation.", lambda: self._restore(before, codec))
 
     def _restore(self, talk: Talk, codec: Codec | None) -> None:
-        """A conversation that was deleted, if its words still mean the same tokens."""
+        """Restore a deleted conversation, if the tokenizer is still the same."""
         if self._codec is codec and self.state.idle_session() is not None:
-            self._talk, self._outdated = talk, True  # others have used the cache since
+            self._talk, self._outdated = talk, True  # the cache has been used since
             self.draw()
 
     async def _answer(self, begin: Callable[[Talk], None], sent: bool = False) -> None:
@@ -230,7 +230,7 @@ class ChatPanel(Panel):
     # ---- what is shown
 
     def _hear(self, piece: str) -> None:
-        """To the page with the next frame: tokens can come much faster."""
+        """Collect text for the next frame: tokens can come much faster."""
         self._heard += piece
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_later(FRAME_SECONDS, self._show_heard)
@@ -264,7 +264,7 @@ class ChatPanel(Panel):
             if self._search is None:
                 self._search = self.start(self._find(session), "looking for a tokenizer")
             return
-        self._heard = ""  # it is in what is drawn
+        self._heard = ""  # the drawing contains it
         self._save(talk)
         busy = session.runner.busy
         streaming = busy and session.runner.doing == _ANSWERING
@@ -301,7 +301,7 @@ class ChatPanel(Panel):
                 class_="quiet",
                 data_act=self.act("tokens"),
                 aria_pressed="true" if self._settings.with_tokens else "false",
-                title="Show answers token by token, with what else might have come",
+                title="Show answers token by token, with alternatives",
             ),
             h(
                 "button",
@@ -314,7 +314,7 @@ class ChatPanel(Panel):
         ]
 
     def on_look(self, message: Message) -> None:
-        """Someone points at a token."""
+        """Show the card of the token that someone points at."""
         talk, line, at = self._talk, int(message["line"]), int(message["at"])
         answer = talk.answers.get(line) if talk is not None else None
         if talk is not None and answer is not None and at < len(answer.tokens):

@@ -1,4 +1,4 @@
-"""Which call is wrong: a run against NumPy call by call, and against files of expected outputs."""
+"""The comparison with NumPy, call by call, and with files of expected outputs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _COMPARING = "comparing"
 
 
 class _ComparisonStoppedError(Exception):
-    """Raised into a comparison that nobody waits for any more: it has no other way to end."""
+    """The comparison was stopped; raised inside it, since it has no other way to end."""
 
 
 @dataclass(frozen=True)
 class _FoundFiles:
-    """`held` is what the inputs held; `files` name the expected outputs, by output."""
+    """A comparison, the inputs that it was made with, and the expected files by output."""
 
     comparison: Comparison
     held: Held
@@ -41,17 +41,17 @@ class ComparePanel(Panel):
         self._settings = CompareSettings()
         self._listing = Listing()
         self._file = ""  # the address or name of the program that outputs are expected of
-        self._expected: dict[str, list[Expected]] = {}  # by method, as is what was found
+        self._expected: dict[str, list[Expected]] = {}  # by method
         self._found: dict[str, _FoundFiles] = {}
         self._progress = (0, 0)
 
     def forget(self) -> None:
-        """Expected outputs stay if the same file is opened again: on another device, say."""
+        """Drop results; expected outputs stay if the same file is opened again."""
         self._found.clear()
         self._listing = Listing()
         session = self.state.session
         if session is None:
-            return  # it may be opened again
+            return  # the program may be opened again
         file = session.source.address or session.source.name
         if file != self._file:
             self._file = file
@@ -92,10 +92,10 @@ class ComparePanel(Panel):
                 drift=self._settings.drift,
                 progress=self._watch(session),
             )
-        except Exception as error:  # whatever it is by the time it comes out of the run
+        except Exception as error:  # the run may have wrapped it
             if not any(isinstance(cause, _ComparisonStoppedError) for cause in causes(error)):
                 raise
-            self.state.tell("Stopped: nothing is compared")
+            self.state.tell("Stopped: nothing was compared")
             return
         self._found[method] = _FoundFiles(found, held, {one.output: one.file for one in expected})
         self._listing.rows = PAGE
@@ -116,13 +116,13 @@ class ComparePanel(Panel):
 
     def _tell(self, found: Comparison) -> None:
         if found.first is not None:
-            self.state.tell(f"Compared: {found.first.call.op} is the first call off", "bad")
+            self.state.tell(f"Compared: {found.first.call.op} is the first mismatched call", "bad")
         elif not found.agrees:
-            self.state.tell("Compared: not every output is as expected", "bad")
+            self.state.tell("Compared: some outputs are not as expected", "bad")
         elif found.first_nan is not None or found.first_infinity is not None:
-            self.state.tell("Compared: there are values that are no finite numbers", "bad")
+            self.state.tell("Compared: some values are NaN or infinite", "bad")
         else:
-            self.state.tell("Compared: all agrees")
+            self.state.tell("Compared: no mismatches")
 
     def on_stop(self, message: Message) -> None:
         session = self.state.session
@@ -149,7 +149,7 @@ class ComparePanel(Panel):
         if session is self.state.session:
             self._expected[method] = expected
             self.draw()
-            self.state.tell(f"{', '.join(one.output for one in expected)} will be held against it")
+            self.state.tell(f"{', '.join(one.output for one in expected)} will be compared")
 
     def on_unexpect(self, message: Message) -> None:
         if self.state.session is not None:
@@ -198,7 +198,7 @@ class ComparePanel(Panel):
 
     def _cards(self, session: Session, known: _FoundFiles) -> list[str]:
         found, device = known.comparison, DEVICE_NAMES[session.device]
-        age = "" if known.held == session.held() else "The inputs are others now: compare again."
+        age = "" if known.held == session.held() else "Inputs changed: compare again."
         cards = [markup.verdict_card(found, device, age, self.act)]
         if found.first is not None:
             cards.append(markup.departure_card(found.first, found.tolerance, device))

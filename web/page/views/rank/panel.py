@@ -1,4 +1,4 @@
-"""Rank sentences: a query, lines of text, and which of them mean what it means."""
+"""The rank view: sort lines of text by how close their meaning is to a query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webpte.errors import SourceError
 from webpte.json_reader import parse_json
 from webpte.text import Ranked, SentenceEncoder, encodes_sentences
 
-_EXAMPLES = "ranking.json"  # beside an installed encoder: queries with their sentences
+_EXAMPLES = "ranking.json"  # next to an installed encoder: queries with sentences
 _QUERY = "animals that live with people"
 _LINES = (
     "A cat sleeps on the sofa.",
@@ -36,13 +36,13 @@ ENCODER = Need("Open a sentence encoder.", _encoder, hides=True)
 
 @dataclass(eq=False)
 class Asked:
-    """What is in the fields, and what came of it. It stays with the file."""
+    """The fields and the results for one file."""
 
     query: str = _QUERY
     lines: str = "\n".join(_LINES)
     found: list[Ranked] = field(default_factory=list)
-    told: str = ""
-    searched: bool = False  # for a tokenizer and examples beside the program
+    summary: str = ""
+    searched: bool = False  # for a tokenizer and examples next to the program
     codec: Codec | None = None
     problem: str = ""
 
@@ -60,7 +60,7 @@ class RankPanel(Panel):
         return self._asked.setdefault(file, Asked())
 
     async def _search(self, session: Session, asked: Asked) -> None:
-        """The tokenizer of the program, and sentences to begin with."""
+        """Find the tokenizer of the program, and example sentences."""
         try:
             asked.codec = await find_codec(session.source, self.state.browser)
         except Exception as error:
@@ -73,7 +73,7 @@ class RankPanel(Panel):
                 asked.query = str(example["query"])
                 asked.lines = "\n".join(sorted(str(text) for _, text in example["ranked"]))
             except (SourceError, ValueError, KeyError, TypeError, IndexError):
-                pass  # its own will do
+                pass  # the built-in examples are used
         if session is self.state.session:
             self.draw()
 
@@ -106,8 +106,8 @@ class RankPanel(Panel):
         started = perf_counter()
         asked.found = await encoder.rank(asked.query, lines)
         taken = ms_text(1000 * (perf_counter() - started))
-        asked.told = f"{plural(len(lines), 'line')} ranked in {taken}"
-        self.state.tell(asked.told)
+        asked.summary = f"{plural(len(lines), 'line')} ranked in {taken}"
+        self.state.tell(asked.summary)
 
     # ---- what is shown
 
@@ -153,7 +153,7 @@ class RankPanel(Panel):
 
 
 def _ranking(asked: Asked) -> Html:
-    """Bars are as long as scores are high; those below 0 mean something else entirely."""
+    """Return the ranking, with bars as long as scores are high."""
     rows = [
         h(
             "li",
@@ -163,7 +163,7 @@ def _ranking(asked: Asked) -> Html:
         )
         for one in asked.found
     ]
-    head = h("div", h("h2", "Nearest first"), h("span", asked.told, class_="note"))
+    head = h("div", h("h2", "Nearest first"), h("span", asked.summary, class_="note"))
     note = "1 is the same meaning, 0 is none in common."
     return h(
         "section",

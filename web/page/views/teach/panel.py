@@ -1,4 +1,4 @@
-"""Teach a classifier one's own drawings: it learns in this tab, and says what it thinks."""
+"""The teach view: a classifier learns drawings in this tab and predicts their class."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TeachPanel(Panel):
         return self._lessons.setdefault(file, Lesson())
 
     def forget(self) -> None:
-        """What is learned stays with the file; what is on the pad was for the session."""
+        """Clear the pad; what was learned stays with the file."""
         self._learner = None
         if self._drawing is not None:
             self._clear()
@@ -76,14 +76,15 @@ class TeachPanel(Panel):
         await self._look()
 
     async def _look(self) -> None:
-        """What it thinks of the drawing, if nothing else is done; who learns looks by itself."""
+        """Predict the class of the drawing, unless the program is busy; learning predicts on its
+        own."""
         session = self.state.session
         if session is None or session.runner.busy or not self._lesson.losses:
             return
         await self.state.do(session, self._look_until_seen(session), _LOOKING)
 
     async def _look_until_seen(self, session: Session) -> None:
-        """Someone draws on meanwhile."""
+        """Predict until the latest drawing is covered: someone may draw on meanwhile."""
         while self._seen is not self._drawing and not session.runner.stopping:
             drawing = self._drawing
             if drawing is not None:
@@ -133,7 +134,7 @@ class TeachPanel(Panel):
         self.draw()
 
     def on_less(self, message: Message) -> None:
-        """The classes behind it get other numbers, so what was learned is of no use any more."""
+        """Remove a class; later classes get other numbers, so what was learned is dropped."""
         if self.state.idle_session() is not None:
             del self._lesson.kinds[int(message["kind"])]
             self._forget_learned()
@@ -176,10 +177,10 @@ class TeachPanel(Panel):
                 lesson.losses.append(loss)
                 if throttle.ready():
                     self.state.browser.show(html={markup.LEARNS: markup.curve_view(lesson)})
-                    self._seen = None  # it thinks otherwise now
+                    self._seen = None  # the prediction has changed
                     await self._look_until_seen(session)
                     throttle.restart()
-                await asyncio.sleep(0)  # lets messages in: on NumPy a step waits for nothing
+                await asyncio.sleep(0)  # handles messages: on NumPy a step never awaits
                 if session.runner.stopping:
                     break
         finally:
@@ -188,7 +189,7 @@ class TeachPanel(Panel):
         self._seen = None
         await self._look_until_seen(session)
         if not np.isfinite(lesson.losses[-1]):
-            self.state.tell("The loss is no number any more: press Forget and learn again", "bad")
+            self.state.tell("The loss is not a number: press Reset and learn again", "bad")
             return
         rate = (learner.steps - before) / (perf_counter() - started)
         told = f"Learned: loss {np.mean(lesson.losses[-5:]):.3f}, {rate:.0f} steps a second"
@@ -202,7 +203,7 @@ class TeachPanel(Panel):
     def on_reset(self, message: Message) -> None:
         if self.state.idle_session() is not None:
             self._forget_learned()
-            self.state.tell("It knows nothing any more; the examples are still there")
+            self.state.tell("Reset: the examples are kept")
 
     def _forget_learned(self) -> None:
         self._lesson.forget()
