@@ -1,11 +1,11 @@
-// Plain Pyodide with NumPy, flatbuffers and webpte, and one function to run Python in it.
+// Pyodide with NumPy, flatbuffers and webpte, and a function to run Python in it.
 //
-// This file is both sides: the page starts it once more as a worker, and the interpreter is
-// there, as in the real page. So a program that hangs does not take the page with it.
+// The page starts this file again as a worker, in which the interpreter runs, as in the real page. So a program
+// that hangs does not block the page.
 
 // A function body is compiled into an async function with the arguments' names as parameters.
 // The parameters' values and the result travel as JSON. One more parameter is a function,
-// report_progress(stage, done, total): whoever waits for the result sees what it is told.
+// report_progress(stage, done, total), whose calls are visible to the waiting side.
 const RUNNER = `
 import ast, json, linecache, traceback
 
@@ -63,7 +63,7 @@ function workerSide() {
   };
 }
 
-// Calls have numbers; the start of the interpreter is one that Python does not see.
+// Calls have numbers; number 0 is the start of the interpreter.
 const START = 0;
 
 function pageSide() {
@@ -105,7 +105,7 @@ function pageSide() {
     return settled ?? { moves: call.moves, progress: call.progress };
   };
 
-  // Whether a device of the page's own is answered, while the interpreter's is not: in words.
+  // Says whether a device of the page still answers, while the interpreter's does not.
   globalThis.gpuAnswers = (ms) => {
     const asked = async () => {
       const device = await (await navigator.gpu.requestAdapter()).requestDevice();
@@ -118,7 +118,7 @@ function pageSide() {
     return Promise.race([asked().catch((error) => `fails: ${error.message}`), late]);
   };
 
-  // The interpreter is gone then, and the page has to be loaded again.
+  // Ends the interpreter; the page has to be reloaded afterwards.
   globalThis.stopPython = () => worker.terminate();
 }
 

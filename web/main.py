@@ -1,7 +1,7 @@
-"""Starts the page: PyScript runs this in a worker.
+"""Start the page: PyScript runs this file in a worker.
 
-Everything that needs the browser is here; `page.app` decides what happens. The main thread's share
-is `events.js`: it sends what people do as messages and shows what comes back.
+Everything that needs the browser is here; `page.app` decides what happens. On the main thread,
+`events.js` sends user actions as messages and applies the changes that come back.
 """
 
 # ruff: noqa: E402 - compiled modules are put in place before the rest is imported
@@ -22,7 +22,7 @@ from page import bytecode
 
 
 class Compiled:
-    """Compiled modules, in a cache of the browser; nothing where that is not allowed."""
+    """Compiled modules of the last visit, in a browser cache; empty where that is not allowed."""
 
     def __init__(self) -> None:
         self._address = str(js.URL.new("/webpte-bytecode", js.location.origin).href)
@@ -31,7 +31,7 @@ class Compiled:
         self.keeping: asyncio.Future[None] | None = None
 
     async def restore(self) -> None:
-        sys.dont_write_bytecode = False  # what is compiled from now on is for the next visit
+        sys.dont_write_bytecode = False  # modules compiled from now on are kept for the next visit
         with contextlib.suppress(JsException, AttributeError):
             cache = await js.caches.open("webpte-bytecode")
             found = await cache.match(self._address)
@@ -41,7 +41,7 @@ class Compiled:
                 bytecode.put_in_place(self._restored)
 
     async def keep(self) -> None:
-        """Once all is imported, and not while somebody waits."""
+        """Store the compiled modules once everything is imported and the page is idle."""
         sys.dont_write_bytecode = True
         self._generated.end()
         await asyncio.sleep(_IDLE_SECONDS)
@@ -68,7 +68,7 @@ from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.webgpu.device import find_adapter
 from webpte.library import LOCAL, LibraryFile
 
-_LINK_SECONDS = 60  # how long a download link stays good
+_LINK_SECONDS = 60  # how long a download link is valid
 
 
 class WorkerBrowser:
@@ -149,7 +149,7 @@ class WorkerBrowser:
         width, height = (max(1, round(side * scale)) for side in (bitmap.width, bitmap.height))
         canvas = js.OffscreenCanvas.new(width, height)
         context = canvas.getContext("2d")
-        context.fillStyle = "white"  # behind what is transparent
+        context.fillStyle = "white"  # below transparent pixels
         context.fillRect(0, 0, width, height)
         context.imageSmoothingQuality = "high"
         context.drawImage(bitmap, 0, 0, width, height)
@@ -157,7 +157,7 @@ class WorkerBrowser:
         return np.frombuffer(pixels, np.uint8).reshape(height, width, 4)[:, :, :3]
 
     async def hear(self, file: JsProxy, rate: int, longest: int) -> Array:
-        """Only the main thread can decode sounds: it is asked, and its answer waited for."""
+        """Ask the main thread to decode a sound, which a worker cannot, and await it."""
         self._asked += 1
         number, self._heard[self._asked] = self._asked, asyncio.get_event_loop().create_future()
         try:
@@ -170,7 +170,7 @@ class WorkerBrowser:
         return np.frombuffer(bytes(answer["samples"]), np.float32)
 
     def take_heard(self, message: Mapping[str, Any]) -> None:
-        """The answer to a `hear`."""
+        """Hand the main thread's answer to the `hear` that waits for it."""
         waiting = self._heard.get(int(message["number"]))
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
@@ -182,7 +182,7 @@ class WorkerBrowser:
 
 
 async def _keep(file: LibraryFile) -> None:
-    with contextlib.suppress(SourceError):  # for want of room, say: it was read all the same
+    with contextlib.suppress(SourceError):  # no room, for example: the file was read anyway
         await file.keep()
 
 

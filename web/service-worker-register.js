@@ -1,8 +1,8 @@
-// First in every page of the static site: has the service worker at work, and the page isolated.
+// First script of every page of the static site: registers the service worker and isolates the page.
 //
 // A host that cannot send the isolation headers leaves the page without shared memory, which
-// PyScript's worker needs. The service worker adds them, but only to a page that is loaded with it:
-// so the first visit loads the page twice, at once, before anything of it has run.
+// PyScript's worker needs. The service worker adds the headers, but only to pages loaded through it: so the
+// first visit loads the page twice, before anything has run.
 
 {
   const address = new URL("service-worker.js", document.currentScript.src);
@@ -10,7 +10,7 @@
   const workers = navigator.serviceWorker;
   const page = document.documentElement;
 
-  // Once, or a browser that isolates no page would load it for ever.
+  // Only once: a browser that never isolates pages would reload forever.
   const reloadOnce = () => {
     if (sessionStorage.getItem(RELOADED)) return;
     sessionStorage.setItem(RELOADED, "yes");
@@ -44,12 +44,12 @@
       updating = true;
       registration.waiting.postMessage("take over");
     }
-    registration.update().catch(() => {}); // offline, say; a browser looks by itself only now and then
+    registration.update().catch(() => {}); // browsers check rarely on their own; fails when offline
     await workers.ready;
     if (workers.controller && !crossOriginIsolated) reloadOnce();
     if (crossOriginIsolated) sessionStorage.removeItem(RELOADED);
     keepAllWhenReady(registration);
   };
-  // Without one, as in a private window of some browsers, the page says itself what it lacks.
+  // Some browsers have none in private windows; the page then reports what is missing.
   if (workers) start().catch((error) => console.warn(`no service worker: ${error.message}`));
 }

@@ -1,20 +1,19 @@
-// For the static site that `serve.py build` makes: isolation headers where the host sends none,
-// and every file kept by its content, so that the site works without a network after a visit.
+// Service worker of the static site that `serve.py build` makes: it adds isolation headers where the host sends
+// none, and keeps every file by its content, so that the site works offline after a visit.
 //
-// `site-files.js` is made with the site: SITE.files has the hash and size of each file by its path.
-// SITE.later is what is kept when it is used, and not before.
-// What is kept lies under its hash. So a file that is the same in the next version is not fetched
-// again, one that is not is never mixed up with it, and what no file has any more is dropped.
-// It is kept with the headers that it is answered with, and answered as it is: only of such answers
-// browsers keep what they have compiled, WebAssembly above all.
+// `site-files.js` is built with the site: SITE.files has the hash and size of each file by path. SITE.later
+// lists folders whose files are kept only once they are used.
+// Files are stored under their hash: unchanged files of a new version are not fetched again, versions are never
+// mixed, and files that are no longer used are deleted. Responses are stored with their final headers and
+// returned unmodified: only then browsers cache compiled code, WebAssembly above all.
 
 importScripts("./site-files.js");
 
 const CACHE = "webpte by content";
 const SCOPE = new URL(self.registration.scope);
-const KEPT = new URL("./by-content/", SCOPE).href; // what lies elsewhere is another site's of this host
-const LARGEST = 512 * 2 ** 20; // larger ones are neither kept nor fetched whole
-const AT_ONCE = 4; // files that are fetched at the same time to be kept
+const KEPT = new URL("./by-content/", SCOPE).href; // other addresses belong to other sites of this host
+const LARGEST = 512 * 2 ** 20; // larger files are neither kept nor fetched whole
+const AT_ONCE = 4; // files that are fetched at the same time
 
 const pathOf = (url) => {
   const path = decodeURIComponent(url.pathname.slice(SCOPE.pathname.length));
@@ -30,7 +29,7 @@ const headersFor = (path, response) => {
   return headers;
 };
 const withHeaders = (path, response) => {
-  if (response.type === "opaqueredirect") return response; // the browser follows it, and asks again
+  if (response.type === "opaqueredirect") return response; // the browser follows it and requests again
   const { status, statusText } = response;
   return new Response(response.body, { status, statusText, headers: headersFor(path, response) });
 };
@@ -40,7 +39,7 @@ const hexDigest = async (data) => {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 };
 
-// Only what is what it should be: while a host changes to another version, files of both are there.
+// Keeps a file only if its hash is right: while a host is updated, it may serve files of both versions.
 const keep = async (path, response, hash) => {
   try {
     const data = await response.arrayBuffer();
@@ -48,12 +47,12 @@ const keep = async (path, response, hash) => {
     const type = response.headers.get("Content-Type") ?? "application/octet-stream";
     const kept = new Response(data, { headers: { "Content-Type": type } });
     await (await caches.open(CACHE)).put(place(path, hash), withHeaders(path, kept));
-  } catch (error) { // a disk that is full, or a connection that broke: then it is not kept
+  } catch (error) { // the disk is full, or the connection broke: then it is not kept
     console.warn(`not kept for offline: ${error.message}`);
   }
 };
 
-// A part of a file that is here as a whole; null if that is no single range.
+// Returns a range of a stored file; null if several ranges are requested.
 const partOf = async (path, response, range) => {
   const [, first, last] = /^bytes=(\d+)-(\d*)$/.exec(range) ?? [];
   const blob = await response.blob();
@@ -74,7 +73,7 @@ const answer = async (event, path) => {
   const range = request.headers.get("Range");
   if (kept && range) return await partOf(path, kept.clone(), range) ?? kept;
   if (kept) return kept;
-  // Whole even if a part is asked for: whoever opens a model reads all of it, and then it is here.
+  // Fetches the whole file even for a range: opening a model reads all of it anyway.
   const response = await fetch(request.url, { cache: "no-cache" });
   if (response.status === 200) event.waitUntil(keep(path, response.clone(), hash));
   return withHeaders(path, response);

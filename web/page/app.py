@@ -1,8 +1,8 @@
-"""What happens when: the page's controller.
+"""The application: it passes each message of the page to the controller or view that handles it.
 
-A message from the page names an act; the method `on_<act>` of this class or of a desk does it, or
-for `<view>:<act>` that of the view's panel.
-Nothing here imports the browser, so the whole page can be driven in CPython.
+A message from the page names an act; the method `on_<act>` of this class or of a controller
+handles it, or for `<view>:<act>` that of the view's panel. Nothing here imports the browser, so
+the whole page can be driven in CPython.
 """
 
 from __future__ import annotations
@@ -12,19 +12,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from page.browser import Browser, Message
-from page.controllers.file_controller import FileController
 from page.controllers.gallery_controller import FILE, GalleryController
 from page.controllers.input_controller import InputController
 from page.controllers.library_controller import LibraryController
 from page.controllers.open_controller import OpenController
 from page.controllers.output_controller import OutputController
-from page.controllers.palette_controller import PaletteController
 from page.controllers.run_controller import RunController
 from page.controllers.view_controller import ViewController
 from page.inputs.match_inputs import is_input_file
 from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
-from page.persistence.last_program import LastSession
-from page.persistence.settings import InputMemory
+from page.persistence.last_program import LastProgram
+from page.persistence.saved_inputs import SavedInputs
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -37,25 +35,26 @@ _ADAPTER_SECONDS = 15
 
 class App:
     def __init__(self, browser: Browser, engine: Any, views: Sequence[View] | None = None) -> None:
-        """`views` instead of those that are found."""
-        self._stage = AppState(browser, engine)
-        self._files = FileController(self._stage)
-        self._outputs = OutputController(self._stage, chosen=self._keep_settings)
-        self._inputs = InputController(self._stage, changed=self._inputs_changed)
-        self._running = RunController(self._stage, self._files, self._inputs, self._outputs)
-        self._memory = InputMemory(browser)
-        self._last = LastSession(self._stage)
-        self._opening = OpenController(self._stage, self._draw_session, self._recall)
+        """Build the application; `views` replaces those found in `page/views`."""
+        self._state = AppState(browser, engine)
+        self._outputs = OutputController(self._state, chosen=self._save_inputs)
+        self._inputs = InputController(self._state, changed=self._inputs_changed)
+        self._running = RunController(self._state, self._draw_file, self._inputs, self._outputs)
+        self._saved = SavedInputs(self._state.store)
+        self._last = LastProgram(self._state)
+        self._opening = OpenController(self._state, self._draw_session, self._restore)
         found = find_views() if views is None else FoundViews(list(views))
-        self._views = ViewController(self._stage, found.views, found.problems)
+        self._views = ViewController(self._state, found.views, found.problems)
         self._gallery = GalleryController(
-            self._stage, self._opening, self._views, self._inputs, self._outputs
+            self._state, self._opening, self._views, self._inputs, self._outputs
         )
-        self._library = LibraryController(self._stage, self._gallery.open_address)
-        self._closed: Session | None = None  # last, until another one is open
+        self._library = LibraryController(self._state, self._gallery.open_address)
+        self._closed: Session | None = None  # the last one, until another is open
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stage.commands.append(self._commands)
-        self._palette = PaletteController(self._stage)
+        self._state.commands.append(self._commands)
+        self._sent_commands: list[dict[str, object]] = []
+        # The last listener: what a change leads to is done by the time that commands are listed.
+        self._state.listeners.append(self._follow)
 
     # ---- messages
 
@@ -67,82 +66,82 @@ class App:
 
     async def _act(self, message: Message) -> None:
         act = str(message.get("act"))
-        session = self._stage.session
+        session = self._state.session
         try:
             result = self._handler(act)(message)
             if result is not None:
                 await result
         except Exception as error:
-            # What was closed meanwhile has nothing to tell any more.
-            if session is None or session is self._stage.session:
-                self._stage.show_error(error, f"while doing “{act}”")
+            # Errors of a program that was closed meanwhile are dropped.
+            if session is None or session is self._state.session:
+                self._state.show_error(error, f"handling “{act}”")
 
     def _handler(self, act: str) -> Any:
         view, _, own = act.rpartition(":")
         name = f"on_{own.replace('-', '_')}"
-        desks: tuple[object, ...] = (self._views.panel(view),)
+        controllers: tuple[object, ...] = (self._views.panel(view),)
         if not view:
-            desks = (
+            controllers = (
                 *(self, self._opening, self._gallery, self._inputs),
-                *(self._running, self._outputs, self._views, self._library, self._stage.undo),
+                *(self._running, self._outputs, self._views, self._library, self._state.undo),
             )
-        for desk in desks:
-            if hasattr(desk, name):
-                return getattr(desk, name)
+        for controller in controllers:
+            if hasattr(controller, name):
+                return getattr(controller, name)
         raise ValueError(f"the page sent {act!r}, which nothing handles")
 
     async def on_hello(self, message: Message) -> None:
-        stage = self._stage
-        stage.narrow = bool(message.get("narrow"))
-        self._gallery.take(message.get("cards", ()))
-        stage.remembered = dict(message.get("remembered", {}))
-        self._memory.take(stage.remembered)
-        self._last.take(message.get("last"), linked=bool(message.get("linked")))
+        state = self._state
+        state.narrow = bool(message.get("narrow"))
+        self._gallery.load(message.get("cards", ()))
+        state.store.load(message.get("stored", {}))
+        state.tab_store.load(message.get("tab", {}))
+        self._last.load(linked=bool(message.get("linked")))
         self._views.start()
         looking = asyncio.ensure_future(self._library.refresh())
-        self._palette.draw()
-        asking = asyncio.ensure_future(stage.browser.adapter())
+        self._send_commands()
+        asking = asyncio.ensure_future(state.browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
         if not asking.done():
-            # Files can be inspected meanwhile; the answer is shown whenever it comes.
-            stage.browser.show(html={"gpu": waiting_banner()}, state="ready")
+            # Files can be inspected meanwhile; the answer is shown when it comes.
+            state.browser.show(html={"gpu": waiting_banner()}, state="ready")
             self._tell_ready()
         try:
             found = await asking
             if isinstance(found, DeviceInfo):
-                stage.adapter = found
+                state.adapter = found
                 banner = adapter_banner(found)
             else:
-                stage.device = "numpy"
+                state.device = "numpy"
                 banner = no_gpu_banner(found, runs_on_numpy=True)
         finally:
-            stage.adapter_known.set()  # whatever the answer: openings wait for it
-        stage.browser.show(html={"gpu": banner}, state="ready")
+            state.adapter_known.set()  # in any case: openings wait for it
+        state.browser.show(html={"gpu": banner}, state="ready")
         self._tell_ready()
-        stage.announce(Change.ADAPTER)
+        state.announce(Change.ADAPTER)
         await looking
 
     def _tell_ready(self) -> None:
-        """Unless the page's address has something to tell already: that it opens, or cannot."""
-        if not self._stage.told:
-            self._stage.tell("Ready")
+        """Set the status to "Ready", unless the page's address has set another one."""
+        if not self._state.status:
+            self._state.tell("Ready")
 
     def on_dismiss(self, message: Message) -> None:
         self._opening.forget_failure()
-        self._stage.show(error="")
+        self._state.show(error="")
 
-    # ---- what concerns several desks
+    # ---- acts that concern several controllers
 
     async def on_open_file(self, message: Message) -> None:
-        """Files that were chosen or dropped: a program with its `.ptd` files, inputs for it, and
-        what views take."""
-        files, taken = list(message["files"]), dict[Panel, list[Any]]()
+        """Open files that were chosen or dropped: a program, its `.ptd` files, inputs, labels,
+        files of views."""
+        files, accepted = list(message["files"]), dict[Panel, list[Any]]()
         for file in list(files):
-            panel = self._views.taker(self._stage.browser.source(file).name)
+            panel = self._views.accepting_panel(self._state.browser.source(file).name)
             if panel is not None:
-                taken.setdefault(panel, []).append(file)
+                accepted.setdefault(panel, []).append(file)
                 files.remove(file)
-        sources = [self._stage.browser.source(file) for file in files]
+        sources = [self._state.browser.source(file) for file in files]
         extra = tuple(one.data for one in sources if one.name.lower().endswith(".ptd"))
         pairs = list(zip(files, [one.name.lower() for one in sources], strict=True))
         arrays = [file for file, name in pairs if is_input_file(name)]
@@ -163,55 +162,55 @@ class App:
         if ready:
             try:
                 for file in labels:
-                    await self._outputs.take_labels(file)
+                    await self._outputs.accept_labels(file)
                 if arrays:
-                    await self._inputs.take_files(arrays)
+                    await self._inputs.accept_files(arrays)
             except ValueError as error:  # NpyError is one
-                self._stage.show_error(error, "placing the values")
-        for panel, its in taken.items():
+                self._state.show_error(error, "assigning files to inputs")
+        for panel, its in accepted.items():
             if ready:
-                await self._views.take(panel, its)
+                await self._views.accept_files(panel, its)
 
     async def on_device(self, message: Message) -> None:
-        """The same program elsewhere, with the inputs that it has here."""
-        session, wanted = self._stage.session, str(message["value"])
+        """Open the current program on another device, with the same inputs."""
+        session, wanted = self._state.session, str(message["value"])
         if session is None or wanted == session.device:
             return
         if not await self._opening.open(session.source, device=wanted):
-            self._running.draw()  # the choice is what it was
+            self._running.draw()  # shows the device that is still in use
 
     async def on_method(self, message: Message) -> None:
-        session = self._stage.session
-        await self._stage.stop_runs(finish=True)
-        if session is None or session is not self._stage.session:
+        session = self._state.session
+        await self._state.stop_runs(finish=True)
+        if session is None or session is not self._state.session:
             return
         session.choose(str(message["name"]))
-        with self._stage.browser.together():
+        with self._state.browser.together():
             self._draw()
-            self._stage.announce(Change.METHOD)
+            self._state.announce(Change.METHOD)
 
     async def on_close(self, message: Message) -> None:
-        session = self._stage.session
-        await self._stage.stop_runs()
-        if session is None or session is not self._stage.session:
+        session = self._state.session
+        await self._state.stop_runs()
+        if session is None or session is not self._state.session:
             return
-        front = self._stage.front
+        front = self._state.front
         session.program.close()
-        self._stage.session, self._closed = None, session
-        self._stage.show(error="")
+        self._state.session, self._closed = None, session
+        self._state.show(error="")
         self._draw_session()
-        self._stage.tell("Closed")
-        self._stage.undo.offer(
+        self._state.tell("Closed")
+        self._state.undo.offer(
             f"Closed {session.source.name}.", lambda: self._reopen(session, front)
         )
 
     async def on_go(self, message: Message) -> None:
-        """Back or forward: to a program by its address, to one without, or to none."""
+        """Go back or forward in the history: to a program with or without a URL, or to none."""
         closed, file = self._closed, str(message.get("file") or "")
         if self._opening.forget_failure() or message.get("left"):
-            # What could not be opened, or its card not be read, was there, and is here no longer.
-            self._stage.show(error="")
-            self._stage.tell("Ready")
+            # The message belongs to the entry that was left.
+            self._state.show(error="")
+            self._state.tell("Ready")
         with self._gallery.going():
             if message.get("model") or message.get("url"):
                 await self._gallery.go(message)
@@ -219,20 +218,20 @@ class App:
             self._opening.cancel()
             if file and self._gallery.entry == (FILE, file):
                 return
-            if closed is not None and file == closed.source.name and self._stage.session is None:
+            if closed is not None and file == closed.source.name and self._state.session is None:
                 await self._reopen(closed, str(message.get("view") or ""))
                 return
             await self.on_close(message)
             if file:
-                self._stage.tell(f"{file} has no address to open it from: drop it again", "bad")
+                self._state.tell(f"{file} has no URL to open it from: drop it again", "bad")
 
     async def _reopen(self, closed: Session, front: str) -> None:
-        """What was closed, with its inputs, its results and the view that was in front."""
+        """Open a closed program again, with its inputs, results and front view."""
         if await self._opening.open(closed.source, device=closed.device, before=closed):
             self._views.bring_to_front(front)
 
     def _commands(self) -> Iterator[Command]:
-        session = self._stage.session
+        session = self._state.session
         if session is None:
             return
         for info in session.methods.values():
@@ -240,32 +239,48 @@ class App:
                 yield Command(info.name, "method", {"name": info.name}, kind="Choose the method")
         yield Command(f"Close {session.source.name}", "close", late=True)
 
-    def _recall(self, session: Session) -> None:
-        """A program is as it was left on the last visit."""
-        self._memory.recall(session)
-        self._last.recall(session)
+    def _follow(self, change: Change) -> None:
+        if change is not Change.INPUTS:  # comes with every key, and changes no command
+            self._send_commands()
+
+    def _send_commands(self) -> None:
+        """Send the palette's commands to the page, if they have changed."""
+        found = [command for source in self._state.commands for command in source()]
+        found.sort(key=lambda command: command.late)
+        rows = [command.message() for command in found]
+        if rows != self._sent_commands:
+            self._sent_commands = rows
+            self._state.browser.show(commands=rows)
+
+    def _restore(self, session: Session) -> None:
+        """Restore the inputs, outputs and method of the last visit."""
+        self._saved.restore(session)
+        self._last.restore(session)
 
     def _inputs_changed(self) -> None:
         self._outputs.draw_age()
-        self._keep_settings()
-        self._stage.announce(Change.INPUTS)
+        self._save_inputs()
+        self._state.announce(Change.INPUTS)
 
-    def _keep_settings(self) -> None:
-        if self._stage.session is not None:
-            self._memory.keep(self._stage.session)
+    def _save_inputs(self) -> None:
+        if self._state.session is not None:
+            self._saved.save(self._state.session)
 
     def _draw_session(self) -> None:
-        """The session is another one: everything that belongs to it."""
-        if self._stage.session is not None:
+        """Draw everything that depends on the session, which has changed."""
+        if self._state.session is not None:
             self._closed = None
-        with self._stage.browser.together():
+        with self._state.browser.together():
             self._draw()
-            self._stage.announce(Change.SESSION)
+            self._state.announce(Change.SESSION)
+
+    def _draw_file(self) -> None:
+        self._opening.draw_file()
 
     def _draw(self) -> None:
-        """What belongs to the session and its method, but for the views."""
-        self._stage.browser.show(hidden={"welcome": self._stage.session is not None})
-        self._files.draw()
+        """Draw all that depends on the session and its method, except the views."""
+        self._state.browser.show(hidden={"welcome": self._state.session is not None})
+        self._draw_file()
         self._inputs.draw()
         self._running.clear_kernels()
         self._running.draw()

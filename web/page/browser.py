@@ -1,4 +1,4 @@
-"""The seam between the page and the browser, small enough to be faked in a test."""
+"""The interface between the page and the browser, small enough to be faked in tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 
 @dataclass(frozen=True)
 class Source:
-    """A file: what it is called, how large it is, and what the engine takes it as."""
+    """A file: its name, its size, and the object that the engine loads it from."""
 
     name: str
     size: int
@@ -30,7 +30,7 @@ class Source:
 
 
 class Library(Protocol):
-    """What the browser keeps; see `webpte.library`."""
+    """The library of files in the browser; see `webpte.library`."""
 
     async def entries(self) -> list[Entry]: ...
 
@@ -46,39 +46,38 @@ class Library(Protocol):
 
 
 class Browser(Protocol):
-    """All that the page wants from the browser."""
+    """Everything that the page needs from the browser."""
 
     @property
     def library(self) -> Library: ...
 
     def absolute(self, url: str) -> str:
-        """An address as the library has it."""
+        """Return an absolute address, as the library uses it."""
 
     def show(self, **changes: object) -> None:
         """Change the page, by the functions of these names in `events.js`."""
 
     def together(self) -> AbstractContextManager[None]:
-        """All that is shown meanwhile is seen at once: nothing jumps in between. Not for work that
-        waits: what others show then would wait with it."""
+        """Show at once all that is shown in this context; not for work that awaits."""
 
     async def adapter(self) -> DeviceInfo | str:
-        """The adapter, or why there is none: "missing" or "no adapter"."""
+        """Return the adapter, or why there is none: "missing" or "no adapter"."""
 
     def source(self, file: Any) -> Source: ...
 
     async def fetch(self, url: str, progress: Progress) -> Source:
-        """From the library or its server; whoever gets it keeps or leaves its `file`."""
+        """Fetch a file from the library or its server; the caller keeps or leaves its `file`."""
 
     async def fetch_bytes(self, url: str) -> bytes:
-        """A small file as a whole, which is kept. Raises SourceError."""
+        """Fetch a small file as a whole and keep it. Raises SourceError."""
 
     async def read(self, file: Any) -> bytes: ...
 
     async def decode(self, data: bytes, largest: int) -> Array:
-        """A picture as (height, width, 3) uint8, no side over `largest`. Raises ValueError."""
+        """Decode a picture, (height, width, 3) uint8, no side over `largest`. Raises ValueError."""
 
     async def hear(self, file: Any, rate: int, longest: int) -> Array:
-        """A sound as (samples,) float32: one channel, `rate` samples in each of at most `longest`
-        seconds. `file` is what `source` takes. Raises ValueError."""
+        """Decode a sound to (samples,) float32: one channel, `rate` samples per second, at most
+        `longest` seconds. `file` is what `source` takes. Raises ValueError."""
 
     def download_url(self, data: bytes) -> str: ...

@@ -1,9 +1,8 @@
 """Compiled modules from the last visit: importing takes about half as long without compiling.
 
-Python keeps none by itself: here files are new at every visit, and so are their times. What this
-keeps goes by the hash of the source, which Python checks: a module that has changed is compiled.
-Beside modules, there is what dataclasses write for each class, as text, and have compiled: it takes
-nearly half of the time of an import, and is kept by that text.
+Files and their times are new at every visit, so Python cannot reuse its own cache. Modules are kept
+by the hash of their source, which Python checks: a module that has changed is compiled. The code
+that dataclasses generate for each class, nearly half of the time of an import, is kept by its text.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _HEAD = 16  # bytes before the code: magic number, flags, and what it goes by
 
 
 def compiled_modules(modules: Iterable[object]) -> dict[str, bytes]:
-    """By place, the .pyc files that Python has written while it imported these."""
+    """Return the .pyc files, by path, that Python wrote when it imported these modules."""
     found = {}
     for module in modules:
         spec = getattr(module, "__spec__", None)
@@ -36,7 +35,7 @@ def compiled_modules(modules: Iterable[object]) -> dict[str, bytes]:
 
 
 class Generated:
-    """What dataclasses have compiled: until `end`, what is `kept` of it is not compiled again."""
+    """Code that dataclasses generate; until `end`, what is in `kept` is not compiled again."""
 
     def __init__(self, kept: Mapping[str, CodeType]) -> None:
         self._kept = kept
@@ -63,7 +62,7 @@ def pack(files: Mapping[str, bytes], generated: Mapping[str, CodeType]) -> bytes
 
 
 def unpack(data: bytes) -> tuple[dict[str, bytes], dict[str, CodeType]]:
-    """Nothing if another Python, or something else, has made it."""
+    """Return the packed files and code; nothing if another Python version has written them."""
     try:
         version, files, generated = marshal.loads(data)
     except (ValueError, EOFError, TypeError):
@@ -72,7 +71,7 @@ def unpack(data: bytes) -> tuple[dict[str, bytes], dict[str, CodeType]]:
 
 
 def put_in_place(files: Mapping[str, bytes]) -> None:
-    """Before anything is imported. What is for packages that are not here is left out."""
+    """Write .pyc files before anything is imported, except for packages that are not installed."""
     for place, data in files.items():
         path = Path(place)
         if path.parent.parent.is_dir():

@@ -18,11 +18,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class NpyError(ValueError):
-    """The file is no `.npy`, or not one that fits."""
+    """The file is not a `.npy`, or does not fit."""
 
 
 def read_npy(data: bytes, name: str = "the file") -> Array:
-    """The array of a `.npy` file. Object arrays are refused: unpickling runs code."""
+    """Read the array of a `.npy` file. Object arrays are refused: unpickling runs code."""
     try:
         return arrays.read_npy(data, name)
     except InputError as error:
@@ -30,7 +30,7 @@ def read_npy(data: bytes, name: str = "the file") -> Array:
 
 
 def read_npz(data: bytes, name: str) -> dict[str, Array]:
-    """The arrays of a `.npz` archive, by their names in it."""
+    """Read the arrays of a `.npz` archive, by name."""
     try:
         return arrays.read_npz(data, name)
     except InputError as error:
@@ -38,14 +38,14 @@ def read_npz(data: bytes, name: str) -> dict[str, Array]:
 
 
 def write_npy(array: Array) -> bytes:
-    """The `.npy` file of an array."""
+    """Return an array as a `.npy` file."""
     stream = io.BytesIO()
     npy_format.write_array(stream, np.asarray(array), allow_pickle=False)
     return stream.getvalue()
 
 
 def write_npz(named: Mapping[str, Array]) -> bytes:
-    """The `.npz` archive of arrays by name."""
+    """Return named arrays as a `.npz` archive."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:  # floats hardly compress
         for name, array in named.items():
@@ -56,7 +56,7 @@ def write_npz(named: Mapping[str, Array]) -> bytes:
 def check_fits(
     array: Array, *, dtype: str, bounds: Sequence[tuple[int, int]], name: str = "the file"
 ) -> Array:
-    """The array as it goes in, or an NpyError that says what is wrong and what to do."""
+    """Return the array as the input takes it. Raises an NpyError that says what to do."""
     given, needed = array.dtype.newbyteorder("="), np.dtype(dtype)
     # As the program itself: integers may be wider inside than in the file, nothing else converts.
     widened = given.kind in "iu" and needed.kind in "iu" and np.can_cast(given, needed, "safe")

@@ -1,5 +1,5 @@
-// The bytes of the start. PyScript's worker fetches Python by itself, where nobody can watch; so the page
-// asks for the same files first, counts what comes, and the worker finds them in the browser's cache.
+// Counts the bytes of the start. PyScript's worker fetches Python without reporting progress; so the page
+// requests the same files first, and the worker finds them in the browser's cache.
 
 const OWN = ["pyodide.asm.wasm", "pyodide.asm.mjs", "python_stdlib.zip"];
 
@@ -15,8 +15,8 @@ const files = async () => {
   ];
 };
 
-// Promises that all is there; `tell(done, total)` is called with bytes. What fails here is no failure of
-// the start: whoever needs the file asks again, and tells.
+// Resolves once all files are there; `tell(done, total)` gets bytes. Failures are ignored: PyScript requests
+// the files again, and reports errors.
 export const countBytes = async (tell) => {
   let [done, total, open] = [0, 0, 0];
   const count = async (name) => {
@@ -28,7 +28,7 @@ export const countBytes = async (tell) => {
       const step = await reader.read();
       if (step.done) return;
       done += step.value.byteLength;
-      if (!open) tell(done, Math.max(total, done)); // before, the total is not known
+      if (!open) tell(done, Math.max(total, done)); // the total is known once all have answered
     }
   };
   await Promise.allSettled((await files()).map(count));

@@ -1,5 +1,4 @@
-// A camera for inputs that are pictures: a preview in the card, and a picture that goes to Python as
-// a file would.
+// A camera for picture inputs: a preview in the card, and a picture that is sent to Python as a file.
 
 import { button, letGo, make, openDevice, placeOf, tellProblem } from "./device.js";
 

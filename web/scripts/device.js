@@ -1,4 +1,4 @@
-// Cameras and microphones: asking for one, saying honestly why there is none, and letting it go.
+// Cameras and microphones: requests one, reports why there is none, and releases it.
 
 const REASONS = {
   NotAllowedError: (what) => `The browser did not allow the ${what}. Allow it beside the page's address, then try again, or load a file.`,
@@ -6,7 +6,7 @@ const REASONS = {
   NotReadableError: (what) => `The ${what} could not be started. Another program may be using it.`,
   AbortError: (what) => `The ${what} stopped before it was ready. Try again.`,
 };
-const LOOK_MS = 400; // so often it is checked whether the place of a device is still there
+const LOOK_MS = 400; // between checks that the device's place is still on the page
 
 export const make = (name, properties = {}, ...children) => {
   const element = Object.assign(document.createElement(name), properties);
@@ -17,7 +17,7 @@ export const make = (name, properties = {}, ...children) => {
 export const button = (text, onclick, className = "") =>
   make("button", { type: "button", textContent: text, onclick, className });
 
-// The place in an input's card where a device is shown.
+// Returns the element of an input's card that shows a device.
 export const placeOf = (control) => document.getElementById(`input-${control.dataset.input}-device`);
 
 export const tellProblem = (place, what, error) => {
@@ -27,7 +27,7 @@ export const tellProblem = (place, what, error) => {
   place.replaceChildren(note);
 };
 
-// A stream of the device, or null after the reason was told. It is let go when `place` leaves the page.
+// Returns a stream, or null after showing the reason. It is released when `place` leaves the page.
 export const openDevice = async (place, what, wanted) => {
   try {
     if (!navigator.mediaDevices) throw new Error("browsers offer it only to pages whose address is secure.");

@@ -1,6 +1,6 @@
-// The main thread's share: it forwards what people do to Python in the worker, and shows what
-// Python sends back. A worker cannot do this itself: dropped files are gone once the event is over,
-// and a default can only be prevented while it lasts. Messages are one-way, so neither side waits.
+// The main thread: it sends user actions to Python in the worker, and applies the changes that Python sends
+// back. A worker cannot do this: dropped files are only readable during the event, and defaults can only be
+// prevented then. Messages are one-way, so neither side waits.
 
 import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
@@ -16,41 +16,44 @@ const page = document.documentElement;
 const find = (id) => document.getElementById(id);
 let send = (message) => waiting.push(message);
 const waiting = [];
-let commands = []; // of the palette, as Python has told them
-const scripts = {}; // by view, what it was told last
-let patch = null; // there before the first message is
+let commands = []; // of the palette, as Python sent them
+const scripts = {}; // by view, the promise of its last call
+let patch = null; // set before the first message comes
 const gallery = fetchGallery(find("gallery-list"));
-const IN_SIGHT = 400; // pixels of a section that tell what is in it, with the run bar over them
+const IN_SIGHT = 400; // pixels of a section that must be visible
 const GAP = 16; // pixels between two sections
 const measureBar = () => {
   page.style.setProperty("--bar", `${find("run").offsetHeight}px`);
   return find("run").offsetHeight;
 };
-new ResizeObserver(measureBar).observe(find("run")); // it sticks, and lies over what is scrolled to that edge
-// Beside the bar, and not below it. Only what has the focus is left where it is in the bar (style.css).
+new ResizeObserver(measureBar).observe(find("run")); // the bar is sticky, and covers that edge
+// Scrolls so that the bar does not cover the element; style.css leaves focused elements inside the bar alone.
 const scrollIntoSight = (element, how) => {
   page.toggleAttribute("data-scrolls", true);
   element?.scrollIntoView(how);
   page.toggleAttribute("data-scrolls", false);
 };
-const MEMORY = "webpte inputs ";
-const remembered = () => {
-  try {
-    const ours = Object.entries(localStorage).filter(([key]) => key.startsWith(MEMORY));
-    return Object.fromEntries(ours.map(([key, text]) => [key.slice(MEMORY.length), text]));
-  } catch {
-    return {};
-  }
-};
-const VISITED = "webpte visited"; // all that the start fetches was fetched once
-const LAST = "webpte session"; // of this tab, for when it is reloaded
-const lastSession = () => {
-  try {
-    return JSON.parse(sessionStorage.getItem(LAST));
-  } catch {
-    return null;
-  }
-};
+// What Python keeps, as text by key: from visit to visit, or as long as the tab. `storage` is asked for when
+// it is needed, since a browser that allows none raises an error.
+const makeStore = (storage, prefix) => ({
+  readAll: () => {
+    try {
+      const ours = Object.entries(storage()).filter(([key]) => key.startsWith(prefix));
+      return Object.fromEntries(ours.map(([key, text]) => [key.slice(prefix.length), text]));
+    } catch {
+      return {};
+    }
+  },
+  write: ({ key, text }) => {
+    try {
+      if (text) storage().setItem(prefix + key, text);
+      else storage().removeItem(prefix + key);
+    } catch { /* the storage is full, or not allowed: then nothing is kept */ }
+  },
+});
+const store = makeStore(() => localStorage, "webpte inputs ");
+const tabStore = makeStore(() => sessionStorage, "webpte ");
+const VISITED = "webpte visited"; // everything that the start needs was fetched once
 const linked = Object.fromEntries(new URLSearchParams(location.search));
 if (linked.model || linked.url) makeLine();
 const patching = import("./patch.js").then((module) => { patch = module.patch; });
@@ -83,7 +86,7 @@ const show = {
     page.dataset.state = state;
     try {
       if (state === "ready") localStorage.setItem(VISITED, "yes");
-    } catch { /* not allowed: then every visit is the first */ }
+    } catch { /* not allowed: then every visit counts as the first */ }
   },
   mood: (mood) => { find("status").dataset.mood = mood; },
   reveal: (id) => {
@@ -91,12 +94,12 @@ const show = {
     if (view) goTo(view.id.replace("view-", ""));
     scrollIntoSight(find(id), { block: "nearest" });
   },
-  // what was waited for, unless its beginning is in sight already, or another view in front
-  sight: (id) => {
+  // scrolls to a section, unless its beginning is visible, or another view is in front
+  scroll: (id) => {
     const box = find(id)?.checkVisibility() && find(id).getBoundingClientRect();
     if (!box || (box.top >= 0 && box.top + Math.min(box.height, IN_SIGHT) <= innerHeight)) return;
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    // With the run bar in its place above it, or else right below the bar: it never covers half of a button.
+    // Keeps the run bar above the section if there is room, else puts the section right below the bar.
     const bar = measureBar();
     const room = innerHeight - 2 * bar - find("run-more").offsetHeight;
     const block = box.height + 5 * GAP <= room ? "nearest" : "start";
@@ -106,30 +109,21 @@ const show = {
     () => show.text({ status: done }),
     () => show.text({ status: "The browser did not allow copying: click into the page first." }),
   ),
-  // a sound for an input: Python runs in a worker, which cannot decode one
+  // decodes a sound for an input, which a worker cannot
   hear: ({ number, file, rate, longest }) => decodeSound(file, rate, longest).then(
     (samples) => send({ act: "heard", number, samples: new Uint8Array(samples.buffer) }),
     (error) => send({ act: "heard", number, problem: error.message }),
   ),
   tabs: setTabs,
-  // what inputs are set to, by program, for the next visit; "" forgets it
-  remember: ({ key, text }) => {
-    try {
-      if (text) localStorage.setItem(MEMORY + key, text);
-      else localStorage.removeItem(MEMORY + key);
-    } catch { /* storage that is full, or not allowed: then nothing is remembered */ }
-  },
-  last: (session) => {
-    try {
-      sessionStorage.setItem(LAST, JSON.stringify(session));
-    } catch { /* not allowed: then a reload starts anew */ }
-  },
-  // {id: pixels} onto the pads in these elements
+  // {key, text} to be kept for the next visit, or for a reload of this tab; "" deletes the key
+  store: store.write,
+  tab: tabStore.write,
+  // {id: pixels} to be painted onto the pads in these elements
   paint: (pads) => {
     for (const [id, pixels] of Object.entries(pads)) paint(find(id).querySelector("canvas"), pixels);
   },
   commands: (list) => { commands = list; },
-  // the focus, if what had it is gone or hidden
+  // moves the focus here, if the focused element is gone or hidden
   rescue: (id) => {
     const focused = document.activeElement;
     if (focused === document.body || !focused?.checkVisibility()) find(id)?.focus({ preventScroll: true });
@@ -165,15 +159,15 @@ const show = {
 
 const connect = (_, worker) => {
   worker.addEventListener("message", async ({ data }) => {
-    await patching; // messages stay in order: those that wait go on in the order in which they came
+    await patching; // waiting messages continue in their order
     if (!Array.isArray(data)) return; // PyScript's own
     for (const changes of data) {
       for (const [kind, value] of Object.entries(changes)) show[kind]?.(value);
     }
   });
   worker.ready.then(
-    // PyScript calls itself ready even if main.py raised.
-    () => { if (page.dataset.state !== "up") failed("Python raised an error, which the browser's console shows."); },
+    // PyScript is ready even if main.py raised.
+    () => { if (page.dataset.state !== "up") failed("Python raised an error: see the browser's console."); },
     (error) => failed(error.message),
   );
   gallery.then((cards) => {
@@ -181,14 +175,14 @@ const connect = (_, worker) => {
     const opens = Boolean(linked.model || linked.url);
     send({
       act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards,
-      remembered: remembered(), last: lastSession(), linked: opens,
+      stored: store.readAll(), tab: tabStore.readAll(), linked: opens,
     });
     if (opens) send({ ...linked, act: "link" });
     waiting.forEach(send);
   });
 };
 
-// ---- the start, before there is Python to tell of it
+// ---- the start, before Python runs
 
 const stage = (name) => {
   const steps = [...document.querySelectorAll("[data-boot]")];
@@ -210,14 +204,14 @@ const isFirstVisit = () => {
 if (isFirstVisit()) {
   countBytes((done, total) => {
     const bar = find("boot-bar");
-    if (!bar) return; // Python was quicker
+    if (!bar) return; // Python has started already
     Object.assign(bar, { max: total, value: done });
-    fetched = `${megabytes(done)} of ${megabytes(total)} MB are here.`;
-  }).then(() => find("boot-bar")?.removeAttribute("value"), () => {}); // what comes now has no measure
+    fetched = `${megabytes(done)} of ${megabytes(total)} MB downloaded.`;
+  }).then(() => find("boot-bar")?.removeAttribute("value"), () => {}); // the rest cannot be measured
 } else {
-  find("boot-note").textContent = "It is in the browser's cache from an earlier visit.";
+  find("boot-note").textContent = "Cached from an earlier visit.";
 }
-// Seconds, too, for a start that takes many of them.
+// Shows the seconds of a slow start.
 const ticking = setInterval(() => {
   if (!find("boot-time")) return clearInterval(ticking);
   find("boot-time").textContent = `${fetched} ${Math.round((performance.now() - began) / 1000)} s`;
@@ -236,16 +230,16 @@ addEventListener("py:progress", ({ detail }) => {
 });
 import("../runtime/pyscript/core.js").then(
   ({ hooks }) => hooks.main.onWorker.add(connect),
-  () => failed("PyScript is not there; is the runtime set up?"),
+  () => failed("PyScript is missing: run serve.py again to set up the runtime."),
 );
-patching.catch(() => failed("Idiomorph is not there; is the runtime set up?"));
+patching.catch(() => failed("Idiomorph is missing: run serve.py again to set up the runtime."));
 addEventListener("unhandledrejection", ({ reason }) => failed(String(reason?.message ?? reason)));
 
 // ---- from the page to Python
 
 const act = (element, more) => {
   if (page.dataset.state !== "ready" && find("boot-note")) {
-    show.text({ "boot-note": "Your choice is taken as soon as it is up." });
+    show.text({ "boot-note": "Your choice opens as soon as Python is ready." });
   }
   const message = { ...element.dataset, ...more };
   addOpening(message);
@@ -262,7 +256,7 @@ watchTabs((name) => {
 });
 watchHistory((where) => act({ dataset: { ...where, act: "go" } }), () => find("error").childElementCount > 0);
 
-// A control is pressed where it is, so its view comes to the front; a field is there to be typed in.
+// Presses a control and brings its view to the front; a field gets the focus.
 const press = (element) => {
   const view = element.closest(".view[hidden]");
   if (view) goTo(view.id.replace("view-", ""));
@@ -285,7 +279,7 @@ addEventListener("click", (event) => {
   const element = acting(event);
   if (element?.matches("button[type=button]")) act(element);
 });
-// A slider that is dragged tells where it is some times in a second: what it sets may take long to draw.
+// A dragged slider sends its value a few times per second: drawing may take long.
 const SLIDE_MS = 90;
 const sliding = new WeakMap();
 const slide = (element) => {
@@ -320,7 +314,7 @@ addEventListener("keydown", (event) => {
     event.preventDefault();
     const form = find("run-form");
     if (form) form.requestSubmit(form.querySelector("[type=submit]"));
-    else if (page.dataset.state === "ready") act({ dataset: { act: "run" } }); // Python says why not
+    else if (page.dataset.state === "ready") act({ dataset: { act: "run" } }); // Python answers why not
   }
 });
 
@@ -343,7 +337,7 @@ addEventListener("drop", (event) => {
   unmark();
   const files = [...event.dataTransfer.files];
   const at = target(event);
-  // A program dropped onto an input card is still a program, and several files find their own places.
+  // A program dropped onto an input card is still opened, and several files are matched by Python.
   const here = at && files.length === 1 && !/\.pt[ed]$/i.test(files[0].name);
   const wanted = here ? { ...at.dataset, act: at.dataset.drop } : { act: "open-file" };
   act({ dataset: wanted }, { files });

@@ -1,10 +1,10 @@
-// The gallery's cards. They are drawn here and not by Python, so that there is something to choose
-// before Python is up. What is in a card is text, wherever it comes from.
+// The gallery's cards, drawn here so that they can be chosen before Python has started. Their content is
+// inserted as text, never as markup.
 
 import { showInRow } from "./tabs.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-// Drawn for cards without a picture, by what a model takes: paths in a box of 24 by 24.
+// Icons of cards without a picture, by the kind of input: paths in a box of 24 by 24.
 const ICONS = {
   chat: "M4 5h16v11H10l-5 4v-4H4z M8 9h8 M8 12h5",
   draw: "M5 19l1-4L16 5l3 3L9 18z M14 7l3 3 M11 20h8",
@@ -58,7 +58,7 @@ const drawCard = (card) => {
   return make("li", "", button);
 };
 
-// The cards, drawn into the list; none if the server has no gallery.
+// Fetches the cards and draws them into the list; none if the server has no gallery.
 export const fetchGallery = async (list) => {
   try {
     const answer = await fetch("./gallery.json");
@@ -69,11 +69,11 @@ export const fetchGallery = async (list) => {
     console.error(error);
     return [];
   } finally {
-    document.documentElement.toggleAttribute("data-gallery", true); // what is below it has its place
+    document.documentElement.toggleAttribute("data-gallery", true); // the content below no longer moves
   }
 };
 
-// Cards as rows of the palette.
+// Returns the cards as rows of the palette.
 export const galleryCommands = (list) =>
   [...list.querySelectorAll("button[data-act]")].map((entry) => ({
     title: `Open ${entry.ariaLabel}`,
@@ -81,14 +81,14 @@ export const galleryCommands = (list) =>
     send: { ...entry.dataset },
   }));
 
-// The page gets shorter: what is opened is at its top, wherever the card was.
+// Shrinks the gallery to one line and scrolls to the top, where the program opens.
 export const makeLine = () => {
   const root = document.documentElement;
   if (!root.hasAttribute("data-open")) window.scrollTo(0, 0);
   root.toggleAttribute("data-open", true);
 };
 
-// What moves because a card is chosen moves at once, not when Python has heard of it.
+// Shrinks the gallery as soon as a card is clicked, before Python answers.
 export const watchGallery = (list) => {
   list.addEventListener("click", (event) => {
     if (event.target.closest("[data-act=card]")) makeLine();
@@ -99,7 +99,7 @@ export const watchGallery = (list) => {
   }).observe(list);
 };
 
-// {name: why} of cards that Python cannot read: whoever writes one sees it where it would be.
+// Shows errors {name: why} in the place of cards that Python cannot read.
 export const markUnusable = (list, problems) => {
   for (const entry of list.querySelectorAll(".entry")) {
     const why = problems[entry.dataset.name];
@@ -116,7 +116,7 @@ export const markOpened = (list, { any, card }) => {
   for (const entry of list.querySelectorAll(".entry")) {
     if (entry.dataset.name !== card) {
       entry.removeAttribute("aria-current");
-    } else if (!entry.ariaCurrent) { // from then on people may scroll the line as they like
+    } else if (!entry.ariaCurrent) { // only once: the user may scroll the line afterwards
       entry.setAttribute("aria-current", "true");
       showInRow(list, entry);
     }

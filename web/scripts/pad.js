@@ -1,9 +1,9 @@
-// The pads for inputs that can be drawn: strokes on a canvas, which go to Python as the pixels that
-// the model sees. One listener for all pads, since they come and go.
+// Pads for inputs that can be drawn: strokes on a canvas are sent to Python as the model's pixels. One
+// listener serves all pads, since they come and go.
 
 const PEN = 2; // in pixels of the model
 const PAUSE_MS = 80; // between two messages while someone draws
-const pads = new WeakMap(); // canvas -> what is under way on it
+const pads = new WeakMap(); // canvas -> the state of its stroke
 
 const place = (canvas, event) => {
   const box = canvas.getBoundingClientRect();
@@ -23,7 +23,7 @@ const stroke = (canvas, from, to) => {
   ink.stroke();
 };
 
-// How bright each pixel of the model is: the mean of the pad's pixels in it, 0 to 255.
+// Returns the brightness of each pixel of the model: the mean of the pad's pixels in it, 0 to 255.
 const pixelsOf = (canvas) => {
   const [rows, columns] = [Number(canvas.dataset.rows), Number(canvas.dataset.columns)];
   const { data } = canvas.getContext("2d", { willReadFrequently: true }).getImageData(0, 0, canvas.width, canvas.height);
@@ -33,14 +33,14 @@ const pixelsOf = (canvas) => {
     const row = Math.floor((y * rows) / canvas.height) * columns;
     for (let x = 0; x < canvas.width; x += 1) {
       const at = row + Math.floor((x * columns) / canvas.width);
-      sums[at] += data[4 * (y * canvas.width + x) + 3]; // the ink is all white: its alpha counts
+      sums[at] += data[4 * (y * canvas.width + x) + 3]; // the ink is white, so alpha is brightness
       counts[at] += 1;
     }
   }
   return Uint8Array.from(sums, (sum, at) => Math.round(sum / counts[at]));
 };
 
-// A drawing that was there before, from the pixels of the model.
+// Paints a restored drawing from the pixels of the model.
 export const paint = (canvas, { rows, columns, grey }) => {
   const ink = canvas.getContext("2d", { willReadFrequently: true });
   const [width, height] = [canvas.width / columns, canvas.height / rows];

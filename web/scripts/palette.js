@@ -1,18 +1,18 @@
 // The palette: every command by name, opened by Ctrl K. Python says what can be done now, the
 // gallery has its cards; searching is done here, so it never waits for Python.
 
-const SHOWN = 60; // rows; whoever wants more types another letter
-const LONGEST = 90; // letters of a title that are looked at
+const SHOWN = 60; // rows
+const LONGEST = 90; // letters of a title that are searched
 const find = (id) => document.getElementById(id);
 const LETTER = /[\p{L}\p{N}]/u;
 const keysText = (keys) => (/Mac|iP/.test(navigator.platform) ? keys.replace("Ctrl ", "⌘ ") : keys);
 
-// How well a title has the letters of the query, in their order: { score, places }, or null. Starts
-// of words and letters in a row count most, so "gtg" finds "Go to Graph" and "run" Run first.
+// Matches the letters of the query in a title, in order: { score, places }, or null. Starts of words and
+// consecutive letters count most, so "gtg" finds "Go to Graph", and "run" finds Run first.
 export const match = (query, title) => {
   const wanted = [...query.toLowerCase()].filter((letter) => letter.trim());
   const letters = [...title.toLowerCase()].slice(0, LONGEST);
-  let ways = [{ score: 0, places: [] }]; // to have found the letters so far, by their last place
+  let ways = [{ score: 0, places: [] }]; // partial matches, by their last place
   for (const letter of wanted) {
     const next = [];
     letters.forEach((one, at) => {
@@ -32,7 +32,7 @@ export const match = (query, title) => {
   return ways.reduce((best, way) => (best && best.score >= way.score ? best : way), null);
 };
 
-// The commands that have the query, best first; of equals, and without a query, in their order.
+// Returns the commands that match, best first; equals stay in their order.
 export const search = (query, commands) =>
   commands
     .map((command) => ({ command, found: match(query, command.title) }))
@@ -83,7 +83,7 @@ export const watchPalette = (list, perform) => {
   const choose = (at) => {
     const row = rows[at];
     if (!row) return;
-    dialog.close(); // which gives the focus back, before the command may move it
+    dialog.close(); // returns the focus before the command may move it
     perform(row.command);
   };
 
@@ -98,19 +98,19 @@ export const watchPalette = (list, perform) => {
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
     if (steps) {
       const next = now + steps;
-      // Only single steps go round: a page further than the end is the end.
+      // Only single steps wrap around.
       point(Math.abs(steps) === 1 ? (next + rows.length) % rows.length : next);
     } else if (event.key === "Enter" && !event.isComposing) choose(now);
     else return;
     event.preventDefault();
   });
-  // The mouse moves the choice, so that one row looks chosen; rows that scroll below it do not.
+  // Moving the mouse selects a row; rows that scroll below it do not.
   box.addEventListener("pointermove", (event) => {
     const at = [...box.children].indexOf(event.target.closest("li"));
     if (at >= 0 && at !== now && (event.movementX || event.movementY)) point(at);
   });
   box.addEventListener("click", (event) => choose([...box.children].indexOf(event.target.closest("li"))));
-  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); }); // beside it
+  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); }); // a click outside
   addEventListener("keydown", (event) => {
     if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey || event.shiftKey) return;
     event.preventDefault();

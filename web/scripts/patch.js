@@ -1,12 +1,12 @@
-// Makes a section of the page like the markup that Python sends, by changing what differs: what
-// people have there (focus, scroll, opened sections, what they type) stays.
+// Patches a section of the page to match the markup that Python sends. Focus, scroll position, opened
+// sections and typed text stay.
 
 import { Idiomorph } from "../runtime/idiomorph/idiomorph.esm.js";
 
 const FIELDS = "input:not([type=file]), textarea, select";
 
-// Elements are told apart by their ids; controls that have none get one by what they do. Otherwise
-// the focused button could become the one that takes its place.
+// Elements are matched by ids; controls without one get an id from their act. Otherwise the focus could move
+// to another button.
 const PREFIX = "key:";
 const nameControls = (root, scope) => {
   const count = new Map();
@@ -18,14 +18,14 @@ const nameControls = (root, scope) => {
   }
 };
 
-// What the markup says that a field holds, whatever has been typed or chosen since.
+// Returns the value of a field in the markup, not what was typed or chosen since.
 const markedValue = (field) => {
   if (field.localName === "select") return [...field.options].map((one) => [one.value, one.defaultSelected]).join();
   return ["checkbox", "radio"].includes(field.type) ? field.defaultChecked : field.defaultValue;
 };
 
-// A field with an act tells Python whatever happens to it, so Python knows best, unless someone is
-// typing. A field without holds what was typed, until the markup says something new.
+// A field with an act sends every change, so Python's value wins, unless the user is typing. A field without
+// one keeps what was typed, until the markup has a new value.
 const keepsValue = (old, now) =>
   old.dataset.act ? old === document.activeElement && old.localName !== "select"
     : markedValue(old) === markedValue(now);
@@ -40,14 +40,14 @@ export const patch = (section, markup) => {
   nameControls(section, section.id);
   nameControls(template.content, section.id);
   const focused = section.contains(document.activeElement) ? document.activeElement : null;
-  const sections = new Set(section.querySelectorAll("details")); // new ones open as they are told
+  const sections = new Set(section.querySelectorAll("details")); // new ones open as the markup says
   const fields = new Set(section.querySelectorAll(FIELDS));
   const kept = new Set();
   Idiomorph.morph(section, template.content, {
     morphStyle: "innerHTML",
     callbacks: {
       beforeNodeMorphed: (old, now) => {
-        // What is in such an element is its script's: a canvas, a drawing.
+        // The content belongs to a script: a canvas, a drawing.
         if (old.dataset?.keep !== undefined && now.dataset?.keep !== undefined) return false;
         if (fields.has(old) && keepsValue(old, now)) {
           kept.add(old);
@@ -62,7 +62,7 @@ export const patch = (section, markup) => {
     },
   });
   if (focused && !section.contains(document.activeElement)) {
-    // Whoever has pressed it sees where it was: nothing is to be scrolled to.
+    // No scrolling: the user has just pressed a control here.
     section.querySelector("button, select, input, textarea")?.focus({ preventScroll: true });
   }
 };

@@ -1,5 +1,5 @@
-// Pictures and curves that tell their values: where someone points, by mouse, finger or arrow keys,
-// goes to Python as parts of 1 across and down. One listener for all, since they come and go.
+// Pictures and curves that show values: the position of the mouse, finger or arrow keys is sent to Python as
+// fractions across and down. One listener serves all, since they come and go.
 
 const PAUSE_MS = 50; // between two messages
 const KEYS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };

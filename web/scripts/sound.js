@@ -1,5 +1,5 @@
-// Sounds for inputs: files are decoded, mixed to one channel and resampled by the browser, and a
-// microphone is recorded to such a file.
+// Sounds for inputs: the browser decodes files, mixes them to one channel and resamples them; recordings of
+// the microphone are files, too.
 
 import { button, letGo, make, openDevice, placeOf, tellProblem } from "./device.js";
 
@@ -32,7 +32,7 @@ const showLevel = (stream, meter) => {
   const draw = () => {
     if (!meter.isConnected) return context.close();
     analyser.getFloatTimeDomainData(wave);
-    meter.value = Math.min(1, Math.max(...wave.map(Math.abs), 0.9 * meter.value)); // falls slowly, to be seen
+    meter.value = Math.min(1, Math.max(...wave.map(Math.abs), 0.9 * meter.value)); // falls slowly, to stay visible
     return setTimeout(draw, 60);
   };
   draw();

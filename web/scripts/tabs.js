@@ -1,10 +1,10 @@
-// The tabs of the views. The page switches at once and Python draws then: it may be busy.
+// The tabs of the views. The page switches at once, and Python draws later if it is busy.
 
 const find = (id) => document.getElementById(id);
-const PEEK = 32; // pixels of what is beside the chosen one, so that it is seen that there is one
+const PEEK = 32; // pixels of the neighbour that stay visible, as a hint that there is one
 const all = () => [...find("tabs").children];
 
-// Only the row is moved: scrolling a tab, or a card, into view would move the page to it, too.
+// Scrolls only the row: scrollIntoView would scroll the page, too.
 export const showInRow = (row, one) => {
   const [whole, box] = [row.getBoundingClientRect(), one.getBoundingClientRect()];
   if (box.left < whole.left) row.scrollLeft -= whole.left - box.left + PEEK;

@@ -14,7 +14,7 @@ KINDS = {
     "activations": "inputs, outputs and what is in between; tensors take turns",
     "scratch": "memory of kernels with several dispatches, and of heads that choose tokens",
     "copies": "of state, for calls that may have to put it back",
-    "params": "uniform blocks, live numbers and the word for faults",
+    "params": "uniforms and error flags",
 }
 
 

@@ -129,7 +129,7 @@ def _picture(browser: Browser, page: Page, shot: Shot) -> bytes:
 
     page.set_viewport_size({"width": WIDTH, "height": shot.height})
     page.locator(f".entry[data-name={shot.model}]").click()
-    _wait_for_status(page, f"{shot.model}.pte is loaded")
+    _wait_for_status(page, f"{shot.model}.pte loaded")
     page.locator(f"#tab-{shot.view}").click()
     page.wait_for_timeout(_SETTLE_MS)
     shot.act(page)

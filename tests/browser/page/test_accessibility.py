@@ -71,7 +71,7 @@ def page(started: Page) -> Iterator[Page]:
 
 
 def palette(page: Page, text: str) -> None:
-    """What this text finds first."""
+    """Return the first commands that a text finds."""
     page.keyboard.press("ControlOrMeta+k")
     expect(page.get_by_role("combobox", name="Search commands")).to_be_focused()
     page.keyboard.type(text)
@@ -79,7 +79,7 @@ def palette(page: Page, text: str) -> None:
 
 
 def shift(page: Page, name: str = "shifts") -> float:
-    """Say how far things have moved since this was asked last."""
+    """Return the layout shift since the last call."""
     shifts = page.evaluate(f"{name}.splice(0)")
     print(*shifts, sep="\n")
     return float(sum(one["value"] for one in shifts))
@@ -97,7 +97,7 @@ def test_nothing_jumps(page: Page) -> None:
     for size in (WIDE, NARROW):
         page.set_viewport_size(size)
         page.locator(".entry[data-name=photo]").click()
-        expect(status(page)).to_contain_text("is loaded")
+        expect(status(page)).to_contain_text("loaded in")
         expect(page.locator("#input-0 img")).to_be_visible()
         assert shift(page) < MOST_SHIFT, size
         leave(page)
@@ -110,7 +110,7 @@ def test_a_run_moves_nothing_but_what_comes_out(page: Page) -> None:
     for size in (WIDE, VAST):
         page.set_viewport_size(size)
         palette(page, "open superres")  # what comes out is higher than the window
-        expect(status(page)).to_contain_text("superres.pte is loaded")
+        expect(status(page)).to_contain_text("superres.pte loaded")
         before = [box(page, name) for name in ("#inputs", "#run", "#run-more")]
         page.keyboard.press("ControlOrMeta+Enter")
         expect(status(page)).to_contain_text("Done")
@@ -125,7 +125,7 @@ def test_what_comes_out_is_not_behind_the_run_bar(page: Page) -> None:
     for size in (WIDE, NARROW):
         page.set_viewport_size(size)
         palette(page, "open superres")
-        expect(status(page)).to_contain_text("superres.pte is loaded")
+        expect(status(page)).to_contain_text("superres.pte loaded")
         page.keyboard.press("ControlOrMeta+Enter")
         expect(status(page)).to_contain_text("Done")
         bar, more, outputs = (box(page, name) for name in ("#run", "#run-more", "#outputs"))
@@ -138,7 +138,7 @@ def test_what_comes_out_is_not_behind_the_run_bar(page: Page) -> None:
 
 def test_the_chosen_tab_stays_in_sight(page: Page) -> None:
     palette(page, "open sigm")
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
     tab = page.get_by_role("tab", name="Python")
     tab.click()
     page.set_viewport_size(ViewportSize(width=320, height=700))  # as when a phone is turned
@@ -146,12 +146,12 @@ def test_the_chosen_tab_stays_in_sight(page: Page) -> None:
 
 
 def test_a_cancel_scrolls_nowhere(page: Page) -> None:
-    """Its button goes away, and another one of the bar, which sticks, has the focus then."""
+    """The button disappears, and another one of the sticky bar gets the focus."""
     page.emulate_media(reduced_motion="reduce")
     page.set_viewport_size(NARROW)
     palette(page, "open superres")
-    expect(status(page)).to_contain_text("superres.pte is loaded")
-    page.get_by_label("then repeat").fill("10000")
+    expect(status(page)).to_contain_text("superres.pte loaded")
+    page.get_by_label("benchmark").fill("10000")
     page.keyboard.press("ControlOrMeta+Enter")
     expect(page.locator("#outputs")).not_to_be_empty()
     before, cancel = box(page, "#outputs"), box(page, "[data-act=cancel]")
@@ -170,9 +170,8 @@ def box(page: Page, selector: str) -> FloatRect:
 
 
 def grave_problems(page: Page, what: str) -> list[str]:
-    """In light and dark, on a desk and on a phone. Contrast takes the longest to look at, and all
-    else is the same in both themes.
-    """
+    """Run axe in light and dark, on a desktop and on a phone. Contrast takes the longest, and all
+    other rules are the same in both themes."""
     found = []
     for scheme, size, rules in LOOKS:
         page.emulate_media(color_scheme=scheme)
@@ -193,8 +192,8 @@ def wait_until_idle(page: Page) -> None:
 
 
 def work_in(page: Page, panel: Locator) -> None:
-    """Whatever its main button does, so that there is something to see; a chat is asked."""
-    repeats = panel.get_by_label("then repeat")
+    """Press the main button of a view, so that there is something to see; ask a chat."""
+    repeats = panel.get_by_label("benchmark")
     if repeats.count():
         repeats.fill("3")
     expect(panel).not_to_contain_text("Looking for the model's tokenizer")
@@ -206,7 +205,7 @@ def work_in(page: Page, panel: Locator) -> None:
         expect(status(page)).to_contain_text("Answered")
     elif button.count():
         button.first.click()
-        expect(status(page)).not_to_contain_text("is loaded")
+        expect(status(page)).not_to_contain_text("loaded in")
     wait_until_idle(page)
 
 
@@ -214,7 +213,7 @@ def test_axe_finds_nothing_grave_in_any_view(page: Page) -> None:
     problems, covered = grave_problems(page, "gallery"), set[str]()
     for model in ("digits", "stories"):  # the second for the views that only such models have
         page.locator(f".entry[data-name={model}]").click()
-        expect(status(page)).to_contain_text(f"{model}.pte is loaded")
+        expect(status(page)).to_contain_text(f"{model}.pte loaded")
         names = [tab.get_attribute("data-name") for tab in page.locator("#tabs [role=tab]").all()]
         for name in (one for one in names if one and one not in covered):
             covered.add(name)
@@ -239,7 +238,7 @@ def test_axe_finds_nothing_grave_in_any_view(page: Page) -> None:
 
 def test_everything_by_the_keyboard(page: Page) -> None:
     palette(page, "open sigm")
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
     page.keyboard.press("ControlOrMeta+Enter")
     expect(status(page)).to_contain_text("Done")
     palette(page, "gtpy")  # Go to Python
@@ -252,7 +251,7 @@ def test_everything_by_the_keyboard(page: Page) -> None:
     palette(page, "close")
     expect(page.locator("#undo")).to_be_focused()  # since what had the focus is gone
     page.keyboard.press("Enter")
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
     expect(page.locator("#stats")).to_contain_text("NumPy")
     expect(page.locator("#outputs")).to_contain_text("output0")
     palette(page, "run on webgpu")
@@ -296,7 +295,7 @@ def test_what_the_palette_finds(page: Page) -> None:
 def test_nothing_moves_for_those_who_do_not_want_it(page: Page) -> None:
     moving = "document.getAnimations().length"
     palette(page, "open sigm")
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
     palette(page, "close")
     expect(page.locator(".toast")).to_be_visible()
     assert page.evaluate(moving) > 0  # it is about to fade

@@ -1,4 +1,4 @@
-"""The chat as people use it: typed, streamed, stopped, continued, edited, and looked into."""
+"""The chat in Chromium: typed, streamed, stopped, continued, edited, and inspected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUESTION = "Hello\nthere"
 
 
 def said_in_cpython() -> list[str]:
-    """Six tokens, the same and six more, and an answer to another question."""
+    """Return an answer of six tokens, its continuation, and an answer to another question."""
 
     async def script() -> list[str]:
         chat = await open_chat()
@@ -61,7 +61,7 @@ def wait_for_answer(page: Page) -> None:
 
 
 def test_a_conversation(page: Page) -> None:
-    page.get_by_label("or its address").first.fill("/data/llm/llama_tiny_q4.pte")
+    page.get_by_label("or enter a URL").first.fill("/data/llm/llama_tiny_q4.pte")
     page.get_by_role("button", name="Open", exact=True).click()
     page.get_by_role("tab", name="Chat").click()
 
@@ -75,7 +75,7 @@ def test_a_conversation(page: Page) -> None:
     page.get_by_role("button", name="Load", exact=True).click()
     expect(page.get_by_text("with a chat template")).to_be_visible()
 
-    page.get_by_text("Settings of the next answer").click()
+    page.get_by_text("Generation settings").click()
     for name, value in {**CHANCE, "max_tokens": 6}.items():
         set_number(page, name, value)
     first, both, other = said_in_cpython()

@@ -1,4 +1,4 @@
-"""The gallery as people use it: a link, a card, a picture, a drawing, and an address to share."""
+"""The gallery in Chromium: a link, a card, a picture, a drawing, and an address to share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def page(started: Page) -> Iterator[Page]:
 
 def card(page: Page, name: str) -> None:
     page.locator("#gallery-list").get_by_role("button", name=name, exact=True).click()
-    expect(status(page)).to_contain_text(f"{name}.pte is loaded")
+    expect(status(page)).to_contain_text(f"{name}.pte loaded")
 
 
 def test_the_address_follows(page: Page) -> None:
@@ -54,7 +54,7 @@ def test_a_picture_goes_in_as_the_model_sees_it(page: Page) -> None:
     expect(page.locator("#input-0")).to_contain_text("from photo.png")
     shown = page.get_by_alt_text("What the model sees")
     assert shown.evaluate("one => [one.naturalWidth, one.naturalHeight]") == [20, 24]
-    page.get_by_label("pixels become").select_option("signed")
+    page.get_by_label("scale pixels to").select_option("signed")
     expect(page.locator("#input-0-preview")).to_contain_text("-1 to 1")
     with page.expect_download() as download:
         page.locator("[data-act=save-input]").click()
@@ -66,7 +66,7 @@ def test_a_picture_goes_in_as_the_model_sees_it(page: Page) -> None:
 
 
 def digits() -> bytes:
-    """16 by 16 in, the same out: what is drawn can be read back."""
+    """Build a program that returns its input of 16 by 16, so that drawings can be read back."""
     g = GraphWriter()
     x, y = g.tensor((1, 1, 16, 16)), g.tensor((1, 1, 16, 16))
     g.op("aten.relu.default", x, y)
@@ -77,8 +77,8 @@ def digits() -> bytes:
 
 def test_a_drawing_goes_in(page: Page) -> None:
     page.locator("[data-act=open-file]").set_input_files(payload("pad.pte", digits()))
-    expect(status(page)).to_contain_text("pad.pte is loaded")
-    page.get_by_label("fill").select_option("draw")
+    expect(status(page)).to_contain_text("pad.pte loaded")
+    page.get_by_label("input values").select_option("draw")
     pad = page.locator("canvas.pad")
     box = pad.bounding_box()
     assert box is not None
@@ -98,13 +98,13 @@ def test_a_drawing_goes_in(page: Page) -> None:
 
 def test_typed_values_are_there_after_a_reload(page: Page) -> None:
     card(page, "add")
-    page.get_by_label("fill").nth(1).select_option("typed")
+    page.get_by_label("input values").nth(1).select_option("typed")
     page.get_by_label("values: one for all").fill("0.25 x")
-    expect(page.locator("#input-1-preview")).to_contain_text("'x' is no number")
+    expect(page.locator("#input-1-preview")).to_contain_text("'x' is not a number")
     page.get_by_label("values: one for all").fill("0.25")
     expect(page.locator("#input-1-preview")).to_contain_text("0.25 to 0.25")
     page.reload()
-    expect(status(page)).to_contain_text("add.pte is loaded", timeout=START_MS)
+    expect(status(page)).to_contain_text("add.pte loaded", timeout=START_MS)
     expect(page.get_by_label("values: one for all")).to_have_value("0.25")
 
 
@@ -127,11 +127,11 @@ def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
     page.goto(f"{page.url.partition('?')[0]}?model=superres")
     entry = page.locator("#gallery-list [data-name=superres]")
     expect(entry).to_contain_text("the card of superres cannot be used", timeout=START_MS)
-    expect(entry).to_contain_text("inputs[0].chanels is no field of it")
+    expect(entry).to_contain_text("inputs[0].chanels is not a field of a card")
     expect(entry).to_contain_text("Did you mean inputs[0].channels?")
     page.unroute("**/gallery.json")
     page.reload()
-    expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
+    expect(status(page)).to_contain_text("superres.pte loaded", timeout=START_MS)
     expect(entry).to_contain_text("an image in and a larger one out")
 
 
@@ -139,7 +139,7 @@ def test_a_link_opens_a_view_with_its_card_in_sight(page: Page) -> None:
     """In a line of cards that is longer than the window."""
     page.set_viewport_size({"width": 360, "height": 800})
     page.goto(f"{page.url.partition('?')[0]}?model=superres&view=python")
-    expect(status(page)).to_contain_text("superres.pte is loaded", timeout=START_MS)
+    expect(status(page)).to_contain_text("superres.pte loaded", timeout=START_MS)
     expect(page.locator("#gallery-list [aria-current]")).to_be_in_viewport(ratio=1)
     expect(page.get_by_role("tab", name="Python")).to_have_attribute("aria-selected", "true")
     expect(page.get_by_role("tabpanel")).to_contain_text("samples/superres.pte")

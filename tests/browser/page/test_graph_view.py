@@ -1,4 +1,4 @@
-"""The graph as people use it: drawn and as a list, folds, a search, an opened call, its values."""
+"""The graph in Chromium: diagram and list, folds, search, an opened call, its values."""
 
 from __future__ import annotations
 
@@ -230,18 +230,18 @@ def test_what_is_drawn_can_be_moved_while_another_drawing_is_laid_out(bare: Page
 def open_graph(page: Page, shown_as: str) -> Locator:
     """Open a language model and its graph as it runs, whatever another test left on the page."""
     page.set_viewport_size(USUAL_SIZE)
-    page.get_by_label("or its address").first.fill("/data/llm/llama_tiny_q4.pte")
+    page.get_by_label("or enter a URL").first.fill("/data/llm/llama_tiny_q4.pte")
     page.get_by_role("button", name="Open", exact=True).click()
-    expect(status(page)).to_contain_text("is loaded")
+    expect(status(page)).to_contain_text("loaded in")
     page.get_by_role("tab", name="Graph").click()
     panel = page.get_by_role("tabpanel", name="Graph")
-    panel.get_by_role("button", name="As it runs").click()
+    panel.get_by_role("button", name="Optimized graph").click()
     panel.get_by_role("button", name=shown_as).click()
     return panel
 
 
 def test_the_drawing_is_looked_into(page: Page) -> None:
-    panel = open_graph(page, "Drawn")
+    panel = open_graph(page, "Diagram")
     sight = panel.get_by_role("application", name="Drawing of the graph")
     fold = panel.get_by_role("img", name="fold layer × 2")
     expect(fold).to_be_visible()
@@ -250,13 +250,13 @@ def test_the_drawing_is_looked_into(page: Page) -> None:
     expect(panel.locator(".graph-drawn-group")).to_have_count(1)
 
     # From match to match, into what is folded, to the values of a run.
-    find = panel.get_by_label("find an operator, a value or a dtype")
+    find = panel.get_by_label("search operators, values or dtypes")
     find.fill("gated_gemm")
     find.press("Enter")
     inside = panel.get_by_role("complementary")
     expect(inside).to_contain_text("gated_gemm")
     expect(panel.locator(".graph-drawn-chosen")).to_be_visible()
-    inside.get_by_role("button", name="Show what goes in").click()
+    inside.get_by_role("button", name="Show values").click()
     expect(inside.get_by_role("img", name="Histogram of out").first).to_be_visible()
     sight.focus()
     page.keyboard.press("Escape")
@@ -265,7 +265,7 @@ def test_the_drawing_is_looked_into(page: Page) -> None:
     panel.get_by_role("button", name="List").click()
     expect(sight).to_have_count(0)
     find.fill("")
-    panel.get_by_role("button", name="Fold all").click()
+    panel.get_by_role("button", name="Collapse all").click()
 
 
 def test_a_graph_is_looked_into(page: Page) -> None:
@@ -288,7 +288,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     expect(panel.locator(".graph-depth-2").first).to_be_visible()
 
     # What is found is opened; it shows what the GPU gets.
-    find = panel.get_by_label("find an operator, a value or a dtype")
+    find = panel.get_by_label("search operators, values or dtypes")
     find.fill("gated_")
     expect(panel.get_by_role("status")).to_contain_text("found")
     expect(find).to_be_focused()
@@ -312,9 +312,9 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     expect(find).to_have_value("")
     expect(panel.get_by_text("uses it").first).to_be_visible()
 
-    panel.get_by_role("button", name="As in the file").click()
+    panel.get_by_role("button", name="Original graph").click()
     expect(panel.get_by_role("list", name="Colours")).to_contain_text("delegate")
-    panel.get_by_role("button", name="Open all").click()
+    panel.get_by_role("button", name="Expand all").click()
     page.set_viewport_size({"width": NARROWEST, "height": 740})
     boxes(panel).nth(9).click()
     expect(panel.get_by_role("table", name="Values")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Inputs as people have them and outputs as they want them: what only a browser can tell."""
+"""Inputs from cameras, sounds and pictures, and renderers of outputs, in Chromium."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def page(started: Page) -> Iterator[Page]:
 
 
 def open_program(page: Page, *shape: int) -> None:
-    """The same out as in, where it is positive."""
+    """Build a program that returns its input, where that is positive."""
     g = GraphWriter()
     x, y = g.tensor(shape), g.tensor(shape)
     g.op("aten.relu.default", x, y)
     g.inputs(x)
     g.outputs(y)
     page.locator("[data-act=open-file]").set_input_files(payload("same.pte", write_pte(g)))
-    expect(status(page)).to_contain_text("same.pte is loaded")
+    expect(status(page)).to_contain_text("same.pte loaded")
 
 
 def saved_input(page: Page) -> np.ndarray:
@@ -83,7 +83,7 @@ def test_a_microphone(page: Page) -> None:
 
 
 def sound(rate: int, hertz: int) -> bytes:
-    """Half a second: a tone on the left, silence on the right."""
+    """Return half a second of sound: a tone on the left, silence on the right."""
     left = 20_000 * np.sin(2 * np.pi * hertz * np.arange(rate // 2) / rate)
     stream = io.BytesIO()
     with wave.open(stream, "wb") as file:
@@ -110,7 +110,7 @@ def test_a_sound_is_mixed_and_resampled(page: Page) -> None:
 
 def test_a_slider_sets_a_size(page: Page) -> None:
     page.locator("#gallery-list [data-name=photo]").click()
-    expect(status(page)).to_contain_text("photo.pte is loaded")
+    expect(status(page)).to_contain_text("photo.pte loaded")
     slider = page.get_by_role("slider", name="dim 3")
     slider.fill("32")
     expect(page.get_by_label("dim 3 (1 to 1024)")).to_have_value("32")
@@ -119,7 +119,7 @@ def test_a_slider_sets_a_size(page: Page) -> None:
 
 def test_values_where_one_points_and_a_look_that_is_remembered(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("fill").select_option("ramp")
+    page.get_by_label("input values").select_option("ramp")
     run(page, 0)
     page.get_by_role("button", name="Heat map").click()
     pointed, told = page.locator("[data-point]"), page.locator("#output-0-point")
@@ -132,6 +132,6 @@ def test_values_where_one_points_and_a_look_that_is_remembered(page: Page) -> No
     expect(told).to_contain_text("[35, 40]: ")
     page.get_by_role("button", name="Table").click()
     page.get_by_role("button", name="rows after").click()
-    expect(page.locator("#output-0-look tbody th").first).to_have_text("16")
+    expect(page.locator("#output-0-rendered tbody th").first).to_have_text("16")
     # The next visit finds it there; what that does with it, tests without a browser tell.
     page.wait_for_function("""Object.values(localStorage).join().includes('"look": "table"')""")

@@ -217,7 +217,7 @@ return len(listed), busy, both, cut, json.loads(await watch.files())
 
 
 def test_a_disk_that_fills_up_meanwhile_leaves_nothing_behind(harness: Harness, site: Site) -> None:
-    """There was room for all of it when it was begun: another tab may have taken that."""
+    """The disk fills up meanwhile: another tab may have taken the space."""
     address = f"{site.url}{WEIGHTS}"
     opened = "webpte.half_kept = await library.open(address)\nreturn webpte.half_kept.size"
     assert script(harness, opened, address=address) > 65536  # more than the first request brings
@@ -244,7 +244,7 @@ return message, ran, len(await library.entries()), json.loads(await watch.files(
 
 
 def test_what_is_cancelled_or_forgotten_locks_nobody_out(harness: Harness, address: str) -> None:
-    """Whoever writes a file has it locked: for other tabs, too, for as long as this one is open."""
+    """A tab that writes a file locks it for other tabs, for as long as it is open."""
     seen = script(
         harness,
         """
@@ -274,7 +274,7 @@ return ends
 def test_an_address_is_that_of_the_site_wherever_it_is_written(
     harness: Harness, address: str
 ) -> None:
-    """A page in another folder may mean another file by the same words."""
+    """A page in another folder may mean another file by the same relative address."""
     seen = script(
         harness,
         """
@@ -344,19 +344,19 @@ HAS_COMPILED = """async () => {
 
 def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: Site) -> None:
     with visit(profile, site, f"?url={SAMPLE}", but="ERR_INTERNET_DISCONNECTED") as page:
-        expect(status(page)).to_contain_text("sigmoid.pte is loaded", timeout=START_MS)
+        expect(status(page)).to_contain_text("sigmoid.pte loaded", timeout=START_MS)
         give_npy(page, 0, random_input(5), "mine.npy")
         expect(page.locator("#library-total")).to_have_text("1 program, 1.34 KiB")
         page.wait_for_function(HAS_COMPILED)  # for the next start
         page.reload()
         wait_until_ready(page)
-        expect(status(page)).to_contain_text("from the library, as its server has it")
+        expect(status(page)).to_contain_text("cached, up to date")
         expect(page.locator("#input-0")).to_contain_text("from mine.npy")
         page.locator("[data-act=close]").click()
         page.locator("#library-box summary").click()
         page.context.set_offline(True)
         page.locator("#library").get_by_role("button", name="sigmoid.pte", exact=True).click()
-        expect(status(page)).to_contain_text("its server cannot be asked")
+        expect(status(page)).to_contain_text("server unreachable")
         run(page, 0)
         np.testing.assert_allclose(downloaded(page), sigmoid(random_input(5)), atol=1e-5)
         delete = page.get_by_role("button", name="Delete sigmoid.pte from the library")

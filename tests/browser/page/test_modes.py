@@ -1,4 +1,4 @@
-"""One small program in every way that a page can run it."""
+"""One small program in every mode in which a page can run it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ output.dataset.done = "yes";
 
 
 def model() -> bytes:
-    """relu(x * w) + 1, with a broadcast, a prepacked constant and a view."""
+    """Build relu(x * w) + 1, with a broadcast, a prepacked constant and a view."""
     g = GraphWriter()
     x = g.tensor((3,))
     w = g.prepack(g.tensor((2, 3), constant=WEIGHTS))

@@ -1,4 +1,4 @@
-"""The page as people use it, in Chromium: open, inspect, run, read, and what goes wrong."""
+"""The page in Chromium: open, inspect, run, read outputs, and errors."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ def page(started: Page) -> Iterator[Page]:
 
 def test_something_to_see_before_python_is_there(browser: Browser, site: Site) -> None:
     page = open_page(browser.new_context(), site)  # which has kept nothing
-    expect(page.locator("#boot")).to_contain_text("Python starts")
-    expect(page.locator("#boot-time")).to_contain_text("MB are here")
+    expect(page.locator("#boot")).to_contain_text("Starting Python")
+    expect(page.locator("#boot-time")).to_contain_text("MB downloaded")
     expect(page.get_by_text("Choose files")).to_be_visible()
     # What is clicked now is done as soon as Python is up.
     page.get_by_role("button", name="sigmoid", exact=True).click()
-    expect(page.locator("#boot-note")).to_contain_text("as soon as it is up")
+    expect(page.locator("#boot-note")).to_contain_text("as soon as Python is ready")
     expect(page.locator("#file")).to_contain_text("sigmoid.pte", timeout=START_MS)
     page.context.close()
 
@@ -76,7 +76,7 @@ def test_sample_runs_and_is_right(page: Page) -> None:
     open_sample(page)
     expect(page.locator("#file")).to_contain_text("37 × 41")
     expect(page.locator("#file")).to_contain_text("sigmoid")
-    page.get_by_label("fill").select_option("ramp")
+    page.get_by_label("input values").select_option("ramp")
     run(page)
     ramp = np.linspace(-1, 1, SHAPE[0] * SHAPE[1], dtype=np.float32).reshape(SHAPE)
     np.testing.assert_allclose(downloaded(page), sigmoid(ramp), atol=1e-5)
@@ -97,7 +97,7 @@ def test_an_image_in_and_an_image_out(page: Page) -> None:
 
 def test_picked_file_and_npy_inputs(page: Page) -> None:
     page.locator("[data-act=open-file]").set_input_files(SAMPLES / "sigmoid.pte")
-    expect(status(page)).to_contain_text("is loaded")
+    expect(status(page)).to_contain_text("loaded in")
     x = random_input(1)
     give_npy(page, 0, x)
     expect(page.locator("#input-0")).to_contain_text("from x.npy")
@@ -137,7 +137,7 @@ def test_kernels_are_timed(page: Page) -> None:
 
 def test_dropped_program_and_dropped_input(page: Page) -> None:
     drop(page, "footer", ("dropped.pte", (SAMPLES / "sigmoid.pte").read_bytes()))
-    expect(status(page)).to_contain_text("dropped.pte is loaded")
+    expect(status(page)).to_contain_text("dropped.pte loaded")
     x = random_input(2)
     drop(page, "#input-0", ("d.npy", npy(x)))
     expect(page.locator("#input-0")).to_contain_text("from d.npy")
@@ -146,10 +146,10 @@ def test_dropped_program_and_dropped_input(page: Page) -> None:
 
 
 def test_addresses(page: Page) -> None:
-    field = page.get_by_label("or its address")
+    field = page.get_by_label("or enter a URL")
     field.fill("samples/add.pte")
     field.press("Enter")
-    expect(status(page)).to_contain_text("add.pte is loaded")
+    expect(status(page)).to_contain_text("add.pte loaded")
     field.fill("samples/none.pte")
     field.press("Enter")
     expect(page.locator(".error")).to_contain_text("SourceError")
@@ -189,15 +189,15 @@ def test_wrong_inputs_are_told_at_the_input(page: Page) -> None:
     expect(preview).to_contain_text("holds float64, but this input takes float32")
     page.get_by_role("button", name=re.compile("^Run")).click()
     expect(status(page)).to_contain_text("not ready")
-    page.get_by_label("fill").select_option("ones")
+    page.get_by_label("input values").select_option("ones")
     run(page)
 
 
 def test_repeats_can_be_cancelled(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("then repeat").fill("10000")
+    page.get_by_label("benchmark").fill("10000")
     page.get_by_role("button", name=re.compile("^Run")).click()
-    expect(page.locator("#timing")).to_contain_text("of 10\u202f000")
+    expect(page.locator("#timing")).to_contain_text("of 10,000")
     page.get_by_role("button", name="Cancel").click()
     expect(status(page)).to_contain_text("stopped early")
     run(page)
@@ -205,8 +205,8 @@ def test_repeats_can_be_cancelled(page: Page) -> None:
 
 def test_keyboard_alone(page: Page) -> None:
     page.get_by_role("button", name="sigmoid", exact=True).press("Enter")
-    expect(status(page)).to_contain_text("is loaded")
-    fill = page.get_by_label("fill")
+    expect(status(page)).to_contain_text("loaded in")
+    fill = page.get_by_label("input values")
     fill.focus()
     page.keyboard.press("ArrowDown")
     expect(page.locator("#input-0-preview")).to_contain_text("0, 0, 0")
@@ -293,7 +293,7 @@ def test_without_webgpu(browser: Browser, site: Site) -> None:
         page = open_page(other.new_context(), site)
         wait_until_ready(page)
         banner = page.locator("#gpu")
-        expect(banner).to_contain_text("No WebGPU")
+        expect(banner).to_contain_text("No GPU available")
         banner.get_by_text("How to get WebGPU").click()
         expect(banner).to_contain_text("Chrome")
         open_sample(page)

@@ -1,4 +1,4 @@
-"""Updates patch the page and leave people their place in it; views are tabs."""
+"""Updates patch the page and keep focus, scroll and typed text; views are tabs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bare(browser: Browser, site: Site) -> Iterator[Page]:
 
 
 def patched(page: Page, before: str, act: str, after: str, look: str) -> Any:
-    """`act` in the page between two markups of the section `s`; what `look` finds then."""
+    """Run `act` between two markups of the section `s`, and return what `look` finds."""
     return page.evaluate(
         """async ([before, act, after, look]) => {
             const { patch } = await import("/scripts/patch.js");
@@ -169,9 +169,9 @@ def test_a_run_leaves_everything_where_it_was(page: Page) -> None:
     section.locator("summary").click()
     assert not section.evaluate("one => one.open")
     values = page.locator("#outputs .grid-box").element_handle()
-    fill = page.get_by_label("fill").first
+    fill = page.get_by_label("input values").first
     fill.focus()
-    page.get_by_label("then repeat").evaluate("one => { one.value = '4'; }")
+    page.get_by_label("benchmark").evaluate("one => { one.value = '4'; }")
     page.keyboard.press("Control+Enter")
     expect(status(page)).to_contain_text("median of 4")
     expect(fill).to_be_focused()
@@ -204,7 +204,7 @@ def test_tabs_by_keyboard(page: Page) -> None:
 
 def test_a_view_follows_and_leaves_with_its_program(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("fill").select_option("ramp")
+    page.get_by_label("input values").select_option("ramp")
     page.get_by_role("tab", name="Python").click()
     expect(page.get_by_role("tabpanel")).to_contain_text("linspace")
     page.locator("[data-act=close]").click()

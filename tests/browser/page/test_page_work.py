@@ -1,4 +1,4 @@
-"""The page never loses work: what fails, waits or comes at the wrong time changes nothing else."""
+"""Failures, waits and late messages change nothing else on the page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.serving.server import Site
 
 SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
-EARLIER, RUN = re.compile("Earlier results"), re.compile("^Run")
+EARLIER, RUN = re.compile("Outdated"), re.compile("^Run")
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_a_file_that_cannot_be_opened_changes_nothing(page: Page, data: bytes, t
     error = page.locator(".error")
     expect(error).to_contain_text(told)
     expect(error).to_contain_text("opening other.pte")
-    expect(error).to_contain_text("sigmoid.pte is still loaded")
+    expect(error).to_contain_text("sigmoid.pte is still open")
     expect(page.locator("#input-0")).to_contain_text("from mine.npy")
     expect(page.locator("#outputs-age")).to_have_text("")
     np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
@@ -101,7 +101,7 @@ def test_results_of_other_inputs_are_marked(page: Page) -> None:
     run(page, 0)
     age = page.locator("#outputs-age")
     expect(age).to_have_text("")
-    page.get_by_label("fill").select_option("ones")
+    page.get_by_label("input values").select_option("ones")
     expect(age).to_have_text(EARLIER)
     run(page, 0)
     expect(age).to_have_text("")
@@ -112,14 +112,14 @@ def test_another_device_keeps_the_inputs(page: Page) -> None:
     x = random_input(6)
     give_npy(page, 0, x, "mine.npy")
     run(page, 0)
-    page.get_by_label("Run on").select_option("numpy")
+    page.get_by_label("device").select_option("numpy")
     expect(page.locator("#stats")).to_contain_text("NumPy")
     expect(page.locator("#input-0")).to_contain_text("from mine.npy")
     expect(page.locator("#outputs-age")).to_contain_text("computed on WebGPU")
     run(page, 0)
     expect(page.locator("#outputs-age")).to_have_text("")
     np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
-    page.get_by_label("Run on").select_option("webgpu")
+    page.get_by_label("device").select_option("webgpu")
     expect(page.locator("#stats")).to_contain_text("WebGPU")
     expect(page.locator("#input-0")).to_contain_text("from mine.npy")
 
@@ -127,7 +127,7 @@ def test_another_device_keeps_the_inputs(page: Page) -> None:
 def test_numpy_follows_a_kv_cache(page: Page, root: Path) -> None:
     picker = page.locator("[data-act=open-file]")
     picker.set_input_files(root / "tests" / "data" / "llm" / "llama_tiny_fp32.pte")
-    expect(status(page)).to_contain_text("is loaded")
+    expect(status(page)).to_contain_text("loaded in")
     tokens = np.arange(5, dtype=np.int64).reshape(1, 5)
     for position, prompt in ((0, tokens[:, :3]), (3, tokens[:, 3:4]), (4, tokens[:, 4:])):
         drop(page, "footer", ("t.npy", npy(prompt)), ("p.npy", npy(np.array([position]))))
@@ -152,7 +152,7 @@ SLOW_COMPILER = """() => {
 
 
 def softmax() -> bytes:
-    """Of rows up to 8 long: those of 8 have a kernel that takes four at once."""
+    """Build a softmax of rows of up to 8 values; rows of 8 have a vectorized kernel."""
     g = GraphWriter()
     x, y = g.tensor((8, 8)), g.tensor((8, 8))
     g.op("aten._softmax.default", x, g.int(-1), g.bool_(False), y)
@@ -165,11 +165,11 @@ def softmax() -> bytes:
 
 def test_a_run_that_compiles_is_cancelled_at_once(page: Page) -> None:
     page.locator("[data-act=open-file]").set_input_files(payload("softmax.pte", softmax()))
-    expect(status(page)).to_contain_text("softmax.pte is loaded")
+    expect(status(page)).to_contain_text("softmax.pte loaded")
     x = random_input(8)[:8, :7]
     give_npy(page, 0, x)
     expect(page.locator("#input-0")).to_contain_text("from x.npy")
-    page.get_by_label("then repeat").fill("0")
+    page.get_by_label("benchmark").fill("0")
     waiting, start = page.locator("#run-waiting"), page.get_by_role("button", name=RUN)
     (python,) = page.workers
     python.evaluate(SLOW_COMPILER)
@@ -191,7 +191,7 @@ def test_a_run_that_compiles_is_cancelled_at_once(page: Page) -> None:
 
 def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("then repeat").fill("200")
+    page.get_by_label("benchmark").fill("200")
     page.get_by_role("button", name=re.compile("^Run")).dblclick(delay=40)
     expect(status(page)).to_contain_text("Done")
     expect(status(page)).to_contain_text("median of 200")
@@ -200,16 +200,16 @@ def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
 
 def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("then repeat").fill("10000")
+    page.get_by_label("benchmark").fill("10000")
     page.get_by_role("button", name=re.compile("^Run")).click()
-    expect(page.locator("#timing")).to_contain_text("of 10\u202f000")
+    expect(page.locator("#timing")).to_contain_text("of 10,000")
     drop(page, "footer", ("broken.pte", SIGMOID[:600]))
     expect(page.locator(".error")).to_contain_text("opening broken.pte")
     expect(page.get_by_role("button", name="Cancel")).to_be_visible()  # it goes on
     drop(page, "footer", ("zeros.npy", npy(np.zeros(SHAPE, np.float32))))
     expect(page.locator("#outputs-age")).to_have_text(EARLIER)
     drop(page, "footer", ("new.pte", (SAMPLES / "add.pte").read_bytes()))
-    expect(status(page)).to_contain_text("new.pte is loaded")
+    expect(status(page)).to_contain_text("new.pte loaded")
     expect(page.locator("#outputs")).to_have_text("")
     run(page)
 
@@ -229,18 +229,18 @@ def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Pag
     expect(status(page)).to_contain_text("Opening add.pte")
     page.get_by_role("button", name=RUN).click()
     expect(status(page)).to_contain_text(re.compile("^Done.* Still opening add.pte$"))
-    page.get_by_label("then repeat").fill("10000")
+    page.get_by_label("benchmark").fill("10000")
     page.keyboard.press("Control+Enter")
     expect(status(page)).to_have_text("Running sigmoid.pte, while add.pte is opened")
     page.unroute("**/samples/add.pte")  # what is held goes on
-    expect(status(page)).to_contain_text("add.pte is loaded")
+    expect(status(page)).to_contain_text("add.pte loaded")
     expect(status(page)).to_contain_text("that ended running forward of sigmoid.pte")
 
 
 def test_without_room_on_the_disk_nothing_is_kept_and_all_runs(
     profile: BrowserContext, site: Site
 ) -> None:
-    """A visit of its own: the library must not hold what it is to refuse."""
+    """A separate visit, since the library must not hold the file yet."""
     with visit(profile, site) as page:
         check_without_room(page)
 
@@ -254,7 +254,7 @@ def check_without_room(page: Page) -> None:
     browser.send("Storage.overrideQuotaForOrigin", {**origin, "quotaSize": 1000})
     try:
         page.locator("[data-act=open-file]").set_input_files(payload("mine.pte", SIGMOID))
-        expect(status(page)).to_contain_text("mine.pte is loaded")
+        expect(status(page)).to_contain_text("mine.pte loaded")
         page.get_by_role("button", name="keep a copy").click()
         expect(error).to_contain_text("SourceError")
         expect(error).to_contain_text("mine.pte is not kept: the browser has no room left")
@@ -269,6 +269,6 @@ def check_without_room(page: Page) -> None:
     finally:
         browser.send("Storage.overrideQuotaForOrigin", origin)
     page.locator("[data-act=open-file]").set_input_files(payload("mine.pte", SIGMOID))
-    expect(status(page)).to_contain_text("mine.pte is loaded")
+    expect(status(page)).to_contain_text("mine.pte loaded")
     page.get_by_role("button", name="keep a copy").click()
     expect(kept).to_contain_text("1 program")

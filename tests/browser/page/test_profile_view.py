@@ -1,4 +1,4 @@
-"""The profile in Chromium: a run traced on WebGPU, looked at with pointer and keys, and kept."""
+"""The profile in Chromium: a run traced on WebGPU, inspected by pointer and keys, and saved."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def saved(page: Page, panel: Locator, button: str) -> Any:
 def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site) -> None:
     with visit(profile, site, "?model=digits&view=profile") as page:
         panel = page.get_by_role("tabpanel", name="Profile")
-        expect(panel.get_by_role("heading", name="What is in memory")).to_be_visible()
+        expect(panel.get_by_role("heading", name="GPU memory")).to_be_visible()
         expect(panel.get_by_text("maxBufferSize")).to_be_visible()
         expect(panel.locator("button.primary").first).to_have_text("Trace forward on WebGPU")
         pictures.trace(page)  # waits for all that comes of it, as for the picture in the README
         assert status(page).get_attribute("data-mood") == "good"
-        assert re.fullmatch("Traced: first run [^;]*", status(page).inner_text())
+        assert re.fullmatch("Traced: cold [^;]*", status(page).inner_text())
         box = panel.get_by_role("group", name=re.compile("^Timeline of a run"))
         told = panel.locator("#profile-time-told")
         box.locator("rect").last.hover()
@@ -40,7 +40,7 @@ def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site)
         expect(told).not_to_contain_text("prepare")
 
         before = box.evaluate("one => one.scrollWidth")
-        panel.get_by_role("button", name="Wider").click()
+        panel.get_by_role("button", name="Zoom in").click()
         expect(box.locator("svg")).to_have_attribute("width", "200%")
         assert box.evaluate("one => one.scrollWidth") > 1.5 * before
 
@@ -55,8 +55,8 @@ def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site)
         clock = panel.get_by_text("No GPU clock")
         expect(clock).to_have_count(0 if trace["timed"] else 1)
 
-        panel.get_by_role("button", name="Keep as A").click()
-        expect(panel.get_by_text("This is A itself")).to_be_visible()
+        panel.get_by_role("button", name="Pin as baseline").click()
+        expect(panel.get_by_text("This is the baseline itself")).to_be_visible()
         panel.locator("select[name=run]").select_option("first")
         pair = panel.get_by_role("table", name=re.compile("^A and B by op"))
         expect(pair.get_by_role("row").filter(has_text="conv").first).to_be_visible()

@@ -118,6 +118,6 @@ def test_first_visit_and_then_offline(page: Page, host: StaticHost) -> None:
     host.stop()
     page.goto(f"{address}?model=digits&view=graph")
     page_visit.wait_until_ready(page)
-    expect(page_visit.status(page)).to_contain_text("digits.pte is loaded")
+    expect(page_visit.status(page)).to_contain_text("digits.pte loaded")
     expect(page.get_by_role("tab", name="Graph")).to_have_attribute("aria-selected", "true")
     assert (log.errors, log.console_errors) == ([], [])

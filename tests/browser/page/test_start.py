@@ -1,4 +1,4 @@
-"""The second visit: what the browser asks for again. And on it, back and forward."""
+"""The second visit: which files the browser requests again; and back and forward."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webpte_host.setup import chromium
 
 
 class Asked:
-    """What the server was asked for, and what it answered."""
+    """Requests to the server, and its answers."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.answers: list[tuple[str, int]] = []
@@ -41,7 +41,7 @@ def asked() -> Iterator[Asked]:
 
 @pytest.fixture(scope="module")
 def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """A browser that keeps what it has fetched, as people's do."""
+    """A browser profile that keeps its cache, like those of users."""
     options = chromium.launch_options(chromium.chosen_adapter())
     folder = tmp_path_factory.mktemp("profile")
     context = browser.browser_type.launch_persistent_context(
@@ -83,7 +83,7 @@ def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) 
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
 
     page.locator("#gallery-list [data-name=sigmoid]").click()
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
     page.get_by_role("tab", name="Python").click()
     expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python")
     page.go_back()
@@ -92,7 +92,7 @@ def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) 
     expect(status(page)).to_contain_text("Closed")
     expect(page).to_have_url(site.url)
     page.go_forward()
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
     page.go_forward()
     in_front("Python")
     page.get_by_role("link", name="Skip to inputs and outputs").focus()
@@ -100,7 +100,7 @@ def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) 
     expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python#work")
     page.go_back()
     expect(page).to_have_url(f"{site.url}?model=sigmoid&view=python")
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
 
 
 def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
@@ -116,7 +116,7 @@ def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
     expect(page).to_have_url(address)
     page.unroute("**/samples/add.pte")  # what is held goes on
     page.locator("#gallery-list [data-name=sigmoid]").click()
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
     page.go_back()
     expect(status(page)).to_contain_text("Closed")
     expect(page).to_have_url(address)
@@ -129,7 +129,7 @@ def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before
     leave(page)
     gallery = page.url
     page.locator("#gallery-list [data-name=sigmoid]").click()
-    expect(status(page)).to_contain_text("sigmoid.pte is loaded")
+    expect(status(page)).to_contain_text("sigmoid.pte loaded")
     if ended == "cancelled":
         page.route("**/samples/add.pte", lambda route: None)
         page.locator("#gallery-list [data-name=add]").click()
@@ -139,7 +139,7 @@ def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before
         page.unroute("**/samples/add.pte")
     else:
         # An address that nothing answers at: the console says nothing, as it would of a 404.
-        page.get_by_label("or its address").fill("data:,no program")
+        page.get_by_label("or enter a URL").fill("data:,no program")
         page.get_by_role("button", name="Open", exact=True).click()
         expect(page.locator(".error")).to_be_visible()
         page.get_by_role("button", name="Dismiss").click()

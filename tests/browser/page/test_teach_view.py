@@ -1,4 +1,4 @@
-"""Teaching as people do it: draw a few of two shapes, let it learn, and draw one more."""
+"""The teach view in Chromium: draw a few of two shapes, learn, and draw one more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEARNED_MS = 60_000
 
 
 def draw(page: Page, shape: str, seed: int) -> None:
-    """With the mouse, on the pad."""
+    """Draw on the pad with the mouse."""
     box = page.locator("#teach-pad canvas").bounding_box()
     assert box is not None
     cell = box["width"] / SIDE
@@ -32,7 +32,7 @@ def draw(page: Page, shape: str, seed: int) -> None:
 
 def test_it_learns_two_shapes_and_tells_new_ones_apart(profile: BrowserContext, site: Site) -> None:
     with visit(profile, site, "?model=teach") as page:
-        expect(status(page)).to_contain_text("teach.pte is loaded", timeout=START_MS)
+        expect(status(page)).to_contain_text("teach.pte loaded", timeout=START_MS)
         page.get_by_label("What class 1 is called").fill("ring")
         panel = page.get_by_role("tabpanel")
         for seed in range(2):
@@ -46,15 +46,15 @@ def test_it_learns_two_shapes_and_tells_new_ones_apart(profile: BrowserContext, 
         expect(panel).to_contain_text("after 20 steps")
         thinks = page.locator("#teach-thinks")
         draw(page, "zigzag", 11)
-        expect(thinks).to_contain_text("It thinks: B")
+        expect(thinks).to_contain_text("Prediction: B")
         panel.get_by_role("button", name="Clear").click()
         expect(thinks).not_to_contain_text("It thinks")
         draw(page, "circle", 12)
-        expect(thinks).to_contain_text("It thinks: ring")
+        expect(thinks).to_contain_text("Prediction: ring")
         page.get_by_role("tab", name="Run").click()
         page.get_by_role("tab", name="Teach").click()
         expect(page).to_have_url(re.compile(r"\?model=teach&view=teach$"))
-        expect(thinks).to_contain_text("It thinks: ring")
+        expect(thinks).to_contain_text("Prediction: ring")
         with page.expect_download() as download:
             panel.get_by_role("button", name="Download weights").click()
         with np.load(io.BytesIO(download.value.path().read_bytes())) as saved:

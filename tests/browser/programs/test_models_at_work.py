@@ -74,7 +74,7 @@ def page(
 def card(page: Page, name: str) -> Locator:
     """Open a card of the gallery, and return its view once it is shown."""
     page.locator("#gallery-list").get_by_role("button", name=name, exact=True).click()
-    expect(status(page)).to_contain_text("is loaded")
+    expect(status(page)).to_contain_text("loaded in")
     return page.get_by_role("tabpanel")
 
 
@@ -108,7 +108,7 @@ def test_faces_are_framed_where_they_are(page: Page) -> None:
     pixels[3 * CELL :, :CELL] = 140  # grey: 0.78 is 69 %
     view.locator("input[type=file]").set_input_files(payload("two.png", grey(pixels)))
     expect(page.locator("#input-0")).to_contain_text("two.png")
-    view.get_by_role("button", name="Look").click()
+    view.get_by_role("button", name="Analyze").click()
     expect(view.locator("li")).to_have_text(["Face 1: 100 % sure", "Face 2: 69 % sure"])
     frames = view.locator("svg rect").evaluate_all(SIDES)
     np.testing.assert_allclose(frames, [[0.5, 0, 0.25, 0.25], [0, 0.75, 0.25, 0.25]], atol=1e-3)
@@ -123,8 +123,8 @@ def test_faces_are_framed_where_they_are(page: Page) -> None:
     expect(view.locator("li")).to_have_text(["Face 1: 100 % sure"])
     black = payload("none.png", grey(np.zeros((SIDE, SIDE))))
     view.locator("input[type=file]").set_input_files(black)
-    expect(view).to_contain_text("Look again for what is set now.")
-    view.get_by_role("button", name="Look").click()
+    expect(view).to_contain_text("Analyze again to update.")
+    view.get_by_role("button", name="Analyze").click()
     expect(view).to_contain_text("No face found")
 
 
@@ -136,9 +136,9 @@ def test_a_line_is_read_letter_by_letter(page: Page) -> None:
         pixels[rows, place * HEIGHT : (place + 1) * HEIGHT] = bright
     view.locator("input[type=file]").set_input_files(payload("line.png", grey(pixels)))
     expect(page.locator("#input-0")).to_contain_text("line.png")
-    view.get_by_role("button", name="Look").click()
+    view.get_by_role("button", name="Analyze").click()
     expect(view.locator(".find-text")).to_have_text("goog")  # repeats of a letter count once
     expect(view.locator("mark")).to_have_text("o")
     expect(view.locator("mark")).to_have_attribute("title", "40 % sure")
     expect(view).to_contain_text("83 % sure, letter by letter")
-    expect(view.get_by_alt_text("It reads: goog")).to_be_visible()
+    expect(view.get_by_alt_text("Text: goog")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The chat on the page, driven by what people do."""
+"""The chat on the page, driven by messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def send(app: App, text: str) -> None:
 
 
 async def open_chat(app: App, *files: Path, **settings: str) -> None:
-    """The tiny llama with a tokenizer's files, and the chat in front."""
+    """Open the tiny llama with a tokenizer's files, and bring the chat to the front."""
     await drop(app, *(File(path.name, path.read_bytes()) for path in (Q4, *files)))
     await app.receive({"act": "view", "name": "chat"})
     await found_tokenizer(app)
@@ -48,7 +48,7 @@ async def found_tokenizer(app: App) -> None:
 
 
 def shown(browser: FakeBrowser) -> list[tuple[str, str]]:
-    """Who said what, as it stands in the log."""
+    """Return who said what, as the log shows it."""
     lines = re.findall(
         r'class="chat-line chat-(\w+)".*?class="chat-said[^"]*"[^>]*>(.*?)</div>',
         browser.html["view-chat"],
@@ -60,7 +60,7 @@ def shown(browser: FakeBrowser) -> list[tuple[str, str]]:
 async def said_by_chat(
     *questions: str, system: str | None = None, count: int = COUNT, **options: Any
 ) -> list[str]:
-    """What a Chat says, asked the same."""
+    """Return the answer of a Chat to the same question."""
     program = await webpte.load(Q4, device="numpy")
     chat = Chat(program, await load_tokenizer(TOKENIZER), system)
     asked = {"temperature": 0.9, "top_p": 0.95, "seed": 7, **options}

@@ -1,4 +1,4 @@
-"""Chats with the tiny llama, and what their conversations are as tokens, written down by hand."""
+"""Chats with the tiny llama, and their conversations as tokens, written by hand."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def open_chat(
 def conversation(
     tokenizer: Tokenizer, exchanges: Exchanges, question: str, system: str | None = None
 ) -> list[int]:
-    """The tokens that the answer to a question comes after."""
+    """Return the tokens before the answer to a question."""
     tokens = [BEGIN]
     if system is not None:
         tokens += [SYSTEM, *tokenizer.encode(system, special=False), END]
@@ -43,7 +43,7 @@ def conversation(
 
 
 async def pieces_of(reply: Reply, count: int | None = None) -> list[str]:
-    """All pieces, or the first few."""
+    """Return all pieces, or the first few."""
     pieces: list[str] = []
     if count == 0:
         return pieces

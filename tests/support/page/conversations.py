@@ -1,4 +1,4 @@
-"""Language models on NumPy, what they say, and calls of them that fail or take their time."""
+"""Language models on NumPy, their answers, and calls that fail or take long."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GREEDY: dict[tuple[Path, tuple[int, ...], int], list[int]] = {}
 
 
 async def greedy(path: Path, context: list[int], count: int) -> list[int]:
-    """Say what follows a context that a fresh program is given at once.
+    """Return the tokens that follow a context which a fresh program gets at once.
 
     Many tests ask for the same, and the answer depends on nothing else: it is computed once.
     """
@@ -35,7 +35,7 @@ async def greedy(path: Path, context: list[int], count: int) -> list[int]:
 
 
 class failing:  # noqa: N801 - reads as a verb
-    """The program's next calls run, and then say that they failed."""
+    """Make the program's next calls run, and then raise."""
 
     def __init__(self, program: webpte.Program) -> None:
         self._program = program
@@ -53,7 +53,7 @@ class failing:  # noqa: N801 - reads as a verb
 
 
 def slow(program: webpte.Program) -> None:
-    """Calls take several turns of the event loop, as they do on a GPU."""
+    """Make calls take several turns of the event loop, as on a GPU."""
 
     async def later(running: Awaitable[Any]) -> Any:
         result = await running
@@ -67,7 +67,7 @@ def slow(program: webpte.Program) -> None:
 def change_calls(
     program: webpte.Program, change: Callable[[Awaitable[Any]], Awaitable[Any]]
 ) -> None:
-    """Whatever a Generator awaits of a program becomes something else."""
+    """Wrap all that a Generator awaits of a program."""
     decoder, run_unread = program.decoder, program.run_unread
 
     def changed_decoder(method: str) -> Any:

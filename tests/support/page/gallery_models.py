@@ -19,7 +19,7 @@ PLACES, HEIGHT = 8, 8  # where a letter may be in a line, and pixels
 
 
 class Encoder:
-    """The mean of what its words become, turned: random weights, as an untrained one has."""
+    """A sentence encoder: the mean of its words' vectors, rotated, with random weights."""
 
     def __init__(self, vocabulary: int) -> None:
         random = np.random.default_rng(5)
@@ -40,13 +40,13 @@ class Encoder:
         return write_pte(g)
 
     def nearness(self, one: list[int], other: list[int]) -> float:
-        """The cosine of two sentences' vectors."""
+        """Return the cosine of two sentences' vectors."""
         a, b = (np.tanh(self.words[tokens]).mean(0) @ self.turn for tokens in (one, other))
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
 def _means(g: GraphWriter, picture: int, size: tuple[int, int], out: tuple[int, ...]) -> int:
-    """Of blocks of the picture."""
+    """Return the brightness of blocks of the picture."""
     sizes, none = g.int_list(size), g.int_list([0, 0])
     flags = g.bool_(False), g.bool_(True)
     return g.op(
@@ -59,7 +59,7 @@ def _constant(g: GraphWriter, dims: tuple[int, ...], *values: float) -> int:
 
 
 def face_finder() -> bytes:
-    """A face is a bright cell: logits of -8 for black to 8 for white, and boxes as large as it."""
+    """Build a model to which a face is a bright cell: logits of -8 for black to 8 for white."""
     g, count = GraphWriter(), CELLS * CELLS
     picture = g.tensor((1, 1, SIDE, SIDE))
     bright = _means(g, picture, (CELL, CELL), (1, 1, CELLS, CELLS))
@@ -75,13 +75,13 @@ def face_finder() -> bytes:
 
 
 def anchors() -> str:
-    """The middles of the cells, row by row."""
+    """Return the centres of the cells, row by row."""
     middles = (np.arange(CELLS) + 0.5) / CELLS
     return "".join(f"{x} {y}\n" for y in middles for x in middles)
 
 
 def line_reader() -> bytes:
-    """How bright the upper and the lower half of each place are, where no letter always is 0.25."""
+    """Build a program that gives the brightness of both halves of each place, and 0.25 for none."""
     g = GraphWriter()
     picture = g.tensor((1, 1, HEIGHT, HEIGHT * PLACES))
     halves = _means(g, picture, (HEIGHT // 2, HEIGHT), (1, 1, 2, PLACES))
@@ -99,7 +99,7 @@ PICTURE = {"layout": "NCHW", "range": [0, 1], "fill": "zeros"}
 
 
 def install(folder: Path, name: str, files: dict[str, bytes], **card: Any) -> None:
-    """Beside those that are there; `files` are with the program, model.pte."""
+    """Install a model next to others; `files` are put next to its program, model.pte."""
     (folder / name).mkdir()
     for file, data in files.items():
         (folder / name / file).write_bytes(data)

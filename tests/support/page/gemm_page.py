@@ -1,4 +1,4 @@
-"""Runs cases of the families around matrix products in the page, as they are or forced to tiles."""
+"""Runs GEMM cases in the page, by default or with a given tile config."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def differences(
     k_parts: int = 1,
     max_workgroups: int = 0,
 ) -> Any:
-    """Where WebGPU and the references disagree.
+    """Return where WebGPU and the references disagree.
 
     `tiling` is an index of TILE_CONFIGS, `k_parts` the parts along k to aim at.
     """

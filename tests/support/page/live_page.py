@@ -65,7 +65,7 @@ finally:
 def check_kernels(
     harness: Harness, cases: Sequence[LiveCase], *, full: int = 0, max_workgroups: int = 0
 ) -> None:
-    """Kernels and references agree, bit by bit where a case has no tolerance.
+    """Check that kernels and references agree, bit by bit where a case has no tolerance.
 
     `full` is how many tiles are enough for large ones, `max_workgroups` where grids are folded.
     """

@@ -1,4 +1,4 @@
-"""Markup that is checked: well formed, and nothing of a file became an element."""
+"""Checks of markup: it is well formed, and nothing from a file became an element."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Checker(HTMLParser):
 
 
 def check(markup: str) -> Checker:
-    """Well formed, nothing from the file became an element, nothing inline that a CSP forbids."""
+    """Check that markup is well formed, has no element from a file, and nothing inline that a CSP
+    forbids."""
     checked = Checker(markup)
     for tag, known in checked.elements:
         assert tag not in ("script", "style")

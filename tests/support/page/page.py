@@ -1,4 +1,4 @@
-"""Programs in the harness page: arrays travel as base64, many programs go in one call."""
+"""Programs in the harness page: arrays are sent as base64, many programs in one call."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outputs by call, as far as it went, and what went wrong."""
+    """The outputs by call, up to the first error."""
 
     outputs: list[list[Array]]
     error: str | None
@@ -96,7 +96,7 @@ def python(harness: Harness, code: str, **arguments: Any) -> Any:
 
 
 def run_all(harness: Harness, runs: Sequence[Run]) -> list[Outcome]:
-    """All of them in one call, on WebGPU."""
+    """Run all programs in one call, on WebGPU."""
     described = [
         {
             "program": encode_bytes(run.program),

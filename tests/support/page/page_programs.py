@@ -1,4 +1,4 @@
-"""Programs for the harness page, and Python there that has their bytes."""
+"""Programs for the harness page, and Python code that holds their bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_weights(
 
 
 def run(harness: Harness, code: str, data: bytes, **arguments: Any) -> Any:
-    """`data` is the program's bytes in the page."""
+    """Return code that runs a program; `data` is its bytes in the page."""
     return python(
         harness,
         "data = base64.b64decode(encoded)\n" + dedent(code),

@@ -1,4 +1,4 @@
-"""The page in Chromium, driven as people do: open, drop, fill, run, download."""
+"""The page in Chromium, driven like a user: open, drop, fill, run, download."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FORGET = """async () => {
 def open_page(
     profile: BrowserContext, site: Site, link: str = "", scripts: Sequence[str] = ()
 ) -> Page:
-    """Open a tab of its own, as if nobody had used the page before; `scripts` come first in it."""
+    """Open the page in a new tab, as if it had never been used; `scripts` run first in it."""
     page = profile.new_page()
     page.set_viewport_size({"width": 1280, "height": 900})
     page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
@@ -61,7 +61,8 @@ def visit(
     but: str | None = None,
     scripts: Sequence[str] = (),
 ) -> Iterator[Page]:
-    """One page for many tests, because Python starts slowly; nothing is wrong on it until its end.
+    """Share one page among tests, because Python starts slowly; check at the end that nothing is
+    wrong on it.
 
     What the console says of `but` (404, say) is what tests there are about.
     """
@@ -87,11 +88,11 @@ def status(page: Page) -> Locator:
 
 def open_sample(page: Page, name: str = "sigmoid.pte") -> None:
     page.get_by_role("button", name=name.removesuffix(".pte"), exact=True).click()
-    expect(status(page)).to_contain_text(f"{name} is loaded")
+    expect(status(page)).to_contain_text(f"{name} loaded in")
 
 
 def leave(page: Page) -> None:
-    """Close what is open, and forget what its inputs were set to."""
+    """Close the program, and clear what the page has kept."""
     if page.locator("[data-act=close]").count():
         if page.locator("[data-act=reset-inputs]").count():
             page.get_by_role("tab", name="Run").click()
@@ -101,7 +102,7 @@ def leave(page: Page) -> None:
 
 
 def run(page: Page, repeats: int = 3) -> None:
-    page.get_by_label("then repeat").fill(str(repeats))
+    page.get_by_label("benchmark").fill(str(repeats))
     status(page).evaluate("(line) => { line.textContent = ''; }")  # of the run before: "Done", too
     page.get_by_role("button", name=re.compile("^Run")).click()
     expect(status(page)).to_contain_text("Done")

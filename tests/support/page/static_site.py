@@ -1,4 +1,4 @@
-"""The static site as people look at it: `python3 -m http.server` in the folder above it."""
+"""The static site, served like `python3 -m http.server` in its parent folder."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A page that is loaded again closes its connections: no error."""
+        """Ignore connections that a reloaded page has closed."""
 
 
 class StaticHost:
-    """A host that sends no header of its own, and can be switched off."""
+    """A host that sends no extra headers, and can be switched off."""
 
     def __init__(self, folder: Path) -> None:
         handler = functools.partial(_Quiet, directory=str(folder))
@@ -32,7 +32,7 @@ class StaticHost:
         self.url = f"http://localhost:{self._server.server_address[1]}/"
 
     def stop(self) -> None:
-        """Twice is as good as once."""
+        """Stop the host; a second call does nothing."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""Shapes to teach, drawn from strokes with a little of a hand's shaking, and PyTorch's losses."""
+"""Shapes to teach, drawn from slightly shaky strokes, and PyTorch's losses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PYTORCH_LOSSES = [
 
 
 def placed(points: Points, rng: np.random.Generator) -> Array:
-    """Points of a shape in pixels: somewhere, of some size, a little turned and shaken."""
+    """Return the points of a shape in pixels, with random position, size, rotation and noise."""
     size, turn = rng.uniform(5, 10), rng.uniform(-0.25, 0.25)
     middle = rng.uniform(-3, 3, 2) + SIDE / 2
     shaken = np.array(points, float) + rng.normal(0, 0.07, (len(points), 2))
@@ -41,7 +41,7 @@ def placed(points: Points, rng: np.random.Generator) -> Array:
 
 
 def drawn(points: Array) -> Array:
-    """(SIDE, SIDE), ink 1: lines of about two pixels through the points (n, 2)."""
+    """Draw lines of about two pixels through points (n, 2), as (SIDE, SIDE) with ink 1."""
     rows, columns = np.mgrid[:SIDE, :SIDE]
     grid = np.stack([columns, rows], -1).astype(float)
     distance = np.full((SIDE, SIDE), np.inf)
@@ -54,7 +54,7 @@ def drawn(points: Array) -> Array:
 
 
 def examples(count: int, seed: int, shapes: Sequence[str] = tuple(SHAPES)) -> tuple[Array, Array]:
-    """`count` of each shape: (n, 1, SIDE, SIDE) and labels (n,)"""
+    """Return `count` drawings of each shape, (n, 1, SIDE, SIDE), and labels (n,)."""
     rng = np.random.default_rng(seed)
     pictures = [drawn(placed(SHAPES[name], rng)) for name in shapes for _ in range(count)]
     labels = np.repeat(np.arange(len(shapes), dtype=np.int32), count)
@@ -62,13 +62,13 @@ def examples(count: int, seed: int, shapes: Sequence[str] = tuple(SHAPES)) -> tu
 
 
 def batch(size: int) -> tuple[Array, Array]:
-    """For the ten steps."""
+    """Return the batch of the ten steps."""
     pictures, labels = examples(size // len(SHAPES) + 1, seed=4)
     return pictures[:size], labels[:size]
 
 
 def first_weights(shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-    """Weights with their moments, as the ten steps begin."""
+    """Return the initial weights and moments of the ten steps."""
     rng = np.random.default_rng(11)
     state: list[Array] = []
     for shape in shapes:

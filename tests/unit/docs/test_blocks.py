@@ -49,7 +49,7 @@ NOT_RUN = {
     ("docs/extending.md", "# pysrc/webpte/"): "test_extending.py does what it says",
     ("docs/extending.md", "# tests/"): "test_extending.py does what it says",
     ("docs/library.md", "program = await"): "a browser's files; tests/browser/page/test_library.py",
-    ("docs/page.md", "session = self.stage.idle_session()"): "lines of a method",
+    ("docs/page.md", "session = self.state.idle_session()"): "lines of a method",
     ("docs/your_own_page.md", "<!doctype html>"): "web/examples/worker.html; a browser opens it",
     ("docs/your_own_page.md", "import { loadPyodide }"): "for a browser; tests/site has Node",
     ("docs/your_own_page.md", "import micropip"): "micropip is a package of Pyodide",

@@ -1,4 +1,4 @@
-"""The whole page on the NumPy device, with a browser that only remembers what it was shown."""
+"""The whole page on the NumPy device, with a fake browser that records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webpte import DeviceInfo
 
 def test_start_without_webgpu() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
-        assert "No WebGPU" in browser.html["gpu"]
+        assert "No GPU available" in browser.html["gpu"]
         assert browser.other["state"] == "ready"
         assert browser.text["status"] == "Ready"
 
@@ -38,7 +38,7 @@ def test_open_run_and_read() -> None:
         assert "sigmoid" in browser.html["file"]
         assert browser.hidden == {"welcome": True, "run": False, "figures": False}
         assert browser.html["progress"] == ""
-        assert "is loaded" in browser.text["status"]
+        assert "loaded in" in browser.text["status"]
         await run(app, 5)
         assert "median of 5" in browser.text["status"]
         assert "37 × 41" in browser.html["outputs"]
@@ -117,7 +117,7 @@ def test_a_missing_address_is_told() -> None:
 def test_a_ptd_alone_is_told() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "open-file", "files": [File("w.ptd", b"")]})
-        assert "choose its .pte with it" in browser.html["error"]
+        assert "choose its .pte together with it" in browser.html["error"]
 
     drive(script)
 
@@ -132,7 +132,7 @@ def test_ptd_files_go_with_their_program() -> None:
         assert engine.data == [b"constants"]
         assert "opening m.pte" in browser.html["error"]  # those are no constants
         await app.receive({"act": "open-file", "files": both[1:]})
-        assert "m.pte is loaded" in browser.text["status"]
+        assert "m.pte loaded" in browser.text["status"]
         await app.receive({"act": "open-file", "files": both[:1]})
         assert engine.data == [b"constants"]
 

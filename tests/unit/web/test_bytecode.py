@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def visit(folder: Path, files: dict[str, bytes]) -> tuple[int, dict[str, bytes]]:
-    """A fresh file system, with what the last visit has kept."""
+    """Return a fresh file system, with what the last visit has kept."""
     for old in folder.glob("__pycache__/*"):
         old.unlink()
     sys.modules.pop("visited", None)
@@ -68,7 +68,7 @@ def test_what_somebody_else_has_made_is_nothing() -> None:
 
 
 def made(kept: dict[str, CodeType]) -> tuple[object, dict[str, CodeType]]:
-    """A dataclass is made with what the last visit has kept; and what the next one will have."""
+    """Build a dataclass with what the last visit has kept; return what the next one will have."""
     generated = Generated(kept)
     try:
         point = make_dataclass("Point", [("x", int), ("y", int, 3)], frozen=True)

@@ -1,4 +1,4 @@
-"""Cards are read, opened with all that belongs to them, and are in the address."""
+"""Cards are read, opened with all their files, and named in the address."""
 
 from __future__ import annotations
 
@@ -76,15 +76,18 @@ def test_a_range_is_a_mean_and_a_std() -> None:
         ({"name": "p", "program": "p.pte", "inputs": [{"fill": "picture"}]}, "is none of"),
         ({"name": "p", "program": "p.pte", "outputs": [{"boxes": "xxyy"}]}, "'xxyy' is none of"),
         ({"name": "p", "program": "p.pte", "lisence": "MIT"}, "of p .* lisence .* mean licence?"),
-        ({"name": "p", "files": {"programme": "p.pte"}}, "files.programme is no field .* program,"),
-        ({"name": "p", "files": {"program": "p.pte"}, "notes": "."}, "notes is no field"),
+        (
+            {"name": "p", "files": {"programme": "p.pte"}},
+            "programme is not a field .* program,",
+        ),
+        ({"name": "p", "files": {"program": "p.pte"}, "notes": "."}, "notes is not a field"),
         (
             {"name": "p", "program": "p.pte", "inputs": [{}, {"layuot": "HW"}]},
-            r"inputs\[1\].layuot is no field .* mean inputs\[1\].layout\?",
+            r"inputs\[1\].layuot is not a field .* mean inputs\[1\].layout\?",
         ),
         (
             {"name": "p", "program": "p.pte", "outputs": [{"fill": "zeros"}]},
-            r"outputs\[0\].fill is no field .* name, meaning, .* threshold",
+            r"outputs\[0\].fill is not a field .* name, meaning, .* threshold",
         ),
     ],
 )
@@ -133,7 +136,7 @@ def test_a_card_that_cannot_be_used_says_so_in_its_place() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         (told,) = browser.other["unusable"].items()
         assert told[0] == "leaves"
-        assert "tilte is no field of it. Did you mean title?" in told[1]
+        assert "tilte is not a field of a card. Did you mean title?" in told[1]
         await app.receive({"act": "card", "name": "leaves"})
         assert "Did you mean title?" in browser.html["error"]
 
@@ -161,11 +164,11 @@ def test_the_address_follows_what_is_open() -> None:
 def test_a_link_opens_a_model_in_a_view() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "link", "model": "add", "view": "python"})
-        assert browser.text["status"].startswith("add.pte is loaded")
+        assert browser.text["status"].startswith("add.pte loaded")
         assert browser.other["front"] == "python"
         assert "add.pte" in browser.html["view-python"]
         await app.receive({"act": "link", "url": "samples/sigmoid.pte"})
-        assert browser.text["status"].startswith("sigmoid.pte is loaded")
+        assert browser.text["status"].startswith("sigmoid.pte loaded")
         await app.receive({"act": "link", "model": "nothing"})
         assert "there is no model &#x27;nothing&#x27;" in browser.html["error"]
 
@@ -269,11 +272,11 @@ def test_inputs_are_remembered_for_their_program() -> None:
         await app.receive({"act": "card", "name": "add"})
         await app.receive({"act": "typed", "input": "1", "value": "0.25"})
         await app.receive({"act": "seed", "input": "0", "value": "12"})
-        kept[browser.other["remember"]["key"]] = browser.other["remember"]["text"]
+        kept[browser.other["store"]["key"]] = browser.other["store"]["text"]
 
     async def second(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "card", "name": "add"})
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         one, other = session.inputs
         assert isinstance(one, TensorInput)
@@ -281,17 +284,17 @@ def test_inputs_are_remembered_for_their_program() -> None:
         assert (np.asarray(other.array()) == 0.25).all()
         await app.receive({"act": "reset-inputs"})
         assert [getattr(state, "fill", "") for state in session.inputs] == ["normal", "normal"]
-        assert browser.other["remember"]["text"] == ""
+        assert browser.other["store"]["text"] == ""
 
     opened(first)
-    opened(second, remembered=kept)
+    opened(second, stored=kept)
     broken = dict.fromkeys(kept, '{"forward": {"input0": {"settings": 3}}}')
 
     async def third(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "card", "name": "add"})
-        assert browser.text["status"].startswith("add.pte is loaded")
+        assert browser.text["status"].startswith("add.pte loaded")
 
-    opened(third, remembered=broken)
+    opened(third, stored=broken)
 
 
 def test_the_server_finds_cards_by_their_place(tmp_path: Path) -> None:
@@ -314,7 +317,7 @@ def test_the_server_finds_cards_by_their_place(tmp_path: Path) -> None:
 
 
 def test_one_bad_card_leaves_the_others(tmp_path: Path) -> None:
-    """Whatever is wrong with it is told in its place."""
+    """An error of a card is shown in its place."""
     samples = tmp_path / "samples"
     samples.mkdir()
     good = {"order": 2, "files": {"program": "a.pte"}}
@@ -349,7 +352,7 @@ BAD_CARDS = [
 
 
 def test_damaged_cards(tmp_path: Path) -> None:
-    """The list is JSON for JavaScript, is drawn by it, and the page tells what it cannot use."""
+    """Damaged cards are listed as JSON, and the page shows their errors."""
     sample = {"title": "A", "order": 3, "files": {"program": "a.pte", "example": "a.npy"}}
     values = [{"name": "x", "layout": "NCHW", "mean": [0.5], "std": [0.5], "rate": 16000}]
     index = tmp_path / "index.json"

@@ -1,4 +1,4 @@
-"""Back and forward: what is an entry of the browser's history, and what going there does."""
+"""Back and forward: entries of the browser's history, and what going there does."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_back_from_a_program_goes_to_the_gallery_and_forward_to_the_program() ->
         assert browser.text["status"] == "Closed"
         assert not browser.hidden["welcome"]
         await app.receive(browser.go(1))
-        assert browser.text["status"].startswith("add.pte is loaded")
+        assert browser.text["status"].startswith("add.pte loaded")
         assert browser.entries == [("", ""), ("?model=add&view=run", "")]
 
     visit(script)
@@ -86,7 +86,7 @@ def test_each_program_and_closing_is_an_entry_and_a_view_by_itself_is_none() -> 
         programs = [query.partition("&")[0] for query, _ in browser.entries]
         assert programs == ["", "?model=add", "?model=sigmoid", ""]
         await app.receive(browser.go(-2))
-        assert browser.text["status"].startswith("add.pte is loaded")
+        assert browser.text["status"].startswith("add.pte loaded")
         assert browser.other["front"] == "python"
         assert len(browser.entries) == 4
 
@@ -115,10 +115,10 @@ def test_a_program_without_an_address_has_an_entry_too() -> None:
         await app.receive(browser.go(-1))
         assert browser.text["status"] == "Closed"
         await app.receive(browser.go(1))
-        assert browser.text["status"].startswith("mine.pte is loaded")
+        assert browser.text["status"].startswith("mine.pte loaded")
         await app.receive({"act": "card", "name": "add"})
         await app.receive(browser.go(-1))  # it is closed for good: another one was open since
-        assert browser.text["status"].startswith("mine.pte has no address")
+        assert browser.text["status"].startswith("mine.pte has no URL")
 
     visit(script)
 
@@ -213,6 +213,6 @@ def test_what_is_opened_while_a_link_is_fetched_has_an_entry_of_its_own() -> Non
         gate.set()
         await link
         assert browser.entries == entries
-        assert browser.text["status"].startswith("sigmoid.pte is loaded")
+        assert browser.text["status"].startswith("sigmoid.pte loaded")
 
     visit(script)

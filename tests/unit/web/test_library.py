@@ -1,4 +1,4 @@
-"""The page's library: what is kept, what people do with it, and what a reload brings back."""
+"""The page's library: files that are kept, acts on them, and reloads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from page.inputs.inputs import TensorInput
 from page.inputs.photos import Form
 from page.npy import read_npy, write_npy
 from page.parts.library_view import age_text
-from page.persistence.keeping import forsaken
-from page.persistence.small_files import restore_file, written_file
+from page.persistence.library_files import orphaned_parts
+from page.persistence.saved_inputs import file_json, restore_file
 from support.page.fake_page import (
     SAMPLES,
     STATE,
@@ -38,20 +38,29 @@ SIGMOID = "http://site/samples/sigmoid.pte"
 
 
 async def settle() -> None:
-    """What nobody waits for has a turn."""
+    """Let background tasks run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
+def kept_in_tab(browser: FakeBrowser) -> dict[str, str]:
+    written = browser.other.get("tab", {"key": "session", "text": ""})
+    return {written["key"]: written["text"]}
+
+
+def open_method(browser: FakeBrowser) -> str:
+    return str(json.loads(kept_in_tab(browser)["session"])["method"])
+
+
 async def reload(browser: FakeBrowser) -> App:
-    """The page again, in the same tab and browser."""
+    """Reload the page, in the same tab and browser."""
     address = str(browser.other.get("address", ""))
     link = dict(re.findall(r"[?&](\w+)=([^&]+)", address.replace("%2F", "/")))
     again = App(browser, webpte)
     await again.receive(
         {
             "act": "hello",
-            "last": browser.other.get("last"),
+            "tab": kept_in_tab(browser),
             "linked": "url" in link or "model" in link,
         }
     )
@@ -75,8 +84,8 @@ def test_what_was_opened_is_listed_and_opens_without_a_network() -> None:
         await open_sample(app, "add.pte")
         assert "Failed to fetch" in browser.html["error"]
         await app.receive({"act": "library-open", "address": SIGMOID})
-        assert browser.text["status"].startswith("sigmoid.pte is loaded")
-        assert browser.text["status"].endswith(", from the library")
+        assert browser.text["status"].startswith("sigmoid.pte loaded")
+        assert browser.text["status"].endswith(" (cached)")
         assert browser.other["address"] == "?url=http://site/samples/sigmoid.pte&view=run"
 
     drive(script)
@@ -92,7 +101,7 @@ def test_what_is_open_stays_and_what_is_closed_can_go() -> None:
         await app.receive({"act": "close"})
         await app.receive({"act": "library-delete", "address": SIGMOID})
         assert browser.library.files == {}
-        assert browser.text["status"] == "Deleted: 1.34 KiB are free again"
+        assert browser.text["status"] == "Deleted: 1.34 KiB freed"
         assert browser.text["library-total"] == "empty"
 
     drive(script)
@@ -110,17 +119,17 @@ def test_a_dropped_program_is_kept_if_people_say_so_and_survives_a_reload() -> N
         assert browser.other["address"] == "?url=local:mine.pte&view=run"
         await app.receive({"act": "close"})
         await app.receive({"act": "library-delete", "address": "local:mine.pte"})
-        assert "in no other place" in browser.html["library"]
+        assert "the only copy" in browser.html["library"]
         assert browser.library.files != {}
         await app.receive({"act": "library-open", "address": "local:mine.pte"})
         methods = set(re.findall(r'data-act="method" data-name="(\w+)"', browser.html["file"]))
-        other = min(methods - {browser.other["last"]["method"]})
+        other = min(methods - {open_method(browser)})
         await app.receive({"act": "method", "name": other})
         again = await reload(browser)
-        assert browser.text["status"].startswith("mine.pte is loaded")
-        assert browser.other["last"]["method"] == other
+        assert browser.text["status"].startswith("mine.pte loaded")
+        assert open_method(browser) == other
         await again.receive({"act": "close"})
-        assert browser.other["last"] == {}
+        assert kept_in_tab(browser) == {"session": ""}
 
     drive(script)
 
@@ -184,9 +193,9 @@ def test_small_files_of_inputs_are_there_after_a_reload() -> None:
         values = np.linspace(-3, 3, 37 * 41, dtype=np.float32).reshape(37, 41)
         await open_sample(app)
         await drop(app, File("mine.npy", write_npy(values)))
-        kept = browser.other["remember"]
+        kept = browser.other["store"]
         again = App(browser, webpte)
-        await again.receive({"act": "hello", "remembered": {kept["key"]: kept["text"]}})
+        await again.receive({"act": "hello", "stored": {kept["key"]: kept["text"]}})
         await open_sample(again)
         assert "from mine.npy" in browser.html["inputs"]
         await again.receive({"act": "run", "fields": {"repeats": "0"}})
@@ -204,8 +213,8 @@ def test_drawings_are_there_after_another_program_and_after_a_reload() -> None:
     async def opened_again(app: App, browser: FakeBrowser) -> None:
         browser.other.pop("paint", None)
         await app.receive({"act": "card", "name": "digits"})
-        assert app._stage.session is not None
-        (state,) = app._stage.session.inputs
+        assert app._state.session is not None
+        (state,) = app._state.session.inputs
         assert isinstance(state, TensorInput)
         assert state.fill == "draw"
         np.testing.assert_array_equal(state.array()[0, 0], grey / np.float32(255))
@@ -217,12 +226,12 @@ def test_drawings_are_there_after_another_program_and_after_a_reload() -> None:
         await app.receive({"act": "card", "name": "digits"})
         drawn = {"pixels": grey.tobytes(), "rows": "28", "columns": "28"}
         await app.receive({"act": "draw", "input": "0", **drawn})
-        kept = browser.other["remember"]
+        kept = browser.other["store"]
         await open_sample(app)
         await opened_again(app, browser)
         again = App(browser, webpte)
         stored = {kept["key"]: kept["text"]}
-        await again.receive({"act": "hello", "cards": [card], "remembered": stored})
+        await again.receive({"act": "hello", "cards": [card], "stored": stored})
         await opened_again(again, browser)
 
     drive(script)
@@ -235,16 +244,16 @@ def test_a_drawing_that_does_not_fit_any_more_is_left_out() -> None:
     )
     small.form = large.form = Form("NCHW", 1)
     small.take_drawing(np.full((8, 8), 7, np.uint8))
-    restore_file(large, written_file(small))
+    restore_file(large, file_json(small))
     assert (large.fill, large.dims, large.touched) == ("normal", [1, 1, 9, 9], False)
 
 
 def test_large_files_are_not_remembered() -> None:
     state = TensorInput(0, "x", "float32", ((1, 300), (1, 300)))
     state.take_array(np.zeros((300, 300), np.float32), "large.npy")
-    assert written_file(state) == {}
+    assert file_json(state) == {}
     state.take_array(np.zeros((30, 30), np.float32), "small.npy")
-    assert set(written_file(state)) == {"file"}
+    assert set(file_json(state)) == {"file"}
 
 
 def test_files_of_constants_are_kept_and_deleted_with_their_program() -> None:
@@ -269,7 +278,7 @@ def test_files_of_constants_are_kept_and_deleted_with_their_program() -> None:
 
 
 def failing(library: FakeLibrary, last: str) -> None:
-    """There is room for whatever comes before a file of this name."""
+    """Return a library that is full from a file of this name on."""
     add = library.add
 
     async def adding(file: Any, name: str, **options: Any) -> str:
@@ -294,7 +303,7 @@ OTHER = CONSTANTS + bytes(4)
 
 
 async def keep_copies(app: App, *constants: bytes) -> None:
-    """One after the other, of programs of the same name."""
+    """Keep copies of programs with the same name, one after the other."""
     for one in constants:
         await drop(app, File("mine.pte", SAMPLE), File("w.ptd", one))
         await app.receive({"act": "library-keep"})
@@ -381,7 +390,7 @@ def test_parts_that_a_closed_page_has_left_can_be_tidied_away() -> None:
         assert len(browser.library.files) == 3
         assert "local:mine.pte/0123-0.ptd" not in browser.library.files
         fresh = [Entry("local:a.pte/1-0.ptd", "a.pte/1-0.ptd", 9, "", "", 5000, 5000)]
-        assert forsaken(fresh, 5001) == [], "another tab may be writing its program"
-        assert forsaken(fresh, 9999) == fresh
+        assert orphaned_parts(fresh, 5001) == [], "another tab may be writing its program"
+        assert orphaned_parts(fresh, 9999) == fresh
 
     drive(script, engine=Engine())

@@ -1,4 +1,4 @@
-"""What is on the page stays there until something else is complete."""
+"""Openings: the page stays as it is until the new program is complete."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FAILURES = {
 
 
 async def prepare(app: App, browser: FakeBrowser) -> dict[str, str]:
-    """add.pte, with an input from a file, that was run; what is then on the page."""
+    """Open and run add.pte with an input from a file, and return what is on the page."""
     await open_sample(app, "add.pte")
     x = np.ones((37, 41), np.float32)
     await app.receive({"act": "npy", "input": "1", "files": [File("mine.npy", write_npy(x))]})
@@ -61,7 +61,7 @@ async def outputs(app: App, browser: FakeBrowser) -> np.ndarray:
 
 
 def test_what_was_opened_takes_its_place_in_one_step() -> None:
-    """Else, where the page is slow, half of it is seen before the other half moves it."""
+    """Otherwise a slow page shows one half before the other."""
 
     async def script(app: App, browser: FakeBrowser) -> None:
         for name in ("add.pte", "sigmoid.pte"):
@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(data: bytes) -> None:
         assert shown(browser) == before
         assert "opening &lt;b&gt;other.pte" in browser.html["error"]
         assert "error-hint" in browser.html["error"]
-        assert "add.pte is still loaded" in browser.html["error"]
+        assert "add.pte is still open" in browser.html["error"]
         assert browser.html["progress"] == ""
         await app.receive({"act": "dismiss"})
         assert browser.html["error"] == ""
@@ -108,7 +108,7 @@ def test_a_program_that_cannot_be_built_changes_nothing(failure: Exception) -> N
         assert type(failure).__name__ in browser.html["error"]
         assert "opening superres.pte" in browser.html["error"]
         assert browser.html["error"].count("error-hint") >= 1
-        assert ("fault of webpte" in browser.html["error"]) == isinstance(failure, KeyError)
+        assert ("error in webpte" in browser.html["error"]) == isinstance(failure, KeyError)
         engine.failure = None
         await run(app, 0)
         assert browser.text["status"].startswith("Done")
@@ -317,7 +317,7 @@ def test_two_programs_at_once_are_refused() -> None:
 
 
 def test_what_is_opened_early_waits_for_the_adapter() -> None:
-    """Clicked before Python was up, in a browser without WebGPU: it runs on NumPy."""
+    """A click before Python has started, without WebGPU, runs on NumPy."""
 
     async def script() -> None:
         browser = FakeBrowser("no adapter")
@@ -329,7 +329,7 @@ def test_what_is_opened_early_waits_for_the_adapter() -> None:
         browser.asked.set()
         await asyncio.gather(hello, opening)
         assert browser.html.get("error", "") == ""
-        assert "is loaded" in browser.text["status"]
+        assert "loaded in" in browser.text["status"]
 
     asyncio.run(script())
 
@@ -344,6 +344,6 @@ def test_a_lost_gpu_while_opening_can_be_tried_again() -> None:
         engine.failure = None
         await app.receive({"act": "retry"})
         assert browser.html["error"] == ""
-        assert "sigmoid.pte is loaded" in browser.text["status"]
+        assert "sigmoid.pte loaded" in browser.text["status"]
 
     drive(script, engine=engine)

@@ -1,4 +1,4 @@
-"""Commands of the palette: those that can be done now, each one doing what it says."""
+"""Commands of the palette: those that are possible now, and their effects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command(browser: FakeBrowser, title: str) -> Any:
 
 def test_there_are_those_that_can_be_done_now() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
-        assert titles(browser) == ["Choose files …", "Open an address …"]
+        assert titles(browser) == ["Choose files …", "Open URL …"]
         await open_sample(app)
         found = titles(browser)
         assert {"Run", "Run on NumPy (CPU)", "Go to Graph", "Copy as Python"} <= {*found}
@@ -42,7 +42,7 @@ def test_there_are_those_that_can_be_done_now() -> None:
         await run(app)
         assert "Check against NumPy" in titles(browser)
         await app.receive({"act": "close"})
-        left = ["Undo: Closed sigmoid.pte.", "Choose files …", "Open an address …"]
+        left = ["Undo: Closed sigmoid.pte.", "Choose files …", "Open URL …"]
         assert titles(browser) == left
 
     drive(script, GPU, Engine())
@@ -88,7 +88,7 @@ def test_a_command_sends_what_the_app_handles() -> None:
 def test_other_methods_can_be_chosen() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, METHODS)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         runnable = [one.name for one in session.methods.values() if not one.is_constant]
         chosen, *others = sorted(runnable, key=lambda name: name != session.method)

@@ -1,4 +1,4 @@
-"""Two things at once: one waits, or is refused in words; nothing is half done."""
+"""Concurrent actions: one waits or is refused with a message; nothing is half done."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SlowEngine(Engine):
 
 
 async def start(app: App, engine: SlowEngine) -> asyncio.Task[None]:
-    """A run that stands at the gate."""
+    """Start a run that waits at the gate."""
     engine.at_run = asyncio.Event()
     running = app.receive({"act": "run", "fields": {"repeats": "3"}})
     await asyncio.sleep(0.01)
@@ -249,7 +249,8 @@ TOLD_ERRORS = {"SourceError", "FormatError", "NpyError", "ValueError"}  # that A
 
 @pytest.mark.parametrize("seed", range(40))
 def test_anything_at_any_time(seed: int) -> None:
-    """Whatever comes in between: one program, used by one at a time, and never after its end."""
+    """Send messages at random times: one program is open, used by one task at a time, and never
+    after its end."""
     engine = SlowEngine()
     choose = random.Random(seed)
 

@@ -41,7 +41,7 @@ def test_nothing_is_inline() -> None:
 
 
 def test_what_moves_for_as_long_as_something_takes_takes_little_itself() -> None:
-    """In steps: 60 pictures in a second take a quarter of a core where no GPU draws them."""
+    """Animations run in steps: 60 frames per second take a quarter of a core without a GPU."""
     moving = []
     for path in WEB.rglob("*.css"):
         moving += re.findall(r"animation: ([^;}]*infinite[^;}]*)", path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What the page tells: differences, figures, errors, progress and questions."""
+"""Texts of the page: differences, figures, errors, progress and questions."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_questions() -> None:
 def test_age() -> None:
     assert age_view([]) == ""
     assert (
-        "Earlier results: for earlier inputs; x. Run"
-        in check(age_view(["for earlier inputs", "x"])).text
+        "Outdated: the inputs have changed; x. Run"
+        in check(age_view(["the inputs have changed", "x"])).text
     )
     told = check(unknown_state_view("it had more than 5 calls"))
     assert "more than 5 calls" in told.text

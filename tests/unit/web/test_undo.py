@@ -1,4 +1,4 @@
-"""What is closed or cleared comes back as it was, until something else has taken its place."""
+"""Undo: closed programs and cleared inputs come back, until something takes their place."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_a_closed_program_comes_back_with_inputs_results_and_view() -> None:
         await undo(app)
         assert toast(browser) == ""
         assert "from mine.npy" in browser.html["inputs"]
-        assert app._stage.session is not None
-        assert app._stage.session.device == "numpy"
+        assert app._state.session is not None
+        assert app._state.session.device == "numpy"
         assert browser.other["front"] == "python"
         np.testing.assert_array_equal(await output(app, browser), before)
         await run(app)
@@ -130,11 +130,11 @@ def test_a_drawing_comes_back_to_its_pad() -> None:
             await app.receive({"act": clear, "input": "0"})
             await undo(app)
             np.testing.assert_array_equal(painted(browser), drawing)
-            assert app._stage.session is not None
-            (state,) = app._stage.session.inputs
+            assert app._state.session is not None
+            (state,) = app._state.session.inputs
             held = np.asarray(state.array())
             assert np.count_nonzero(held) == np.count_nonzero(drawing)
-            assert app._stage.session.age() == []  # the results are of what is drawn
+            assert app._state.session.age() == []  # the results are of what is drawn
 
     drive(script)
 

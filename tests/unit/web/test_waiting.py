@@ -1,4 +1,4 @@
-"""Runs that take long: what they wait for is told, and a cancel frees the page at once."""
+"""Long runs: their progress is shown, and cancelling takes effect at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SOFTWARE = DeviceInfo("webgpu", "google", "swiftshader", software=True)
 
 
 class CompilingEngine(Engine):
-    """The first run tells that kernels are compiled, and gets no further before `ready` is set."""
+    """An engine whose first run reports that kernels are compiled, and then waits for `ready`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ def test_what_takes_the_place_of_a_run_does_not_wait_for_it(act: str) -> None:
         message = {"act": act, "fields": {"url": "samples/add.pte"}}
         await asyncio.wait_for(app.receive(message), 5)
         assert running.done()
-        told = "Closed" if act == "close" else "add.pte is loaded"
+        told = "Closed" if act == "close" else "add.pte loaded"
         assert browser.text["status"].startswith(told)
 
     drive(script, GPU, engine)
@@ -132,12 +132,12 @@ def test_after_a_cancelled_call_nobody_claims_to_know_the_state() -> None:
 
 
 def test_all_work_on_a_program_says_that_kernels_are_compiled() -> None:
-    """Whatever it is: a trace, an answer, a lesson."""
+    """The status line shows it for every kind of work: a trace, an answer, a lesson."""
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        stage, ready = app._stage, asyncio.Event()
-        session = stage.session
+        state, ready = app._state, asyncio.Event()
+        session = state.session
         assert session is not None
 
         async def work() -> None:
@@ -149,7 +149,7 @@ def test_all_work_on_a_program_says_that_kernels_are_compiled() -> None:
             await asyncio.sleep(0.5)
             assert browser.text["status"] == "Tracing: compiling kernels, 0 of 12"
             told("compile", 11, 12)
-            stage.tell("Stopping", "busy")
+            state.tell("Stopping", "busy")
             await asyncio.sleep(0.3)
             assert browser.text["status"] == "Stopping: compiling kernels, 11 of 12"
             told("compile", 12, 12)
@@ -159,10 +159,10 @@ def test_all_work_on_a_program_says_that_kernels_are_compiled() -> None:
             assert "0 of 3" in browser.text["status"]
             ready.set()
 
-        stage.tell("Tracing", "busy")
-        await stage.do(session, work(), "tracing")
+        state.tell("Tracing", "busy")
+        await state.do(session, work(), "tracing")
         assert ready.is_set(), browser.html["error"]
-        assert browser.text["status"] == stage.told == "Stopping"
+        assert browser.text["status"] == state.status == "Stopping"
         await asyncio.sleep(0.3)
         assert browser.text["status"] == "Stopping"
 

@@ -1,11 +1,11 @@
 """Cards of the gallery: what a model is, which files belong to it, what its values mean.
 
 Two kinds of files are read, those of the samples that ship and those of models that `serve.py
-models` installed. They differ in where files are named: a sample has them by what they are for,
+models` installed. They name files in different places: a sample by purpose,
 
     "files": {"program": "digits.pte", "example": "digits.npy", "tokenizer": "..."}
 
-a model beside everything else (`"program": "model.pte"`), where `files` is the list for checking.
+an installed model next to its other fields (`"program": "model.pte"`); its `files` are hashes.
 `docs/page.md` has the fields.
 """
 
@@ -23,7 +23,7 @@ CHANNELS = ("RGB", "BGR")
 BOXES = ("xyxy", "xywh", "cxcywh", "yxyx")  # outputs/renderers/boxes.py says what each is
 STARTS = tuple(name for name in FILLS if name not in CHOSEN)  # of inputs; others need a file
 
-# The fields of a card; any other is a slip, and would be passed over without a word.
+# The fields of a card; any other is reported as an error, since it is probably misspelled.
 _FILES = ("program", "example", "picture", "tokenizer", "tokenizer_config")
 _FIELDS = (
     *("name", "title", "task", "licence", "size", "about", "order", "icon"),
@@ -37,28 +37,28 @@ _OUTPUT = ("name", "meaning", *_PICTURE, "labels", "boxes", "mask", "threshold")
 
 
 class CardError(ValueError):
-    """A card that cannot be used, or names files that cannot."""
+    """The card cannot be used, or names files that cannot."""
 
 
 class NoCardError(CardError):
-    """A model that was asked for is not in the gallery."""
+    """The gallery has no model of this name."""
 
 
 @dataclass(frozen=True)
 class CardValue:
-    """What one input or output means.
+    """The meaning of one input or output.
 
     layout   of pictures, such as NCHW
     order    of their channels: RGB or BGR
-    mean     is subtracted from pixels of 0 to 1, per channel,
-    std      and the rest divided by this; both are empty where pixels go in as they are
-    rate     of sound, samples in a second
+    mean     subtracted from pixels of 0 to 1, per channel
+    std      divides the rest; both are empty if pixels stay unchanged
+    rate     of sound: samples per second
     labels   the address of the file with a name per line, for the last dim
     names    or the names themselves
-    fill     what an input starts with, such as "draw", where there is no example
+    fill     the initial fill of an input, such as "draw", if there is no example
     boxes    an output has boxes, whose four numbers are "xyxy", "xywh", "cxcywh" or "yxyx"
-    mask     an output marks pixels of the picture that went in
-    threshold  from which a box or a pixel counts; 0: the usual one
+    mask     an output marks pixels of the input picture
+    threshold  from which a box or a pixel counts; 0: the default
     """
 
     name: str = ""
@@ -76,14 +76,14 @@ class CardValue:
     threshold: float = 0.0
 
     @property
-    def told(self) -> str:
-        """Name and meaning, as far as there are any."""
+    def description(self) -> str:
+        """The name and the meaning, as far as the card has them."""
         return ": ".join(part for part in (self.name, self.meaning) if part)
 
 
 @dataclass(frozen=True)
 class Card:
-    """All addresses are relative to the page."""
+    """A card of the gallery. All addresses are relative to the page."""
 
     name: str
     title: str
@@ -101,7 +101,7 @@ class Card:
 
 
 def read_card(raw: Mapping[str, Any]) -> Card:
-    """A card as `gallery.json` has it, with its `folder`. Raises CardError."""
+    """Read a card of `gallery.json`, with its `folder`. Raises CardError."""
     name = str(raw.get("name") or "a card without a name")
     if "problem" in raw:
         raise CardError(f"{name}: {raw['problem']}")
@@ -152,7 +152,7 @@ def _only(
             near = get_close_matches(field_name, known, 1)
             meant = f" Did you mean {where}{near[0]}?" if near else ""
             raise ValueError(
-                f"{where}{field_name} is no field of it.{meant} There are {', '.join(known)}"
+                f"{where}{field_name} is not a field of a card.{meant} There are {', '.join(known)}"
             )
 
 
@@ -195,7 +195,7 @@ def _one_of(
     key: str,
     spelled: Callable[[str], str] = lambda text: text,
 ) -> str:
-    """What a field says, or "": a word that nobody knows would be passed over without a word."""
+    """Return the value of a field, or ""; an unknown value is an error, not ignored."""
     value = spelled(str(raw.get(key) or ""))
     if value and value not in known:
         raise ValueError(f"{key} {value!r} is none of {', '.join(known)}")
@@ -203,7 +203,7 @@ def _one_of(
 
 
 def _mean_and_std(bounds: Sequence[float]) -> tuple[tuple[float], tuple[float]]:
-    """Of a `range`: pixels of 0 to 1 that are to be low to high are a matter of these, too."""
+    """Return the mean and std that scale pixels of 0 to 1 to a `range`."""
     if len(bounds) != 2 or bounds[0] == bounds[1]:
         raise ValueError(f"range must be two numbers that differ, not {list(bounds)}")
     low, high = bounds

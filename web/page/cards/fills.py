@@ -1,4 +1,4 @@
-"""What an input can be filled with, and the arrays that rules make."""
+"""Fills of inputs, and the arrays that those with a rule make."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILLS = {
     "file": "from a file",
 }
 BYTE_RANGES = {"int8": (-128, 128), "uint8": (0, 256), "bool": (0, 2)}
-CHOSEN = ("picture", "sound", "file")  # not by a rule: something must be taken
+CHOSEN = ("picture", "sound", "file")  # set by a file, not by a rule
 DEFAULT_BELOW = 10  # small enough to be an index into almost any table
 
 
@@ -33,19 +33,19 @@ def is_float(dtype: str) -> bool:
 
 
 def fills_for(dtype: str) -> tuple[str, ...]:
-    """The fills that make sense for this element type, the default first."""
+    """Return the fills for an element type, the default first."""
     if is_float(dtype):
         return ("normal", "zeros", "ones", "range", "ramp", "file")
     return ("integers", "zeros", "ones", "range", "file")
 
 
 def integer_range(dtype: str, below: int) -> tuple[int, int]:
-    """Random integers are from the first on, and below the second."""
+    """Return the bounds of random integers: the lowest, and one more than the highest."""
     return BYTE_RANGES.get(dtype, (0, max(1, below)))
 
 
 def range_period(dtype: str, count: int) -> int:
-    """Where a range starts over: 0 … 127, 0 … 127 for int8, instead of an overflow."""
+    """Return after how many values a range starts over: at 128 for int8, instead of overflowing."""
     kind = np.dtype(dtype)
     highest = 1 if dtype == "bool" else int(np.iinfo(kind).max) if kind.kind in "iu" else count
     return min(count, highest + 1)
@@ -54,7 +54,7 @@ def range_period(dtype: str, count: int) -> int:
 def fill_array(
     fill: str, shape: Sequence[int], dtype: str, *, seed: int = 0, below: int = DEFAULT_BELOW
 ) -> Array:
-    """An array by one of the rules. The same seed gives the same array."""
+    """Return an array made by a fill's rule. The same seed gives the same array."""
     kind = np.dtype(dtype)
     size = tuple(shape)
     count = prod(size)

@@ -1,9 +1,8 @@
-"""The gallery: a card opens its program with all that belongs to it, and the address follows.
+"""The gallery: a card opens its program with examples and labels; the page's address follows.
 
-`gallery.js` draws the cards, for they are there before Python is. What is open can be shared as a
-link: `?model=NAME&view=VIEW` for a card, `?url=ADDRESS&view=VIEW` for any other program. Each
-program that is opened or closed is an entry of the browser's history, from the moment in which its
-opening begins; `address.js` adds the views.
+`gallery.js` draws the cards before Python has started. An open program can be shared as a link:
+`?model=NAME&view=VIEW` for a card, `?url=ADDRESS&view=VIEW` for any other program. Opening or
+closing a program adds an entry to the browser's history; `address.js` adds the views.
 """
 
 from __future__ import annotations
@@ -29,29 +28,29 @@ FILE = "file"
 class GalleryController:
     def __init__(
         self,
-        stage: AppState,
+        state: AppState,
         opening: OpenController,
         views: ViewController,
         inputs: InputController,
         outputs: OutputController,
     ) -> None:
-        self._stage = stage
+        self._state = state
         self._opening = opening
         self._views = views
         self._inputs = inputs
         self._outputs = outputs
         self._cards: dict[str, Mapping[str, Any]] = {}
-        self._linked: dict[str, str] = {}  # by the page's address, until something is open
+        self._linked: dict[str, str] = {}  # what the page's address names, until something is open
         self._entry: tuple[str, str] | None = None  # the program of the history's current entry
         self._going = -1  # the newest opening for which the history has an entry already
-        stage.listeners.append(self._follow)
+        state.listeners.append(self._follow)
 
-    def take(self, cards: Sequence[Mapping[str, Any]]) -> None:
-        """The cards as the server sent them; those that cannot be used say why in their place."""
+    def load(self, cards: Sequence[Mapping[str, Any]]) -> None:
+        """Take over the server's cards; those that cannot be used show why."""
         self._cards = {str(card.get("name")): card for card in cards}
         problems = {name: why for name in self._cards if (why := self._problem(name))}
         if problems:
-            self._stage.browser.show(unusable=problems)
+            self._state.browser.show(unusable=problems)
 
     def _problem(self, name: str) -> str:
         try:
@@ -61,10 +60,10 @@ class GalleryController:
         return ""
 
     async def open_address(self, address: str) -> None:
-        """What the library has; with all that its card has for it, if there is one."""
+        """Open a program of the library, with its card if there is one."""
         for name, card in self._cards.items():
             with contextlib.suppress(CardError):
-                if self._stage.browser.absolute(read_card(card).program) == address:
+                if self._state.browser.absolute(read_card(card).program) == address:
                     await self._open_card(name)
                     return
         await self._opening.open(address)
@@ -73,7 +72,7 @@ class GalleryController:
         await self._open_card(str(message["name"]))
 
     async def on_link(self, message: Message) -> None:
-        """The address that the page was opened with."""
+        """Open what the page's address names."""
         view = str(message.get("view") or "")
         named = {name: str(message.get(name) or "") for name in ("model", "url", "view")}
         self._linked = {name: value for name, value in named.items() if value}
@@ -84,19 +83,19 @@ class GalleryController:
                 self._views.bring_to_front(view or HOME)
 
     async def go(self, message: Message) -> None:
-        """Back or forward, to a program with an address: what is open already only turns."""
+        """Go to a program of the history; if it is open already, only change the view."""
         wanted = next((kind, str(message[kind])) for kind in ("model", "url") if message.get(kind))
         if wanted == self.entry:
-            self._opening.cancel()  # of something else
+            self._opening.cancel()  # the opening of something else
             self._views.bring_to_front(str(message.get("view") or HOME))
         else:
             await self.on_link(message)
 
     @contextlib.contextmanager
     def going(self) -> Iterator[None]:
-        """The browser has the entry: the address is told when all is as it should be.
+        """Hold the address back while the history's entry is being opened.
 
-        Or when something else is opened meanwhile, which nobody went to.
+        It is updated at the end, or when something else is opened meanwhile.
         """
         mine = self._going = self._opening.turn + 1
         try:
@@ -110,10 +109,10 @@ class GalleryController:
         try:
             card = self._card(name)
         except CardError as error:
-            self._follow(Change.OPENING)  # the page took it for opened already
-            self._stage.show_error(error, f"opening {name}")
+            self._follow(Change.OPENING)  # the page shows it as opened already
+            self._state.show_error(error, f"opening {name}")
             missing = isinstance(error, NoCardError)
-            self._stage.tell(
+            self._state.tell(
                 f"There is no model “{name}” in this gallery"
                 if missing
                 else f"The card of “{name}” cannot be used",
@@ -122,8 +121,8 @@ class GalleryController:
             return
         if not await self._opening.open(card.program, card=card):
             return
-        session = self._stage.session
-        assert session is not None  # it was opened just now
+        session = self._state.session
+        assert session is not None  # it has just been opened
         self._views.bring_to_front(view or card.view)
         await self._bring_labels(session, card)
         await self._bring_examples(session, card)
@@ -141,69 +140,69 @@ class GalleryController:
         for index, value in enumerate(card.outputs):
             names: Sequence[str] = value.names
             if value.labels:
-                data = await self._stage.browser.fetch_bytes(value.labels)
+                data = await self._state.browser.fetch_bytes(value.labels)
                 names = data.decode("utf-8").removesuffix("\n").split("\n")
             if names:
                 session.labels[index] = tuple(names)
-        if session is self._stage.session and session.shown is not None:
+        if session is self._state.session and session.shown is not None:
             self._outputs.draw()
 
     async def _bring_examples(self, session: Session, card: Card) -> None:
-        """One per input, in order. What someone has set before stays as it is."""
+        """Load the card's examples, one per input; inputs that someone has set stay."""
         for index, address in enumerate(card.examples):
             if not is_array_file(address) and not is_picture_file(address):
-                continue  # such as a text, which is for a view of its own
-            data = await self._stage.browser.fetch_bytes(address)
-            if session is not self._stage.session:
+                continue  # a text, for example, which its view loads
+            data = await self._state.browser.fetch_bytes(address)
+            if session is not self._state.session:
                 return
             name = address.rpartition("/")[2]
-            await self._inputs.take_example(data, name, index)
+            await self._inputs.accept_example(data, name, index)
 
     # ---- the address
 
     @property
     def entry(self) -> tuple[str, str] | None:
-        """What the history has for the program that is open."""
-        session = self._stage.session
+        """The history's name for the program that is open."""
+        session = self._state.session
         return _entry_of(session.source if session is not None else None)
 
     def _follow(self, change: Change) -> None:
         if change not in (Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING):
             return
-        session = self._stage.session
+        session = self._state.session
         card = session.source.card if session is not None else None
         if change is Change.SESSION:
             self._linked = {}
         if self._opening.turn > self._going:
             self._show_address(change)
-        self._stage.browser.show(
-            # One line of cards as soon as one is opened: what is below moves once, and at once.
+        self._state.browser.show(
+            # The gallery becomes one line as soon as a card is opened: the page moves once.
             opened={
-                "any": session is not None or bool(self._stage.opening),
+                "any": session is not None or bool(self._state.opening),
                 "card": card.name if card is not None else "",
-                "opening": bool(self._stage.opening),
+                "opening": bool(self._state.opening),
             },
         )
 
     def _show_address(self, change: Change) -> None:
         entry, coming = self.entry, _entry_of(self._opening.coming)
         if change is Change.OPENING and coming not in (None, entry):
-            self._stage.browser.show(entry={"opening": True})
-        # The same program may have an address only now.
+            self._state.browser.show(entry={"opening": True})
+        # A copy that was kept gives the same program an address.
         if entry != self._entry and change is not Change.ADDRESS:
             file = entry[1] if entry is not None and entry[0] == FILE else ""
-            self._stage.browser.show(entry={"file": file})
+            self._state.browser.show(entry={"file": file})
         self._entry = entry
         query: dict[str, str] = {}
         if entry is not None and entry[0] != FILE:
-            query = {entry[0]: entry[1], "view": self._stage.front}
+            query = {entry[0]: entry[1], "view": self._state.front}
         elif entry is None:
-            query = self._linked  # what could not be opened, so that a reload tries it again
-        self._stage.browser.show(address="?" + urlencode(query, safe="/:") if query else "")
+            query = self._linked  # it could not be opened: a reload tries again
+        self._state.browser.show(address="?" + urlencode(query, safe="/:") if query else "")
 
 
 def _entry_of(source: Source | None) -> tuple[str, str] | None:
-    """How the address names a program, or that it is a file which has none."""
+    """Return how the address names a program: by card, URL or file name."""
     if source is None:
         return None
     if source.card is not None:

@@ -1,4 +1,4 @@
-"""The inputs section: what each input holds, what its controls do, and what is dropped for it."""
+"""The inputs section: its cards, and files that are dropped for inputs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 from page.browser import Message
 from page.controllers.input_controls import InputControls
-from page.controllers.input_undo import offer_reset, paint_pads
 from page.inputs.inputs import TensorInput
 from page.inputs.match_inputs import (
     PICTURE,
     SOUND,
     Arrival,
-    give,
+    fill_input,
     is_picture_file,
     is_sound_file,
+    match_inputs,
     misfit_text,
-    place,
     read_arrivals,
 )
 from page.inputs.photos import LARGEST
@@ -31,25 +30,25 @@ from page.session.state import AppState
 
 
 class InputController(InputControls):
-    def __init__(self, stage: AppState, changed: Callable[[], None]) -> None:
-        super().__init__(stage, changed)
+    def __init__(self, state: AppState, changed: Callable[[], None]) -> None:
+        super().__init__(state, changed)
         self._asked: dict[int, tuple[Arrival, list[TensorInput]]] = {}
         self._next_question = 0
         self._drawn = ""  # the program whose inputs were drawn last
-        stage.commands.append(self._commands)
+        state.commands.append(self._commands)
 
     def _commands(self) -> Iterator[Command]:
-        if self._states:
+        if self._inputs:
             yield Command("Reset the inputs", "reset-inputs", view="run", late=True)
 
     def draw(self) -> None:
-        """All of it, for the session and its method. Questions about other inputs are over."""
+        """Draw all inputs of the session's method; open questions are dropped."""
         self._asked.clear()
-        session = self._stage.session
+        session = self._state.session
         name = session.source.name if session is not None else ""
         anew = name != self._drawn
-        if anew:  # what is on a pad was for another program
-            self._stage.show(inputs="")
+        if anew:  # pads show drawings of another program
+            self._state.show(inputs="")
             self._wording = None
         self._drawn = name
         card = (
@@ -57,13 +56,24 @@ class InputController(InputControls):
             if session is not None and session.method
             else ""
         )
-        self._stage.show(ask="", inputs=card)
+        self._state.show(ask="", inputs=card)
         if anew:
-            paint_pads(self._stage.browser, self._states)
+            self._paint_pads(self._inputs)
 
     def on_reset_inputs(self, message: Message) -> None:
-        if self._stage.session is not None:
-            offer_reset(self._stage, self._stage.session, self._draw_anew)
+        session = self._state.session
+        if session is None:
+            return
+        method, before = session.method, session.reset_inputs()
+        self._draw_anew()
+
+        def undo() -> None:
+            session.restore_inputs(method, before)
+            if session is self._state.session and session.method == method:
+                self._draw_anew()
+
+        if any(state.touched for state in before):
+            self._state.undo.offer("Reset the inputs.", undo)
 
     def _draw_anew(self) -> None:
         self._drawn = ""
@@ -71,21 +81,21 @@ class InputController(InputControls):
         self._changed()
 
     async def on_npy(self, message: Message) -> None:
-        """A file for one input; an archive says itself which array is for which."""
+        """Load a file into one input; an archive is matched by names instead."""
         state = self._tensor(message)
         file = message["files"][0]
-        name = self._stage.browser.source(file).name
+        name = self._state.browser.source(file).name
         if name.lower().endswith(".npz"):
-            await self.take_files([file])
+            await self.accept_files([file])
             return
         problem = ""
         try:
             (arrival,) = await self._arrivals(file, state.sound_settings.rate)
-            if state in self._states:
-                give(arrival, state)
+            if state in self._inputs:
+                fill_input(arrival, state)
         except ValueError as error:  # NpyError is one
             problem = str(error)
-        if state not in self._states:
+        if state not in self._inputs:
             self._tell_too_late(name)
         elif problem:
             state.error = problem
@@ -94,8 +104,8 @@ class InputController(InputControls):
             self._show(state)
 
     async def _arrivals(self, file: Any, rate: int) -> list[Arrival]:
-        """What is in a file; of a sound, with so many samples in a second. Raises ValueError."""
-        browser = self._stage.browser
+        """Read the arrays of a file; a sound at this sample rate. Raises ValueError."""
+        browser = self._state.browser
         name = browser.source(file).name
         if is_sound_file(name):
             samples = await browser.hear(file, rate, LONGEST_SECONDS)
@@ -104,23 +114,23 @@ class InputController(InputControls):
 
     async def _read(self, data: bytes, name: str) -> list[Arrival]:
         if is_picture_file(name):
-            pixels = await self._stage.browser.decode(data, LARGEST)
+            pixels = await self._state.browser.decode(data, LARGEST)
             return [Arrival(name, name.rpartition(".")[0], pixels, PICTURE)]
         return read_arrivals(data, name)
 
-    async def take_example(self, data: bytes, name: str, index: int) -> None:
-        """What a card has for an input that nobody has touched. Raises ValueError."""
-        states = self._states
+    async def accept_example(self, data: bytes, name: str, index: int) -> None:
+        """Load a card's example into an input that nobody has set. Raises ValueError."""
+        states = self._inputs
         if name.lower().endswith(".npz"):
-            for arrival, state in place(read_arrivals(data, name), states).placed:
+            for arrival, state in match_inputs(read_arrivals(data, name), states).placed:
                 if not state.touched:
                     state.take_array(arrival.array, arrival.name)
         else:
             (arrival,) = await self._read(data, name)
             state_ = states[index] if index < len(states) else None
-            if states is not self._states or not isinstance(state_, TensorInput) or state_.touched:
+            if states is not self._inputs or not isinstance(state_, TensorInput) or state_.touched:
                 return
-            give(arrival, state_)
+            fill_input(arrival, state_)
         self.draw()
         self._changed()
 
@@ -129,28 +139,28 @@ class InputController(InputControls):
     async def explain_failure(
         self, session: Session, method: str, arrays: Sequence[Any], error: Exception
     ) -> None:
-        """A run failed. If that is for a size that the file offers in vain, it is pinned."""
+        """After a failed run, fix the size that caused it, or note the exported sizes."""
         if not is_about_sizes(error):
             return
         states = session.inputs_of(method)
         found = await find_culprit(session, method, states, arrays)
         if found is not None:
-            found.state.pin(found.dim, found.told)
+            found.state.pin(found.dim, found.explanation)
             told = [found.state]
         else:
             told = list({one.state.index: one.state for one in suspects(states)}.values())
             for state in told:
                 state.note = exported_with(state)
-        if session is self._stage.session and session.method == method:
+        if session is self._state.session and session.method == method:
             for state in told:
                 self._show(state)
 
     # ---- files dropped anywhere
 
-    async def take_files(self, files: Sequence[Any]) -> None:
-        """Each array goes to the input that it fits; where there are several, the page asks."""
-        session = self._stage.session
-        names = ", ".join(self._stage.browser.source(file).name for file in files)
+    async def accept_files(self, files: Sequence[Any]) -> None:
+        """Load each array into the input that it fits; where several do, ask."""
+        session = self._state.session
+        names = ", ".join(self._state.browser.source(file).name for file in files)
         if session is None:
             raise NpyError(
                 f"{names} holds values for the inputs of a program: open a program first"
@@ -159,13 +169,13 @@ class InputController(InputControls):
         arrivals: list[Arrival] = []
         for file in files:
             arrivals += await self._arrivals(file, self._rate)
-        if self._stage.session is not session or session.method != method:
+        if self._state.session is not session or session.method != method:
             self._tell_too_late(names)
             return
-        found = place(arrivals, session.inputs)
+        found = match_inputs(arrivals, session.inputs)
         for arrival, state in found.placed:
             self._give(arrival, state)
-            self._stage.browser.show(reveal=f"input-{state.index}")
+            self._state.browser.show(reveal=f"input-{state.index}")
         for question in found.unsure:
             self._asked[self._next_question] = question
             self._next_question += 1
@@ -175,7 +185,7 @@ class InputController(InputControls):
             raise NpyError("\n\n".join(told))
 
     def on_place(self, message: Message) -> None:
-        """The answer to a question. A second click finds it answered."""
+        """Handle the answer to a question; a second click does nothing."""
         arrival, fits = self._asked.pop(int(message["file"]), (None, []))
         for state in fits:
             if arrival is not None and state.index == int(message["input"]):
@@ -187,12 +197,12 @@ class InputController(InputControls):
         self._show_questions()
 
     def _give(self, arrival: Arrival, state: TensorInput) -> None:
-        give(arrival, state)
+        fill_input(arrival, state)
         self._show(state)
-        self._stage.tell(f"{state.name} is {arrival.name} now")
+        self._state.tell(f"{state.name} is {arrival.name} now")
 
     def _tell_too_late(self, name: str) -> None:
-        self._stage.tell(f"{name} was for inputs that are not here any more: drop it again", "bad")
+        self._state.tell(f"{name} was for inputs that are not here any more: drop it again", "bad")
 
     # ---- drawing
 
@@ -201,6 +211,6 @@ class InputController(InputControls):
             number: (arrival.name, {state.index: state.name for state in fits})
             for number, (arrival, fits) in self._asked.items()
         }
-        self._stage.browser.show(
+        self._state.browser.show(
             html={"ask": ask_view(asked)}, **({"reveal": "ask"} if asked else {})
         )

@@ -1,15 +1,15 @@
-"""The controls of one input: what they set, and how that is shown."""
+"""The controls of one input, and how their effect is shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
 
 from page.browser import Message
 from page.cards.fills import CHOSEN
-from page.controllers.input_undo import offer_drawing
 from page.inputs.inputs import Input, ScalarInput, TensorInput
 from page.inputs.photos import FITS, ORDERS, SCALES
 from page.inputs.sounds import (
@@ -34,28 +34,28 @@ _HOW_TO_TAKE = {
 
 
 class InputControls:
-    def __init__(self, stage: AppState, changed: Callable[[], None]) -> None:
-        """`changed` is called whenever an input holds something else."""
-        self._stage = stage
+    def __init__(self, state: AppState, changed: Callable[[], None]) -> None:
+        """Build the controls; `changed` is called whenever an input changes."""
+        self._state = state
         self._changed = changed
-        self._wording: Codec | None = None  # makes tokens of texts, for the program that is open
+        self._wording: Codec | None = None  # turns text into tokens for the open program
 
     @property
     def problem(self) -> Input | None:
-        """The first input that cannot be used as it is."""
-        return next((state for state in self._states if state.error), None)
+        """The first input with an error."""
+        return next((state for state in self._inputs if state.error), None)
 
     @property
-    def _states(self) -> list[Input]:
-        session = self._stage.session
+    def _inputs(self) -> list[Input]:
+        session = self._state.session
         return session.inputs if session is not None else []
 
     # ---- controls of one input
 
     def on_save_input(self, message: Message) -> None:
         state = self._tensor(message)
-        url = self._stage.browser.download_url(write_npy(state.array()))
-        self._stage.browser.show(download={"url": url, "name": f"input{state.index}.npy"})
+        url = self._state.browser.download_url(write_npy(state.array()))
+        self._state.browser.show(download={"url": url, "name": f"input{state.index}.npy"})
 
     async def on_fill(self, message: Message) -> None:
         state = self._tensor(message)
@@ -66,7 +66,7 @@ class InputControls:
             return
         if wanted == "text" and self._wording is None:
             await self._find_tokenizer()
-            if state not in self._states:
+            if state not in self._inputs:
                 return
         if wanted != state.fill:
             state.set_fill(wanted)
@@ -77,9 +77,9 @@ class InputControls:
         state = self._tensor(message)
         before, dim = state.fill, int(message["dim"])
         state.set_dim(dim, str(message["value"]))
-        # The slider and the number field beside it show the same.
+        # The slider and its number field show the same value.
         twin = dim_id(state, dim, slider=not message.get("slider"))
-        self._stage.browser.show(value={twin: str(state.dims[dim])})
+        self._state.browser.show(value={twin: str(state.dims[dim])})
         # The whole card only if the fill changed: it would move the cursor in the field.
         if state.fill != before:
             self._show(state)
@@ -100,25 +100,48 @@ class InputControls:
         state = self._tensor(message)
         before = list(state.dims)
         state.set_text(str(message["value"]))
-        if state.dims != before:  # which the fields for the sizes show
+        if state.dims != before:  # which the size fields show
             self._show(state)
         else:
             self._show_preview(state)
 
     def on_draw(self, message: Message) -> None:
-        """A drawing: bytes of the pad, from black to white, in as many rows as it was told."""
+        """Load a drawing: bytes of the pad, from black to white, by rows."""
         state = self._tensor(message)
         if state.fill != "draw":
-            return  # another fill was chosen while it was on its way
+            return  # another fill was chosen meanwhile
         grey = np.frombuffer(bytes(message["pixels"]), np.uint8)
         state.take_drawing(grey.reshape(int(message["rows"]), int(message["columns"])))
         self._show_preview(state)
 
     def on_clear_drawing(self, message: Message) -> None:
         state = self._tensor(message)
-        offer_drawing(self._stage, state, self._show_preview)
+        self._offer_drawing(state)
         state.take_drawing(None)
         self._show_preview(state)
+
+    def _offer_drawing(self, state: TensorInput) -> None:
+        """Offer to undo the clearing of a drawing, if there is one."""
+        before = copy(state)
+
+        def undo() -> None:
+            if state in self._inputs and state.fill == "draw":
+                state.adopt(before)  # the same array: its results stay up to date
+                self._show_preview(state)
+                self._paint_pads([state])
+
+        if before.pixels is not None and before.pixels.any():
+            self._state.undo.offer(f"Cleared the drawing of {state.name}.", undo)
+
+    def _paint_pads(self, inputs: Sequence[Input]) -> None:
+        """Paint the drawings of inputs onto their pads, which are empty when they are new."""
+        for state in inputs:
+            if not isinstance(state, TensorInput) or state.fill != "draw":
+                continue
+            drawn = state.pixels
+            if drawn is not None and drawn.any():
+                pixels = {"rows": len(drawn), "columns": drawn.shape[1], "grey": drawn.tobytes()}
+                self._state.browser.show(paint={f"input-{state.index}-pad": pixels})
 
     def on_picture_setting(self, message: Message) -> None:
         state = self._tensor(message)
@@ -159,7 +182,7 @@ class InputControls:
             return
         low, high = (LOWEST_RATE, HIGHEST_RATE) if name == "rate" else (1, 2**31 - 1)
         if not value.isdecimal() or not low <= int(value) <= high:
-            state.error = f"This takes a whole number from {low} to {high}."
+            state.error = f"This takes an integer from {low} to {high}."
             self._show_preview(state)
             return
         number = int(value)
@@ -169,26 +192,26 @@ class InputControls:
         self._show_preview(state)
 
     async def _hear_again(self, state: TensorInput, rate: int) -> None:
-        """The same sound at another rate, of which the browser makes other samples."""
+        """Decode the sound again, at another sample rate."""
         recording = state.recording
         state.set_sound(replace(state.sound_settings, rate=rate))
         if recording is None:
             return
         try:
-            samples = await self._stage.browser.hear(recording, rate, LONGEST_SECONDS)
+            samples = await self._state.browser.hear(recording, rate, LONGEST_SECONDS)
         except ValueError as error:
             state.error = str(error)
             return
-        # Another rate may have been typed meanwhile, or another file taken.
+        # Another rate or file may have been chosen meanwhile.
         if state.recording is recording and state.sound_settings.rate == rate:
             state.take_sound(samples, state.file_name, recording)
 
     @property
     def _rate(self) -> int:
-        """Of the first input that takes a sound."""
+        """The sample rate of the first input that takes a sound."""
         rates = [
             state.sound_settings.rate
-            for state in self._states
+            for state in self._inputs
             if isinstance(state, TensorInput) and state.sound is not None
         ]
         return rates[0] if rates else DEFAULT_RATE
@@ -199,7 +222,7 @@ class InputControls:
         self._show_preview(state)
 
     def on_scalar(self, message: Message) -> None:
-        state = self._state(message)
+        state = self._input(message)
         if isinstance(state, ScalarInput):
             state.set_value(str(message["value"]))
             self._show_preview(state)
@@ -209,13 +232,13 @@ class InputControls:
     async def on_prompt(self, message: Message) -> None:
         state = self._tensor(message)
         state.prompt = str(message["value"])
-        if self._wording is None:  # it was remembered, and nobody has asked for a tokenizer yet
+        if self._wording is None:  # the fill was restored: no tokenizer was loaded yet
             await self._find_tokenizer()
-        if state not in self._states or state.fill != "text":
+        if state not in self._inputs or state.fill != "text":
             return
         before = list(state.dims)
         if self._wording is None:
-            state.error = "Choose the model's tokenizer.json first, which makes tokens of a text."
+            state.error = "Choose the model's tokenizer.json first: it turns text into tokens."
         else:
             try:
                 state.set_prompt(state.prompt, self._wording.tokenizer.encode(state.prompt))
@@ -227,17 +250,17 @@ class InputControls:
             self._show_preview(state)
 
     async def on_input_tokenizer(self, message: Message) -> None:
-        """A tokenizer.json, perhaps with its config, for inputs that take a text."""
-        state, session = self._tensor(message), self._stage.session
-        sources = [self._stage.browser.source(file) for file in message["files"]]
+        """Load a tokenizer.json, with its config if given, for inputs that take text."""
+        state, session = self._tensor(message), self._state.session
+        sources = [self._state.browser.source(file) for file in message["files"]]
         files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
         try:
-            wording = await load_codec(files, self._stage.browser)
+            wording = await load_codec(files, self._state.browser)
         except WebpteError as error:
             state.error = str(error)
             self._show_preview(state)
             return
-        if session is self._stage.session and state in self._states:
+        if session is self._state.session and state in self._inputs:
             self._wording = wording
             state.set_prompt(state.prompt, wording.tokenizer.encode(state.prompt))
             self._show(state)
@@ -247,25 +270,25 @@ class InputControls:
         return self._wording.name if self._wording is not None else ""
 
     async def _find_tokenizer(self) -> None:
-        """The one of the program's card, or that lies beside the program."""
-        session = self._stage.session
+        """Find the tokenizer of the program's card, or next to the program."""
+        session = self._state.session
         assert session is not None
         wording = None
         try:
-            wording = await find_codec(session.source, self._stage.browser)
+            wording = await find_codec(session.source, self._state.browser)
         except WebpteError as error:
-            self._stage.tell(str(error), "bad")
-        if session is self._stage.session and self._wording is None:
+            self._state.tell(str(error), "bad")
+        if session is self._state.session and self._wording is None:
             self._wording = wording
 
-    def _state(self, message: Message) -> Input:
+    def _input(self, message: Message) -> Input:
         index = int(message["input"])
-        if index >= len(self._states):
+        if index >= len(self._inputs):
             raise ValueError("this input is not on the page any more")
-        return self._states[index]
+        return self._inputs[index]
 
     def _tensor(self, message: Message) -> TensorInput:
-        state = self._state(message)
+        state = self._input(message)
         if not isinstance(state, TensorInput):
             raise TypeError(f"input {state.index} is not a tensor")
         return state
@@ -274,12 +297,12 @@ class InputControls:
 
     def _show(self, state: Input) -> None:
         state.touched = True
-        self._stage.browser.show(
+        self._state.browser.show(
             html={f"input-{state.index}": input_body(state, self._tokenizer_name)}
         )
         self._changed()
 
     def _show_preview(self, state: Input) -> None:
         state.touched = True
-        self._stage.browser.show(html={f"input-{state.index}-preview": input_preview(state)})
+        self._state.browser.show(html={f"input-{state.index}-preview": input_preview(state)})
         self._changed()

@@ -1,4 +1,4 @@
-"""The library: what was opened from an address is kept, listed, opened again and deleted."""
+"""The library section: files that were opened from a URL, and copies of local ones."""
 
 from __future__ import annotations
 
@@ -6,40 +6,41 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from secrets import token_hex
-from time import perf_counter, time
+from time import time
 
 from page.browser import Message, Source
 from page.html.markup import render
 from page.html.units import bytes_text
 from page.parts.library_view import Row, is_program, keep_note, library_view, summary_text
-from page.persistence.keeping import delete_all, forsaken, part_name, parts_of
+from page.persistence.library_files import delete_all, orphaned_parts, part_name, parts_of
 from page.session.session import Session
 from page.session.state import AppState, Change
+from page.session.throttle import Throttle
 from webpte.errors import SourceError
 from webpte.library import LOCAL, Entry, Usage
 
-_REDRAW_SECONDS = 0.2
+_COPY_SECONDS = 0.2  # between two drawings of how far a copy is
 _NOTHING = Usage(0, 0, False)
 
 
 class LibraryController:
-    def __init__(self, stage: AppState, open_address: Callable[[str], Awaitable[None]]) -> None:
-        """`open_address` opens a program by the address that it has in the library."""
-        self._stage = stage
+    def __init__(self, state: AppState, open_address: Callable[[str], Awaitable[None]]) -> None:
+        """Build the controller; `open_address` opens a program by its address in the library."""
+        self._state = state
         self._open = open_address
         self._entries: list[Entry] = []
         self._usage = _NOTHING
-        self._asked = ""  # the address of a file that is to go, if people are sure
-        self._copied: Session | None = None  # of what a copy is being written
+        self._asked = ""  # the address of a file whose deletion waits for a confirmation
+        self._copied: Session | None = None  # whose copy is being written
         self._tasks: set[asyncio.Future[None]] = set()
-        stage.listeners.append(self._follow)
+        state.listeners.append(self._follow)
 
     # ---- the session
 
     def _follow(self, change: Change) -> None:
         if change is Change.SESSION:
             self._draw_note()
-            session = self._stage.session
+            session = self._state.session
             if session is not None:
                 going = asyncio.ensure_future(self._keep(session.source))
                 self._tasks.add(going)
@@ -48,31 +49,31 @@ class LibraryController:
             self._draw()
 
     async def _keep(self, source: Source) -> None:
-        """What the load has left out is fetched now; nobody waits for it."""
+        """Fetch the rest of a file that the load has left out, in the background."""
         file = source.file
         if file is not None and not file.kept:
             try:
                 await file.keep()
             except SourceError as error:
-                self._stage.tell(str(error), "bad")
+                self._state.tell(str(error), "bad")
         await self.refresh()
 
     def _draw_note(self, done: int | None = None, total: int = 0) -> None:
-        """Below the file, if it is one that a reload would lose."""
-        session = self._stage.session
+        """Draw the note below a local file, which a reload would lose."""
+        session = self._state.session
         lost = session is not None and not session.source.address and self._usage.quota > 0
         note = keep_note(session.source.name, done, total) if session is not None and lost else ""
-        self._stage.show(keep=note)
+        self._state.show(keep=note)
 
     # ---- acts
 
     async def refresh(self) -> None:
-        """What there is may have changed in another tab."""
-        library = self._stage.browser.library
+        """Read the list again: another tab may have changed it."""
+        library = self._state.browser.library
         try:
             self._entries, self._usage = await library.entries(), await library.usage()
         except SourceError:
-            self._entries, self._usage = [], _NOTHING  # as where there is none
+            self._entries, self._usage = [], _NOTHING  # the browser has no library
         self._draw()
 
     async def on_library_refresh(self, message: Message) -> None:
@@ -85,7 +86,7 @@ class LibraryController:
     async def on_library_delete(self, message: Message) -> None:
         address = str(message["address"])
         if self._is_open(address):
-            self._stage.tell("It is open: close it first", "bad")
+            self._state.tell("This program is open: close it first", "bad")
             return
         if address.startswith(LOCAL) and not message.get("sure"):
             self._asked = address
@@ -94,36 +95,36 @@ class LibraryController:
         self._asked = ""
         freed = 0
         try:
-            for program in self._named(address):  # first, so that it is never there without parts
+            for program in self._named(address):  # first, so that no program lacks its parts
                 for entry in [program, *parts_of(self._entries, program)]:
-                    await self._stage.browser.library.delete(entry.address)
+                    await self._state.browser.library.delete(entry.address)
                     freed += entry.size
         finally:
             await self.refresh()
-        self._stage.tell(f"Deleted: {bytes_text(freed)} are free again")
+        self._state.tell(f"Deleted: {bytes_text(freed)} freed")
 
     async def on_library_tidy(self, message: Message) -> None:
-        """All files but programs: they are fetched again when they are needed."""
+        """Delete all files but programs; they are fetched again when needed."""
         try:
             for entry in self._others():
-                await self._stage.browser.library.delete(entry.address)
+                await self._state.browser.library.delete(entry.address)
         finally:
             await self.refresh()
-        self._stage.tell("Deleted: they are fetched again when they are needed")
+        self._state.tell("Deleted: these files are downloaded again when needed")
 
     async def on_library_persist(self, message: Message) -> None:
-        agreed = await self._stage.browser.library.persist()
+        agreed = await self._state.browser.library.persist()
         await self.refresh()
         told = (
-            "The browser deletes nothing of the library by itself now"
+            "The library is kept permanently"
             if agreed
-            else "The browser does not promise that (yet): it does for pages that are used often"
+            else "The browser refused for now: it agrees for pages that are used often"
         )
-        self._stage.tell(told, "good" if agreed else "bad")
+        self._state.tell(told, "good" if agreed else "bad")
 
     async def on_library_keep(self, message: Message) -> None:
-        """A copy of the program that was dropped, with its `.ptd` files."""
-        session = self._stage.session
+        """Keep a copy of the dropped program, with its `.ptd` files."""
+        session = self._state.session
         if session is None or session.source.address or session is self._copied:
             return
         self._copied = session
@@ -132,20 +133,19 @@ class LibraryController:
         finally:
             self._copied = None
             self._draw_note()
-        if session is self._stage.session:
+        if session is self._state.session:
             session.source = replace(session.source, address=address)
             self._draw_note()
-            self._stage.announce(Change.ADDRESS)
-            self._stage.tell(f"A copy of {session.source.name} is kept: a reload opens it again")
+            self._state.announce(Change.ADDRESS)
+            self._state.tell(f"Kept a copy of {session.source.name}: a reload opens it again")
         await self.refresh()
 
     async def _copy(self, session: Session) -> str:
-        source, library, drawn = session.source, self._stage.browser.library, 0.0
+        source, library = session.source, self._state.browser.library
+        throttle = Throttle(_COPY_SECONDS)
 
         def progress(stage: str, done: int, total: int) -> None:
-            nonlocal drawn
-            if session is self._stage.session and perf_counter() - drawn > _REDRAW_SECONDS:
-                drawn = perf_counter()
+            if session is self._state.session and throttle.ready():
                 self._draw_note(done, total)
 
         copy, parts = token_hex(4), list[str]()
@@ -157,7 +157,7 @@ class LibraryController:
                 parts.append(await library.add(part, name, progress=progress))
             address = await library.add(source.data, source.name, parts=parts, progress=progress)
         except BaseException:
-            await delete_all(library, parts)  # nobody would see them without their program
+            await delete_all(library, parts)  # without their program they are not listed
             raise
         await delete_all(library, [part for program in replaced for part in program.parts])
         return address
@@ -168,18 +168,18 @@ class LibraryController:
         return [entry for entry in self._entries if entry.address == address]
 
     def _is_open(self, address: str) -> bool:
-        session = self._stage.session
+        session = self._state.session
         if session is None:
             return False
         file, own = session.source.file, session.source.address
         read = file is not None and file.kept and file.address == address
-        return read or (bool(own) and self._stage.browser.absolute(own) == address)
+        return read or (bool(own) and self._state.browser.absolute(own) == address)
 
     def _others(self) -> list[Entry]:
         fetched = [
             e for e in self._entries if not is_program(e) and not e.address.startswith(LOCAL)
         ]
-        return fetched + forsaken(self._entries, time())
+        return fetched + orphaned_parts(self._entries, time())
 
     def _draw(self) -> None:
         rows = [
@@ -193,5 +193,5 @@ class LibraryController:
             if is_program(entry)
         ]
         others = self._others()
-        self._stage.show(library=render(library_view(rows, others, self._usage, time())))
-        self._stage.browser.show(text={"library-total": summary_text(rows, others)})
+        self._state.show(library=render(library_view(rows, others, self._usage, time())))
+        self._state.browser.show(text={"library-total": summary_text(rows, others)})

@@ -1,7 +1,7 @@
-"""Opening: a new session is made beside the one on the page, and replaces it once it is complete.
+"""Opening of programs: a new session is built, and replaces the old one once it is complete.
 
-Until then the old one works as ever, and if anything goes wrong it simply stays. Of several
-openings the newest wins; what an older one still brings is closed.
+Until then the old one keeps working, and if opening fails it stays. Of several openings the newest
+wins; programs of older ones are closed.
 """
 
 from __future__ import annotations
@@ -15,53 +15,52 @@ from page.browser import Message, Progress, Source
 from page.cards.cards import Card
 from page.html.units import ms_text, number_text, shape_text
 from page.outputs.renderers.base import Output
-from page.parts.file_view import contents_view, unloaded_view
+from page.parts.file_view import Placed, contents_view, file_card, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, progress_view, unfetched_text
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
+from page.session.throttle import Throttle
 from webpte import MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
 from webpte.library import LOCAL
 
-REDRAW_SECONDS = 0.08  # how often a running figure is drawn again
-
 
 class _SupersededError(Exception):
-    """Something newer was opened, or this was cancelled: nobody waits for it any more."""
+    """The opening was cancelled, or something newer was opened."""
 
 
 class OpenController:
     def __init__(
-        self, stage: AppState, draw: Callable[[], None], recall: Callable[[Session], None]
+        self, state: AppState, draw: Callable[[], None], recall: Callable[[Session], None]
     ) -> None:
-        """`draw` draws everything that belongs to a session; `recall` sets inputs as they were."""
+        """Build the controller; `draw` draws a session, `recall` restores its inputs."""
         self._recall = recall
-        self._stage = stage
+        self._state = state
         self._draw = draw
         self._turn = 0  # of the newest opening
-        self._coming: Source | None = None  # as far as it is known before it is fetched
-        # What could not be opened, with its .ptd files and its card.
+        self._coming: Source | None = None  # as far as known before it is fetched
+        # The source that could not be opened, with its .ptd files and card.
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
-        stage.commands.append(self._commands)
+        state.commands.append(self._commands)
 
     @property
     def turn(self) -> int:
-        """Of the newest opening: another one when something else was opened, or it was cancelled"""
+        """The number of the newest opening; it changes when that is cancelled or replaced."""
         return self._turn
 
     @property
     def coming(self) -> Source | None:
-        """What is being opened: its address, its card and its name."""
-        return self._coming if self._stage.opening else None
+        """The program that is being opened: its address, card and name."""
+        return self._coming if self._state.opening else None
 
     def _commands(self) -> Iterator[Command]:
-        if self._stage.opening:
+        if self._state.opening:
             yield Command("Cancel opening", "cancel-opening")
         yield Command("Choose files …", press="[data-act=open-file]")
-        yield Command("Open an address …", press="[data-act=open-url] [name=url]")
+        yield Command("Open URL …", press="[data-act=open-url] [name=url]")
 
     async def on_open_url(self, message: Message) -> None:
         await self.open(str(message["fields"]["url"]).strip())
@@ -75,34 +74,34 @@ class OpenController:
         self.cancel()
 
     def cancel(self) -> None:
-        """Whatever is being opened; nothing, if nothing is."""
-        if not self._stage.opening:
+        """Cancel the current opening, if there is one."""
+        if not self._state.opening:
             return
         self._turn += 1
-        self._stage.show(progress="")
-        self._stage.tell("Opening was cancelled")
+        self._state.show(progress="")
+        self._state.tell("Opening was cancelled")
         self._announce("")
 
     def _announce(self, opening: str) -> None:
-        self._stage.opening = opening
-        self._stage.announce(Change.OPENING)
+        self._state.opening = opening
+        self._state.announce(Change.OPENING)
 
     async def open_constants(self, extra: tuple[Any, ...]) -> bool:
-        """`.ptd` files alone: for the program that could not be opened just now, or the open one"""
-        session = self._stage.session
+        """Open the last program again with `.ptd` files that were dropped alone."""
+        session = self._state.session
         if self._failed is not None:
             return await self.open(self._failed[0], extra)
         if session is not None:
             source = session.source
-            if source.address.startswith(LOCAL):  # there it has other constants
+            if source.address.startswith(LOCAL):  # the copy there has other constants
                 source = replace(source, address="")
             return await self.open(source, extra)
         raise ValueError(
-            "a .ptd file holds only the constants of a program: choose its .pte with it"
+            "a .ptd file holds only the constants of a program: choose its .pte together with it"
         )
 
     def forget_failure(self) -> bool:
-        """Its message was dismissed; whether there was one."""
+        """Forget the last failure; return whether there was one."""
         failed, self._failed = self._failed, None
         return failed is not None
 
@@ -114,12 +113,12 @@ class OpenController:
         card: Card | None = None,
         before: Session | None = None,
     ) -> bool:
-        """Whether it is on the page now. What goes wrong is told here.
+        """Open a program and show errors; return whether it is on the page now.
 
-        `before` is what was done with it, unless that is on the page now.
+        `before` is a closed session of the same program, to continue from.
         """
         self._turn += 1
-        turn, stage = self._turn, self._stage
+        turn, state = self._turn, self._state
         name = _name_of(wanted, card)
         if extra is None:
             extra = wanted.extra if isinstance(wanted, Source) else ()
@@ -129,8 +128,8 @@ class OpenController:
             if isinstance(wanted, Source)
             else Source(name, 0, None, address=wanted, card=card)
         )
-        stage.show(progress=opening_card(name))
-        stage.tell(f"Opening {name}", "busy")
+        state.show(progress=opening_card(name))
+        state.tell(f"Opening {name}", "busy")
         self._announce(name)
         try:
             session = await self._load(wanted, extra, device, card, turn)
@@ -156,7 +155,7 @@ class OpenController:
         progress = self._progress(turn)
         if isinstance(wanted, str):
             progress("fetch", 0, 0)
-            fetched = await self._stage.browser.fetch(wanted, progress)
+            fetched = await self._state.browser.fetch(wanted, progress)
             name = _name_of(fetched, card)
             extra = extra or await self._parts_of(fetched)
             wanted = replace(fetched, name=name, address=wanted, card=card)
@@ -170,24 +169,26 @@ class OpenController:
             raise
 
     async def _parts_of(self, program: Source) -> tuple[Any, ...]:
-        """The `.ptd` files that the library has with a program of this machine."""
+        """Fetch the `.ptd` files that the library keeps with a local program."""
         parts = program.file.parts if program.file is not None else ()
-        return tuple([(await self._stage.browser.fetch(part, _untold)).data for part in parts])
+        return tuple(
+            [(await self._state.browser.fetch(part, _ignore_progress)).data for part in parts]
+        )
 
     async def _load_source(
         self, source: Source, device: str | None, turn: int, progress: Progress
     ) -> Session:
-        stage, extra = self._stage, source.extra
+        state, extra = self._state, source.extra
         progress("read", 0, 0)
-        methods = await stage.engine.inspect(source.data, data=extra)
+        methods = await state.engine.inspect(source.data, data=extra)
         self._check(turn)
         self._inspected = methods
-        stage.show(arriving=contents_view(methods, self._limits))
+        state.show(arriving=contents_view(methods, self._limits))
         if device is None:
-            await stage.adapter_known.wait()  # what is clicked at once is faster than the browser
-            device = stage.device
+            await state.adapter_known.wait()  # a quick click comes before the adapter is known
+            device = state.device
         started = perf_counter()
-        program = await stage.engine.load(
+        program = await state.engine.load(
             source.data, data=extra, device=device, progress=progress, name=source.name
         )
         spent = 1000 * (perf_counter() - started)
@@ -203,26 +204,26 @@ class OpenController:
         return session
 
     async def _replace(self, session: Session, turn: int, before: Session | None) -> None:
-        """From here on nothing can fail: the old session ends, the new one is the page's."""
-        stage, ended = self._stage, _run_that_ends(self._stage.session)
-        await stage.stop_runs()
+        """Replace the old session by the new one; nothing can fail from here on."""
+        state, ended = self._state, _run_that_ends(self._state.session)
+        await state.stop_runs()
         if turn != self._turn:
             session.program.close()
             raise _SupersededError
-        old = stage.session
+        old = state.session
         self._recall(session)
         before = old or before
         if before is not None:
             session.continue_from(before)
         if old is not None:
             old.program.close()
-        stage.session, stage.device, stage.opening = session, session.device, ""
+        state.session, state.device, state.opening = session, session.device, ""
         self._failed = None
-        stage.undo.forget()
-        with stage.browser.together():
-            stage.show(progress="", error="")
+        state.undo.forget()
+        with state.browser.together():
+            state.show(progress="", error="")
             self._draw()
-            stage.tell(_loaded_text(session) + ended)
+            state.tell(_loaded_text(session) + ended)
 
     def _check(self, turn: int) -> None:
         if turn != self._turn:
@@ -230,20 +231,39 @@ class OpenController:
 
     @property
     def _limits(self) -> Mapping[str, int]:
-        return self._stage.adapter.limits if self._stage.adapter is not None else {}
+        return self._state.adapter.limits if self._state.adapter is not None else {}
+
+    def draw_file(self) -> None:
+        """Draw the file section: what the open program holds, and where its operators run."""
+        session = self._state.session
+        if session is None:
+            self._state.show(file="")
+            return
+        card = file_card(
+            session.source.name,
+            session.source.size,
+            session.methods,
+            session.method,
+            self._limits,
+            session.constant_values,
+            _placed(session),
+            folded=self._state.narrow,
+            about=session.source.card.about if session.source.card is not None else "",
+        )
+        self._state.show(file=card)
 
     def _tell_failure(self, error: Exception, name: str) -> None:
-        stage, kinds = self._stage, list(causes(error))
+        state, kinds = self._state, list(causes(error))
         again = any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds)
         note = ""
         if not isinstance(error, WebpteError | MemoryError):
-            note = "This looks like a fault of webpte: the details below say where. "
-        if stage.session is not None:
-            note += f"{stage.session.source.name} is still loaded, with its inputs and results."
+            note = "This looks like an error in webpte: the details below say where. "
+        if state.session is not None:
+            note += f"{state.session.source.name} is still open, with its inputs and results."
             if any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds):
                 note += " Close it first: that frees its memory."
-        stage.show(progress="")
-        stage.show_error(
+        state.show(progress="")
+        state.show_error(
             error,
             f"opening {name}",
             {"retry": "Try again"} if again else None,
@@ -251,38 +271,58 @@ class OpenController:
             unloaded_view(name, self._inspected, self._limits) if self._inspected else None,
         )
         unfetched = unfetched_text(error, name)
-        if unfetched:
-            stage.tell(unfetched, "bad")
+        state.tell(unfetched or f"Could not open {name}", "bad")
 
     def _progress(self, turn: int) -> Progress:
-        """Draws the stages, but not more often than anybody can see."""
+        """Return a progress function that draws the stages, throttled."""
         amounts: dict[str, tuple[int, int]] = {}
-        drawn = 0.0
+        throttle = Throttle()
 
         def progress(stage: str, done: int, total: int) -> None:
-            nonlocal drawn
             new = stage not in amounts
             amounts[stage] = (int(done), int(total))
-            now = perf_counter()
-            if turn == self._turn and (new or now - drawn > REDRAW_SECONDS):
-                drawn = now
-                self._stage.show(stages=progress_view(amounts))
+            if turn == self._turn and throttle.ready(force=new):
+                self._state.show(stages=progress_view(amounts))
 
         return progress
 
 
-def _untold(stage: str, done: int, total: int) -> None:
-    """Progress that nobody is told of."""
+def _ignore_progress(stage: str, done: int, total: int) -> None:
+    """Ignore progress."""
+
+
+def _placed(session: Session) -> dict[str, Placed]:
+    """Return where each operator runs; the slowest place counts if there are several."""
+    rank = {"alias": 0, "gpu": 1, "host": 2}
+    runs = max(session.runs[session.method], 1)
+    placed: dict[str, Placed] = {}
+    for row in session.program.report:
+        known = placed.get(row.op, Placed("alias"))
+        if row.method == session.method and rank[row.where] >= rank[known.where]:
+            placed[row.op] = Placed(row.where, row.host_ms / runs)
+    return placed
+
+
+def _origin_text(came: str) -> str:
+    """Return in a few words where the library says that a file came from."""
+    for text, short in (
+        ("from the library, as its server has it", "cached, up to date"),
+        ("from the library, since its server cannot be asked", "cached, server unreachable"),
+        ("from the library", "cached"),
+    ):
+        if came.startswith(text):
+            return short + came.removeprefix(text)
+    return came
 
 
 def _loaded_text(session: Session) -> str:
     file = session.source.file
-    came = f", {file.came}" if file is not None and file.came else ""
-    return f"{session.source.name} is loaded, {ms_text(session.runner.timing.load or 0)}{came}"
+    came = f" ({_origin_text(file.came)})" if file is not None and file.came else ""
+    return f"{session.source.name} loaded in {ms_text(session.runner.timing.load or 0)}{came}"
 
 
 def _run_that_ends(session: Session | None) -> str:
-    """For whoever has pressed Run and sees another program."""
+    """Say which run ends because another program opens."""
     if session is None or not session.runner.busy:
         return ""
     return f"; that ended {session.runner.doing} of {session.source.name}"
@@ -290,14 +330,14 @@ def _run_that_ends(session: Session | None) -> str:
 
 def _name_of(wanted: Source | str, card: Card | None) -> str:
     if card is not None:
-        return f"{card.name}.pte"  # the file of an installed model is called model.pte
+        return f"{card.name}.pte"  # files of installed models are all called model.pte
     return wanted.name if isinstance(wanted, Source) else wanted.rsplit("/", 1)[-1] or wanted
 
 
 async def _read_constant_methods(
     methods: Mapping[str, MethodInfo], program: Program
 ) -> dict[str, str]:
-    """Constants that are tensors: unlike plain values, the description does not hold them."""
+    """Read constant methods that return tensors, which the description does not hold."""
     found = {}
     for info in methods.values():
         if info.is_constant and any(isinstance(out, TensorInfo) for out in info.outputs):
@@ -311,7 +351,7 @@ async def _read_constant_methods(
 
 
 def _value_text(value: Any) -> str:
-    """The value of a constant method, short."""
+    """Return the value of a constant method, shortened."""
     array = Output(0, "", value).array
     if array.size == 1:
         return number_text(array.reshape(-1)[0].item())

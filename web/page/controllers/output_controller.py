@@ -1,4 +1,4 @@
-"""The outputs section: the last results, whether they are of what is set now, and what to do."""
+"""The outputs section: the last results, whether they are outdated, and what to do with them."""
 
 from __future__ import annotations
 
@@ -13,69 +13,69 @@ from page.npy import NpyError, read_npy, write_npy, write_npz
 from page.outputs.pictures import png_rgb
 from page.outputs.renderers import picture
 from page.outputs.renderers.base import Output, OutputContext
-from page.outputs.renderers.choose import chosen_look
+from page.outputs.renderers.choose import chosen_renderer
 from page.outputs.scores import answer_text, rank
 from page.outputs.tensors import values_text
 from page.parts.output_view import (
     age_view,
     comparison_view,
-    look_view,
     outputs_card,
+    rendered_view,
     unknown_state_view,
 )
-from page.session.output_contexts import sights_of
+from page.session.output_contexts import contexts_of
 from page.session.state import AppState
 from webpte import TensorInfo
 from webpte.report.difference import Difference, Tolerance, difference
 
 
 class OutputController:
-    def __init__(self, stage: AppState, chosen: Callable[[], None] = lambda: None) -> None:
-        """`chosen` is called whenever someone chose another look."""
-        self._stage = stage
+    def __init__(self, state: AppState, chosen: Callable[[], None] = lambda: None) -> None:
+        """Build the controller; `chosen` is called whenever someone chose another renderer."""
+        self._state = state
         self._chosen = chosen
 
     @property
     def _outputs(self) -> list[Output]:
-        session = self._stage.session
+        session = self._state.session
         return session.shown.outputs if session is not None and session.shown is not None else []
 
     def draw(self) -> None:
-        session = self._stage.session
+        session = self._state.session
         if session is None or session.shown is None:
-            self._stage.show(outputs="")
+            self._state.show(outputs="")
             return
-        sights = sights_of(session)
-        choices = [session.choice(sight.output.index) for sight in sights]
-        self._stage.show(outputs=outputs_card(sights, choices))
+        contexts = contexts_of(session)
+        choices = [session.choice(context.output.index) for context in contexts]
+        self._state.show(outputs=outputs_card(contexts, choices))
         for index, verdict in session.shown.verdicts.items():
             self._show_verdict(index, verdict)
         self.draw_age()
 
     def draw_age(self) -> None:
-        """Only the line that says what the results are of: the pictures take long to draw."""
-        session = self._stage.session
+        """Draw only the note that results are outdated: pictures take long to draw."""
+        session = self._state.session
         if session is not None and session.shown is not None:
-            self._stage.show(outputs_age=age_view(session.age()))
+            self._state.show(outputs_age=age_view(session.age()))
 
     def answer(self) -> str:
-        """What the first output with named scores says, in a few words; "" if there is none."""
-        session = self._stage.session
+        """Return the answer of the first output with labels, in a few words, or ""."""
+        session = self._state.session
         if session is None or any(map(_is_blank, session.inputs)):
             return ""
-        sights = sights_of(session)
-        answers = (answer_text(rank(one.array, one.labels)) for one in sights if one.labels)
+        contexts = contexts_of(session)
+        answers = (answer_text(rank(one.array, one.labels)) for one in contexts if one.labels)
         return next(filter(None, answers), "")
 
-    def bring_into_sight(self) -> None:
-        """For someone who waits for them, and has not gone on with other inputs meanwhile."""
-        session = self._stage.session
+    def scroll_into_view(self) -> None:
+        """Scroll to the outputs, unless the inputs have changed meanwhile."""
+        session = self._state.session
         if session is not None and session.shown is not None and not session.age():
-            self._stage.browser.show(sight="outputs")
+            self._state.browser.show(scroll="outputs")
 
-    async def take_labels(self, file: Any) -> None:
-        """A text file with a name per line, for the outputs whose last dim has as many."""
-        session, browser = self._stage.session, self._stage.browser
+    async def accept_labels(self, file: Any) -> None:
+        """Load labels, one per line, for the outputs whose last dim has as many."""
+        session, browser = self._state.session, self._state.browser
         name = browser.source(file).name
         if session is None or not session.method:
             raise ValueError(f"{name} may have labels for outputs: open a program first")
@@ -97,7 +97,7 @@ class OutputController:
             )
         session.labels |= dict.fromkeys(fits, tuple(lines))
         self.draw()
-        self._stage.tell(f"{name} has the labels of {', '.join(outputs[i].name for i in fits)}")
+        self._state.tell(f"{name} has the labels of {', '.join(outputs[i].name for i in fits)}")
 
     def compare_all(self, expected: Sequence[Any], against: str) -> list[Difference]:
         compared = [
@@ -109,13 +109,13 @@ class OutputController:
         return compared
 
     def tell_unknown_state(self, reason: str) -> None:
-        """Instead of a comparison that would be with another state."""
+        """Show why a comparison is impossible, for every output."""
         for output in self._outputs:
             self._show_verdict(output.index, unknown_state_view(reason))
 
     def on_copy(self, message: Message) -> None:
         output = self._output(message)
-        self._stage.browser.show(
+        self._state.browser.show(
             copy={"text": values_text(output.array), "done": f"{output.name} is copied"}
         )
 
@@ -132,67 +132,67 @@ class OutputController:
             self._download(write_npz(named), "outputs.npz")
 
     def on_download_picture(self, message: Message) -> None:
-        sight = self._sight(message)
-        assert self._stage.session is not None
-        settings = self._stage.session.choice(sight.output.index).settings
-        pixels = picture.pixels_of(sight, settings)
-        self._download(png_rgb(pixels), f"{_file_name(sight.output)}.png")
+        context = self._context(message)
+        assert self._state.session is not None
+        settings = self._state.session.choice(context.output.index).settings
+        pixels = picture.pixels_of(context, settings)
+        self._download(png_rgb(pixels), f"{_file_name(context.output)}.png")
 
     def _download(self, data: bytes, name: str) -> None:
-        url = self._stage.browser.download_url(data)
-        self._stage.browser.show(download={"url": url, "name": name})
+        url = self._state.browser.download_url(data)
+        self._state.browser.show(download={"url": url, "name": name})
 
-    # ---- looks
+    # ---- renderers
 
-    def on_look(self, message: Message) -> None:
-        sight = self._sight(message)
-        assert self._stage.session is not None
-        self._stage.session.choice(sight.output.index).look = str(message["look"])
-        self._show_look(sight)
+    def on_renderer(self, message: Message) -> None:
+        context = self._context(message)
+        assert self._state.session is not None
+        self._state.session.choice(context.output.index).renderer = str(message["renderer"])
+        self._show_rendered(context)
 
-    def on_look_setting(self, message: Message) -> None:
-        sight = self._sight(message)
-        assert self._stage.session is not None
-        choice = self._stage.session.choice(sight.output.index)
+    def on_renderer_setting(self, message: Message) -> None:
+        context = self._context(message)
+        assert self._state.session is not None
+        choice = self._state.session.choice(context.output.index)
         choice.settings[str(message["name"])] = str(message["value"])
-        self._show_look(sight)
+        self._show_rendered(context)
 
-    def on_look_at(self, message: Message) -> None:
-        """Someone points at a place of a look, from 0 to 1 across and down."""
-        sight = self._sight(message)
-        assert self._stage.session is not None
-        choice = self._stage.session.choice(sight.output.index)
-        look = chosen_look(sight, choice)
-        if look.point is not None:
+    def on_point_at(self, message: Message) -> None:
+        """Show the value at a place of an output, from 0 to 1 across and down."""
+        context = self._context(message)
+        assert self._state.session is not None
+        choice = self._state.session.choice(context.output.index)
+        renderer = chosen_renderer(context, choice)
+        if renderer.point is not None:
             x, y = (min(max(float(message[name]), 0.0), 1.0) for name in ("x", "y"))
-            told = look.point(sight, choice.settings, x, y)
-            self._stage.browser.show(text={f"output-{sight.output.index}-point": told})
+            told = renderer.point(context, choice.settings, x, y)
+            self._state.browser.show(text={f"output-{context.output.index}-point": told})
 
-    def _show_look(self, sight: OutputContext) -> None:
-        session = self._stage.session
+    def _show_rendered(self, context: OutputContext) -> None:
+        session = self._state.session
         assert session is not None
-        index = sight.output.index
-        shown = look_view(sight, session.choice(index))
-        self._stage.browser.show(html={f"output-{index}-look": shown})
+        index = context.output.index
+        shown = rendered_view(context, session.choice(index))
+        self._state.browser.show(html={f"output-{index}-rendered": shown})
         self._chosen()
 
-    def _sight(self, message: Message) -> OutputContext:
+    def _context(self, message: Message) -> OutputContext:
         self._output(message)
-        session = self._stage.session
+        session = self._state.session
         assert session is not None
-        return sights_of(session)[int(message["output"])]
+        return contexts_of(session)[int(message["output"])]
 
     async def on_compare(self, message: Message) -> None:
         output = self._output(message)
         file = message["files"][0]
-        name = self._stage.browser.source(file).name
+        name = self._state.browser.source(file).name
         try:
-            expected = read_npy(await self._stage.browser.read(file), name)
+            expected = read_npy(await self._state.browser.read(file), name)
         except NpyError as error:
             shown = h("p", str(error), class_="notice notice-bad")
         else:
             shown = comparison_view(difference(output.array, expected, Tolerance()), name)
-        if output in self._outputs:  # which other results may have replaced meanwhile
+        if output in self._outputs:  # other results may have replaced it meanwhile
             self._keep_verdict(output, shown)
 
     def _output(self, message: Message) -> Output:
@@ -202,14 +202,14 @@ class OutputController:
         return self._outputs[index]
 
     def _keep_verdict(self, output: Output, verdict: Html) -> None:
-        """It goes with the results, wherever they are shown again."""
-        session = self._stage.session
+        """Keep a verdict with its results, and show it."""
+        session = self._state.session
         if session is not None and session.shown is not None:
             session.shown.verdicts[output.index] = verdict
         self._show_verdict(output.index, verdict)
 
     def _show_verdict(self, index: int, verdict: Html) -> None:
-        self._stage.browser.show(html={f"output-{index}-compare": verdict})
+        self._state.browser.show(html={f"output-{index}-compare": verdict})
 
 
 def _is_blank(state: Input) -> bool:

@@ -1,16 +1,13 @@
-"""The run section: what uses the program, one thing at a time, and the figures that come of it."""
+"""The run section: runs, checks and timing of the program, one at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from time import perf_counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from page.browser import Message
-from page.controllers.file_controller import FileController
 from page.controllers.input_controller import InputController
-from page.controllers.open_controller import REDRAW_SECONDS
 from page.controllers.output_controller import OutputController
 from page.controllers.waiting import Waiting, software_advice
 from page.html.markup import h
@@ -23,6 +20,7 @@ from page.session.history import count_calls, follow
 from page.session.palette import Command
 from page.session.session import DEVICE_NAMES, Held, Results, Session
 from page.session.state import AppState, Change
+from page.session.throttle import Throttle
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 _MOST_REPEATS = 10_000
@@ -31,21 +29,21 @@ _MOST_REPEATS = 10_000
 class RunController:
     def __init__(
         self,
-        stage: AppState,
-        files: FileController,
+        state: AppState,
+        draw_file: Callable[[], None],
         inputs: InputController,
         outputs: OutputController,
     ) -> None:
-        self._stage = stage
-        self._files = files
+        self._state = state
+        self._draw_file = draw_file
         self._inputs = inputs
         self._outputs = outputs
         self._repeats = 20
-        stage.listeners.append(self._follow)
-        stage.commands.append(self._commands)
+        state.listeners.append(self._follow)
+        state.commands.append(self._commands)
 
     def _commands(self) -> Iterator[Command]:
-        session = self._stage.session
+        session = self._state.session
         if session is None or not session.method:
             return
         if session.runner.busy:
@@ -64,10 +62,10 @@ class RunController:
     # ---- acts
 
     async def on_run(self, message: Message) -> None:
-        if self._stage.session is None:
+        if self._state.session is None:
             self._tell_nothing_is_open()
             return
-        session = self._stage.idle_session()
+        session = self._state.idle_session()
         if session is None or not session.method:
             return
         try:
@@ -77,96 +75,94 @@ class RunController:
         self._repeats = min(max(wanted, 0), _MOST_REPEATS)
         problem = self._inputs.problem
         if problem is not None:
-            self._stage.tell(f"{problem.name} is not ready: {problem.error}", "bad")
-            self._stage.browser.show(reveal=f"input-{problem.index}")
+            self._state.tell(f"{problem.name} is not ready: {problem.error}", "bad")
+            self._state.browser.show(reveal=f"input-{problem.index}")
             return
-        # All of it now: what is set while it runs is for the next run.
+        # Read all inputs now: what is set while it runs is for the next run.
         arrays, held = [state.array() for state in session.inputs], session.held()
-        self._stage.show(error="")
-        self._stage.tell(f"Running{self._while_opening(session)}", "busy")
+        self._state.show(error="")
+        self._state.tell(f"Running{self._while_opening(session)}", "busy")
         work = self._run(session, session.method, arrays, held)
-        await self._stage.do(session, work, f"running {session.method}", at_once=True)
+        await self._state.do(session, work, f"running {session.method}", at_once=True)
 
     def on_cancel(self, message: Message) -> None:
-        session = self._stage.session
+        session = self._state.session
         if session is None or not session.runner.busy or not session.runner.can_stop:
             return
         if not session.runner.cancel():
-            self._stage.tell("Stopping after this run", "busy")
+            self._state.tell("Stopping after this run", "busy")
 
     async def on_check(self, message: Message) -> None:
-        session = self._stage.idle_session()
+        session = self._state.idle_session()
         if session is None or session.shown is None:
             return
         if session.shown.lost:
             self._outputs.tell_unknown_state(session.shown.lost)
-            self._stage.tell("NumPy cannot follow the state of this program", "bad")
+            self._state.tell("NumPy cannot follow the state of this program", "bad")
             return
-        self._stage.tell("Computing on NumPy", "busy")
+        self._state.tell("Computing on NumPy", "busy")
         work = self._check(session, session.shown)
-        await self._stage.do(session, work, "checking against NumPy", at_once=True)
+        await self._state.do(session, work, "checking against NumPy", at_once=True)
 
     async def on_profile(self, message: Message) -> None:
-        session = self._stage.idle_session()
+        session = self._state.idle_session()
         if session is not None and session.runs[session.method]:
-            self._stage.tell("Timing the kernels", "busy")
-            await self._stage.do(session, self._profile(session), "timing the kernels", False)
+            self._state.tell("Timing the kernels", "busy")
+            await self._state.do(session, self._profile(session), "timing the kernels", False)
 
     async def on_recover(self, message: Message) -> None:
-        session = self._stage.idle_session()
+        session = self._state.idle_session()
         if session is not None:
-            self._stage.show(error="")
-            self._stage.tell("Rebuilding the program", "busy")
-            await self._stage.do(session, self._recover(session), "rebuilding the program", False)
+            self._state.show(error="")
+            self._state.tell("Rebuilding the program", "busy")
+            await self._state.do(session, self._recover(session), "rebuilding the program", False)
 
     # ---- the work
 
     async def _run(self, session: Session, method: str, arrays: Sequence[Any], held: Held) -> None:
-        runner, drawn = session.runner, 0.0
+        runner, throttle = session.runner, Throttle()
 
         def tick() -> None:
-            nonlocal drawn
             session.count_run(method, arrays)
-            if perf_counter() - drawn > REDRAW_SECONDS:
-                drawn = perf_counter()
+            if throttle.ready():
                 self._draw_timing(session)
 
         runner.reset()
         try:
-            with Waiting(self._stage) as waiting:
+            with Waiting(self._state) as waiting:
                 values = await runner.first(session.program, method, arrays, waiting.progress)
             session.finish_run(method, arrays, held, values)
             self._outputs.draw()
-            self._outputs.bring_into_sight()
+            self._outputs.scroll_into_view()
             await runner.repeat(session.program, method, arrays, self._repeats, tick)
         except asyncio.CancelledError:
             session.cancel_run(method)
             if runner.timing.first is None:
                 self._outputs.draw_age()
-                self._stage.tell("Cancelled: the program is as it was, and can be run again")
+                self._state.tell("Cancelled: the program is as it was, and can be run again")
                 return
         except Exception as error:
             session.fail_run(method, error)
             self._outputs.draw_age()
             await self._inputs.explain_failure(session, method, arrays, error)
             raise
-        self._files.draw()
-        self._stage.announce(Change.RESULTS)
-        self._stage.tell(
+        self._draw_file()
+        self._state.announce(Change.RESULTS)
+        self._state.tell(
             runner.summary(self._outputs.answer()) + self._while_opening(session, still=True)
         )
 
     def _tell_nothing_is_open(self) -> None:
-        """Only by keys can one get here: there is no button yet."""
-        name = self._stage.opening
+        """Say that nothing is open; only the keyboard leads here."""
+        name = self._state.opening
         if name:
-            self._stage.tell(f"Still opening {name}: run it when it is loaded", "busy")
+            self._state.tell(f"Still opening {name}: run it when it is loaded", "busy")
         else:
-            self._stage.tell("There is nothing to run: open a program first", "bad")
+            self._state.tell("There is nothing to run: open a program first", "bad")
 
     def _while_opening(self, session: Session, still: bool = False) -> str:
-        """Which of two programs runs, while one takes the place of the other."""
-        name, coming = session.source.name, self._stage.opening
+        """Say which program runs while another one is being opened."""
+        name, coming = session.source.name, self._state.opening
         if not coming:
             return ""
         if still:
@@ -174,18 +170,16 @@ class RunController:
         return f" {name}, while {'it' if coming == name else coming} is opened"
 
     async def _check(self, session: Session, results: Results) -> None:
-        """The same calls on the NumPy reference, and every output against its last ones."""
+        """Repeat the calls on the NumPy reference and compare every output."""
         source, runner = session.source, session.runner
-        total, drawn = count_calls(results.calls), 0.0
+        total, throttle = count_calls(results.calls), Throttle()
 
         def tick(done: int) -> None:
-            nonlocal drawn
-            if perf_counter() - drawn > REDRAW_SECONDS and total > 1:
-                drawn = perf_counter()
+            if total > 1 and throttle.ready():
                 line = f"Computing on NumPy: {count_text(done)} of {count_text(total)} calls"
-                self._stage.tell(line, "busy")
+                self._state.tell(line, "busy")
 
-        reference = await self._stage.engine.load(source.data, data=source.extra, device="numpy")
+        reference = await self._state.engine.load(source.data, data=source.extra, device="numpy")
         try:
             expected = await follow(reference, results.calls, lambda: runner.stopping, tick)
         except asyncio.CancelledError:
@@ -193,42 +187,42 @@ class RunController:
         finally:
             reference.close()
         if expected is None:
-            self._stage.tell("Stopped: the outputs are not checked")
+            self._state.tell("Stopped: the outputs are not checked")
             return
         against = "NumPy" if total == 1 else f"NumPy after the same {count_text(total)} calls"
         compared = self._outputs.compare_all(expected, against)
         wrong = sum(not result.agrees for result in compared)
         if wrong:
-            self._stage.tell(f"{wrong} of {len(compared)} outputs differ from NumPy", "bad")
+            self._state.tell(f"{wrong} of {len(compared)} outputs differ from NumPy", "bad")
         else:
-            self._stage.tell("Every output agrees with NumPy")
+            self._state.tell("Every output agrees with NumPy")
 
     async def _profile(self, session: Session) -> None:
         program, method = session.program, session.method
         try:
-            await program.profile(method)  # once for nothing: the first has one-time costs
+            await program.profile(method)  # a warm-up: the first run has one-time costs
             trace = await program.trace(method)
         except (DeviceLostError, OutOfMemoryError):
             raise
         except DeviceError as error:
-            self._stage.show(kernels=h("p", str(error), class_="notice notice-warn"))
-            self._stage.tell("The kernels of this method cannot be timed", "bad")
+            self._state.show(kernels=h("p", str(error), class_="notice notice-warn"))
+            self._state.tell("The kernels of this method cannot be timed", "bad")
             return
-        self._stage.show(kernels=kernels_view(kernel_times(trace.steps)))
-        self._stage.tell("Every kernel is timed")
+        self._state.show(kernels=kernels_view(kernel_times(trace.steps)))
+        self._state.tell("Every kernel is timed")
 
     async def _recover(self, session: Session) -> None:
         def progress(stage: str, done: int, total: int) -> None:
             line = (
                 f"Rebuilding the program: {STAGES[stage].lower()}, {100 * done // (total or 1)} %"
             )
-            self._stage.tell(line, "busy")
+            self._state.tell(line, "busy")
 
         await session.program.recover(progress=progress)
         session.start_over()
         self._outputs.draw()
-        self._stage.announce(Change.RESULTS)
-        self._stage.tell("The program is rebuilt: run it again")
+        self._state.announce(Change.RESULTS)
+        self._state.tell("The program is rebuilt: run it again")
 
     # ---- drawing
 
@@ -237,12 +231,12 @@ class RunController:
             self.draw()
 
     def draw(self) -> None:
-        """Buttons and times; nothing where there is no session."""
-        session = self._stage.session
-        self._stage.browser.show(hidden={"run": session is None, "figures": session is None})
+        """Draw buttons and times; hide them without a session."""
+        session = self._state.session
+        self._state.browser.show(hidden={"run": session is None, "figures": session is None})
         if session is None:
             empty = ("run_controls", "run_advice", "run_more", "timing", "stats", "kernels")
-            self._stage.show(**dict.fromkeys(empty, ""))
+            self._state.show(**dict.fromkeys(empty, ""))
             return
         controls = run_card(
             running=session.runner.busy,
@@ -257,15 +251,15 @@ class RunController:
             can_check=self._can_check(session) if self._checks(session) else None,
             can_profile=self._can_profile(session) if self._profiles(session) else None,
         )
-        adapter = self._stage.adapter
+        adapter = self._state.adapter
         slow = adapter is not None and adapter.software and session.device == "webgpu"
         advice = software_advice() if slow else ""
-        self._stage.show(run_controls=controls, run_advice=advice, run_more=more)
+        self._state.show(run_controls=controls, run_advice=advice, run_more=more)
         self._draw_timing(session)
 
     @property
     def _devices(self) -> dict[str, str]:
-        if self._stage.adapter is not None:
+        if self._state.adapter is not None:
             return DEVICE_NAMES
         return {"numpy": DEVICE_NAMES["numpy"]}
 
@@ -273,23 +267,23 @@ class RunController:
         return session.shown is not None and session.shown.device != "numpy"
 
     def _checks(self, session: Session) -> bool:
-        """Whether there is something to check, now or after a run."""
+        """Tell whether there is something to check, now or after a run."""
         return bool(session.method) and (session.device != "numpy" or self._can_check(session))
 
     def _can_profile(self, session: Session) -> bool:
         return self._profiles(session) and session.runs[session.method] > 0
 
     def _profiles(self, session: Session) -> bool:
-        adapter = self._stage.adapter
+        adapter = self._state.adapter
         timed = adapter is not None and "timestamp-query" in adapter.features
         return timed and session.device == "webgpu" and bool(session.method)
 
     def clear_kernels(self) -> None:
-        """Times of another program or method."""
-        self._stage.show(kernels="")
+        """Remove the kernel times of another program or method."""
+        self._state.show(kernels="")
 
     def _draw_timing(self, session: Session) -> None:
         strip = timing_strip(session.runner.timing, session.runner.busy)
         kind = session.program.device_info.kind
         stats = stats_strip(session.program.stats, DEVICE_NAMES.get(kind, kind))
-        self._stage.show(timing=strip, stats=stats)
+        self._state.show(timing=strip, stats=stats)

@@ -17,31 +17,31 @@ HOME = "run"
 
 
 class ViewController:
-    """A panel that is not in front is drawn when it gets there, if what it follows has changed."""
+    """The tabs and panels; a panel in the background is drawn when it comes to the front."""
 
     def __init__(
-        self, stage: AppState, views: Sequence[View], problems: Mapping[str, Exception]
+        self, state: AppState, views: Sequence[View], problems: Mapping[str, Exception]
     ) -> None:
-        """`problems` of views, by module, are told once the page is there."""
-        self._stage = stage
+        """Build the panels; `problems` of views, by module, are shown once the page has started."""
+        self._state = state
         self._problems = dict(problems)
         self._panels: dict[str, Panel] = {}
         for view in views:
             try:
-                self._panels[view.name] = view.make(view, stage)
+                self._panels[view.name] = view.make(view, state)
             except Exception as error:
                 self._problems[view.name] = error
-        if HOME not in self._panels:  # without it there is no page
+        if HOME not in self._panels:  # the page does not work without it
             raise self._problems.get(HOME) or ValueError(f"there is no view {HOME!r}")
         self._stale = set(self._panels)
-        self._told: dict[str, Need | None] = {}  # what each said to be missing, when it was drawn
+        self._drawn_need: dict[str, Need | None] = {}  # the missing need that was drawn, by view
         self._tabs: list[str] = []
-        stage.front = HOME
-        stage.listeners.append(self._follow)
-        stage.commands.append(self._commands)
+        state.front = HOME
+        state.listeners.append(self._follow)
+        state.commands.append(self._commands)
 
     def start(self) -> None:
-        """The empty panels, once; that of the first view is in the page already."""
+        """Create the empty panels; that of the first view is in the page already."""
         views = [panel.view for panel in self._panels.values() if panel.view.name != HOME]
         shells = [
             h(
@@ -56,13 +56,13 @@ class ViewController:
             for view in views
         ]
         styles = [view.name for view in views if view.style]
-        self._stage.browser.show(styles=styles, html={"panels": render(shells)})
+        self._state.browser.show(styles=styles, html={"panels": render(shells)})
         self._draw_tabs()
         if self._problems:
             self._tell_problems()
 
     def _tell_problems(self) -> None:
-        """In a place of their own, where they stay: whoever mends a view reloads the page."""
+        """Show views that failed to load, until the page is reloaded."""
         told = [
             h(
                 "p",
@@ -80,48 +80,49 @@ class ViewController:
             h("details", h("summary", "Details"), h("pre", "\n".join(traces), tabindex="0")),
             class_="error",
         )
-        self._stage.show(view_problems=box)
+        self._state.show(view_problems=box)
 
     def _commands(self) -> Iterator[Command]:
-        """The tabs, and what views can do whose needs are met."""
+        """Yield commands for the tabs, and those of views whose needs are met."""
         views = [self._panels[name].view for name in self._tabs]
         for view in views if len(views) > 1 else ():
             yield Command(f"Go to {view.title}", press=f"#tab-{view.name}", kind="View")
         for view in views:
-            for command in view.commands if view.missing(self._stage) is None else ():
+            for command in view.commands if view.missing(self._state) is None else ():
                 act = f"{view.name}:{command.act}"
                 yield replace(command, act=act, view=view.name, kind=command.kind or view.title)
 
     def panel(self, name: str) -> Panel | None:
         return self._panels.get(name)
 
-    def taker(self, name: str) -> Panel | None:
-        """Of a dropped file."""
-        return next((panel for panel in self._panels.values() if panel.takes(name)), None)
+    def accepting_panel(self, name: str) -> Panel | None:
+        """Return the panel of the view that accepts a dropped file of this name, if any does."""
+        return next((panel for panel in self._panels.values() if panel.accepts(name)), None)
 
-    async def take(self, panel: Panel, files: Sequence[Any]) -> None:
-        """Files for a view, which comes to the front."""
-        missing = panel.view.missing(self._stage)
+    async def accept_files(self, panel: Panel, files: Sequence[Any]) -> None:
+        """Pass files to a view, and bring it to the front."""
+        missing = panel.view.missing(self._state)
         if missing is not None:
-            names = ", ".join(self._stage.browser.source(file).name for file in files)
+            names = ", ".join(self._state.browser.source(file).name for file in files)
             raise ValueError(f"{names} is for the view “{panel.view.title}”. {missing.text}")
         self.bring_to_front(panel.view.name)
-        await panel.take(files)
+        await panel.accept_files(files)
 
     def on_view(self, message: Message) -> None:
-        """A tab was chosen: the page shows its panel already."""
-        self.bring_to_front(str(message["name"]), told=True)
+        """Handle a chosen tab, whose panel the page shows already."""
+        self.bring_to_front(str(message["name"]), shown=True)
 
-    def bring_to_front(self, name: str, told: bool = False) -> None:
-        """`told`: the page knows. A view that has no tab (any more) is not brought anywhere."""
+    def bring_to_front(self, name: str, shown: bool = False) -> None:
+        """Bring a view to the front; `shown`: the page shows it already. Views without a tab are
+        ignored."""
         if name not in self._tabs:
-            name, told = HOME, False
-        moved, self._stage.front = name != self._stage.front, name
-        if not told:
-            self._stage.browser.show(front=name)
+            name, shown = HOME, False
+        moved, self._state.front = name != self._state.front, name
+        if not shown:
+            self._state.browser.show(front=name)
         self._draw_front()
         if moved:
-            self._stage.announce(Change.VIEW)
+            self._state.announce(Change.VIEW)
 
     def _follow(self, change: Change) -> None:
         for panel in self._panels.values():
@@ -134,32 +135,32 @@ class ViewController:
         self._draw_front()
 
     def _draw_tabs(self) -> None:
-        views = [p.view for p in self._panels.values() if p.view.has_tab(self._stage)]
+        views = [p.view for p in self._panels.values() if p.view.has_tab(self._state)]
         names = [view.name for view in views]
         if names != self._tabs:
             self._tabs = names
-            self._stage.browser.show(tabs=[[view.name, view.title] for view in views])
-        if self._stage.front not in names:
+            self._state.browser.show(tabs=[[view.name, view.title] for view in views])
+        if self._state.front not in names:
             self.bring_to_front(HOME)
 
     def _draw_front(self) -> None:
-        name, panel = self._stage.front, self._panels[self._stage.front]
-        missing = panel.view.missing(self._stage)
-        if name not in self._stale and self._told.get(name) is missing:
+        name, panel = self._state.front, self._panels[self._state.front]
+        missing = panel.view.missing(self._state)
+        if name not in self._stale and self._drawn_need.get(name) is missing:
             return
         self._stale.discard(name)
-        self._told[name] = missing
+        self._drawn_need[name] = missing
         if missing is None:
             self._safely(panel.draw, panel.view)
         else:
             panel.show(_missing_view(missing))
 
     def _safely(self, step: Callable[[], None], view: View) -> None:
-        """A view that fails is told of, and is nobody else's trouble."""
+        """Call a view's method; show its error, so that nothing else fails."""
         try:
             step()
         except Exception as error:
-            self._stage.show_error(error, f"drawing the view “{view.title}”")
+            self._state.show_error(error, f"drawing the view “{view.title}”")
 
 
 def _missing_view(need: Need) -> Html:
@@ -172,5 +173,5 @@ def _missing_view(need: Need) -> Html:
 
 
 def _last_line(error: Exception) -> str:
-    """Of its traceback: the kind of the error and its message."""
+    """Return the kind of the error and its message."""
     return traceback.format_exception_only(error)[-1].strip()

@@ -1,4 +1,4 @@
-"""What a run is waiting for, and since when: for runs that take so long that one wonders."""
+"""The progress of a run that takes long: kernels that are compiled, and the time."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from types import TracebackType
 from page.html.markup import Html, h
 from page.html.units import count_text, ms_text
 from page.session.state import AppState
+from page.session.throttle import Ticker
 
-_PATIENCE_SECONDS = 0.4  # quicker runs show nothing, and nothing jumps
-_REDRAW_SECONDS = 0.25
 _SECTION = "run_waiting"
 
 
 class Waiting:
-    """While it is entered, the page says for how long, and how many kernels are compiled."""
+    """A context in which the page shows the elapsed time and the count of compiled kernels."""
 
-    def __init__(self, stage: AppState) -> None:
-        self._stage = stage
-        self._started = asyncio.get_running_loop().time()  # the clock of the redraws
-        self._compiled: tuple[int, int] | None = None  # of all that are new
-        self._next: asyncio.TimerHandle | None = None
-        self._shown = False
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+        self._started = asyncio.get_running_loop().time()  # the ticker's clock
+        self._compiled: tuple[int, int] | None = None  # kernels, of all that are new
+        self._ticker = Ticker(self._draw)
 
     def progress(self, stage: str, done: int, total: int) -> None:
         self._compiled = (int(done), int(total))
 
     def __enter__(self) -> Waiting:
-        self._wait(_PATIENCE_SECONDS)
+        self._ticker.start()
         return self
 
     def __exit__(
@@ -37,23 +35,16 @@ class Waiting:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._next is not None:
-            self._next.cancel()
-        if self._shown:
-            self._stage.show(**{_SECTION: ""})
-
-    def _wait(self, seconds: float) -> None:
-        self._next = asyncio.get_running_loop().call_later(seconds, self._draw)
+        if self._ticker.stop():
+            self._state.show(**{_SECTION: ""})
 
     def _draw(self) -> None:
-        self._shown = True
         spent = 1000 * (asyncio.get_running_loop().time() - self._started)
-        self._stage.show(**{_SECTION: waiting_view(self._compiled, spent)})
-        self._wait(_REDRAW_SECONDS)
+        self._state.show(**{_SECTION: waiting_view(self._compiled, spent)})
 
 
 def waiting_view(compiled: tuple[int, int] | None, milliseconds: float) -> Html:
-    """`compiled`: kernels that are, of all that the run needs and did not have."""
+    """Return the progress of a run; `compiled`: kernels done, of all that it needs."""
     doing, known = "Computing", {}
     if compiled is not None and compiled[0] < compiled[1]:
         done, total = compiled
@@ -68,10 +59,10 @@ def waiting_view(compiled: tuple[int, int] | None, milliseconds: float) -> Html:
 
 
 def software_advice() -> Html:
-    """For an adapter that is a CPU in disguise."""
+    """Return the advice to use NumPy instead of a software adapter."""
     return h(
         "p",
-        "This adapter is software: it computes on the CPU, as NumPy does, and compiles first. ",
+        "Software GPU: NumPy may be faster. ",
         h(
             "button",
             "Use NumPy",

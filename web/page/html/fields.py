@@ -8,7 +8,7 @@ from page.html.markup import Html, h
 
 
 def labelled(label: str, control: Html, kind: str | None = None) -> Html:
-    """`kind` is a class of both together, such as "inline"."""
+    """Return a field with its label; `kind` is a CSS class of both, such as "inline"."""
     return h("label", h("span", label, class_="label"), control, class_=kind)
 
 
@@ -20,7 +20,7 @@ def choice(
     /,
     **attributes: object,
 ) -> Html:
-    """One of several: `options` has the text that is read for each value that is sent.
+    """Return a labelled select: `options` maps each value to its text.
 
     `attributes` are those of the select.
     """

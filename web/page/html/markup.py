@@ -1,7 +1,7 @@
 """HTML by functions, escaped by default.
 
-Names, shapes and messages come out of files that nobody has checked. So a string is text, always,
-unless it is an `Html`, and only `h` makes those.
+Names, shapes and messages come from untrusted files. So every string is escaped unless it is an
+`Html`, which only `h` and `render` make.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ _VOID = frozenset({"br", "img", "input"})
 
 
 class Html(str):
-    """Text that is markup already."""
+    """A string that is markup already, and is not escaped."""
 
     __slots__ = ()
 
 
 def render(children: Iterable[object]) -> Html:
-    """Children side by side: None and False vanish, lists are flattened, the rest is escaped."""
+    """Join children: None and False vanish, lists are flattened, the rest is escaped."""
     parts: list[str] = []
     for child in children:
         if child is None or child is False:
@@ -36,7 +36,7 @@ def render(children: Iterable[object]) -> Html:
 
 
 def h(name: str, /, *children: object, **attributes: object) -> Html:
-    """One element. `class_` is class, `data_act` is data-act, True is a bare attribute."""
+    """Return an element. `class_` is class, `data_act` is data-act, True is a bare attribute."""
     opening = [name]
     for key, value in attributes.items():
         if value is None or value is False:

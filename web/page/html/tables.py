@@ -8,7 +8,7 @@ from page.html.markup import Html, h
 
 
 def scrolled(label: str, *inside: object, kind: str = "") -> Html:
-    """`label` is for who does not see it; with a focus of its own, keys scroll it too."""
+    """Return content in a box that scrolls, by keys too; `label` is its accessible name."""
     return h(
         "div",
         inside,
@@ -20,7 +20,7 @@ def scrolled(label: str, *inside: object, kind: str = "") -> Html:
 
 
 def table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
-    """The first column names its row; all others are numbers."""
+    """Return a table whose first column names the row and whose other columns are numbers."""
     head, *heads = headings
     return scrolled(
         caption,

@@ -9,7 +9,7 @@ from webpte.dtypes import INT32_MAX
 
 
 def bytes_text(count: float) -> str:
-    """1536 -> "1.50 KiB". Three digits are enough to compare two sizes."""
+    """Return a size: 1536 -> "1.50 KiB". Three digits are enough to compare two sizes."""
     if count < 1024:
         return f"{int(count)} B"
     for unit in ("KiB", "MiB", "GiB"):
@@ -20,7 +20,7 @@ def bytes_text(count: float) -> str:
 
 
 def ms_text(milliseconds: float) -> str:
-    """A time, in the unit in which it has few digits."""
+    """Return a time in the unit in which it has few digits."""
     if milliseconds < 0.1:
         return f"{milliseconds * 1000:.0f} µs"
     if milliseconds < 1000:
@@ -32,7 +32,7 @@ def ms_text(milliseconds: float) -> str:
 
 
 def us_text(microseconds: float | None) -> str:
-    """The time of a kernel, which may be that of a few cycles; None is one that is not known."""
+    """Return the time of a kernel, which may be a few cycles; "-" for None."""
     if microseconds is None:
         return "-"
     if microseconds < 1:
@@ -49,8 +49,8 @@ def _three_digits(value: float) -> str:
 
 
 def count_text(count: int) -> str:
-    """1234567 -> "1 234 567", with narrow no-break spaces."""
-    return f"{count:,}".replace(",", "\u202f")
+    """Return a count with separators: 1234567 -> "1,234,567"."""
+    return f"{count:,}"
 
 
 def plural(count: int, one: str, many: str = "") -> str:
@@ -58,7 +58,7 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def number_text(value: object) -> str:
-    """One element of a tensor, short enough for a table."""
+    """Return one element of a tensor, short enough for a table."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -68,12 +68,13 @@ def number_text(value: object) -> str:
             return "NaN"
         if math.isinf(value):
             return "∞" if value > 0 else "-∞"
-        return f"{value:.5g}" if value else "0"  # a minus zero is a zero here
+        return f"{value:.5g}" if value else "0"  # also for minus zero
     return str(value)
 
 
 def shape_text(shape: Sequence[int], bounds: Sequence[tuple[int, int]] = ()) -> str:
-    """(3, 64) -> "3 × 64"; a dynamic dim shows its bounds: "≤64", "8…64", "any"; () -> "scalar"."""
+    """Return a shape: (3, 64) -> "3 × 64", () -> "scalar"; dynamic dims show their bounds: "≤64",
+    "8…64", "any"."""
     if not shape:
         return "scalar"
     dims = []

@@ -1,7 +1,7 @@
-"""What goes into the program: one state per input, filled by rule, typed, drawn or from a file.
+"""Inputs of a program: one state per input, filled by a rule, typed, drawn or from a file.
 
-An input that is a tensor has a fill, live dims and an array; one that is a plain number has a
-value. Arrays are made when they are asked for, and only again when something changed.
+A tensor input has a fill, live dims and an array; a plain number has a value. Arrays are built on
+demand, and again only when something changed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TensorInput:
     dims: list[int] = field(default_factory=list)
     seed: int = 0
     below: int = DEFAULT_BELOW
-    meaning: str = ""  # as a card tells it
+    meaning: str = ""  # as a card describes it
     text: str = ""  # as typed
     file_name: str = ""
     error: str = ""
@@ -56,11 +56,11 @@ class TensorInput:
     recording: Any = None  # and the file that it is in, to be heard at another rate
     prompt: str = ""  # a text, and its tokens
     tokens: list[int] = field(default_factory=list)
-    pinned: dict[int, str] = field(default_factory=dict)  # dims that cannot change after all: why
-    note: str = ""  # what is worth knowing, but no error
+    pinned: dict[int, str] = field(default_factory=dict)  # fixed dims, with the reason
+    note: str = ""  # a remark that is not an error
     touched: bool = False  # someone has set it: an example leaves it alone
     _array: Array | None = None
-    _file: object = None  # stands for what was taken, to tell it from the next one
+    _file: object = None  # identifies the file, to tell it from the next one
 
     def __post_init__(self) -> None:
         self.seed = self.seed or self.index + 1
@@ -72,7 +72,7 @@ class TensorInput:
 
     @property
     def fills(self) -> tuple[str, ...]:
-        """What it can be filled with, the default first."""
+        """The fills that this input accepts, the default first."""
         more = ["typed"]
         if self.form is not None:
             sides = [self.bounds[dim][1] for dim in (self.form.rows, self.form.columns)]
@@ -88,7 +88,8 @@ class TensorInput:
 
     @property
     def takes_text(self) -> bool:
-        """Whether it may be the tokens of one text: along its last dim, one of all others."""
+        """Whether the input may hold the tokens of one text: along its last dim, all others being
+        1."""
         if self.dtype not in ("int64", "int32") or not 1 <= len(self.bounds) <= 2:
             return False
         return self.bounds[-1][1] > 1 and all(low <= 1 for low, _ in self.bounds[:-1])
@@ -103,7 +104,7 @@ class TensorInput:
 
     @property
     def held(self) -> object:
-        """Equal to what it was as long as the same array goes in."""
+        """A key that is equal as long as the input holds the same array."""
         if self.fill == "file":
             return self._file, self.error
         rule: tuple[object, ...] = (self.seed, self.below) if self.is_random else ()
@@ -130,14 +131,14 @@ class TensorInput:
             return prepare_sound(self.samples, self.sound, settings, self.dims, self.dtype)
         if self.fill == "text":
             return self._of_tokens()
-        if self.fill == "typed":  # what is wrong is told, and was never an array
+        if self.fill == "typed":  # the typed text has an error
             return fill_array("zeros", self.dims, self.dtype)
         return fill_array(self.fill, self.dims, self.dtype, seed=self.seed, below=self.below)
 
     def set_fill(self, fill: str) -> None:
-        """A picture, a sound or a file is chosen by taking one."""
+        """Choose a fill; pictures, sounds and files are set by the `take_` methods instead."""
         if fill not in self.fills or fill in CHOSEN:
-            raise ValueError(f"{fill!r} is no fill for {self.dtype}")
+            raise ValueError(f"{fill!r} is not a fill for {self.dtype}")
         self.fill, self.error, self.note, self._array = fill, "", "", None
         if fill == "draw":
             self.take_drawing(None)
@@ -147,14 +148,14 @@ class TensorInput:
             self.set_prompt(self.prompt, self.tokens)
 
     def set_dim(self, dim: int, text: str) -> None:
-        """A typed size. A wrong one is remembered as the error and changes nothing."""
+        """Set a dim to a typed size; a wrong one becomes the input's error and changes nothing."""
         low, high = self.bounds[dim]
         try:
             size = int(text)
         except ValueError:
             size = low - 1
         if not low <= size <= high:
-            self.error = f"Dimension {dim} takes a whole number from {low} to {high}."
+            self.error = f"Dimension {dim} takes an integer from {low} to {high}."
             return
         self.dims[dim] = size
         self.error = ""
@@ -177,7 +178,7 @@ class TensorInput:
 
     def set_seed(self, text: str) -> None:
         if not text.isdecimal() or int(text) >= 2**63:
-            self.error = "A seed is a whole number from 0 on."
+            self.error = "A seed is an integer, 0 or more."
             return
         self.seed, self.error, self._array = int(text), "", None
 
@@ -186,7 +187,7 @@ class TensorInput:
         self.error, self._array = "", None
 
     def set_text(self, text: str) -> None:
-        """Typed values. Wrong ones are remembered, with the error."""
+        """Set typed values; wrong ones are kept, with the error."""
         self.fill, self.text = "typed", text
         try:
             array = parse_values(text, dtype=self.dtype, dims=self.dims, bounds=self.bounds)
@@ -196,9 +197,9 @@ class TensorInput:
         self.dims, self._array, self.error = list(array.shape), array, ""
 
     def take_picture(self, pixels: Array, name: str) -> None:
-        """Use a picture of (height, width, 3); where the sizes may change, its own one."""
+        """Use a picture (height, width, 3), in its own size where the bounds allow it."""
         if self.form is None:
-            raise NpyError(f"{name} is a picture, but {self.name} takes none")
+            raise NpyError(f"{name} is a picture, but {self.name} does not take pictures")
         rows, columns = self.form.rows, self.form.columns
         self.dims = [
             self.form.channels if letter == "C" else 1 if letter == "N" else size
@@ -212,19 +213,19 @@ class TensorInput:
     def take_sound(self, samples: Array, name: str, recording: Any = None) -> None:
         """Use a sound, (count,) float32 at the rate of the settings."""
         if self.sound is None:
-            raise NpyError(f"{name} is a sound, but {self.name} takes none")
+            raise NpyError(f"{name} is a sound, but {self.name} does not take sounds")
         self.samples, self.recording, self._file = samples, recording, object()
         self.fill, self.file_name, self.error = "sound", name, ""
         self.set_sound(self.sound_settings)
 
     def set_sound(self, settings: SoundSettings) -> None:
-        """Other settings; where the length may change, the sound has its own one."""
+        """Change the sound's settings; the length follows the sound where the bounds allow it."""
         self.sound_settings, self._array, self.error = settings, None, ""
         if self.sound is not None and self.samples is not None and self.fill == "sound":
             self.dims = sound_dims(len(self.samples), self.sound, settings, self.bounds)
 
     def set_prompt(self, text: str, tokens: Sequence[int]) -> None:
-        """A text. Where the length may change, all of its tokens go in; zeros fill it up else."""
+        """Use a text: all its tokens if the length may change, else cut or padded with zeros."""
         self.fill, self.prompt, self.tokens = "text", text, [int(one) for one in tokens]
         low, high = self.bounds[-1]
         self.dims = [min(max(1, low), high) for low, high in self.bounds]
@@ -232,9 +233,9 @@ class TensorInput:
         self.error, self._array = "", None
         self.note = f"{count_text(len(self.tokens))} tokens"
         if len(self.tokens) > high:
-            self.note += f": only the first {count_text(high)} go in, for there is no room for more"
+            self.note += f": only the first {count_text(high)} fit"
         elif len(self.tokens) < self.dims[-1]:
-            self.note += f", and zeros up to {count_text(self.dims[-1])}"
+            self.note += f", padded with zeros to {count_text(self.dims[-1])}"
 
     def _of_tokens(self) -> Array:
         made = np.zeros(tuple(self.dims), self.dtype)
@@ -243,9 +244,9 @@ class TensorInput:
         return made
 
     def take_drawing(self, grey: Array | None) -> None:
-        """(height, width) uint8 of the pad, or None for an empty one."""
+        """Use a drawing, (height, width) uint8; None is an empty pad."""
         if self.form is None:
-            raise ValueError(f"{self.name} takes no drawing")
+            raise ValueError(f"{self.name} cannot be drawn")
         size = (self.dims[self.form.rows], self.dims[self.form.columns])
         self.pixels = np.zeros(size, np.uint8) if grey is None else grey
         self._file, self._array = object(), None
@@ -253,7 +254,7 @@ class TensorInput:
 
     @property
     def is_blank(self) -> bool:
-        """A pad on which nothing is drawn: a model answers to that too, and means nothing by it."""
+        """Whether this is a pad with nothing drawn on it, whose result means nothing."""
         return self.fill == "draw" and (self.pixels is None or not self.pixels.any())
 
     def set_settings(self, settings: PhotoSettings) -> None:
@@ -264,11 +265,11 @@ class TensorInput:
         self.take_array(self.of_bytes(data, name), name)
 
     def of_bytes(self, data: bytes, name: str) -> Array:
-        """Raises NpyError if there are too few bytes, or too many."""
+        """Read plain bytes as an array. Raises NpyError if there are too few bytes, or too many."""
         return parse_bytes(data, self.dtype, self.dims, self.bounds, name)
 
     def pin(self, dim: int, why: str) -> None:
-        """This dim has the size it was exported with, and no other."""
+        """Fix a dim at the size that it was exported with."""
         size = self.bounds[dim][1]
         self.bounds = (*self.bounds[:dim], (size, size), *self.bounds[dim + 1 :])
         self.pinned[dim] = why
@@ -281,18 +282,18 @@ class TensorInput:
                 self.fill, self.file_name = fills_for(self.dtype)[0], ""
 
     def take_array(self, array: Array, name: str) -> None:
-        """Use an array of a file. Raises NpyError, and then nothing has changed."""
+        """Use an array from a file. Raises NpyError, and then nothing has changed."""
         array = self.fitted(array, name)
         self._array, self._file = array, object()
         self.dims = list(array.shape)
         self.fill, self.file_name, self.error = "file", name, ""
 
     def fitted(self, array: Array, name: str) -> Array:
-        """The array as this input takes it, or an NpyError."""
+        """Return the array as this input takes it. Raises NpyError."""
         return check_fits(array, dtype=self.dtype, bounds=self.bounds, name=name)
 
     def adopt(self, other: Input) -> None:
-        """Hold what another input holds, if that fits."""
+        """Take over the values of another input, if they fit."""
         if not isinstance(other, TensorInput) or other.dtype != self.dtype:
             return
         if len(other.dims) != len(self.bounds):
@@ -314,7 +315,7 @@ class TensorInput:
 
 @dataclass(eq=False)
 class ScalarInput:
-    """An input that is one plain value. It starts with the one that the file was exported with."""
+    """An input that is one plain value, at first the one that the file was exported with."""
 
     index: int
     name: str
@@ -334,20 +335,20 @@ class ScalarInput:
             elif self.kind == "str":
                 self.value = text
         except ValueError:
-            self.error = f"This takes {'a number' if self.kind == 'float' else 'a whole number'}."
+            self.error = f"This takes {'a number' if self.kind == 'float' else 'an integer'}."
             return
         self.error = ""
 
     @property
     def held(self) -> object:
-        """Equal to what it was as long as the same value goes in."""
+        """A key that is equal as long as the input holds the same value."""
         return type(self.value), self.value, self.error
 
     def array(self) -> int | float | bool | str | None:
         return self.value
 
     def adopt(self, other: Input) -> None:
-        """Hold what another input holds, if it is of the same kind."""
+        """Take over the value of another input, if it has the same kind."""
         if isinstance(other, ScalarInput) and other.kind == self.kind:
             self.value, self.touched = other.value, other.touched
 
@@ -356,20 +357,20 @@ Input = TensorInput | ScalarInput
 
 
 def inputs_of(
-    infos: Sequence[TensorInfo | ScalarInfo], told: Sequence[CardValue] = ()
+    infos: Sequence[TensorInfo | ScalarInfo], card_values: Sequence[CardValue] = ()
 ) -> list[Input]:
-    """A fresh state for every input of a method; `told` is what a card says of them, in order."""
+    """Return a fresh state for every input of a method; a card may describe them, in order."""
     states: list[Input] = []
     for index, info in enumerate(infos):
         if isinstance(info, TensorInfo):
-            value = told[index] if index < len(told) else None
+            value = card_values[index] if index < len(card_values) else None
             state = TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
             state.form = form_of(info.bounds, value.layout if value is not None else "")
             state.settings = settings_of(value)
             state.sound = sound_form_of(info.bounds, info.dtype, value.rate if value else 0)
             if state.sound is not None:
                 state.sound_settings = SoundSettings(rate=state.sound.rate)
-            state.meaning = value.told if value is not None else ""
+            state.meaning = value.description if value is not None else ""
             if value is not None and value.fill in state.fills and value.fill not in CHOSEN:
                 state.set_fill(value.fill)
             states.append(state)
@@ -379,7 +380,7 @@ def inputs_of(
 
 
 def carry_over(old: Sequence[Input], new: Sequence[Input]) -> None:
-    """Inputs with the name of an earlier one start with what that holds, where it fits."""
+    """Give inputs the values of earlier inputs with the same name, where they fit."""
     named = {state.name: state for state in old}
     for state in new:
         if state.name in named:

@@ -1,4 +1,4 @@
-"""Which input a dropped array is for: the one that it fits, or the question which of several."""
+"""Matching of dropped arrays with inputs: by name, by fit, or by asking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SOUNDS = (".wav", ".mp3", ".ogg", ".oga", ".opus", ".flac", ".m4a", ".aac", ".w
 
 @dataclass(frozen=True, eq=False)
 class Arrival:
-    """An array that was dropped somewhere. `stem` may be the name of the input that it is for."""
+    """An array that was dropped. `stem` may be the name of the input that it is for."""
 
     name: str
     stem: str
@@ -29,8 +29,9 @@ class Arrival:
 
 
 @dataclass
-class Placement:
-    """Where arrays go. `unsure` fit several inputs; `misfits` come with the reason by input."""
+class InputMatches:
+    """The result of matching. `unsure` arrays fit several inputs; `misfits` have a reason per
+    input."""
 
     placed: list[tuple[Arrival, TensorInput]] = field(default_factory=list)
     unsure: list[tuple[Arrival, list[TensorInput]]] = field(default_factory=list)
@@ -42,7 +43,7 @@ def is_array_file(name: str) -> bool:
 
 
 def is_bytes_file(name: str) -> bool:
-    """The plain bytes of an array: the input that it is for says what they are."""
+    """Tell whether a file holds plain bytes, to which the input gives dtype and shape."""
     return name.lower().endswith(".bin")
 
 
@@ -51,7 +52,7 @@ def is_sound_file(name: str) -> bool:
 
 
 def is_input_file(name: str) -> bool:
-    """Whether a file of this name holds something for an input."""
+    """Tell whether a file of this name holds something for an input."""
     return is_array_file(name) or is_picture_file(name) or is_sound_file(name)
 
 
@@ -60,7 +61,7 @@ def is_picture_file(name: str) -> bool:
 
 
 def read_arrivals(data: bytes, name: str) -> list[Arrival]:
-    """Raises NpyError."""
+    """Read the arrays of a file. Raises NpyError."""
     if name.lower().endswith(".npz"):
         return [Arrival(f"{name}: {key}", key, one) for key, one in read_npz(data, name).items()]
     stem = name.rpartition(".")[0]
@@ -69,9 +70,10 @@ def read_arrivals(data: bytes, name: str) -> list[Arrival]:
     return [Arrival(name, stem, read_npy(data, name))]
 
 
-def place(arrivals: Sequence[Arrival], inputs: Sequence[Input]) -> Placement:
-    """A name decides first, then what is the only one that fits. Each input takes one array."""
-    result = Placement()
+def match_inputs(arrivals: Sequence[Arrival], inputs: Sequence[Input]) -> InputMatches:
+    """Match arrays with inputs: by name first, then where only one input fits. Each input takes
+    one."""
+    result = InputMatches()
     tensors = [state for state in inputs if isinstance(state, TensorInput)]
     taken: dict[int, Arrival] = {}
     open_: list[tuple[Arrival, list[TensorInput]]] = []
@@ -132,7 +134,7 @@ def _all_taken(fits: Sequence[TensorInput], taken: dict[int, Arrival]) -> dict[s
 
 
 def misfit_text(method: str, arrival: Arrival, reasons: dict[str, str]) -> str:
-    """What is wrong with an array, for every input."""
+    """Return a text that says for every input why an array does not fit."""
     kind = f"{arrival.array.dtype.name} · {shape_text(arrival.array.shape)}"
     if not reasons:
         return f"{arrival.name} ({kind}): {method} takes no tensors"
@@ -140,8 +142,8 @@ def misfit_text(method: str, arrival: Arrival, reasons: dict[str, str]) -> str:
     return f"{arrival.name} fits no input of {method} ({kind}):{told}"
 
 
-def give(arrival: Arrival, state: TensorInput) -> None:
-    """Raises NpyError if it does not fit."""
+def fill_input(arrival: Arrival, state: TensorInput) -> None:
+    """Put an array into an input. Raises NpyError if it does not fit."""
     if arrival.kind == PICTURE:
         state.take_picture(arrival.array, arrival.name)
     elif arrival.kind == SOUND:

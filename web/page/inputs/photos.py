@@ -1,4 +1,4 @@
-"""Pictures and drawings as inputs: cut or scaled to the input's size, and as numbers as it wants.
+"""Pictures and drawings as inputs: cropped or scaled to the input's size, then normalized.
 
 pixels (height, width, 3) uint8  --fit, resize-->  0 to 1  --mean, std-->  the input's layout
 """
@@ -14,11 +14,11 @@ import numpy as np
 from page.cards.cards import CardValue
 from page.npy import Array
 
-LARGEST = 2048  # pixels a side, of what is kept of a picture
+LARGEST = 2048  # pixels a side of a loaded picture
 LARGEST_PAD = 256
 SMALLEST = 8
 
-FITS = {"crop": "cut to fill", "pad": "whole, with a border", "stretch": "stretched"}
+FITS = {"crop": "crop to fit", "pad": "letterbox", "stretch": "stretch"}
 ORDERS = ("RGB", "BGR")
 SCALES = {
     "unit": "0 to 1",
@@ -38,7 +38,7 @@ _GREY = np.array([0.299, 0.587, 0.114], np.float32)  # how bright red, green and
 
 @dataclass(frozen=True)
 class Form:
-    """Where an input has the rows, columns and channels of a picture."""
+    """The layout of an input that can hold a picture."""
 
     layout: str  # a letter per dim, such as NCHW
     channels: int
@@ -54,7 +54,7 @@ class Form:
 
 @dataclass(frozen=True)
 class PhotoSettings:
-    """How a picture becomes numbers. `mean` and `std` are per channel, or one for all."""
+    """Settings of the conversion to numbers. `mean` and `std` are per channel, or one for all."""
 
     fit: str = "crop"
     order: str = "RGB"
@@ -68,7 +68,8 @@ class PhotoSettings:
 
 
 def form_of(bounds: Sequence[tuple[int, int]], layout: str = "") -> Form | None:
-    """How an input of these dims can be a picture; None if it cannot. `layout`: as a card says."""
+    """Return the layout in which an input of these dims holds a picture; None if it cannot. A card
+    may give the `layout`."""
     by_rank = {4: ("NCHW", "NHWC"), 3: ("CHW", "HWC")}
     for one in (layout,) if layout else by_rank.get(len(bounds), ()):
         if len(one) != len(bounds):
@@ -93,7 +94,7 @@ def settings_of(value: CardValue | None) -> PhotoSettings:
 
 
 def _alike(given: tuple[float, ...], known: tuple[float, ...], default: float) -> bool:
-    """Whether both say the same for every channel; () stands for the default."""
+    """Tell whether both are the same for every channel; () stands for the default."""
     one, other = given or (default,), known or (default,)
     if len(one) != len(other) and 1 not in (len(one), len(other)):
         return False
@@ -101,7 +102,7 @@ def _alike(given: tuple[float, ...], known: tuple[float, ...], default: float) -
 
 
 def natural_size(pixels: Array, rows: tuple[int, int], columns: tuple[int, int]) -> tuple[int, int]:
-    """The picture's own (height, width), as far as the bounds allow it."""
+    """Return the picture's own (height, width), as far as the bounds allow it."""
     height, width = pixels.shape[:2]
     scale = min(1.0, rows[1] / height, columns[1] / width)
     return (
@@ -113,7 +114,8 @@ def natural_size(pixels: Array, rows: tuple[int, int], columns: tuple[int, int])
 def prepare(
     pixels: Array, form: Form, settings: PhotoSettings, dims: Sequence[int], dtype: str
 ) -> Array:
-    """(height, width, 3) or, of a drawing, (height, width), uint8 -> the input's array."""
+    """Convert a picture (height, width, 3) or a drawing (height, width), uint8, to the input's
+    array."""
     height, width = dims[form.rows], dims[form.columns]
     if pixels.ndim == 2:
         pixels = np.repeat(pixels[:, :, None], 3, axis=2)
@@ -137,7 +139,7 @@ def _row(values: Sequence[float]) -> Array:
 
 
 def _axes(letters: str) -> list[int]:
-    """From (height, width[, channels]) to the order of the layout."""
+    """Return the axes that turn (height, width[, channels]) into the layout."""
     return ["HWC".index(letter) for letter in letters]
 
 
@@ -161,7 +163,7 @@ def _fitted(pixels: Array, height: int, width: int, fit: str) -> Array:
 
 
 def resized(pixels: Array, height: int, width: int) -> Array:
-    """(h, w, channels) -> (height, width, channels): linear, averaging where it gets smaller."""
+    """Resize (h, w, channels) linearly, averaging where it gets smaller."""
     given_height, given_width, channels = pixels.shape
     flat = pixels.reshape(given_height, -1).astype(np.float32)
     tall = _weights(given_height, height) @ flat  # (height, w * channels)
@@ -172,7 +174,7 @@ def resized(pixels: Array, height: int, width: int) -> Array:
 
 
 def _weights(given: int, wanted: int) -> Array:
-    """(wanted, given): what each old pixel counts for a new one, a triangle around its centre."""
+    """Return the weights (wanted, given) of old pixels in new ones, as triangles."""
     step = given / wanted
     reach = max(1.0, step)
     weights = np.zeros((wanted, given), np.float32)

@@ -1,4 +1,4 @@
-"""Sounds as inputs: one channel at the rate that the model wants, cut or filled up to its length.
+"""Sounds as inputs: one channel at the model's sample rate, cut or padded to its length.
 
 samples (count,) float32 of -1 to 1  --level, part-->  (…, length, …), or frames of (frames, window)
 
@@ -15,19 +15,19 @@ import numpy as np
 from page.npy import Array
 from webpte.dtypes import INT32_MAX
 
-LONG = 1024  # samples: a shorter dim is no sound, unless a card says so
+LONG = 1024  # samples: a shorter dim is not taken for a sound, unless a card says so
 DEFAULT_RATE = 16_000
 LOWEST_RATE, HIGHEST_RATE = 3_000, 384_000  # that browsers resample to
-LONGEST_SECONDS = 600  # of what is kept of a sound
+LONGEST_SECONDS = 600  # of a sound
 _FEW = 8  # a dim with no more than this may be a batch or channels
 
-PARTS = {"start": "from its beginning", "middle": "from its middle", "end": "up to its end"}
-LEVELS = {"plain": "as it is", "peak": "the loudest is 1", "standard": "mean 0, std 1"}
+PARTS = {"start": "beginning", "middle": "middle", "end": "end"}
+LEVELS = {"plain": "unchanged", "peak": "peak-normalize", "standard": "mean 0, std 1"}
 
 
 @dataclass(frozen=True)
 class SoundForm:
-    """The dim along which time goes, and that of the frames, if a sound is cut into such."""
+    """The dim of time, and the dim of frames if the input takes frames of a sound."""
 
     time: int
     frames: int | None = None
@@ -36,7 +36,8 @@ class SoundForm:
 
 @dataclass(frozen=True)
 class SoundSettings:
-    """`hop`: samples from the start of a frame to that of the next; 0: as many as it has."""
+    """Settings of the conversion. `hop`: samples between the starts of two frames; 0: a frame's
+    length."""
 
     rate: int = DEFAULT_RATE
     part: str = "start"
@@ -45,7 +46,8 @@ class SoundSettings:
 
 
 def sound_form_of(bounds: Sequence[tuple[int, int]], dtype: str, rate: int = 0) -> SoundForm | None:
-    """How an input of these dims can be a sound; None if it cannot. `rate`: as a card says."""
+    """Return how an input of these dims holds a sound; None if it cannot. A card may give the
+    `rate`."""
     if not dtype.startswith("float") or not 1 <= len(bounds) <= 3:
         return None
     longest = max(range(len(bounds)), key=lambda dim: (bounds[dim][1], dim))
@@ -65,7 +67,7 @@ def _is_small(highest: int) -> bool:
 def sound_dims(
     count: int, form: SoundForm, settings: SoundSettings, bounds: Sequence[tuple[int, int]]
 ) -> list[int]:
-    """The dims for a sound of `count` samples: its own length, as far as the bounds allow it."""
+    """Return the dims for a sound of `count` samples: its own length, within the bounds."""
     dims = [min(max(1, low), high) for low, high in bounds]
     if form.frames is None:
         low, high = bounds[form.time]
@@ -81,7 +83,7 @@ def sound_dims(
 def prepare_sound(
     samples: Array, form: SoundForm, settings: SoundSettings, dims: Sequence[int], dtype: str
 ) -> Array:
-    """(count,) -> the input's array. What is missing is silence."""
+    """Convert samples (count,) to the input's array, padded with silence."""
     window = dims[form.time]
     if form.frames is None:
         part = _part(samples, window, settings.part)
@@ -103,7 +105,7 @@ def _part(samples: Array, length: int, part: str) -> Array:
 
 
 def _levelled(rows: Array, level: str) -> Array:
-    """(frames, samples), each frame for itself."""
+    """Normalize (frames, samples), each frame by itself."""
     if level == "peak":
         peaks = np.abs(rows).max(axis=1, keepdims=True, initial=0)
         return rows / np.where(peaks > 0, peaks, 1)

@@ -1,6 +1,6 @@
 """Values as people type them: `0.5`, `1 2 3, 4`, or nested lists like `[[1, 2], [3, 4]]`.
 
-Or as plain bytes, which have no shape of their own either.
+Also plain bytes, which have no shape either.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ _HOW = "Type one value for all elements, a list like 1 2 3, or nested lists like
 
 
 class TypedError(ValueError):
-    """What was typed is no value, or not one that fits."""
+    """The typed text is not a value, or does not fit."""
 
 
 def parse_values(
     text: str, *, dtype: str, dims: Sequence[int], bounds: Sequence[tuple[int, int]]
 ) -> Array:
-    """One value fills all of `dims`; a flat list is given their shape, or another within bounds."""
+    """Parse typed values: one value fills `dims`; a flat list takes their shape, or one within
+    bounds."""
     values = _read(text.strip())
     array = _converted(values, dtype)
     if array.ndim > 1:
@@ -44,12 +45,12 @@ def parse_bytes(
     bounds: Sequence[tuple[int, int]],
     name: str = "the file",
 ) -> Array:
-    """The plain bytes of an array, lowest byte first. Raises NpyError if they do not fill it."""
+    """Read plain bytes, lowest byte first. Raises NpyError if they do not fill the array."""
     kind = np.dtype(dtype)
     if not data or len(data) % kind.itemsize:
         raise NpyError(
-            f"{name} has {count_text(len(data))} bytes, which are no whole number of {dtype}, with "
-            f"{kind.itemsize} bytes each."
+            f"{name} has {count_text(len(data))} bytes, which is not a multiple of the "
+            f"{kind.itemsize} bytes of a {dtype}."
         )
     flat = np.frombuffer(data, kind.newbyteorder("<")).astype(kind)
     try:
@@ -67,12 +68,12 @@ def _read(text: str) -> object:
         raise TypedError(_HOW)
     if text.startswith("["):
         joined = re.sub(r",(\s*[\]])", r"\1", text)
-        return parse_json(joined, "What is typed", _no_lists, not_finite=True)
+        return parse_json(joined, "What is typed", _list_error, not_finite=True)
     return [_number(word) for word in re.split(r"[\s,;]+", text) if word]
 
 
-def _no_lists(told: str) -> TypedError:
-    return TypedError(f"These lists do not end well. {told}. {_HOW}")
+def _list_error(told: str) -> TypedError:
+    return TypedError(f"These lists are incomplete. {told}. {_HOW}")
 
 
 def _number(word: str) -> float | int | bool:
@@ -83,22 +84,22 @@ def _number(word: str) -> float | int | bool:
             return kind(word)
         except ValueError:
             pass
-    raise TypedError(f"{word!r} is no number. {_HOW}")
+    raise TypedError(f"{word!r} is not a number. {_HOW}")
 
 
 def _converted(values: object, dtype: str) -> Array:
     try:
         array = np.array(values)
     except ValueError as error:
-        raise TypedError("These lists differ in length, or in how deep they are.") from error
+        raise TypedError("These lists differ in length or depth.") from error
     wanted = np.dtype(dtype)
     if array.dtype.kind not in "biuf":
-        raise TypedError(f"There is something in these lists that is no number. {_HOW}")
+        raise TypedError(f"Something in these lists is not a number. {_HOW}")
     if wanted.kind in "iub":
         whole = array.dtype.kind != "f" or bool((array == np.floor(array)).all())
         low, high = (0, 1) if wanted.kind == "b" else _limits(wanted)
         if not whole or (array.size and not (low <= array.min() and array.max() <= high)):
-            raise TypedError(f"This input takes whole numbers from {low} to {high} ({dtype}).")
+            raise TypedError(f"This input takes integers from {low} to {high} ({dtype}).")
     with np.errstate(over="ignore"):
         return array.astype(wanted)
 
@@ -111,7 +112,7 @@ def _limits(kind: np.dtype[Any]) -> tuple[int, int]:
 def shape_for(
     count: int, dims: Sequence[int], bounds: Sequence[tuple[int, int]]
 ) -> tuple[int, ...]:
-    """The shape as it is set, or with the one dim that may change as long as the list wants it."""
+    """Return the shape that is set, or one whose only free dim fits the number of values."""
     if count == prod(dims):
         return tuple(dims)
     free = [dim for dim, (low, high) in enumerate(bounds) if low != high]

@@ -1,4 +1,4 @@
-"""Lines as SVG: with thousands of points, what is drawn is the lowest and highest of each step."""
+"""Lines as SVG: of long ones the lowest and highest value of each step is drawn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from page.html.units import number_text
 from page.npy import Array
 from page.outputs.figures import plot
 
-STEPS = 400  # across the chart: more nobody sees
+STEPS = 400  # across the chart: more are not visible
 _WIDTH, _HEIGHT = 800, 220  # viewBox
 
 
 def envelope(line: Array, steps: int = STEPS) -> tuple[Array, Array]:
-    """The lowest and highest finite value of each step of a line; NaN where there is none."""
+    """Return the lowest and highest finite value of each step of a line, or NaN."""
     edges = np.linspace(0, line.size, min(steps, line.size) + 1).astype(np.intp)
     wide = line.astype(np.float64)
     finite = np.isfinite(wide)
@@ -25,7 +25,7 @@ def envelope(line: Array, steps: int = STEPS) -> tuple[Array, Array]:
 
 
 def lines_chart(lines: Array) -> Html:
-    """(lines, points) on one scale, with its ends."""
+    """Return a chart of (lines, points) on one scale, with its ends."""
     finite = lines[np.isfinite(lines)] if lines.dtype.kind == "f" else lines.reshape(-1)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
     drawn = [
@@ -50,7 +50,7 @@ def lines_chart(lines: Array) -> Html:
 
 
 def _path(line: Array, low: float, high: float) -> str:
-    """Each point, or for long lines up and down through the step's lowest and highest value."""
+    """Return the path of a line: each point, or for long lines the extremes of each step."""
     span = (high - low) or 1.0
     if line.size <= STEPS:
         values = line.astype(np.float64)
@@ -71,7 +71,7 @@ def _path(line: Array, low: float, high: float) -> str:
 
 
 def waveform(line: Array, label: str) -> Html:
-    """A sound as a band around silence, on the scale of its loudest."""
+    """Return a sound as a band around zero, scaled to its peak."""
     low, high = envelope(line, 240)
     reach = max(float(np.nanmax(np.abs([low, high]))) if line.size else 0.0, 1e-9)
     width, height = len(low), 48

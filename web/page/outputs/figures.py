@@ -1,4 +1,4 @@
-"""Small figures that several sections of the page have: bars, plots and what is told below them."""
+"""Small figures that several sections use: bars, tiles, plots and captions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEAST = 1.0  # of that: a bin that holds anything stays visible, however tall i
 
 
 def bar(percent: float, height: int = 4, fill: str = "gpu") -> Html:
-    """So much of a rail as wide as there is room; the number itself is told beside it."""
+    """Return a bar that fills this percentage of its rail."""
     shape = {"height": height, "rx": height // 2}
     return h(
         "svg",
@@ -25,7 +25,7 @@ def bar(percent: float, height: int = 4, fill: str = "gpu") -> Html:
 
 
 def tile(label: str, value: str, note: object, kind: str | None = None) -> Html:
-    """One number, large. `kind` is a class of it."""
+    """Return a tile with one large number; `kind` is its CSS class."""
     return h(
         "div",
         h("span", label, class_="label"),
@@ -36,7 +36,7 @@ def tile(label: str, value: str, note: object, kind: str | None = None) -> Html:
 
 
 def plot(inside: object, size: tuple[int, int], label: str, kind: str) -> Html:
-    """What is drawn in units of its own (across, down), and stretched to the room there is."""
+    """Return an SVG in its own units (across, down), stretched to the available width."""
     return h(
         "svg",
         inside,
@@ -49,14 +49,14 @@ def plot(inside: object, size: tuple[int, int], label: str, kind: str) -> Html:
 
 
 def caption(*texts: str) -> Html:
-    """One text, or several from the left end of what is above to its right."""
+    """Return a caption: one text, or several spread from left to right."""
     if len(texts) == 1:
         return h("figcaption", *texts)
     return h("figcaption", [h("span", text) for text in texts], class_="ends")
 
 
 def histogram_figure(counts: Sequence[int], label: str, *captions: str) -> Html:
-    """How often values lie where."""
+    """Return a histogram."""
     most = max(counts, default=0) or 1
     heights = [max(_LEAST, _TALL * count / most) if count else 0.0 for count in counts]
     bars = [
@@ -70,7 +70,7 @@ def histogram_figure(counts: Sequence[int], label: str, *captions: str) -> Html:
 def line_figure(
     heights: Sequence[float], size: tuple[int, int], label: str, kind: str, *captions: str
 ) -> Html:
-    """A line through heights of 0 to 1, from the left edge to the right one."""
+    """Return a line through heights of 0 to 1, from the left edge to the right."""
     width, tall = size
     step = width / max(len(heights) - 1, 1)
     points = " ".join(f"{at * step:.1f},{tall * (1 - up):.1f}" for at, up in enumerate(heights))
@@ -79,7 +79,7 @@ def line_figure(
 
 
 def picture_figure(made: Picture, of: str) -> Html:
-    """`of` what it is, for who does not see it."""
+    """Return a figure of a picture; `of` says what it shows, for screen readers."""
     return h(
         "figure",
         h(

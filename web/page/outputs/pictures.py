@@ -1,4 +1,4 @@
-"""A tensor as a small PNG: an image where it looks like one, else a heat map.
+"""Tensors as small PNGs: an image where it looks like one, else a heat map.
 
 A PNG in a data URL is one string in the HTML: no canvas, no pixel loop on the main thread, and it
 can be tested without a browser.
@@ -41,7 +41,7 @@ _MISSING_COLOUR = (214, 0, 170)
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG and how to speak of it."""
+    """A PNG and its description."""
 
     kind: str  # "image" or "heat map"
     caption: str
@@ -60,7 +60,7 @@ class Picture:
 
 
 def picture(array: Array) -> Picture | None:
-    """The picture of a tensor, or None where a picture would say nothing."""
+    """Return the picture of a tensor, or None where a picture would say nothing."""
     if array.dtype.kind not in "fiub" or array.size < 16:
         return None
     planes = array
@@ -81,7 +81,7 @@ def picture(array: Array) -> Picture | None:
 
 
 def seen(array: Array, layout: str) -> str:
-    """What a model sees of a picture, as a data URL: its lowest value is black, its highest white.
+    """Return an input picture as a data URL: its lowest value is black, its highest white.
 
     `layout` has a letter per dim, such as NCHW.
     """
@@ -89,7 +89,7 @@ def seen(array: Array, layout: str) -> str:
 
 
 def seen_pixels(array: Array, layout: str, side: int = MAX_SIDE) -> Array:
-    """The same as (height, width, 3) uint8, no side over `side`."""
+    """Return an input picture as (height, width, 3) uint8, no side over `side`."""
     planes = array[0] if layout.startswith("N") else array
     letters = layout.removeprefix("N")
     pixels = planes[:, :, None] if "C" not in letters else planes
@@ -99,10 +99,10 @@ def seen_pixels(array: Array, layout: str, side: int = MAX_SIDE) -> Array:
 
 
 def levels(pixels: Array, ends: tuple[float, float] | None = None, stretch: bool = False) -> Array:
-    """(height, width, channels) -> (height, width, 3) uint8.
+    """Convert (height, width, channels) to (height, width, 3) uint8.
 
-    `ends` are black and white; without them values of 0 to 1 or 0 to 255 are as they are, and
-    others, or with `stretch` all, go from the lowest to the highest.
+    `ends` are the values of black and white: by default 0 to 1 or 0 to 255, if the values fit.
+    Others, or with `stretch` all, are stretched from the lowest to the highest.
     """
     wide = pixels.astype(np.float32)
     low, high = _limits(wide)
@@ -121,7 +121,7 @@ def data_url(png: bytes) -> str:
 
 
 def thinning(shape: Sequence[int], side: int = MAX_SIDE) -> tuple[int, int]:
-    """Of how many (rows, columns) one is shown."""
+    """Return the steps (down, across) at which a large plane is sampled."""
     down, across = (max(1, -(-size // side)) for size in shape[:2])
     return down, across
 
@@ -132,12 +132,12 @@ def thinned(plane: Array, side: int = MAX_SIDE) -> Array:
 
 
 def heat_map(plane: Array, side: int = MAX_SIDE) -> Picture:
-    """(rows, columns) in colours."""
+    """Return a plane (rows, columns) in colours."""
     return _heat(thinned(plane, side), "rows down, columns across")
 
 
 def scale_url(diverging: bool) -> str:
-    """The colours of a heat map, from left to right."""
+    """Return the colours of a heat map, from left to right."""
     palette = _palette(_DIVERGING if diverging else _SEQUENTIAL)
     return data_url(png_indexed(np.arange(255, dtype=np.uint8)[None], palette))
 
@@ -220,13 +220,13 @@ def _palette(stops: _Stops) -> Array:
 
 
 def png_rgb(pixels: Array) -> bytes:
-    """(height, width, 3) uint8 -> PNG."""
+    """Encode (height, width, 3) uint8 as PNG."""
     height, width = pixels.shape[:2]
     return _png(width, height, 2, pixels.reshape(height, -1), b"")
 
 
 def png_indexed(index: Array, palette: Array, transparent: tuple[int, ...] = ()) -> bytes:
-    """(height, width) uint8 and a (256, 3) uint8 palette -> PNG."""
+    """Encode (height, width) uint8 with a (256, 3) uint8 palette as PNG."""
     height, width = index.shape
     extra = _chunk(b"PLTE", palette.tobytes())
     if transparent:

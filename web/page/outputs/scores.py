@@ -1,4 +1,4 @@
-"""Outputs that are scores: the highest of them, with their labels and how likely they are."""
+"""Outputs that are scores: the highest, with labels and probabilities."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from page.outputs.tensors import largest
 
 SHOWN = 5
 HOWS = {
-    "auto": "likely, where that is known",
+    "auto": "probabilities, where known",
     "softmax": "after softmax",
     "sigmoid": "after sigmoid",
-    "values": "values as they are",
+    "values": "raw values",
 }
 SHOWN_ROWS = 12
-_MOST_ROWS = 4096  # more rows than this are no list of answers
+_MOST_ROWS = 4096  # an output with more rows is not a list of answers
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Ranking:
 
 
 def answer_text(ranking: Ranking | None) -> str:
-    """The best of one row in a few words, such as "7, 99.2 %"; "" if it has no name or share."""
+    """Return the best of one row in a few words, such as "7, 99.2 %"; "" without name or share."""
     if ranking is None or not ranking.scores:
         return ""
     best = ranking.scores[0]
@@ -52,9 +52,10 @@ def answer_text(ranking: Ranking | None) -> str:
 def rank(
     array: Array, labels: Sequence[str] = (), top: int = SHOWN, how: str = "auto"
 ) -> Ranking | None:
-    """The `top` highest of one row of scores, or with labels the best of each row; None for others.
+    """Return the `top` highest of one row of scores, or with labels the best of each row; else
+    None.
 
-    `how`: what makes shares of scores, one of `HOWS`.
+    `how`: how scores become probabilities, one of `HOWS`.
     """
     named = bool(labels) and array.ndim > 0 and array.shape[-1] == len(labels)
     if named and array.size > array.shape[-1]:
@@ -86,9 +87,9 @@ def _best_of_rows(array: Array, labels: Sequence[str], shown: int, how: str) -> 
 
 
 def _shares(rows: Array, named: bool, how: str) -> tuple[Array | None, str]:
-    """How likely each is: as the scores say themselves, or by softmax if they are of labels.
+    """Return the probability of each score: the scores themselves, or softmax if they have labels.
 
-    Scores that are neither may be anything, such as a vector that stands for a sentence.
+    Other scores may be anything, such as the embedding of a sentence.
     """
     wide = rows.astype(np.float64)
     if how == "values":
@@ -102,7 +103,7 @@ def _shares(rows: Array, named: bool, how: str) -> tuple[Array | None, str]:
     if not named:
         return None, ""
     if (wide >= 0).all() and (wide <= 1).all():
-        return wide, ""  # each is likely or not for itself, as after a sigmoid
+        return wide, ""  # independent probabilities, as after a sigmoid
     return _softmax(wide), ", after softmax"
 
 

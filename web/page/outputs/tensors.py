@@ -10,12 +10,12 @@ import numpy as np
 from page.html.units import number_text
 from page.npy import Array
 
-COPY_LIMIT = 200_000  # elements; more than this in the clipboard helps nobody
+COPY_LIMIT = 200_000  # elements; more are not useful in the clipboard
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Over the finite elements; `low`, `high`, `mean` and `std` are None when there are none."""
+    """Statistics of the finite elements; None where there are none."""
 
     count: int
     nbytes: int
@@ -69,7 +69,7 @@ def summarise(array: Array) -> Summary:
 
 
 def histogram(array: Array, bins: int = 48) -> Histogram | None:
-    """How the finite elements are spread; None where there is nothing to spread."""
+    """Return a histogram of the finite elements; None where there is nothing to count."""
     if array.dtype.kind not in "fiu":
         return None
     flat = array.reshape(-1)
@@ -86,12 +86,12 @@ def histogram(array: Array, bins: int = 48) -> Histogram | None:
 
 
 def first_values(array: Array, limit: int = 12) -> list[str]:
-    """The first elements in memory order, as text."""
+    """Return the first elements in memory order, as text."""
     return [number_text(value) for value in array.reshape(-1)[:limit].tolist()]
 
 
 def grid(array: Array, rows: int = 8, columns: int = 7) -> Grid:
-    """The upper left corner of the last two dims, at index 0 of the others."""
+    """Return the upper left corner of the last two dims, at index 0 of the others."""
     if array.size == 0:
         return Grid((), False, False, "")
     if array.ndim < 2:
@@ -119,7 +119,7 @@ def _text(lines: list[Array]) -> tuple[tuple[str, ...], ...]:
 
 
 def largest(array: Array, count: int = 5) -> list[tuple[int, float]]:
-    """(index, value) of the largest elements, where the tensor is one row of scores; else []."""
+    """Return (index, value) of the largest elements if the tensor is one row of scores; else []."""
     if array.dtype.kind != "f" or array.ndim == 0 or array.size != array.shape[-1]:
         return []
     flat = array.reshape(-1)
@@ -132,5 +132,5 @@ def largest(array: Array, count: int = 5) -> list[tuple[int, float]]:
 
 
 def values_text(array: Array) -> str:
-    """The whole tensor as a nested JSON list (with NaN and Infinity, as JavaScript writes them)."""
+    """Return the whole tensor as a nested JSON list, with NaN and Infinity."""
     return json.dumps(array.tolist())

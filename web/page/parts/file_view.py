@@ -1,4 +1,4 @@
-"""What is in the file: methods, signature, operators, constants."""
+"""The contents of a program file: methods, signature, operators, constants."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from webpte import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 SHOWN_OPS = 14
 SHOWN_CONSTANTS = 6
 _TENSOR_LIMITS = ("maxStorageBufferBindingSize", "maxBufferSize")
-LISTED_CONSTANTS = 200  # rows; a list that is longer than this is not read by anybody
+LISTED_CONSTANTS = 200  # rows
 
 
 class Placed(NamedTuple):
-    """Where an operator runs, and the milliseconds per run that it costs on the CPU."""
+    """The device of an operator, and the milliseconds per run that it costs on the CPU."""
 
     where: str
     host_ms: float = 0.0
@@ -36,7 +36,7 @@ def file_card(
     folded: bool = False,
     about: str = "",
 ) -> Html:
-    """What the file holds, and what its card tells `about` it.
+    """Return the card of an open program; `about` is the text of its gallery card.
 
     `method` is the chosen one, `placed` says where its operators run.
     """
@@ -79,7 +79,7 @@ def _method(
 
 
 def contents_view(methods: Mapping[str, MethodInfo], limits: Mapping[str, int]) -> Html:
-    """What a file holds that is not loaded (yet): every method, and nothing to click."""
+    """Return the contents of a file that is not loaded: every method, and nothing to click."""
     return render(
         (
             [
@@ -93,7 +93,7 @@ def contents_view(methods: Mapping[str, MethodInfo], limits: Mapping[str, int]) 
 
 
 def unloaded_view(name: str, methods: Mapping[str, MethodInfo], limits: Mapping[str, int]) -> Html:
-    """The contents of a file that could be read, but not loaded."""
+    """Return the contents of a file that could be read, but not loaded."""
     return h(
         "details",
         h("summary", f"What is in {name}"),
@@ -124,7 +124,7 @@ def _method_tabs(names: Sequence[str], chosen: str) -> Html | None:
 
 
 def type_text(info: TensorInfo | ScalarInfo) -> str:
-    """ "float32 · 3 × 64", or the kind of a plain value."""
+    """Return "float32 · 3 × 64", or the kind of a plain value."""
     if isinstance(info, ScalarInfo):
         return info.kind
     return f"{info.dtype} · {shape_text(info.shape, info.bounds)}"
@@ -173,7 +173,7 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
         )
         for name, count in counts.items()
     }
-    # What is missing first, then what the CPU does, then the rest by count.
+    # Missing operators first, then those of the CPU, then the rest by count.
     order = {"foreign": 0, "missing": 0, "host": 1}
     ranked = sorted(
         everything.items(), key=lambda item: (order.get(item[1][1].where, 2), -item[1][0])
@@ -244,7 +244,7 @@ def _operator_row(name: str, count: int, place: Placed, most: int) -> Html:
 
 
 def short_op(name: str) -> str:
-    """ "aten.relu.default" -> "relu": what nearly all names share says nothing."""
+    """Shorten an operator's name: "aten.relu.default" -> "relu"."""
     for prefix in ("aten.", "aten::"):
         name = name.removeprefix(prefix)
     return name.removesuffix(".default")
@@ -288,7 +288,7 @@ def _constants(
 
 
 def _budget(largest: int, allowed: int) -> Html:
-    """The largest constant against what one binding of this adapter may hold."""
+    """Compare the largest constant with what one binding of this adapter may hold."""
     share = largest / allowed
     if share > 1:
         return h(
@@ -312,7 +312,7 @@ _HASH = re.compile(r"[0-9a-f]{32,}")
 def _constant_row(item: ConstantInfo) -> Html:
     kind = f"{item.dtype} · {shape_text(item.shape)}"
     used = f" · used {item.count} times" if item.count > 1 else ""
-    # The exporter names most constants by the hash of their bytes, which tells nobody anything.
+    # The exporter names most constants by the hash of their bytes, which is not shown.
     named = bool(item.key) and not _HASH.fullmatch(item.key or "")
     return h(
         "li",
@@ -345,7 +345,7 @@ def _constant_methods(methods: Mapping[str, MethodInfo], values: Mapping[str, st
 
 
 def constant_text(info: MethodInfo) -> str:
-    """What a constant method returns, as far as the file's description has it."""
+    """Return the value of a constant method, as far as the file's description has it."""
     return ", ".join(
         number_text(output.value) if isinstance(output, ScalarInfo) else type_text(output)
         for output in info.outputs

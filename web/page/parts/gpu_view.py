@@ -1,4 +1,4 @@
-"""The capability banner: which adapter this is, what it can do, and what to do without one."""
+"""The banner on top: which adapter there is, what it can do, and what to do without one."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SPELLED = {
 
 
 def _title(info: DeviceInfo) -> str:
-    return info.description or _parts(info, " ") or "An adapter that does not tell its name"
+    return info.description or _parts(info, " ") or "Unnamed adapter"
 
 
 def _subtitle(info: DeviceInfo) -> str:
-    """What the title leaves out."""
+    """Return vendor and architecture, if the title does not have them."""
     return _parts(info, " · ") if info.description else ""
 
 
@@ -47,7 +47,7 @@ def _spell(name: str) -> str:
 def adapter_banner(info: DeviceInfo) -> Html:
     if info.software:
         verdict = (
-            "A software adapter: it computes on the CPU. Everything works, slowly; "
+            "A software adapter, which computes on the CPU: everything works, but slowly. "
             "NumPy may be faster."
         )
     else:
@@ -100,11 +100,11 @@ def waiting_banner() -> Html:
         h("span", class_="lamp lamp-warn", aria_hidden="true"),
         h(
             "div",
-            h("p", h("strong", "No answer yet"), class_="gpu-name"),
+            h("p", h("strong", "Looking for a GPU"), class_="gpu-name"),
             h(
                 "p",
-                "The browser still looks for a graphics adapter. Files can be inspected meanwhile; "
-                "if this stays, close other tabs that use the GPU, or start the browser again.",
+                "The browser has not answered yet. Files can be inspected meanwhile. If this "
+                "message stays, close other tabs that use the GPU, or restart the browser.",
                 class_="gpu-verdict",
             ),
             class_="gpu-who",
@@ -114,17 +114,17 @@ def waiting_banner() -> Html:
 
 
 def no_gpu_banner(reason: str, *, runs_on_numpy: bool) -> Html:
-    """`reason` is "missing" (no navigator.gpu) or "no adapter" (the browser offers none)."""
+    """Return the banner without a GPU; `reason` is "missing" (no navigator.gpu) or "no adapter"."""
     if reason == "missing":
         why = "This browser does not offer WebGPU to this page."
     else:
-        why = "This browser has WebGPU, but it found no graphics adapter to use."
+        why = "WebGPU is on, but no adapter was found."
     return h(
         "div",
         h("span", class_="lamp lamp-bad", aria_hidden="true"),
         h(
             "div",
-            h("p", h("strong", "No WebGPU"), " ", why, class_="gpu-name"),
+            h("p", h("strong", "No GPU available."), " ", why, class_="gpu-name"),
             h(
                 "p",
                 "Files can still be opened and inspected"

@@ -21,7 +21,7 @@ PREVIEWED = 2_000_000  # elements; a preview must not take longer than the run
 
 
 def inputs_card(states: Sequence[Input], tokenizer: str = "") -> Html:
-    """`tokenizer`: the name of that which makes tokens of texts; "" if none is known."""
+    """Return the card of all inputs; `tokenizer` is the name of the tokenizer's file, or ""."""
     return h(
         "div",
         h(
@@ -33,7 +33,7 @@ def inputs_card(states: Sequence[Input], tokenizer: str = "") -> Html:
                 type="button",
                 class_="quiet",
                 data_act="reset-inputs",
-                title="Forget what was set: it is remembered for this program otherwise",
+                title="Reset all inputs; otherwise they are kept for this program",
             )
             if states
             else None,
@@ -57,7 +57,7 @@ def input_card(state: Input, tokenizer: str = "") -> Html:
 
 
 def input_body(state: Input, tokenizer: str = "") -> Html:
-    """The inside of the card, drawn again when a choice brings other controls."""
+    """Return the inside of an input's card, which is redrawn when a choice needs other controls."""
     if isinstance(state, ScalarInput):
         controls, kind = _scalar_controls(state), state.kind
     else:
@@ -86,14 +86,14 @@ def _meaning(state: Input) -> Html | None:
 
 
 def _pins(state: Input) -> Html | None:
-    """Sizes that cannot change although the file offers it, as a failed run has shown."""
+    """Return the sizes that are fixed because a run with others failed."""
     if not isinstance(state, TensorInput) or not state.pinned:
         return None
     return h("ul", [h("li", why) for why in state.pinned.values()], class_="notice notice-warn")
 
 
 def _more_controls(state: Input, tokenizer: str) -> Html | None:
-    """What some fills need beside the row of controls."""
+    """Return the controls that some fills need below the row of controls."""
     if isinstance(state, TensorInput) and state.fill == "typed":
         return _typing(state)
     if isinstance(state, TensorInput) and state.fill in ("picture", "draw"):
@@ -129,7 +129,7 @@ def _tensor_controls(state: TensorInput) -> Html:
     dims = [_dim_control(state, dim) for dim, (low, high) in enumerate(state.bounds) if low != high]
     return h(
         "div",
-        choice("fill", fills, state.fill, data_act="fill", data_input=index),
+        choice("input values", fills, state.fill, data_act="fill", data_input=index),
         labelled("below", below) if state.takes_below else None,
         dims,
         _random_controls(state) if state.is_random else None,
@@ -142,7 +142,7 @@ def _tensor_controls(state: TensorInput) -> Html:
             type="button",
             data_act="save-input",
             data_input=index,
-            title="Download what goes into the program",
+            title="Download the input as an array",
         ),
         class_="controls",
     )
@@ -153,7 +153,7 @@ def dim_id(state: TensorInput, dim: int, slider: bool) -> str:
 
 
 def _dim_control(state: TensorInput, dim: int) -> Html:
-    """A number, and a slider for the same, unless there is hardly an end to it."""
+    """Return a number field for a dim, and a slider unless its range is huge."""
     low, high = state.bounds[dim]
     known = {"min": low, "max": high, "step": "1", "value": state.dims[dim], "data_act": "dim",
              "data_input": state.index, "data_dim": dim}  # fmt: skip
@@ -167,7 +167,7 @@ def _dim_control(state: TensorInput, dim: int) -> Html:
 
 
 def _device_button(state: TensorInput, device: str, text: str) -> Html:
-    """`camera.js` and `sound.js` know such buttons; what they take comes as a file."""
+    """Return a button for the camera or microphone; `camera.js` and `sound.js` send a file."""
     longest = ""
     if device == "record" and state.sound is not None and state.sound.frames is None:
         longest = f"{state.bounds[state.sound.time][1] / state.sound_settings.rate:.2f}"
@@ -223,7 +223,7 @@ def _typing(state: TensorInput) -> Html:
 
 
 def input_preview(state: Input) -> Html:
-    """What the input holds now: the part of the card that changes while someone types."""
+    """Return the preview of an input, which changes while someone types."""
     if state.error:
         return h("p", state.error, class_="notice notice-bad", role="alert")
     if isinstance(state, ScalarInput):
@@ -253,7 +253,7 @@ def input_preview(state: Input) -> Html:
 
 def _values(state: TensorInput, array: Array) -> Html | None:
     if state.is_blank:
-        return h("p", "Nothing is drawn yet: an answer to this says nothing.")
+        return h("p", "Draw something first.")
     values = first_values(array)
     more = ", …" if array.size > len(values) else ""
     return h("code", ", ".join(values) + more, class_="values") if values else None
@@ -273,7 +273,7 @@ def _heard(state: TensorInput, array: Array) -> Html | None:
 
 
 def _thumbnail(array: Array) -> Html | None:
-    """A small picture of what looks like an image; a heat map of anything else says little here."""
+    """Return a small picture if the array looks like an image; heat maps say little here."""
     made = picture(array) if 0 < array.size <= PREVIEWED else None
     if made is None or made.kind != "image":
         return None
@@ -281,7 +281,7 @@ def _thumbnail(array: Array) -> Html | None:
 
 
 def ask_view(asked: Mapping[int, tuple[str, Mapping[int, str]]]) -> Html:
-    """Files that fit several inputs: question -> (file, input index -> input name)."""
+    """Return questions for files that fit several inputs: (file, input index -> name)."""
     if not asked:
         return Html("")
     return h(

@@ -1,4 +1,4 @@
-"""Where the time goes on the GPU: one row per kernel, with the operators that it is for."""
+"""GPU time by kernel, with the operators that each kernel computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN_OPS = 4  # of one kernel
 
 @dataclass(frozen=True)
 class KernelTime:
-    """All dispatches of one kernel in one run; `ops` are the operators of the file that it does."""
+    """All dispatches of one kernel in one run; `ops` are the operators that it computes."""
 
     label: str
     count: int
@@ -26,7 +26,7 @@ class KernelTime:
 
 
 def kernel_times(steps: Sequence[TimedStep]) -> list[KernelTime]:
-    """Per dispatch -> per kernel, slowest first. What was not timed took no time."""
+    """Sum up times per kernel, slowest first. What was not timed took no time."""
     by_kernel: dict[str, list[TimedStep]] = {}
     for step in steps:
         by_kernel.setdefault(step.kernel, []).append(step)

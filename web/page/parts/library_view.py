@@ -1,4 +1,4 @@
-"""The list of what is kept."""
+"""The list of files in the library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 @dataclass(frozen=True)
 class Row:
-    """A program, or a file for one, with what belongs to it."""
+    """An entry of the list, with the size of all its files."""
 
     entry: Entry
     size: int
@@ -40,7 +40,7 @@ def summary_text(rows: Sequence[Row], others: Sequence[Entry]) -> str:
 def library_view(
     rows: Sequence[Row], others: Sequence[Entry], usage: Usage, now: float
 ) -> list[Html | None]:
-    """`others` are files for programs: tokenizers, examples, labels."""
+    """Return the list of programs; `others` are tokenizers, examples and labels."""
     if not usage.quota:
         why = "This browser keeps no files for this page: that takes https or localhost."
         return [h("p", why, class_="soft")]
@@ -53,14 +53,14 @@ def library_view(
 
 _EMPTY = h(
     "p",
-    "Programs that are opened from an address are kept here, and open again without a network.",
+    "Programs opened from a URL are kept here, and open again without a network.",
     class_="soft",
 )
 
 
 def _row(row: Row, now: float) -> Html:
     entry = row.entry
-    place = "a file of yours" if entry.address.startswith(LOCAL) else urlsplit(entry.address).netloc
+    place = "local file" if entry.address.startswith(LOCAL) else urlsplit(entry.address).netloc
     facts = f"{bytes_text(row.size)} · {place} · used {age_text(now - entry.used)}"
     return h(
         "li",
@@ -95,19 +95,19 @@ def _delete_button(row: Row) -> Html:
 
 
 def _delete_question(entry: Entry) -> Html:
-    """No server has what was dropped: it is not to go by a slip."""
+    """Return the question before a local file is deleted, which no server has."""
     return h(
         "span",
-        h("span", "This copy is in no other place that the page knows."),
+        h("span", "This is the only copy that the page knows of."),
         h(
             "button",
-            "Delete it",
+            "Delete",
             type="button",
             data_act="library-delete",
             data_address=entry.address,
             data_sure="yes",
         ),
-        h("button", "Leave it", type="button", class_="quiet", data_act="library-refresh"),
+        h("button", "Cancel", type="button", class_="quiet", data_act="library-refresh"),
         class_="kept-question",
     )
 
@@ -129,20 +129,20 @@ def _others(others: Sequence[Entry]) -> Html:
 
 
 def _usage(usage: Usage) -> Html:
-    told = f"This site has {bytes_text(usage.used)} of the {bytes_text(usage.quota)} that it may. "
+    told = f"Using {bytes_text(usage.used)} of {bytes_text(usage.quota)} available. "
     if usage.persistent:
-        return h("p", told, "The browser deletes nothing of it by itself.", class_="note")
+        return h("p", told, "The browser keeps it permanently.", class_="note")
     return h(
         "p",
         told,
-        "If the disk gets full, the browser may delete it. ",
-        h("button", "Ask it not to", type="button", class_="quiet", data_act="library-persist"),
+        "The browser may delete it when the disk is full. ",
+        h("button", "Keep permanently", type="button", class_="quiet", data_act="library-persist"),
         class_="note kept-usage",
     )
 
 
 def age_text(seconds: float) -> str:
-    """90 -> "1 minute ago"."""
+    """Return an age: 90 -> "1 minute ago"."""
     for unit, name in _AGES:
         if seconds >= unit:
             return f"{plural(int(seconds // unit), name)} ago"
@@ -150,12 +150,12 @@ def age_text(seconds: float) -> str:
 
 
 def _id_of(entry: Entry) -> str:
-    """Markup is patched by ids, so each has one; addresses have too many kinds of characters."""
+    """Return an id for an entry, which patching needs; addresses are not usable as ids."""
     return f"{sum(ord(c) * (i + 1) for i, c in enumerate(entry.address)):x}-{entry.size:x}"
 
 
 def keep_note(name: str, done: int | None, total: int) -> Html:
-    """For a program that is a file of this machine; `done` while a copy is being written."""
+    """Return the note below a local program; `done` is set while a copy is being written."""
     if done is not None:
         return h(
             "p",
@@ -165,18 +165,18 @@ def keep_note(name: str, done: int | None, total: int) -> Html:
         )
     return h(
         "p",
-        h("span", "A file of yours: after a reload it has to be opened again, unless you "),
+        h("span", "A local file: after a reload you have to open it again, unless you "),
         h("button", "keep a copy", type="button", class_="quiet", data_act="library-keep"),
         class_="card keep soft",
     )
 
 
 def missing_note(name: str) -> Html:
-    """After a reload."""
+    """Return the note that names the local program that was open before a reload."""
     return h(
         "p",
-        f"{name} was open before the page was reloaded. It is a file of yours, which the page can "
-        "not open by itself: drop or choose it again, and its inputs are as they were.",
+        f"{name} was open before the reload. It is a local file, which the page cannot open on its "
+        "own: drop or choose it again to continue with the same inputs.",
         class_="card keep",
         role="status",
     )

@@ -8,14 +8,14 @@ from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, number_text, plural, shape_text
 from page.npy import Array
 from page.outputs.renderers.base import Choice, Output, OutputContext
-from page.outputs.renderers.choose import chosen_look, looks_for
+from page.outputs.renderers.choose import chosen_renderer, renderers_for
 from page.outputs.tensors import COPY_LIMIT, summarise
 from webpte import Stats
 from webpte.report import Difference
 
 
-def outputs_card(sights: Sequence[OutputContext], choices: Sequence[Choice]) -> Html:
-    """`choices`: how each is seen, in order."""
+def outputs_card(contexts: Sequence[OutputContext], choices: Sequence[Choice]) -> Html:
+    """Return the card of all outputs; `choices` says how each is shown."""
     all_of_them = h(
         "button",
         "Download all .npz",
@@ -27,14 +27,14 @@ def outputs_card(sights: Sequence[OutputContext], choices: Sequence[Choice]) -> 
         "div",
         h(
             "div",
-            h("h2", "Outputs", h("span", plural(len(sights), "output"), class_="count")),
-            all_of_them if len(sights) > 1 else None,
+            h("h2", "Outputs", h("span", plural(len(contexts), "output"), class_="count")),
+            all_of_them if len(contexts) > 1 else None,
             class_="card-head",
         ),
         h("div", id="outputs-age", aria_live="polite"),
         h(
             "div",
-            [output_card(one, choice) for one, choice in zip(sights, choices, strict=True)],
+            [output_card(one, choice) for one, choice in zip(contexts, choices, strict=True)],
             class_="outputs",
         ),
         class_="card",
@@ -42,20 +42,20 @@ def outputs_card(sights: Sequence[OutputContext], choices: Sequence[Choice]) -> 
 
 
 def age_view(reasons: Sequence[str]) -> Html:
-    """What the results are of, where that is not what is set on the page now."""
+    """Return the note that the results are outdated, with the reasons."""
     if not reasons:
         return Html("")
     return h(
         "p",
-        h("strong", "Earlier results: "),
+        h("strong", "Outdated: "),
         "; ".join(reasons),
-        ". Run again for new ones.",
+        ". Run again to update.",
         class_="notice notice-warn",
     )
 
 
 def unknown_state_view(reason: str) -> Html:
-    """Why NumPy cannot follow the program, and how it could again."""
+    """Return why NumPy cannot follow the program's state, and how it could again."""
     return h(
         "div",
         h(
@@ -69,10 +69,10 @@ def unknown_state_view(reason: str) -> Html:
     )
 
 
-def output_card(sight: OutputContext, choice: Choice) -> Html:
-    output, array = sight.output, sight.array
+def output_card(context: OutputContext, choice: Choice) -> Html:
+    output, array = context.output, context.array
     kind = f"{array.dtype.name} · {shape_text(array.shape)}" if output.is_tensor else "number"
-    meaning = sight.told.told
+    meaning = context.card.description
     return h(
         "section",
         h(
@@ -84,7 +84,12 @@ def output_card(sight: OutputContext, choice: Choice) -> Html:
         h("p", meaning, class_="note") if meaning else None,
         _facts(array) if output.is_tensor else h("p", number_text(output.value), class_="big"),
         h("div", id=f"output-{output.index}-compare", aria_live="polite"),
-        h("div", look_view(sight, choice), id=f"output-{output.index}-look", class_="look")
+        h(
+            "div",
+            rendered_view(context, choice),
+            id=f"output-{output.index}-rendered",
+            class_="rendered",
+        )
         if output.is_tensor
         else None,
         class_="output",
@@ -93,28 +98,28 @@ def output_card(sight: OutputContext, choice: Choice) -> Html:
     )
 
 
-def look_view(sight: OutputContext, choice: Choice) -> Html:
-    """The ways to see an output, and the chosen one."""
-    if not sight.array.size:
+def rendered_view(context: OutputContext, choice: Choice) -> Html:
+    """Return the renderers of an output as buttons, and what the chosen one draws."""
+    if not context.array.size:
         return h("p", "This output is empty.", class_="soft")
-    chosen = chosen_look(sight, choice)
+    chosen = chosen_renderer(context, choice)
     buttons = [
         h(
             "button",
-            look.title,
+            renderer.title,
             type="button",
-            aria_pressed="true" if look is chosen else "false",
-            data_act="look",
-            data_output=sight.output.index,
-            data_look=look.name,
+            aria_pressed="true" if renderer is chosen else "false",
+            data_act="renderer",
+            data_output=context.output.index,
+            data_renderer=renderer.name,
         )
-        for look in looks_for(sight)
+        for renderer in renderers_for(context)
     ]
-    label = f"How to see {sight.output.name}"
+    label = f"How to see {context.output.name}"
     return render(
         (
-            h("div", buttons, class_="tabs looks", role="group", aria_label=label),
-            chosen.draw(sight, choice.settings),
+            h("div", buttons, class_="tabs renderers", role="group", aria_label=label),
+            chosen.draw(context, choice.settings),
         )
     )
 

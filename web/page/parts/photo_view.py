@@ -15,9 +15,9 @@ _PAD_SIDE = 224  # CSS pixels of its longer side
 
 
 def pad(state: TensorInput) -> Html:
-    """Where to draw, with a pen as thick as two pixels of the model's; `pad.js` does the drawing.
+    """Return a pad with a pen as thick as two pixels of the model; `pad.js` draws on it.
 
-    What is on it is the script's, so it is left alone when the card is drawn again.
+    Its content belongs to the script, so a redraw of the card leaves it alone.
     """
     assert state.form is not None
     rows, columns = state.dims[state.form.rows], state.dims[state.form.columns]
@@ -36,7 +36,7 @@ def pad(state: TensorInput) -> Html:
     )
     clear = h("button", "Clear", type="button", data_act="clear-drawing", data_input=state.index)
     # Run itself may be a screen further down, and a pad leaves no room for it over the page.
-    go = h("button", "See what comes out", type="submit", form="run-form")
+    go = h("button", "Run", type="submit", form="run-form")
     hint = h("p", "Draw here, white on black.", class_="note")
     return h(
         "div",
@@ -47,13 +47,13 @@ def pad(state: TensorInput) -> Html:
 
 
 def picture_controls(state: TensorInput) -> Html:
-    """How pixels become numbers."""
+    """Return the controls that say how pixels are scaled to numbers."""
     assert state.form is not None
     settings = state.settings
     fields = [_choice(state, "fit", "size", FITS, settings.fit)] if state.fill == "picture" else []
     if state.form.channels == 3:
         fields.append(_choice(state, "order", "channels", _ORDERS, settings.order))
-    fields.append(_choice(state, "scale", "pixels become", SCALES, settings.scale))
+    fields.append(_choice(state, "scale", "scale pixels to", SCALES, settings.scale))
     if settings.scale == "own":
         fields.append(_numbers(state, "mean", settings.mean or (0,)))
         fields.append(_numbers(state, "std", settings.std or (1,)))

@@ -38,7 +38,7 @@ def run_card(
     devices: Mapping[str, str],
     device: str,
 ) -> Html:
-    """The buttons. `why_not` says why there is nothing to run."""
+    """Return the run bar; `why_not` says why there is nothing to run."""
     return h(
         "form",
         h(
@@ -58,7 +58,7 @@ def run_card(
             h("button", "Cancel", type="button", data_act="cancel") if can_cancel else None,
             h(
                 "label",
-                h("span", "then repeat", class_="label"),
+                h("span", "benchmark", class_="label"),
                 h(
                     "input",
                     type="number",
@@ -69,17 +69,16 @@ def run_card(
                     value=repeats,
                     class_="small",
                 ),
-                h("span", "times", class_="label"),
+                h("span", "runs", class_="label"),
                 class_="inline",
             ),
             choice(
-                "on",
+                "device",
                 devices,
                 device,
                 "inline",
                 data_act="device",
                 disabled=running,
-                aria_label="Run on",
             )
             if len(devices) > 1
             else None,
@@ -92,10 +91,10 @@ def run_card(
 
 
 def further_work(*, running: bool, can_check: bool | None, can_profile: bool | None) -> Html:
-    """What can be done once it has run; None: not here, whatever is run.
+    """Return the buttons for work after a run; None: not available for this program or device.
 
-    Beside the bar, which stays in sight and so stays small. It is there before the first run, so
-    that the outputs do not move when the last repeat ends.
+    They are not in the run bar, which is always visible and so has to be small. They exist before
+    the first run, so that the outputs do not move when the last repeat ends.
     """
     if can_check is None and can_profile is None:
         return Html("")
@@ -171,7 +170,8 @@ def _tile(label: str, value: float | None, note: str) -> Html:
 
 
 def _spark(times: Sequence[float]) -> Html | None:
-    """One bar per repeat: a slow start or a hiccup shows at once. Few bars are as wide as many."""
+    """Return one bar per repeat, which shows slow starts and outliers. Few bars are as wide as
+    many."""
     if len(times) < 3:
         return None
     shown = times[-_SPARK_BARS:]

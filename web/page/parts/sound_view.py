@@ -11,18 +11,18 @@ from page.inputs.sounds import HIGHEST_RATE, LEVELS, LOWEST_RATE, PARTS
 
 
 def sound_controls(state: TensorInput) -> Html:
-    """How samples become numbers."""
+    """Return the controls that say how samples become numbers."""
     settings, form = state.sound_settings, state.sound
     assert form is not None
     fields = [
-        _number(state, "rate", "samples in a second", settings.rate, LOWEST_RATE, HIGHEST_RATE),
-        _choice(state, "part", "what goes in", PARTS, settings.part),
+        _number(state, "rate", "sample rate", settings.rate, LOWEST_RATE, HIGHEST_RATE),
+        _choice(state, "part", "use", PARTS, settings.part),
         _choice(state, "level", "loudness", LEVELS, settings.level),
     ]
     if form.frames is not None:
         window = state.dims[form.time]
         hop = settings.hop or window
-        fields.append(_number(state, "hop", "from frame to frame", hop, 1, 100 * window))
+        fields.append(_number(state, "hop", "hop length", hop, 1, 100 * window))
     return h("div", fields, class_="controls")
 
 
@@ -51,7 +51,7 @@ def _acting(state: TensorInput, name: str) -> dict[str, object]:
 
 
 def text_controls(state: TensorInput, tokenizer: str) -> Html:
-    """`tokenizer`: the name of the file that makes tokens of a text; "" if none is known."""
+    """Return the field for a text; `tokenizer` is the name of the tokenizer's file, or ""."""
     given = h(
         "label",
         "Another tokenizer" if tokenizer else "Choose its tokenizer.json",
@@ -75,7 +75,7 @@ def text_controls(state: TensorInput, tokenizer: str) -> Html:
         data_input=state.index,
     )
     field = labelled(f"text, in tokens of {tokenizer or 'its tokenizer'}", area, "typing")
-    why = "A text goes in as the numbers of its tokens, which the model's tokenizer.json has."
+    why = "The model's tokenizer.json turns text into token ids."
     return h(
         "div",
         field if tokenizer or state.prompt else h("p", why, class_="note"),

@@ -57,7 +57,7 @@ _ANSWERS = {
 
 
 def unfetched_text(error: BaseException, name: str) -> str:
-    """In plain words, what a server answered instead of a file; "" if that was not the trouble."""
+    """Say in plain words what a server answered instead of a file; "" if it was not that."""
     answers = (_ANSWERED.search(str(cause)) for cause in causes(error))
     code = next((found[1] for found in answers if found), "")
     if not code:
@@ -67,7 +67,7 @@ def unfetched_text(error: BaseException, name: str) -> str:
 
 
 def opening_card(name: str) -> Html:
-    """A frame for what changes while a file opens; what it holds, once that is known, is below."""
+    """Return the card that shows the progress of opening and then the file's contents."""
     return h(
         "div",
         h(
@@ -83,7 +83,7 @@ def opening_card(name: str) -> Html:
 
 
 def progress_view(amounts: Amounts) -> Html:
-    """Where the loading is. Kernels and constants are under way at the same time."""
+    """Return the progress by stage. Kernels and constants load at the same time."""
     order = list(STAGES)
     reached = max((order.index(stage) for stage in amounts), default=0)
     steps = []
@@ -123,7 +123,7 @@ def _amount(stage: str, done: int, total: int) -> str:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it was raised for."""
+    """Yield the error and its causes."""
     found: BaseException | None = error
     while found is not None:
         yield found
@@ -148,9 +148,8 @@ def error_view(
     note: str = "",
     more: Html | None = None,
 ) -> Html:
-    """`doing` says what was under way, such as "opening model.pte"; actions: act -> button;
-    `note` says what is as it was; `more` comes below.
-    """
+    """Return the box of an error. `doing` says what was under way, such as "opening model.pte";
+    actions: act -> button; `note` says what is unchanged; `more` comes below."""
     told = "".join(traceback.format_exception(error))
     hint = way_out(error)
     return h(

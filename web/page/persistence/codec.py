@@ -1,4 +1,4 @@
-"""How what is typed becomes tokens: a tokenizer's files, found or given, or typed numbers."""
+"""Conversion of typed text to tokens: by a tokenizer's files, or by typed token ids."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from page.browser import Browser, Source
-from page.persistence.keeping import keep
+from page.persistence.library_files import keep_file
 from webpte.errors import InputError, SourceError, TextError, WebpteError
 from webpte.library import LOCAL
 from webpte.text import ChatTemplate, Tokenizer, load_tokenizer
@@ -21,11 +21,11 @@ _JOINED = "{{ first }}{% for message in messages %}{{ message.content }}{{ betwe
 class Codec:
     """A tokenizer, and how messages become one text.
 
-    kind    CHAT: the template makes turns of messages; TEXT: the model goes on with a text; IDS:
-            likewise, in numbers
-    name    of the file it came from
-    files   what it was made of, by kind
-    note    why it is not what one might expect
+    kind    CHAT: a template formats messages; TEXT: the model continues a text; IDS: the same,
+            with token ids
+    name    of the tokenizer's file
+    files   its files, by kind
+    note    a warning, such as why files were not used
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Codec:
 
 
 class IdTokenizer(Tokenizer):
-    """Tokens as people type their numbers, for a model whose tokenizer is not there."""
+    """A tokenizer for typed token ids, for models without tokenizer files."""
 
     def __init__(self, vocabulary: int) -> None:
         self.vocabulary = vocabulary
@@ -68,7 +68,7 @@ async def id_codec(vocabulary: int, note: str = "") -> Codec:
 
 
 def kind_of_file(name: str) -> str | None:
-    """What a file is to a tokenizer, by its name; None: nothing."""
+    """Return which part of a tokenizer a file is, by its name; None: none."""
     name = name.lower()
     if name.endswith(".jinja"):
         return TEMPLATE
@@ -78,7 +78,7 @@ def kind_of_file(name: str) -> str | None:
 
 
 async def load_codec(files: Mapping[str, Source], browser: Browser) -> Codec:
-    """From files by kind, of which the tokenizer is needed."""
+    """Load a codec from files by kind; the tokenizer's file is required."""
     if TOKENIZER not in files:
         names = ", ".join(source.name for source in files.values())
         raise TextError(f"{names} belongs to a tokenizer.json, which is not here: give both")
@@ -95,17 +95,17 @@ async def load_codec(files: Mapping[str, Source], browser: Browser) -> Codec:
 
 
 def _first(tokenizer: Tokenizer) -> str:
-    """The special tokens that a text begins with, written out."""
+    """Return the special tokens that start a text, written out."""
     whole, plain = tokenizer.encode("a"), tokenizer.encode("a", special=False)
     before = next((n for n in range(len(whole)) if whole[n : n + len(plain)] == plain), 0)
     return tokenizer.decode(whole[:before], special=True)
 
 
 async def find_codec(program: Source, browser: Browser) -> Codec | None:
-    """What the program's card names; or else lies beside it, if it has an address:
+    """Find the codec that the program's card names, or that is next to a program with an address:
     NAME.tokenizer.json or tokenizer.json, with its config.
 
-    None if there is nothing. What is there but cannot be used raises.
+    Returns None if there is none. Raises TextError if it cannot be used.
     """
     for tokenizer, config in _places(program):
         found = await _fetch(tokenizer, browser)
@@ -121,7 +121,7 @@ async def find_codec(program: Source, browser: Browser) -> Codec | None:
 
 
 def _places(program: Source) -> list[tuple[str, str]]:
-    """Addresses where a tokenizer and its config may be."""
+    """Return the addresses where a tokenizer and its config may be."""
     card = program.card
     if card is not None and card.tokenizer:
         return [(card.tokenizer, card.tokenizer_config)]
@@ -138,12 +138,12 @@ async def _fetch(url: str, browser: Browser) -> Source | None:
         found = await browser.fetch(url, lambda stage, done, total: None)
     except SourceError:
         return None
-    await keep(found)
+    await keep_file(found)
     return found
 
 
 def word_after(tokenizer: Tokenizer, before: int | None, token: int) -> str:
-    """What a token looks like after another: alone, a word may lose the space before it."""
+    """Return the text of a token after another: alone, a word may lose the space before it."""
     if before is None:
         return tokenizer.decode([token], special=True)
     surroundings = tokenizer.decode([before], special=True)

@@ -1,5 +1,7 @@
-"""What was open when the page was reloaded: the method and the device of a program that its address
-brings back, and the name of one that nothing brings back."""
+"""The program that was open when the page was reloaded: its method and device are restored.
+
+A program that was dropped has no address to open it from: the page says that it was open.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +12,30 @@ from page.parts.library_view import missing_note
 from page.session.session import Session
 from page.session.state import AppState, Change
 
+_KEY = "session"
 
-class LastSession:
-    def __init__(self, stage: AppState) -> None:
-        self._stage = stage
+
+class LastProgram:
+    """The name, address, method and device of what is open, kept for a reload of this tab."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
         self._last: Mapping[str, Any] = {}
-        stage.listeners.append(self._follow)
+        state.listeners.append(self._follow)
 
-    def take(self, last: object, linked: bool) -> None:
-        """What the tab has remembered; `linked`: the page's address opens something."""
+    def load(self, linked: bool) -> None:
+        """Read what was open before the reload; `linked`: the page's address opens a program."""
+        last = self._state.tab_store.read(_KEY)
         if not isinstance(last, Mapping) or not isinstance(last.get("name"), str):
             return
         self._last = last
         if last.get("device") == "numpy":
-            self._stage.device = "numpy"
+            self._state.device = "numpy"
         if not linked and not last.get("address"):
-            self._stage.show(keep=missing_note(str(last["name"])))
+            self._state.show(keep=missing_note(str(last["name"])))
 
-    def recall(self, session: Session) -> None:
-        """The method that was chosen, if this is the program of then; once."""
+    def restore(self, session: Session) -> None:
+        """Choose the method of before the reload, if this is the same program; only once."""
         last, self._last = self._last, {}
         method = last.get("method")
         if last.get("name") != session.source.name or method not in session.methods:
@@ -39,13 +46,13 @@ class LastSession:
     def _follow(self, change: Change) -> None:
         if change not in (Change.SESSION, Change.ADDRESS, Change.METHOD):
             return
-        session = self._stage.session
-        kept: dict[str, str] = {}
+        session = self._state.session
+        values: dict[str, str] = {}
         if session is not None:
-            kept = {
+            values = {
                 "name": session.source.name,
                 "address": session.source.address,
                 "method": session.method,
                 "device": session.device,
             }
-        self._stage.browser.show(last=kept)
+        self._state.tab_store.write(_KEY, values)

@@ -1,1 +1,1 @@
-"""What is open, and its state: the session of a program, its runs and its history."""
+"""The open program: its session, runs and history, and the state that controllers share."""

@@ -1,7 +1,7 @@
-"""The calls that a program has had since its state began, so that another one can follow them.
+"""The calls since a program's state began, so that NumPy can repeat them.
 
 A program with state (a KV cache, mutable buffers) gives other results for the same inputs from call
-to call. Whoever wants to compare with it must have seen the same calls in the same order.
+to call. To compare with it, NumPy has to make the same calls in the same order.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from page.html.units import bytes_text, count_text
 from webpte import Program
 
-MOST_CALLS = 2000  # the reference repeats them all: more than this nobody waits for
-MOST_BYTES = 256 << 20  # of inputs that are kept for that
+MOST_CALLS = 2000  # the reference repeats them all, which would take too long for more
+MOST_BYTES = 256 << 20  # of kept inputs
 
 
 class PastCall(NamedTuple):
-    """The same call, one or several times in a row. Arrays are never changed once they are made."""
+    """One call, made one or several times in a row. Arrays are never changed once they are made."""
 
     method: str
     inputs: Sequence[Any]
@@ -28,7 +28,7 @@ class PastCall(NamedTuple):
 
 
 class History:
-    """Every call since the beginning, or the reason why that is not known any more."""
+    """All calls since the beginning, or the reason why they are not known."""
 
     def __init__(self) -> None:
         self.lost = ""
@@ -52,7 +52,7 @@ class History:
             self.lose(f"its inputs had more than {bytes_text(MOST_BYTES)}")
 
     def lose(self, reason: str) -> None:
-        """From now on nobody can follow; the arrays are let go."""
+        """Give up the history for a reason, and free its arrays."""
         self.lost = self.lost or reason
         self._calls = []
 
@@ -69,7 +69,7 @@ def _same(ones: Sequence[Any], others: Sequence[Any]) -> bool:
 
 
 def _held_bytes(calls: Sequence[PastCall]) -> int:
-    """An array that several calls were given counts once."""
+    """Return the size of all inputs; an array of several calls counts once."""
     arrays = {id(one): one for call in calls for one in call.inputs if isinstance(one, np.ndarray)}
     return sum(array.nbytes for array in arrays.values())
 
@@ -80,12 +80,13 @@ async def follow(
     stopping: Callable[[], bool],
     tick: Callable[[int], None],
 ) -> tuple[Any, ...] | None:
-    """The outputs of the last call; None if it was stopped. `tick` gets the number of calls done"""
+    """Repeat calls on a program; return the last outputs, or None if stopped. `tick` gets the
+    count."""
     values: tuple[Any, ...] = ()
     done = 0
     for call in calls:
         for _ in range(call.times):
-            await asyncio.sleep(0)  # lets messages in: on NumPy a run never waits for anything
+            await asyncio.sleep(0)  # handles messages: on NumPy a run never awaits
             if stopping():
                 return None
             values = await program.run(call.method, *call.inputs)

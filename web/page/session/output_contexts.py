@@ -1,4 +1,4 @@
-"""The outputs of a session with what helps to show them."""
+"""The outputs of a session with all that renderers need."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from page.session.session import Session
 BACKDROP = 512  # pixels of its longer side
 
 
-def sights_of(session: Session) -> list[OutputContext]:
-    """Of the results that are shown, in order."""
+def contexts_of(session: Session) -> list[OutputContext]:
+    """Return the context of each output that is shown, in order."""
     results = session.shown
     if results is None:
         return []
@@ -36,7 +36,7 @@ def sights_of(session: Session) -> list[OutputContext]:
 
 
 def _backdrop(session: Session) -> tuple[Array | None, tuple[int, int]]:
-    """The picture that went into the run, as the model saw it, and the size that it had there."""
+    """Return the input picture of the run, as the model saw it, and the input's size."""
     results = session.shown
     if results is None or not results.calls:
         return None, (0, 0)

@@ -1,8 +1,8 @@
-"""Commands: what can be done now, by name, in the palette that Ctrl K opens.
+"""Commands of the palette that Ctrl K opens.
 
-Whoever can do something says so in one row: a desk in the function that it adds to
-`stage.commands`, a view in `commands` of its declaration. The list goes to the page whenever it has
-changed, so the palette opens at once, whatever Python is busy with; `palette.js` searches it.
+A controller lists its commands in a function that it adds to `state.commands`, a view in `commands`
+of its declaration. The list is sent to the page whenever it has changed, so that the palette opens
+at once even while Python is busy; `palette.js` searches it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Command:
-    """A row of the palette, and what choosing it does: an act, or the press of a control.
+    """A row of the palette: choosing it sends an act, or presses a control.
 
-    title  what it does, as on a button
+    title  the text, as on a button
     act    the message that it sends
-    more   what else is in that message
+    more   other fields of that message
     press  instead of an act: the control to press, as a CSS selector; a field gets the focus
     view   the view that comes to the front with it
-    kind   a word that tells rows of one title apart, such as "Method"
-    keys   that do the same
-    late   it takes something away: it comes after all others, so Enter never does it by chance
+    kind   a word that distinguishes rows with the same title, such as "Method"
+    keys   the keyboard shortcut
+    late   it removes something: it comes after all others, so that Enter never does it by chance
     """
 
     title: str
@@ -35,7 +35,7 @@ class Command:
     late: bool = False
 
     def message(self) -> dict[str, object]:
-        """As `palette.js` takes it."""
+        """Return the row as `palette.js` takes it."""
         return {
             "title": self.title,
             "kind": self.kind,

@@ -1,4 +1,4 @@
-"""Sizes that a file offers to change, but with which a run fails: which one it is.
+"""Search for the dim that a file offers to change, but with which a run fails.
 
 A program with any dynamic dim offers all dims of its inputs, up to the size that each was exported
 with: the file does not say which of them are real. A run with a size that cannot change fails.
@@ -32,7 +32,7 @@ class Suspect:
         return self.state.bounds[self.dim][1]
 
     @property
-    def told(self) -> str:
+    def explanation(self) -> str:
         return (
             f"Dim {self.dim} is {count_text(self.exported)}, with which the file was exported: a "
             f"run with {count_text(self.given)} failed, and with {count_text(self.exported)} it "
@@ -41,13 +41,13 @@ class Suspect:
 
 
 def is_about_sizes(error: Exception) -> bool:
-    """Whether it can be: not what is wrong with values, or with the device."""
+    """Tell whether an error may be about sizes, not about values or the device."""
     other = InputError | IndexRangeError | DeviceError | ClosedError
     return isinstance(error, WebpteError) and not isinstance(error, other)
 
 
 def suspects(states: Sequence[Input]) -> list[Suspect]:
-    """Dims that are not as they were exported, the smallest first: features rather than lengths."""
+    """Return the dims that differ from the export, the smallest first: features before lengths."""
     found = [
         Suspect(state, dim, size)
         for state in states
@@ -69,7 +69,7 @@ def exported_with(state: TensorInput) -> str:
 async def find_culprit(
     session: Session, method: str, states: Sequence[Input], arrays: Sequence[Any]
 ) -> Suspect | None:
-    """The dim that lets the run succeed when it alone is as it was exported.
+    """Find the dim that lets the run succeed when it alone has its exported size.
 
     Nothing is tried on a program that keeps state, which a run would change.
     """

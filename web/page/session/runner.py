@@ -1,4 +1,4 @@
-"""One thing at a time on a program: runs it once and then again and again, and keeps the times."""
+"""The runner of a session: one task at a time uses the program, and its times are kept."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from webpte import Program
 
 
 class Runner:
-    """While `busy`, nothing else may use the program; `doing` says with what."""
+    """The lock on a program: while `busy`, nothing else may use it; `doing` says why."""
 
     def __init__(self) -> None:
         self.timing = Timing()
         self.doing = ""
-        self.can_stop = False  # before it has ended by itself
+        self.can_stop = False  # before it ends
         self._at_once = False
         self.stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -29,14 +29,14 @@ class Runner:
         return self._task is not None
 
     def reset(self) -> None:
-        """Forgets the runs; the load's time stays."""
+        """Drop the times of runs; that of the load stays."""
         self.timing = Timing(load=self.timing.load, stages=self.timing.stages)
 
     def start(
         self, work: Coroutine[Any, Any, None], doing: str, can_stop: bool, at_once: bool = False
     ) -> asyncio.Task[None]:
-        """Busy from now on, until `work` has ended. `can_stop`: it heeds `stopping`; `at_once`: it
-        can be cancelled wherever it is."""
+        """Start `work` and be busy until it ends. `can_stop`: it checks `stopping`; `at_once`: it
+        can be cancelled anywhere."""
         assert self._task is None, f"{doing} while {self.doing}"
         self.stopping, self.doing, self.can_stop = False, doing, can_stop
         self._at_once = at_once
@@ -48,14 +48,14 @@ class Runner:
         self._task = None
 
     def cancel(self) -> bool:
-        """Ends what is under way, after the call that runs now if it must; returns whether now."""
+        """End the work, after the current call if it must; return whether at once."""
         self.stopping = True
         if self._at_once and self._task is not None:
             self._task.cancel()
         return self._at_once
 
     async def stop(self, finish: bool = False) -> None:
-        """`cancel`, and wait until it has ended. With `finish` the call of now has its end."""
+        """Cancel the work and wait for its end. With `finish` the current call completes."""
         task = self._task
         if finish:
             self.stopping = True
@@ -80,10 +80,10 @@ class Runner:
         wanted: int,
         tick: Callable[[], None],
     ) -> None:
-        """`tick` is called after every run."""
+        """Run `wanted` times; `tick` is called after every run."""
         self.timing.wanted = wanted
         for _ in range(wanted):
-            # Lets messages in: on NumPy a run never waits for anything.
+            # Handles messages: on NumPy a run never awaits.
             await asyncio.sleep(0)
             if self.stopping:
                 return
@@ -93,7 +93,7 @@ class Runner:
             tick()
 
     def summary(self, answer: str = "") -> str:
-        """`answer`: what the outputs say, if that is a few words."""
+        """Return the status after a run; `answer` is what the outputs say, in a few words."""
         timing = self.timing
         told = f"Done: {answer + ', ' if answer else ''}first run {ms_text(timing.first or 0)}"
         if timing.median is not None:

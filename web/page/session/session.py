@@ -1,7 +1,6 @@
-"""One opened program with all that was done with it: inputs, results, and the calls it has had.
+"""One open program with its inputs, results and calls.
 
-A session is made complete and then takes the place of the one before it, which stays as it was if
-anything goes wrong.
+A session is built completely before it replaces the old one, which stays if anything fails.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ Held = tuple[object, ...]  # what the inputs of a method held; equal if they hol
 
 @dataclass(eq=False)
 class Results:
-    """What a run returned, and of what.
+    """The results of a run, and the calls that led to them.
 
-    calls     all that led to them, their own last; empty if that is not known, as `lost` says
-    note      what came in between since, if anything
-    verdicts  of comparisons, by output
+    calls     all calls up to this one; empty if unknown, for the reason in `lost`
+    note      what has happened since, if anything
+    verdicts  results of comparisons, by output
     """
 
     method: str
@@ -45,7 +44,7 @@ class Results:
     note: str = ""
     timing: Timing = field(default_factory=Timing)
     verdicts: dict[int, Html] = field(default_factory=dict)
-    # what went in as a picture, and its (height, width); None until someone wants to see it
+    # the input picture and the input's (height, width); None until it is shown
     backdrop: tuple[Array | None, tuple[int, int]] | None = None
 
 
@@ -55,7 +54,7 @@ class Session:
     methods: Mapping[str, MethodInfo]
     program: Program
     device: str
-    stateful: bool = False  # its results depend on the calls before
+    stateful: bool = False  # its results depend on earlier calls
     constant_values: Mapping[str, str] = field(default_factory=dict)
     runner: Runner = field(default_factory=Runner)
     method: str = ""
@@ -64,7 +63,7 @@ class Session:
     traces: dict[str, Trace] = field(default_factory=dict)  # by method, the last ones
     history: History = field(default_factory=History)
     labels: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by output, of its last dim
-    looks: dict[str, dict[int, Choice]] = field(default_factory=dict)  # by method and output
+    choices: dict[str, dict[int, Choice]] = field(default_factory=dict)  # by method and output
     _inputs: dict[str, list[Input]] = field(default_factory=dict)  # by method
 
     def __post_init__(self) -> None:
@@ -74,7 +73,7 @@ class Session:
 
     @property
     def inputs(self) -> list[Input]:
-        """Of the chosen method."""
+        """The inputs of the chosen method."""
         return self.inputs_of(self.method) if self.method else []
 
     def inputs_of(self, method: str) -> list[Input]:
@@ -84,15 +83,15 @@ class Session:
 
     @property
     def set_inputs(self) -> Mapping[str, list[Input]]:
-        """By method, of those that were on the page."""
+        """The inputs by method, of methods that were shown."""
         return self._inputs
 
     def reset_inputs(self) -> list[Input]:
-        """Of the chosen method, as they are for a program that nobody has touched; what was."""
+        """Reset the inputs of the chosen method, and return the old ones."""
         return self._inputs.pop(self.method, [])
 
     def restore_inputs(self, method: str, inputs: list[Input]) -> None:
-        """As they were before `reset_inputs`."""
+        """Restore the inputs from before `reset_inputs`."""
         self._inputs[method] = inputs
 
     def _fresh_inputs(self, method: str) -> list[Input]:
@@ -105,27 +104,27 @@ class Session:
         return self.results.get(self.method)
 
     def choose(self, method: str) -> None:
-        """Another method. Its inputs are as they were; new ones start with the values of others."""
+        """Choose a method; inputs that are new start with the values of other methods."""
         if method not in self.methods or self.methods[method].is_constant:
             raise ValueError(f"{self.source.name} has no method {method!r} that can be run")
         before = [state for states in self._inputs.values() for state in states] + self.inputs
         self.method = method
         if method not in self._inputs:
-            carry_over(before, self.inputs)  # of the same name, those of the last method count
+            carry_over(before, self.inputs)  # of inputs with the same name, the last method's count
         self.runner.reset()
         if self.shown is not None and self.shown.device == self.device:
             now, known = self.runner.timing, self.shown.timing
             self.runner.timing = replace(known, load=now.load, stages=now.stages)
 
     def continue_from(self, old: Session) -> None:
-        """Take over what was done with the same file before, as far as it fits."""
+        """Take over inputs, results and choices of the same file, as far as they fit."""
         if old.source.name != self.source.name:
             return
         for method, before in old._inputs.items():
             if method in self.methods and not self.methods[method].is_constant:
                 self._inputs[method] = self._fresh_inputs(method)
                 carry_over(before, self._inputs[method])
-        self.labels, self.looks = old.labels, old.looks
+        self.labels, self.choices = old.labels, old.choices
         if old.method in self._inputs:
             self.method = old.method
         if old.source.data is self.source.data and old.source.extra == self.source.extra:
@@ -134,8 +133,8 @@ class Session:
                 self._note("the program was loaded again since, and its state starts over")
 
     def choice(self, output: int) -> Choice:
-        """How an output of the chosen method is seen."""
-        return self.looks.setdefault(self.method, {}).setdefault(output, Choice())
+        """Return how an output of the chosen method is shown."""
+        return self.choices.setdefault(self.method, {}).setdefault(output, Choice())
 
     # ---- runs
 
@@ -143,7 +142,7 @@ class Session:
         return tuple(state.held for state in self.inputs)
 
     def finish_run(self, method: str, arrays: Sequence[Any], held: Held, values: Any) -> None:
-        """The first run of several: its results are the ones to show."""
+        """Keep the results of the first of several runs, which are the ones to show."""
         self.count_run(method, arrays)
         infos = self.methods[method].outputs
         outputs = [
@@ -161,24 +160,24 @@ class Session:
             self.history.add(method, arrays)
 
     def fail_run(self, method: str, error: Exception) -> None:
-        if self.stateful and not isinstance(error, InputError):  # which is found before a run
+        if self.stateful and not isinstance(error, InputError):  # which is raised before a run
             self.history.lose("a run failed, and nobody knows what it had changed by then")
         if method in self.results:
             self.results[method].note = "the last run failed"
 
     def cancel_run(self, method: str) -> None:
-        """Nobody waited for its end: it may have had its effect on state, or not."""
+        """Note that a run was cancelled: it may have changed the state, or not."""
         self.lose_state("a run was cancelled, and nobody knows whether it had happened by then")
         if method in self.results:
             self.results[method].note = "the last run was cancelled"
 
     def lose_state(self, reason: str) -> None:
-        """Something else than a run changes the program's state."""
+        """Give up the history because something else than a run changes the program's state."""
         if self.stateful:
             self.history.lose(reason)
 
     def start_over(self) -> None:
-        """The program was rebuilt: its state is that of the file again."""
+        """Reset the history: the program was rebuilt with the state of the file."""
         self.runs.clear()
         self.history = History()
         if self.stateful:
@@ -189,7 +188,7 @@ class Session:
             results.note = what_came_since
 
     def age(self) -> list[str]:
-        """What sets the results apart from a run with what is on the page now; [] if nothing."""
+        """Return why the results are outdated; [] if they are not."""
         results = self.shown
         if results is None:
             return []
@@ -197,5 +196,5 @@ class Session:
         if results.device != self.device:
             told.append(f"computed on {DEVICE_NAMES[results.device]}")
         if results.held != self.held():
-            told.append("for earlier inputs")
+            told.append("the inputs have changed")
         return [*told, results.note] if results.note else told

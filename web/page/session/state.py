@@ -1,4 +1,4 @@
-"""What the desks and views of the page share: the browser, the engine, the adapter, the session."""
+"""The state that controllers and views share: browser, engine, adapter, session, status."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 
 from page.browser import Browser
 from page.html.markup import Html
-from page.parts.compiling import Compiling
+from page.html.units import count_text
 from page.parts.status_view import error_view
+from page.persistence.store import Store
 from page.session.palette import Commands
 from page.session.session import Session
+from page.session.throttle import Ticker
 from page.session.undo import Undo
 from webpte import DeviceInfo
 from webpte.errors import DeviceLostError
@@ -21,18 +23,46 @@ from webpte.runtime.base.progress import reporting
 
 
 class Change(Enum):
-    """What can be another than it was; see `AppState.announce`."""
+    """Kinds of changes that `AppState.announce` passes to listeners."""
 
-    ADAPTER = auto()  # the browser has told which there is
+    ADAPTER = auto()  # the adapter is known
     SESSION = auto()  # another program is open, or the same on another device, or none
-    ADDRESS = auto()  # the same program has an address now: it is kept
+    ADDRESS = auto()  # the same program was kept, and has an address now
     METHOD = auto()  # another method of the same program is chosen
-    INPUTS = auto()  # an input holds something else: comes with every key that is typed
-    RESULTS = auto()  # there are new results, or none of what is set now
+    INPUTS = auto()  # an input has changed: comes with every key that is typed
+    RESULTS = auto()  # there are new results, or the old ones are gone
     VIEW = auto()  # another view is in front
     BUSY = auto()  # work on the program has begun or ended
     OPENING = auto()  # a program is being opened, or that has ended
     UNDO = auto()  # there is something that can be undone, or no longer
+
+
+class _CompileProgress:
+    """The count of compiled kernels in the status line: "Answering: compiling kernels, 3 of 12".
+
+    status  returns the line without that count
+    show    puts a text into the line
+    """
+
+    def __init__(self, status: Callable[[], str], show: Callable[[str], None]) -> None:
+        self._status, self._show = status, show
+        self._done = self._total = 0
+        self._ticker = Ticker(self._draw)
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        self._done, self._total = int(done), int(total)
+        if self._done == self._total:
+            self.end()
+        else:
+            self._ticker.start()
+
+    def end(self) -> None:
+        if self._ticker.stop():
+            self._show(self._status())
+
+    def _draw(self) -> None:
+        count = f"{count_text(self._done)} of {count_text(self._total)}"
+        self._show(f"{self._status()}: compiling kernels, {count}")
 
 
 @dataclass(eq=False)
@@ -44,15 +74,18 @@ class AppState:
     device: str = "webgpu"  # for the next program
     narrow: bool = False  # a small screen, where long lists start folded
     session: Session | None = None
-    opening: str = ""  # the name of a program on its way, that will take the session's place
+    opening: str = ""  # the name of the program that is being opened
     front: str = "run"  # the view that is in front
-    told: str = ""  # the line that says what goes on
+    status: str = ""  # the text of the status line
     listeners: list[Callable[[Change], None]] = field(default_factory=list)
-    remembered: dict[str, str] = field(default_factory=dict)  # by the browser, from visit to visit
     commands: list[Commands] = field(default_factory=list)  # of the palette, in its order
+    store: Store = field(init=False)  # from visit to visit
+    tab_store: Store = field(init=False)  # for a reload of this tab
     undo: Undo = field(init=False)
 
     def __post_init__(self) -> None:
+        self.store = Store(self.browser)
+        self.tab_store = Store(self.browser, "tab")
         self.undo = Undo(self.browser, changed=lambda: self.announce(Change.UNDO))
         self.commands.append(self.undo.commands)
 
@@ -60,19 +93,13 @@ class AppState:
         for listener in self.listeners:
             listener(change)
 
-    def remember(self, key: str, text: str) -> None:
-        """For the next visit; "" forgets it."""
-        if self.remembered.get(key, "") != text:
-            self.remembered[key] = text
-            self.browser.show(remember={"key": key, "text": text})
-
     def tell(self, line: str, mood: str = "good") -> None:
-        """The one line that says what goes on; its dot is green, amber ("busy") or red ("bad")."""
-        self.told = line
+        """Set the status line; its dot is green, amber ("busy") or red ("bad")."""
+        self.status = line
         self.browser.show(text={"status": line}, mood=mood)
 
     def show(self, **sections: str) -> None:
-        """Section -> markup; an underscore stands for a dash."""
+        """Replace sections of the page by markup; an underscore stands for a dash."""
         self.browser.show(html={name.replace("_", "-"): html for name, html in sections.items()})
 
     def show_error(
@@ -83,15 +110,16 @@ class AppState:
         note: str = "",
         more: Html | None = None,
     ) -> None:
-        """`doing` says what was under way; actions: act -> button; `note` says what still works."""
+        """Show an error. `doing` says what was under way; actions: act -> button; `note` says what
+        still works."""
         box = error_view(error, doing, actions, note, more)
         self.browser.show(html={"error": box}, reveal="error")
-        self.tell(f"{type(error).__name__}: see the message", "bad")
+        self.tell(f"Failed: {doing}", "bad")
 
     # ---- one thing at a time on the program
 
     def idle_session(self) -> Session | None:
-        """The session, if nothing uses its program; else what does is told."""
+        """Return the session if nothing uses its program; else say in the status what does."""
         session = self.session
         if session is not None and session.runner.busy:
             way = "wait for it, or cancel it" if session.runner.can_stop else "wait for it"
@@ -107,13 +135,13 @@ class AppState:
         can_stop: bool = True,
         at_once: bool = False,
     ) -> None:
-        """Work on the program of an idle session, with the buttons locked meanwhile.
+        """Run work on the program of an idle session, with the buttons locked meanwhile.
 
-        `can_stop`: the work ends early when it finds `session.runner.stopping`. `at_once`: it may
-        be cancelled at any point, and leaves all in order.
+        `can_stop`: the work checks `session.runner.stopping` and ends early. `at_once`: it may be
+        cancelled at any point.
         """
-        compiling = Compiling(lambda: self.told, self._show_line)
-        with reporting(compiling.progress):  # the task keeps what is set while it is made
+        compiling = _CompileProgress(lambda: self.status, self._show_line)
+        with reporting(compiling.progress):  # the task inherits the context
             task = session.runner.start(work, doing, can_stop, at_once)
         self.announce(Change.BUSY)
         try:
@@ -121,7 +149,7 @@ class AppState:
             if not task.cancelled():
                 task.result()
         except Exception as error:
-            if session is self.session:  # what was closed has nothing to tell any more
+            if session is self.session:  # errors of a closed program are dropped
                 lost = isinstance(error, DeviceLostError)
                 actions = {"recover": "Rebuild the program"} if lost else None
                 self.show_error(error, doing, actions)
@@ -133,9 +161,9 @@ class AppState:
         self.browser.show(text={"status": line})
 
     async def stop_runs(self, finish: bool = False) -> None:
-        """Nothing uses the session's program when this returns, until the caller waits again.
+        """Stop all work on the session's program, and wait for its end.
 
-        With `finish` the call that runs now has its end: its result is still wanted.
+        With `finish` the current call completes: its result is still wanted.
         """
         while self.session is not None and self.session.runner.busy:
             await self.session.runner.stop(finish)

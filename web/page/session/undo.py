@@ -1,7 +1,7 @@
-"""One step back: what was closed or cleared last can be had again, until something takes its place.
+"""Undo of one step: what was closed or cleared last, until something takes its place.
 
-A line at the edge of the page tells of it, with a button. It fades after a while, but the offer
-stands: in the palette, and for Ctrl Z.
+A line at the edge of the page offers it, with a button. The line fades, but the offer stays in the
+palette and for Ctrl Z.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ Back = Callable[[], Awaitable[object] | None]
 
 @dataclass(frozen=True)
 class _Offer:
-    told: str
+    text: str
     back: Back
 
 
 class Undo:
     def __init__(self, browser: Browser, changed: Callable[[], None]) -> None:
-        """`changed` is called whenever there is another offer, or none."""
+        """Build an empty undo; `changed` is called whenever the offer changes."""
         self._browser = browser
         self._changed = changed
         self._offer: _Offer | None = None
         self._number = 0  # a line that follows another is a new one, and fades anew
 
-    def offer(self, told: str, back: Back) -> None:
-        """`told` says what is gone, as a sentence; `back` brings it back."""
-        self._offer = _Offer(told, back)
+    def offer(self, text: str, back: Back) -> None:
+        """Offer to undo: `text` is a sentence that says what was removed, `back` restores it."""
+        self._offer = _Offer(text, back)
         self._number += 1
         # Whoever pressed a button that is gone with all the rest goes on from here.
-        self._browser.show(html={_TOAST: _toast(told, self._number)}, rescue=UNDO_ID)
+        self._browser.show(html={_TOAST: _toast(text, self._number)}, rescue=UNDO_ID)
         self._changed()
 
     def forget(self) -> None:
-        """Something has taken the place of what was gone, or nobody wants it."""
+        """Withdraw the offer."""
         if self._offer is not None:
             self._offer = None
             self._browser.show(html={_TOAST: ""})
@@ -49,7 +49,7 @@ class Undo:
 
     def commands(self) -> Iterator[Command]:
         if self._offer is not None:
-            yield Command(f"Undo: {self._offer.told}", "undo", keys="Ctrl Z")
+            yield Command(f"Undo: {self._offer.text}", "undo", keys="Ctrl Z")
 
     # ---- acts
 
@@ -65,10 +65,10 @@ class Undo:
         self.forget()
 
 
-def _toast(told: str, number: int) -> Html:
+def _toast(text: str, number: int) -> Html:
     return h(
         "div",
-        h("p", told),
+        h("p", text),
         h("button", "Undo", type="button", id=UNDO_ID, data_act="undo"),
         h(
             "button",

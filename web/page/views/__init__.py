@@ -1,4 +1,4 @@
-"""The views of the page, a folder each. A folder that is put here is found; there is no list."""
+"""The views of the page, one folder each, found by their place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from page.views.view import View
 
 @dataclass
 class FoundViews:
-    """`views` in the order of their tabs; `problems`: by module, what is wrong with it."""
+    """The views in the order of their tabs; `problems`: errors by module."""
 
     views: list[View] = field(default_factory=list)
     problems: dict[str, Exception] = field(default_factory=dict)

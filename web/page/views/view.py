@@ -1,9 +1,9 @@
-"""What a view is: a tab with a panel below it, declared in a module of its own in `views/`.
+"""The interface of views: a tab with a panel, declared in a folder in `views/`.
 
     VIEW = View("python", "Python", order=90, make=PythonPanel, needs=(PROGRAM,))
 
-The declaration says where its tab is and when it is there; the panel draws, and handles what is
-done in it. `docs/page.md` shows a whole one.
+The declaration says where its tab is and when it exists; the panel draws, and handles its acts.
+`docs/page.md` shows a complete one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from webpte.llm import Generator
 
 @dataclass(frozen=True)
 class Need:
-    """What a view cannot do without.
+    """A condition for a view.
 
-    text   what to do about it, shown in the view's place
-    met    whether it is there
-    hides  without it there is no tab either: for what a program is, not for what can be done
-    offer  the act that brings it about, and its button
+    text   what to do about it, shown in place of the view
+    met    returns whether it is met
+    hides  without it there is no tab: for properties of a program that cannot change
+    offer  the act that fulfils it, and its button
     """
 
     text: str
@@ -35,62 +35,63 @@ class Need:
     offer: tuple[str, str] | None = None
 
 
-def _is_language_model(stage: AppState) -> bool:
-    if stage.session is None:
+def _is_language_model(state: AppState) -> bool:
+    if state.session is None:
         return False
     try:
-        Generator(stage.session.program)
+        Generator(state.session.program)
     except InputError:
         return False
     return True
 
 
-PROGRAM = Need("Open a program first.", lambda stage: stage.session is not None, hides=True)
+PROGRAM = Need("Open a program first.", lambda state: state.session is not None, hides=True)
 METHOD = Need(
     "This program has constant methods only: there is nothing to run.",
-    lambda stage: stage.session is not None and bool(stage.session.method),
+    lambda state: state.session is not None and bool(state.session.method),
 )
 LANGUAGE_MODEL = Need("Open a language model with a KV cache.", _is_language_model, hides=True)
 RUN = Need(
     "Run the program first.",
-    lambda stage: stage.session is not None and stage.session.shown is not None,
+    lambda state: state.session is not None and state.session.shown is not None,
     offer=("run", "Run"),
 )
 WEBGPU = Need(
-    "This is about the GPU: choose to run on WebGPU.",
-    lambda stage: stage.session is not None and stage.session.device == "webgpu",
+    "This view needs a GPU: choose WebGPU as the device.",
+    lambda state: state.session is not None and state.session.device == "webgpu",
 )
 TIMESTAMPS = Need(
-    "This adapter has no timestamp queries, so nothing can be timed on it.",
-    lambda stage: stage.adapter is not None and "timestamp-query" in stage.adapter.features,
+    "This adapter has no timestamp queries, so kernels cannot be timed.",
+    lambda state: state.adapter is not None and "timestamp-query" in state.adapter.features,
 )
 
 
 class Panel:
-    """What a view shows. Its methods `on_<act>` handle the act `<view>:<act>` of the page."""
+    """The content of a view. Its methods `on_<act>` handle the act `<view>:<act>` of the page."""
 
-    def __init__(self, view: View, stage: AppState) -> None:
+    def __init__(self, view: View, state: AppState) -> None:
         self.view = view
-        self.stage = stage
+        self.state = state
         self._tasks: set[asyncio.Task[None]] = set()
 
     def draw(self) -> None:
-        """All of it, as things are now. Only called while it is in front and its needs are met."""
+        """Draw the whole panel. Only called while it is in front and its needs are met."""
 
     def forget(self) -> None:
-        """The session is another one, or gone: drop what was its. `start`ed work has ended."""
+        """Drop what belongs to the old session, which was replaced or closed. Work from `start` has
+        ended."""
 
-    def takes(self, name: str) -> bool:
-        """Whether a file of this name is for this view, wherever it is dropped."""
+    def accepts(self, name: str) -> bool:
+        """Tell whether a file of this name is for this view, wherever it is dropped."""
         return False
 
-    async def take(self, files: Sequence[Any]) -> None:
-        """Such files, once the program that may have come with them is open."""
+    async def accept_files(self, files: Sequence[Any]) -> None:
+        """Handle accepted files, once the program that came with them is open."""
 
     def start(self, work: Coroutine[Any, Any, None], doing: str) -> asyncio.Task[None]:
-        """Work beside all else, until it has ended or the session has. What fails is told.
+        """Run work in the background until it or the session ends; show its error.
 
-        What uses the program is not for this but for `stage.do`, which lets nothing else use it.
+        Work on the program goes through `state.do` instead, which runs one task at a time.
         """
         task = asyncio.ensure_future(self._watched(work, doing))
         self._tasks.add(task)
@@ -101,22 +102,22 @@ class Panel:
         try:
             await work
         except Exception as error:
-            self.stage.show_error(error, doing)
+            self.state.show_error(error, doing)
 
     def end_work(self) -> None:
         for task in self._tasks:
             task.cancel()
 
     def show(self, html: str) -> None:
-        """The panel's content: the page is patched to be like this."""
-        self.stage.browser.show(html={self.view.panel_id: html})
+        """Show the panel's content: the page is patched to match it."""
+        self.state.browser.show(html={self.view.panel_id: html})
 
     def tell_script(self, **data: object) -> None:
-        """Calls `show(panel, data, act)` of the view's script, on the main thread."""
-        self.stage.browser.show(script={self.view.name: data})
+        """Call `show(panel, data, act)` of the view's script, on the main thread."""
+        self.state.browser.show(script={self.view.name: data})
 
     def act(self, name: str) -> str:
-        """The `data_act` of a control for which `on_<name>` is called."""
+        """Return the `data_act` of a control for which `on_<name>` is called."""
         return f"{self.view.name}:{name}"
 
 
@@ -127,10 +128,10 @@ class View:
     name     in addresses, acts and ids: a short word
     title    on the tab
     order    of the tab: lower ones are further left
-    make     makes the panel, once, when the page starts
-    needs    what must be there; the first that is not is told
-    follows  what it is drawn again for while it is in front
-    style    whether `views/<name>.css` belongs to it
+    make     creates the panel, once, when the page starts
+    needs    its conditions; the first that is not met is shown
+    follows  changes after which it is redrawn while it is in front
+    style    whether it has a `<name>.css`
     commands rows of the palette: `Command("Copy as Python", "copy")` calls `on_copy`
     """
 
@@ -147,8 +148,8 @@ class View:
     def panel_id(self) -> str:
         return f"view-{self.name}"
 
-    def has_tab(self, stage: AppState) -> bool:
-        return all(need.met(stage) for need in self.needs if need.hides)
+    def has_tab(self, state: AppState) -> bool:
+        return all(need.met(state) for need in self.needs if need.hides)
 
-    def missing(self, stage: AppState) -> Need | None:
-        return next((need for need in self.needs if not need.met(stage)), None)
+    def missing(self, state: AppState) -> Need | None:
+        return next((need for need in self.needs if not need.met(state)), None)

@@ -1,4 +1,4 @@
-"""Files dropped anywhere find their place."""
+"""Files that are dropped anywhere are matched with inputs."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_drop_while_it_runs_is_for_the_next_run() -> None:
         assert "from zero.npy" in browser.html["input-0"]
         await app.receive({"act": "cancel"})
         await asyncio.wait_for(running, 5)
-        assert "Earlier results" in browser.html["outputs-age"]
+        assert "Outdated" in browser.html["outputs-age"]
         assert (await outputs(app, browser) == 0.5).all()
 
     drive(script)

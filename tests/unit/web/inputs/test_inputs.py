@@ -98,7 +98,7 @@ def test_fill_and_below() -> None:
     state.set_fill("zeros")
     assert not state.error
     assert not state.array().any()
-    with pytest.raises(ValueError, match="no fill for int64"):
+    with pytest.raises(ValueError, match="not a fill for int64"):
         state.set_fill("normal")
 
 
@@ -122,7 +122,7 @@ def test_plain_values() -> None:
     state.set_value("8")
     assert state.array() == 8
     state.set_value("8.5")
-    assert "whole number" in state.error
+    assert "integer" in state.error
     assert state.array() == 8
     number = ScalarInput(0, "s", "float", 0.5)
     number.set_value("1e-3")

@@ -1,4 +1,4 @@
-"""Sounds, texts and plain bytes as inputs, and sizes that turn out not to change."""
+"""Sounds, texts and plain bytes as inputs, and dims that turn out to be fixed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_sound_is_cut_into_frames() -> None:
 
 
 def graph(shape: tuple[int, ...], dtype: str = "float32") -> bytes:
-    """The same out as in."""
+    """Build a program that returns its input."""
     g = GraphWriter()
     x, y = g.tensor(shape, dtype), g.tensor(shape, dtype)
     g.op("aten.relu.default", x, y)
@@ -111,7 +111,7 @@ def test_a_sound_goes_in_at_the_rate_that_is_set() -> None:
         await app.receive({**setting, "value": "12"})
         assert "from 3000 to 384000" in browser.html["input-0-preview"]
         await app.receive({**setting, "name": "level", "value": "standard"})
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         assert "np.load('input0.npy')" in as_python(session)
         bad = File("noise.mp3", b"no sound")
@@ -134,14 +134,14 @@ def test_plain_bytes_go_in_where_they_fit() -> None:
         await open_sample(app)
         await drop(app, File("x.bin", x.tobytes()))
         assert "from x.bin" in browser.html["input-0"]
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         (state,) = session.inputs
         assert isinstance(state, TensorInput)
         assert (state.array() == x).all()
         assert "np.fromfile('x.bin', 'float32').reshape((37, 41))" in as_python(session)
         await app.receive({"act": "npy", "input": "0", "files": [File("y.bin", b"12345")]})
-        assert "no whole number of float32" in browser.html["input-0-preview"]
+        assert "not a multiple of the 4 bytes of a float32" in browser.html["input-0-preview"]
 
     drive(script)
     free = TensorInput(0, "x", "float32", ((1, 50), (4, 4)))
@@ -157,7 +157,7 @@ def test_a_text_goes_in_as_tokens() -> None:
         await app.receive({"act": "fill", "input": "0", "value": "text"})
         assert "in tokens of stories.tokenizer.json" in browser.html["input-0"]
         await app.receive({"act": "prompt", "input": "0", "value": "Once upon a time"})
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         state = session.inputs[0]
         assert isinstance(state, TensorInput)
@@ -166,13 +166,13 @@ def test_a_text_goes_in_as_tokens() -> None:
         assert state.array().reshape(-1)[:count].tolist() == state.tokens
         assert f"{count} tokens" in browser.html["input-0"]
         assert repr(state.array().tolist()) in as_python(session)
-        stored = {browser.other["remember"]["key"]: browser.other["remember"]["text"]}
-        again = App(browser, app._stage.engine)
-        await again.receive({"act": "hello", "remembered": stored})
+        stored = {browser.other["store"]["key"]: browser.other["store"]["text"]}
+        again = App(browser, app._state.engine)
+        await again.receive({"act": "hello", "stored": stored})
         await open_sample(again, "stories.pte")
         assert ">Once upon a time</textarea>" in browser.html["inputs"]
-        assert again._stage.session is not None
-        (same,) = (one for one in again._stage.session.inputs if one.name == state.name)
+        assert again._state.session is not None
+        (same,) = (one for one in again._state.session.inputs if one.name == state.name)
         assert isinstance(same, TensorInput)
         assert (same.array() == state.array()).all()
         wrong = File("tokenizer.json", b"{}")
@@ -189,7 +189,7 @@ def test_a_text_that_is_longer_or_shorter_than_the_input_is_told() -> None:
     assert "only the first 4" in state.note
     state.set_prompt("ab", [5, 6])
     assert state.array().tolist() == [[5, 6, 0, 0]]
-    assert "zeros up to 4" in state.note
+    assert "zeros to 4" in state.note
     assert "text" not in TensorInput(0, "x", "float32", ((4, 4),)).fills
 
 
@@ -221,9 +221,9 @@ def test_a_size_that_cannot_change_is_pinned_when_a_run_fails_of_it() -> None:
         assert "1 × 3 × 20 × 24" in browser.html["input-0"]
         await run(app, 0)
         assert browser.text["status"].startswith("Done")
-        stored = {browser.other["remember"]["key"]: browser.other["remember"]["text"]}
-        again = App(browser, app._stage.engine)
-        await again.receive({"act": "hello", "remembered": stored})
+        stored = {browser.other["store"]["key"]: browser.other["store"]["text"]}
+        again = App(browser, app._state.engine)
+        await again.receive({"act": "hello", "stored": stored})
         await open_sample(again, "photo.pte")
         assert "Dim 1 is 3" in browser.html["inputs"]
         await again.receive({"act": "reset-inputs"})
@@ -235,7 +235,7 @@ def test_a_size_that_cannot_change_is_pinned_when_a_run_fails_of_it() -> None:
 def test_of_a_program_with_state_only_the_exported_sizes_are_told() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, SAMPLES / "photo.pte")
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         session.stateful = True
         await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "2"})

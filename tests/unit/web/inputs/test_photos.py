@@ -173,11 +173,11 @@ def test_a_drawing_goes_in() -> None:
     state.take_drawing(grey)
     assert state.array()[0, 0, 3, 5] == pytest.approx(1)
     assert state.held != before
-    assert "Nothing is drawn" not in input_preview(state)
+    assert "Draw something first" not in input_preview(state)
     state.take_drawing(None)
-    assert "Nothing is drawn" in input_preview(state)
+    assert "Draw something first" in input_preview(state)
     state.set_fill("zeros")
-    assert "Nothing is drawn" not in input_preview(state)
+    assert "Draw something first" not in input_preview(state)
     (wide,) = inputs_of([TensorInfo("x", (1, 1, 2000, 28), "float32", dynamic=False)])
     assert isinstance(wide, TensorInput)
     assert "draw" not in wide.fills
@@ -201,12 +201,12 @@ def test_typed_values() -> None:
     ("text", "dtype", "told"),
     [
         ("", "float32", "Type one value"),
-        ("1 2 x", "float32", "'x' is no number"),
+        ("1 2 x", "float32", "'x' is not a number"),
         ("1 2", "float32", "2 values are typed, but 2 × 3 takes 6"),
         ("[[1, 2], [3]]", "float32", "differ in length"),
-        ("[1, 2", "float32", "do not end well"),
-        ("[null]", "float32", "no number"),
-        ("1.5", "int64", "whole numbers"),
+        ("[1, 2", "float32", "are incomplete"),
+        ("[null]", "float32", "not a number"),
+        ("1.5", "int64", "integers"),
         ("300", "uint8", "from 0 to 255"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Results say what they are of, and NumPy follows the calls that led to them."""
+"""Results say when they are outdated, and NumPy repeats the calls that led to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from support.page.fake_page import (
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import errors
 
-EARLIER = "Earlier results"
+EARLIER = "Outdated"
 
 
 async def fill(app: App, value: str, index: int = 0) -> None:
@@ -45,7 +45,7 @@ def test_edited_inputs_make_results_earlier_ones() -> None:
         assert browser.html["outputs-age"] == ""
         await fill(app, "ones")
         assert EARLIER in browser.html["outputs-age"]
-        assert "for earlier inputs" in browser.html["outputs-age"]
+        assert "the inputs have changed" in browser.html["outputs-age"]
         await fill(app, "ramp")
         assert browser.html["outputs-age"] == ""
         x = np.zeros((37, 41), np.float32)
@@ -191,7 +191,7 @@ def test_a_verdict_stays_with_its_results() -> None:
 
 
 def test_a_wrong_state_is_still_found() -> None:
-    """A program that forgot its state gives what a fresh one gives; that must not agree."""
+    """A program that lost its state gives the result of a fresh one, which must not agree."""
     engine = Engine()
 
     async def script(app: App, browser: FakeBrowser) -> None:
@@ -321,7 +321,7 @@ def test_a_wrong_input_leaves_the_state_known() -> None:
 
 
 def running_sum() -> File:
-    """x -> the sum of all x so far, in a buffer of the delegate that an ordinary op writes to."""
+    """Build a program that sums up all x so far, in a buffer of the delegate."""
     g = GraphWriter()
     x, out = g.tensor((4,)), g.tensor((4,))
     buffer = g.prepack(g.tensor((4,), constant=np.zeros(4, np.float32)))
@@ -366,7 +366,7 @@ def test_the_answer_is_told_and_brought_into_sight() -> None:
         await drop(app, File("names.txt", "\n".join(names).encode()))
         await fill(app, "zeros")
         await run(app, 0)
-        assert browser.other["sight"] == "outputs"
+        assert browser.other["scroll"] == "outputs"
         assert re.match(r"Done: digit \d, \d+\.\d %, first run ", browser.text["status"])
 
     drive(script)
@@ -375,7 +375,7 @@ def test_the_answer_is_told_and_brought_into_sight() -> None:
 def test_who_has_gone_on_with_other_inputs_is_not_moved() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         finish = session.program.run
 
@@ -386,6 +386,6 @@ def test_who_has_gone_on_with_other_inputs_is_not_moved() -> None:
         session.program.run = slow  # type: ignore[method-assign]
         await run(app, 0)
         assert EARLIER in browser.html["outputs-age"]
-        assert "sight" not in browser.other
+        assert "scroll" not in browser.other
 
     drive(script)

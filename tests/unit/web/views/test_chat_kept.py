@@ -31,7 +31,7 @@ def test_runs_and_answers_share_the_cache() -> None:
         await open_chat(app, TOKENIZER, CONFIG)
         await send(app, "Hello")
         await run(app, 0)  # writes where the conversation is
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         assert session.shown is not None
         assert "the chat has used it" in session.shown.lost  # so nobody can say what it should give
@@ -43,7 +43,7 @@ def test_runs_and_answers_share_the_cache() -> None:
 
 
 def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opened again, and rebuilt after the device was lost in the middle of an answer."""
+    """The program is opened again, and rebuilt after the device was lost during an answer."""
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
@@ -51,7 +51,7 @@ def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) ->
         before = shown(browser)
         await open_file(app, Q4)
         assert shown(browser) == before
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         lost = DeviceLostError("the browser took the GPU away")
 
@@ -63,7 +63,7 @@ def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) ->
             await send(app, "And then?")
         assert "Rebuild the program" in browser.html["error"]
         assert [text for _, text in shown(browser)][2:] == ["And then?"]
-        assert "Answer it" in browser.html["view-chat"]
+        assert ">Answer<" in browser.html["view-chat"]
         await app.receive({"act": "recover"})
         await act(app, "again")
         program = await webpte.load(Q4, device="numpy")
@@ -81,9 +81,9 @@ def test_a_conversation_is_there_after_a_reload() -> None:
         await act(app, "system", value="Be brief.")
         await send(app, "Hello!")
         said = browser.html["view-chat"]
-        stored = {browser.other["remember"]["key"]: browser.other["remember"]["text"]}
+        stored = {browser.other["store"]["key"]: browser.other["store"]["text"]}
         again = App(browser, webpte)
-        await again.receive({"act": "hello", "remembered": stored})
+        await again.receive({"act": "hello", "stored": stored})
         await open_chat(again, TOKENIZER, CONFIG)
         assert lines_of(browser.html["view-chat"]) == lines_of(said)
         assert len(lines_of(said)) == 2
@@ -91,7 +91,7 @@ def test_a_conversation_is_there_after_a_reload() -> None:
         assert len(notes_of(said)) == 1
         assert "Be brief." in browser.html["view-chat"]
         await act(again, "clear")
-        assert browser.other["remember"] == {"key": next(iter(stored)), "text": ""}
+        assert browser.other["store"] == {"key": next(iter(stored)), "text": ""}
         assert lines_of(browser.html["view-chat"]) == []
 
     drive(script)
@@ -102,13 +102,13 @@ def test_only_an_answer_that_was_cut_off_goes_on_after_a_reload(ended: str) -> N
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER)
         await send(app, "Hello!")
-        remembered = browser.other["remember"]
+        remembered = browser.other["store"]
         kept = json.loads(remembered["text"])
         (answer,) = kept["answers"].values()
         answer["ended"] = ended
         again = App(browser, webpte)
         stored = {remembered["key"]: json.dumps(kept)}
-        await again.receive({"act": "hello", "remembered": stored})
+        await again.receive({"act": "hello", "stored": stored})
         await open_chat(again, TOKENIZER)
         assert "Regenerate" in browser.html["view-chat"]
         assert (">Continue<" in browser.html["view-chat"]) == (ended == "length")
@@ -123,12 +123,12 @@ def test_only_an_answer_that_was_cut_off_goes_on_after_a_reload(ended: str) -> N
 
 
 def notes_of(html: str) -> list[str]:
-    """What is told of each answer."""
+    """Return the notes below the answers."""
     return re.findall(r'<p class="note">(\d+ tokens .*? seed \d+.*?)</p>', html)
 
 
 def lines_of(html: str) -> list[str]:
-    """What was said, as text."""
+    """Return the messages as text."""
     found = re.findall(r'id="chat-said-\d+"[^>]*>(.*?)</', html)
     return [re.sub(r"<[^>]*>", "", one) for one in found]
 

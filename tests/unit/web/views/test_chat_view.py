@@ -1,4 +1,4 @@
-"""The chat on the page: real programs on NumPy, driven by what people do."""
+"""The chat on the page: real programs on NumPy, driven by messages."""
 
 from __future__ import annotations
 
@@ -86,16 +86,16 @@ def test_what_lies_beside_the_program_is_its_tokenizer(tmp_path: Path) -> None:
         for program in (one, two, three):
             program.parent.mkdir()
             shutil.copy(Q4, program)
-        assert "none: type tokens" in await kind(app, browser, one)
+        assert "none; type token ids" in await kind(app, browser, one)
         shutil.copy(TOKENIZER, two.with_name("tokenizer.json"))
-        assert "it has no chat template" in await kind(app, browser, two)
+        assert "no chat template" in await kind(app, browser, two)
         shutil.copy(TOKENIZER, three.with_name("tiny.tokenizer.json"))
         shutil.copy(CONFIG, three.with_name("tiny.tokenizer_config.json"))
         three.with_name("tokenizer.json").write_text("{}")  # of another program
         assert "with a chat template" in await kind(app, browser, three)
         one.with_name("tokenizer.json").write_text("{}")
         told = await kind(app, browser, one)
-        assert "none: type tokens" in told
+        assert "none; type token ids" in told
         assert "beside the program, cannot be used" in told
 
     drive(script)
@@ -144,7 +144,7 @@ def test_without_a_tokenizer_tokens_are_typed() -> None:
         # A tokenizer that comes later starts anew.
         await drop(app, File(TOKENIZER.name, TOKENIZER.read_bytes()))
         assert shown(browser) == []
-        assert "it has no chat template" in browser.html["view-chat"]
+        assert "no chat template" in browser.html["view-chat"]
         await drop(app, File(CONFIG.name, CONFIG.read_bytes()))  # the rest of it
         assert "with a chat template" in browser.html["view-chat"]
 
@@ -207,7 +207,7 @@ def test_candidates_of_a_token() -> None:
         await act(app, "tokens")
         assert browser.html["view-chat"].count("level-unknown") == COUNT
         await act(app, "look", line="1", at="3")
-        assert "was not asked for" in browser.html["chat-token"]
+        assert "No probabilities" in browser.html["chat-token"]
         before = shown(browser)
         await act(app, "again")
         assert shown(browser) == before
@@ -229,9 +229,9 @@ def test_settings_that_are_wrong_ask_nothing() -> None:
         await open_chat(app, TOKENIZER, CONFIG)
         for name, value, told in (
             ("top_p", "1.5", "top_p must be"),
-            ("top_k", "0.5", "top k must be a whole number"),
-            ("max_tokens", "", "most tokens must be a whole number"),
-            ("max_tokens", "0", "most tokens must be 1 or more"),
+            ("top_k", "0.5", "top k must be an integer"),
+            ("max_tokens", "", "max tokens must be an integer"),
+            ("max_tokens", "0", "max tokens must be 1 or more"),
             ("seed", "-1", "seed must be 0 or more"),
         ):
             await act(app, "set", name=name, value=value)

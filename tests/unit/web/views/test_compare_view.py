@@ -1,4 +1,4 @@
-"""The view that compares: real programs on a device whose kernels can be made wrong."""
+"""The compare view: real programs on a device whose kernels can be made wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = {"rtol": "1e-3", "atol": "1e-3", "drift": "on"}
 
 
 class Recording:
-    """webpte on the recording device, which stands for a GPU."""
+    """An engine on the simulated device, which stands for a GPU."""
 
     async def inspect(self, source: Any, **options: Any) -> Any:
         return await webpte.inspect(source, **options)
@@ -62,13 +62,13 @@ async def compare(app: App, **fields: str) -> None:
 
 
 def panel(browser: FakeBrowser) -> str:
-    """Its text."""
+    """Return the panel's text."""
     text = re.sub("<[^>]*>", " ", browser.html["view-compare"])
     return re.sub(r"\s+", " ", unescape(text))
 
 
 def ops(browser: FakeBrowser) -> list[str]:
-    """Of the rows of the table, in their order."""
+    """Return one column of the table, in the order of its rows."""
     return re.findall(r'<th scope="row" title=[^>]*>([^<]*)', browser.html["view-compare"])
 
 
@@ -77,16 +77,16 @@ def test_the_first_call_that_is_off_is_shown_with_all_that_helps() -> None:
         await open_view(app, three_calls())
         with broken(SIGMOID, by=0.25), broken(NEG, by=0.5):
             await compare(app)
-        assert browser.text["status"] == f"Compared: {SIGMOID} is the first call off"
+        assert browser.text["status"] == f"Compared: {SIGMOID} is the first mismatched call"
         told = panel(browser)
-        assert "2 of 3 calls off" in told
+        assert "2 of 3 calls mismatched" in told
         assert "1 of 35 elements beyond the tolerance" in told
-        assert "largest difference is 0.25; the worst is at [4, 6]" in told
-        session = app._stage.session
+        assert "largest difference 0.25 at [4, 6]" in told
+        session = app._state.session
         assert session is not None
         highest = np.asarray(session.inputs[0].array()).max()
-        assert "All calls before it agree" in told
-        given = told.partition("values that went in")[2]
+        assert "All calls before it match" in told
+        given = told.partition("Inputs of this call")[2]
         assert f"float32 5 × 7 0 to {highest:.5g}" in given, "what relu gives"
         markup = browser.html["view-compare"]
         assert "Drift over 3 calls, 1e-1 to 1e0" in markup
@@ -95,9 +95,7 @@ def test_the_first_call_that_is_off_is_shown_with_all_that_helps() -> None:
         assert len(worst) == 2
         assert float(worst[0]) - float(worst[1]) == pytest.approx(0.25, abs=1e-5)
         assert ops(browser) == [RELU, SIGMOID, NEG]
-        assert "drift in the end 0.25 call 2" in told, (
-            "one is 0.25 too low by then, and 0.5 too high"
-        )
+        assert "final drift 0.25 call 2" in told, "one is 0.25 too low by then, and 0.5 too high"
 
     drive(script, GPU, Recording())
 
@@ -117,8 +115,8 @@ def test_the_table_is_sorted_filtered_and_saved() -> None:
             assert ops(browser) == [NEG]
             await compare(app, atol="0.6")
         assert ops(browser) == []
-        assert "No call is off." in panel(browser)
-        assert browser.text["status"] == "Compared: all agrees"
+        assert "No mismatched calls." in panel(browser)
+        assert browser.text["status"] == "Compared: no mismatches"
 
     drive(script, GPU, Recording())
 
@@ -149,7 +147,7 @@ def test_a_wrong_tolerance_is_told_and_stays() -> None:
 def test_stopped_it_has_found_nothing_and_the_program_goes_on() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app, three_calls())
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         show, seen = browser.show, list[str]()
 
@@ -162,12 +160,12 @@ def test_stopped_it_has_found_nothing_and_the_program_goes_on() -> None:
         browser.show = stop_at_once  # type: ignore[method-assign]
         await compare(app)
         assert "1 of 3 calls" in seen[0]
-        assert browser.text["status"] == "Stopped: nothing is compared"
+        assert browser.text["status"] == "Stopped: nothing was compared"
         assert "Found" not in panel(browser)
         assert not browser.html.get("error")
         browser.show = show  # type: ignore[method-assign]
         await compare(app)
-        assert browser.text["status"] == "Compared: all agrees"
+        assert browser.text["status"] == "Compared: no mismatches"
 
     drive(script, GPU, Recording())
 
@@ -178,8 +176,8 @@ def test_nan_is_traced_to_the_call_that_makes_it() -> None:
         with broken(SIGMOID, by=float("nan")):
             await compare(app)
         told = panel(browser)
-        assert "NaN first arises in call 1, " in told
-        assert "1 element of what it gives, and none of what it was given" in told
+        assert "NaN first appears in call 1, " in told
+        assert "1 element of its output, none of its inputs" in told
         assert "Infinity first" not in told
 
     drive(script, GPU, Recording())
@@ -188,7 +186,7 @@ def test_nan_is_traced_to_the_call_that_makes_it() -> None:
 def test_expected_outputs() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app, three_calls())
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         x = np.asarray(session.inputs[0].array())
         right = (-1 / (1 + np.exp(-np.maximum(x, 0)))).astype(np.float32)
@@ -199,7 +197,7 @@ def test_expected_outputs() -> None:
         right[2, 3] += 1
         await drop(app, File("expected.npy", write_npy(right)))
         await compare(app)
-        assert browser.text["status"] == "Compared: not every output is as expected"
+        assert browser.text["status"] == "Compared: some outputs are not as expected"
         assert "1 of 35 elements beyond the tolerance" in panel(browser)
         assert "worst at [2, 3]" in browser.html["view-compare"]
         await act(app, "expected", files=[File("y.npy", write_npy(right[:3]))])
@@ -207,7 +205,7 @@ def test_expected_outputs() -> None:
         assert "The shapes differ: [5, 7] here, [3, 7] there" in panel(browser)
         await act(app, "unexpect")
         await compare(app)
-        assert browser.text["status"] == "Compared: all agrees"
+        assert browser.text["status"] == "Compared: no mismatches"
 
     drive(script, GPU, Recording())
 
@@ -216,7 +214,7 @@ def test_on_numpy_there_is_nothing_to_compare_but_expected_outputs() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         await app.receive({"act": "view", "name": "compare"})
-        assert "On NumPy there is nothing to compare" in panel(browser)
+        assert "there is nothing to compare" in panel(browser)
         await compare(app)
         assert "Nothing to compare" in panel(browser)
         wrong = write_npy(np.zeros((37, 41), np.float32))
@@ -231,11 +229,11 @@ def test_what_was_found_is_of_its_inputs_and_its_program() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app, three_calls())
         await compare(app)
-        assert "3 calls on WebGPU, all as NumPy has them" in panel(browser)
+        assert "All 3 calls on WebGPU match NumPy" in panel(browser)
         assert "Drift over" not in browser.html["view-compare"], "there is none at all"
-        assert "The inputs are others now" not in panel(browser)
+        assert "Inputs changed" not in panel(browser)
         await app.receive({"act": "fill", "input": "0", "value": "zeros"})
-        assert "The inputs are others now" in panel(browser)
+        assert "Inputs changed" in panel(browser)
         await run(app, 0)
         await act(app, "expected", files=[File("y.npy", write_npy(np.zeros(SHAPE, np.float32)))])
         await drop(app, File("other.pte", three_calls()))

@@ -1,4 +1,4 @@
-"""Finding on the page: the card's names tell what a model finds, and the picture shows where."""
+"""The find view: a model is recognised by its card's output names, and results are drawn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDE = 16
 
 
 def added(*constants: np.ndarray) -> bytes:
-    """A picture (1, 1, SIDE, SIDE) in; the constants out, each plus the picture's mean."""
+    """Build a program that adds the mean of a picture (1, 1, SIDE, SIDE) to constants."""
     g = GraphWriter()
     picture = g.tensor((1, 1, SIDE, SIDE))
     plane = g.op(
@@ -52,7 +52,7 @@ async def opened(app: App, folder: Path, outputs: list[str], program: bytes, **f
         "inputs": [{"layout": "NCHW", "range": [0, 1], "fill": "zeros"}],
         "outputs": [{"name": name} for name in outputs],
     }
-    app._gallery.take([card])
+    app._gallery.load([card])
     await app.receive({"act": "card", "name": "found"})
 
 
@@ -68,7 +68,7 @@ def test_faces_are_framed_from_a_score_on(tmp_path: Path) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         given = ["boxes", "scores"]
         await opened(app, tmp_path, given, added(boxes, scores), anchors="0.25 0.5\n0.75 0.5\n")
-        assert app._stage.front == "find"
+        assert app._state.front == "find"
         assert "<svg" not in shown(browser)
         await app.receive({"act": "fill", "input": "0", "value": "zeros"})
         await app.receive({"act": "find:look"})
@@ -82,10 +82,10 @@ def test_faces_are_framed_from_a_score_on(tmp_path: Path) -> None:
         ]
         ones: Any = np.ones((1, 1, SIDE, SIDE), np.float32)
         await app.receive({"act": "npy", "input": "0", "files": [File("a.npy", write_npy(ones))]})
-        assert "Look again" in shown(browser)
+        assert "Analyze again" in shown(browser)
         await app.receive({"act": "find:look"})
         assert "Face 1: 95 % sure" in shown(browser)  # the picture's mean is 1
-        assert "Look again" not in shown(browser)
+        assert "Analyze again" not in shown(browser)
 
     drive(script)
 
@@ -101,7 +101,7 @@ def test_the_picture_that_is_set_is_shown_with_its_name(tmp_path: Path) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         given = ["boxes", "scores"]
         await opened(app, tmp_path, given, added(boxes, scores), anchors="0.5 0.5\n")
-        assert "No picture is chosen: zeros" in set_now(browser)
+        assert "No picture chosen: the input is zeros" in set_now(browser)
         assert "<img" not in set_now(browser)
         half = np.zeros((1, 1, SIDE, SIDE), np.float32)
         half[..., : SIDE // 2] = 1
@@ -110,10 +110,10 @@ def test_the_picture_that_is_set_is_shown_with_its_name(tmp_path: Path) -> None:
             assert f"Next: {escape(name)}" in set_now(browser)
             assert seen(array, "NCHW") in set_now(browser)
             await app.receive({"act": "find:look"})
-            assert f"Looked at {escape(name)}" in set_now(browser)
+            assert f"Analyzed {escape(name)}" in set_now(browser)
         await app.receive({"act": "npy", "input": "0", "files": [File("b.npy", write_npy(half))]})
         assert "Next: b.npy" in set_now(browser)
-        assert "This is of right.npy" in shown(browser)
+        assert "This is the result for right.npy" in shown(browser)
 
     drive(script)
 

@@ -1,4 +1,4 @@
-"""The drawn graph as the page's script gets it: boxes, edges, colours, what is looked at."""
+"""The diagram as its script gets it: boxes, edges, colours, the selection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIGITS = SAMPLES / "digits.pte"
 
 
 class Recorded:
-    """The engine, with a device that has kernels and a clock wherever the page asks for WebGPU."""
+    """An engine whose WebGPU is a simulated device with kernels and a clock."""
 
     inspect = staticmethod(webpte.inspect)
 
@@ -44,7 +44,7 @@ async def look_at(app: App, path: Path) -> None:
 
 
 def told(browser: FakeBrowser) -> Mapping[str, Any]:
-    """What the script was told last."""
+    """Return the data that the script got last."""
     data: Mapping[str, Any] = browser.other["script"]["graph"]
     return data
 
@@ -139,9 +139,9 @@ def test_times_are_measured_on_demand_or_taken_from_the_profile() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app, DIGITS)
         await act(app, "colour", value="time")
-        assert "Nothing is measured yet" in browser.html["view-graph"]
+        assert "Not measured yet" in browser.html["view-graph"]
         await act(app, "measure")
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         trace = session.traces["forward"]
         spent = {step.node: step.microseconds for step in trace.steps}
@@ -151,7 +151,7 @@ def test_times_are_measured_on_demand_or_taken_from_the_profile() -> None:
         assert all(one[1].endswith("s") for one in paint if "graph-heat" in one[0])
         assert "Measure again" in browser.html["view-graph"]
         await act(app, "stage", value="file")
-        assert "as it runs" in browser.html["view-graph"]
+        assert "optimized graph" in browser.html["view-graph"]
         assert not browser.html.get("error")
 
         await app.receive({"act": "profile:trace"})
@@ -169,12 +169,12 @@ def test_heat_halves_from_step_to_step() -> None:
 def test_values_of_a_call_are_those_of_a_run_with_the_inputs_that_are_set() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app, DIGITS)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         graph = session.program.graph("forward")
         last = next(node.id for node in reversed(graph.nodes) if node.where == "gpu")
         await act(app, "choose", node=str(last))
-        assert "Show what goes in" in browser.html["view-graph"]
+        assert "Show values" in browser.html["view-graph"]
         await act(app, "values")
         (given,) = [state.array() for state in session.inputs]
         (wanted,) = await (await webpte.load(DIGITS, device="numpy")).forward(given)
@@ -186,7 +186,7 @@ def test_values_of_a_call_are_those_of_a_run_with_the_inputs_that_are_set() -> N
         await act(app, "choose", node="1")  # they are there as well
         assert "Histogram of out" in browser.html["view-graph"]
         await run(app, 0)
-        assert "Show what goes in" in browser.html["view-graph"]
+        assert "Show values" in browser.html["view-graph"]
         assert not browser.html.get("error")
 
     drive(script, GPU, Recorded())

@@ -1,4 +1,4 @@
-"""The graph on the page: real programs, and what people do with their boxes."""
+"""The graph on the page: real programs, and acts on their boxes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from webpte.report import MethodGraph
 
 
 class Recorded:
-    """The engine, with a device that has kernels wherever the page asks for WebGPU."""
+    """An engine whose WebGPU is a simulated device with kernels."""
 
     inspect = staticmethod(webpte.inspect)
 
@@ -37,7 +37,8 @@ async def act(app: App, what: str, **more: object) -> None:
 
 
 async def look_at(app: App, path: Path = Q4) -> None:
-    """As a list, which says what is in it; tests of the drawing look at that themselves."""
+    """Open the graph as a list, which holds its content; tests of the drawing check that
+    themselves."""
     await open_file(app, path)
     await app.receive({"act": "view", "name": "graph"})
     await act(app, "drawing", value="list")
@@ -185,7 +186,7 @@ def test_live_shapes_follow_runs_and_another_program_starts_anew() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app)
         await act(app, "go", node="1")
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "5"})
         await run(app, 0)

@@ -1,4 +1,4 @@
-"""The profile on the page: real programs, traced on a device that records and on NumPy."""
+"""The profile on the page: real programs, traced on a simulated device and on NumPy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LIMITS = {"maxBufferSize": 1 << 28, "maxStorageBufferBindingSize": 1 << 27}
 
 
 class Recording:
-    """webpte on a device that records, and says what is given of itself."""
+    """An engine on a simulated device with a given description."""
 
     def __init__(self, *features: str, **info: Any) -> None:
         self.device = SimulatedDevice(features=features)
@@ -63,7 +63,7 @@ def bars(browser: FakeBrowser, kind: str) -> list[str]:
 
 
 def rows(browser: FakeBrowser, heading: str, last: bool = False) -> dict[str, list[str]]:
-    """Cells by name, of the table whose first heading this is: the first or the last such."""
+    """Return the cells by row name, of the first or last table with this first heading."""
     tables = re.findall("<table>.*?</table>", browser.html["view-profile"], re.S)
     for table in reversed(tables) if last else tables:
         if f'<th scope="col">{heading}</th>' in table:
@@ -85,9 +85,9 @@ def test_a_traced_run_is_a_timeline_tables_and_files() -> None:
         await look(app)
         assert not bars(browser, "kernel")
         await act(app, "trace")
-        assert browser.text["status"].startswith("Traced: first run ")
+        assert browser.text["status"].startswith("Traced: cold ")
         assert not browser.html.get("error")
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         given = [state.array() for state in session.inputs]
         trace = await session.program.trace("forward", *given)
@@ -106,7 +106,7 @@ def test_a_traced_run_is_a_timeline_tables_and_files() -> None:
         await act(app, "by", value="layer")
         assert rows(browser, "layer").keys() == {"layer 0", "layer 1", "in no layer"}
         await act(app, "by", value="where")
-        assert rows(browser, "place").keys() == {"GPU"}
+        assert rows(browser, "device").keys() == {"GPU"}
         await act(app, "perfetto")
         events = saved(browser, "llama_tiny_fp32.forward.perfetto.json")["traceEvents"]
         assert sum(event.get("cat") == "kernel" for event in events) == len(trace.steps)
@@ -128,7 +128,7 @@ def test_a_software_adapter_traces_fewer_tokens_unless_they_are_set(
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, LLAMA)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         traced: list[tuple[int, ...]] = []
         trace = session.program.trace
@@ -175,7 +175,7 @@ def test_a_kernel_whose_bytes_stand_at_another_tells_none() -> None:
 def test_two_runs_are_held_side_by_side_and_against_the_adapter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A is kept when another program is opened; the adapter is measured once."""
+    """The baseline stays when another program is opened; the adapter is measured once."""
     measured = []
 
     async def rates(device: Any) -> Rates:
@@ -189,8 +189,8 @@ def test_two_runs_are_held_side_by_side_and_against_the_adapter(
         await open_file(app, LLAMA)
         await look(app)
         await act(app, "trace")
-        assert browser.text["status"].startswith("Traced: first run")
-        session = app._stage.session
+        assert browser.text["status"].startswith("Traced: cold")
+        session = app._state.session
         assert session is not None
         trace = await session.program.trace("forward", *(s.array() for s in session.inputs))
         row = next(row for row in trace.by("kernel") if row.flops)
@@ -200,14 +200,14 @@ def test_two_runs_are_held_side_by_side_and_against_the_adapter(
         assert float(limit[:-2]) == pytest.approx(100 * part, rel=0.01)
         assert "moves 100 GB/s" in text_of(browser)
         await act(app, "keep")
-        assert "This is A itself" in text_of(browser)
+        assert "This is the baseline itself" in text_of(browser)
         await open_sample(app, ADDER)
         await look(app)
         await act(app, "trace")
         assert len(measured) == 1
         text = text_of(browser)
-        assert "A: llama_tiny_fp32.pte, forward on webgpu, again" in text
-        assert "B: add.pte, forward on webgpu, again" in text
+        assert "A, baseline: llama_tiny_fp32.pte, forward on webgpu, warm" in text
+        assert "B, shown: add.pte, forward on webgpu, warm" in text
         pairs = rows(browser, "kernel", last=True)
         assert pairs[row.name][1] == pairs[row.name][3] == "-"  # B has no such kernel
         assert pairs[row.name][4] == f"-{us_text(row.microseconds)}"
@@ -255,7 +255,7 @@ def test_on_numpy_there_are_ops_and_no_memory_and_no_call_is_counted() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, LLAMA)
         await run(app, 0)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         calls = len(session.history.calls)
         given = [np.array([[3]]), np.array([1])]
@@ -274,7 +274,7 @@ def test_a_stop_keeps_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app, ADDER)
         await look(app)
-        session = app._stage.session
+        session = app._state.session
         assert session is not None
         trace, traced = session.program.trace, 0
 
@@ -289,7 +289,7 @@ def test_a_stop_keeps_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(session.program, "trace", stopped)
         await act(app, "trace")
         assert traced == 1
-        assert browser.text["status"] == "Stopped: only the first run is traced"
+        assert browser.text["status"] == "Stopped: only the cold run is traced"
         assert len(rows(browser, "part of the run")["the whole run"]) == 1
         assert 'data-act="cancel"' not in browser.html["view-profile"]
 
@@ -301,9 +301,9 @@ def test_what_is_of_other_inputs_or_another_program_is_not_taken_for_this() -> N
         await open_sample(app)
         await look(app)
         await act(app, "trace")
-        assert "for earlier inputs" not in text_of(browser)
+        assert "the inputs have changed" not in text_of(browser)
         await app.receive({"act": "fill", "input": "0", "value": "ramp"})
-        assert "for earlier inputs" in text_of(browser)
+        assert "the inputs have changed" in text_of(browser)
         await open_sample(app, ADDER)
         await look(app)
         assert not bars(browser, "host")

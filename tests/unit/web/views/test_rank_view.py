@@ -1,4 +1,4 @@
-"""Ranking on the page: an encoder's vectors decide, and the fields stay as they were typed."""
+"""The rank view: an encoder's vectors decide, and the fields keep what was typed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ SENTENCES, LENGTH, WORDS, WIDTH = 3, 5, 7, 8
 
 
 def encoder_pte(word: float = 1) -> bytes:
-    """The mean of its words' vectors: word 0 is padding, and word n points in direction n."""
+    """Build an encoder: the mean of its words' vectors; word 0 is padding, word n points in
+    direction n."""
     table = np.zeros((WORDS, WIDTH), np.float32)
     table[np.arange(1, WORDS), np.arange(1, WORDS)] = word
     g = GraphWriter()
@@ -62,7 +63,7 @@ def ranked(browser: FakeBrowser) -> list[tuple[str, str]]:
 
 
 def test_texts_are_ranked_in_batches_of_any_size() -> None:
-    """Cosines of the words in common: more sentences than a batch, longer than it takes."""
+    """Scores are cosines of common words, for more sentences than a batch, and longer ones."""
 
     async def script() -> None:
         async with await webpte.load(encoder_pte(), device="numpy") as program:

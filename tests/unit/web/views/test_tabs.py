@@ -1,4 +1,4 @@
-"""Views: found by their place, there if what they need is, drawn when what they follow changes."""
+"""Views are found by their place, have a tab if their needs are met, and follow changes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ HOME = View("run", "Run", 0, Panel)
 
 
 class Counting(Panel):
-    """Says how often it was drawn, and what it was told."""
+    """A panel that counts its drawings and records its messages."""
 
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self.drawn = self.forgotten = 0
 
     def draw(self) -> None:
@@ -117,7 +117,7 @@ def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
 
 
 class Unmade(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
+    def __init__(self, view: View, state: AppState) -> None:
         raise RuntimeError("a fault in the making")
 
 
@@ -255,7 +255,7 @@ def test_work_of_a_view_ends_with_the_session() -> None:
 
 
 def listed(html: str) -> str:
-    """The program in the panel of the view "Python"."""
+    """Return the program in the panel of the view "Python"."""
     found = re.search("<code>(.*?)</code>", html, re.S)
     assert found is not None
     return found[1].replace("&#x27;", "'").replace("&quot;", '"').replace("&lt;", "<")
@@ -280,7 +280,7 @@ def test_the_python_view_computes_the_same(
         file = File("other.npy", write_npy(other))
         await app.receive({"act": "npy", "input": "1", "files": [file]})
         await run(app, 0)
-        results = app._stage.session and app._stage.session.shown
+        results = app._state.session and app._state.session.shown
         assert results
         (tmp_path / "add.pte").write_bytes((ROOT / "web/samples/add.pte").read_bytes())
         monkeypatch.chdir(tmp_path)

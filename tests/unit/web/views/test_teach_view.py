@@ -1,4 +1,4 @@
-"""Teaching on the page: examples are drawn, learned in steps, and what is drawn is recognised."""
+"""The teach view: examples are drawn and learned in steps, and drawings are recognised."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def text_of(browser: FakeBrowser, section: str = "view-teach") -> str:
 
 async def guess(app: App, browser: FakeBrowser, picture: Any) -> str:
     await draw(app, picture)
-    found = re.search(r"It thinks: (\w+)", text_of(browser, "teach-thinks"))
+    found = re.search(r"Prediction: (\w+)", text_of(browser, "teach-thinks"))
     assert found
     return found[1]
 

@@ -136,7 +136,7 @@ def test_banner_says_when_it_is_a_cpu() -> None:
     assert "NumPy may be faster" in told
 
 
-@pytest.mark.parametrize(("reason", "why"), [("missing", "not offer"), ("none", "no graphics")])
+@pytest.mark.parametrize(("reason", "why"), [("missing", "not offer"), ("none", "no adapter")])
 def test_banner_without_webgpu(reason: str, why: str) -> None:
     told = check(no_gpu_banner(reason, runs_on_numpy=True)).text
     assert why in told
@@ -197,7 +197,7 @@ def test_what_can_be_done_after_a_run_is_not_in_its_bar() -> None:
 
 
 def test_what_can_be_done_after_a_run_has_its_place_before() -> None:
-    """Else it would move the outputs down when the last repeat ends."""
+    """Otherwise the outputs would move down when the last repeat ends."""
     before = further_work(running=False, can_check=False, can_profile=False)
     during = further_work(running=True, can_check=True, can_profile=True)
     after = further_work(running=False, can_check=True, can_profile=True)
@@ -234,17 +234,17 @@ def test_outputs() -> None:
         7,
     ]
     outputs = [Output(i, f"out{i} {NASTY}", value) for i, value in enumerate(values)]
-    sights = [OutputContext(output) for output in outputs]
-    checked = check(outputs_card(sights, [Choice() for _ in sights]))
-    assert checked.acts() == {"copy", "download", "compare", "download-all", "look"}
+    contexts = [OutputContext(output) for output in outputs]
+    checked = check(outputs_card(contexts, [Choice() for _ in contexts]))
+    assert checked.acts() == {"copy", "download", "compare", "download-all", "renderer"}
     for part in ("Largest values", "Distribution", "Image:", "1 NaN and 1 infinite", "is empty"):
         assert part in checked.text
     assert "7 outputs" in checked.text
 
 
 def test_large_outputs_cannot_be_copied() -> None:
-    sight = OutputContext(Output(0, "y", np.zeros(300_000, np.float32)))
-    made = outputs_card([sight], [Choice()])
+    context = OutputContext(Output(0, "y", np.zeros(300_000, np.float32)))
+    made = outputs_card([context], [Choice()])
     assert "download instead" in made
 
 

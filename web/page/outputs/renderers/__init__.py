@@ -1,9 +1,11 @@
-"""Ways to see an output: each is a module here with one `LOOK`, and `choose` lists them.
+"""Renderers of outputs: each module has one `RENDERER`, and `choose` lists them.
 
-`base` says what a look is and what it can use: the array, its labels, what the card tells of it,
-and the picture that went in; `sights` brings that together. What people choose (a plane, a
-threshold) are short texts by name, which are remembered with the program.
+`base` defines the interface and what a renderer can use: the array, its labels, its card and the
+input picture; `session/output_contexts.py` collects these. Settings (a plane, a threshold) are
+short texts by name, which are kept with the program.
 
-`overview` has a little of everything, `scores` the highest, `picture` pixels, `mask` and `boxes`
-what was found in the picture, `heat` a plane in colours, `curve` lines, `table` all the values.
+overview  a little of everything     scores   the highest values
+picture   pixels                     mask     marked pixels over the input picture
+boxes     boxes over that picture    heat     a plane in colours
+curve     lines                      table    all values
 """

@@ -1,4 +1,4 @@
-"""What a look at an output is, and what it can use."""
+"""The interface of renderers, and what they share."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Output:
 
 @dataclass
 class Choice:
-    """The look that someone chose for an output ("": the one that fits best), and its settings."""
+    """The renderer that someone chose for an output ("": the best one), and its settings."""
 
-    look: str = ""
+    renderer: str = ""
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -47,16 +47,16 @@ class Choice:
 class OutputContext:
     """One output with all that helps to show it.
 
-    labels    of its last dim, or of the classes that it has numbers of
-    told      what the program's card says of it
-    backdrop  (height, width, 3) uint8: the picture that went in, as the model saw it
-    size      (height, width) of the input that the picture went into; the backdrop may be smaller
+    labels    names of its last dim, or of the classes that it contains
+    card      what the program's card says of it
+    backdrop  (height, width, 3) uint8: the input picture, as the model saw it
+    size      (height, width) of the picture input; the backdrop may be smaller
     others    the other outputs of the same run
     """
 
     output: Output
     labels: Sequence[str] = ()
-    told: CardValue = field(default_factory=CardValue)
+    card: CardValue = field(default_factory=CardValue)
     backdrop: Array | None = None
     size: tuple[int, int] = (0, 0)
     others: Sequence[Output] = ()
@@ -68,19 +68,19 @@ class OutputContext:
 
 @dataclass(frozen=True)
 class Renderer:
-    """A way to see an output.
+    """A way to show an output.
 
-    fits   whether it can be seen so
-    best   whether that is what people want first
-    draw   the markup
-    point  what is at a place of it, from 0 to 1 across and down; None if one cannot point
+    fits   whether it can show an output
+    best   whether it is the best one for it
+    draw   returns the markup
+    point  returns the value at a place, from 0 to 1 across and down; None if it has none
     """
 
     name: str
     title: str
     fits: Callable[[OutputContext], bool]
     draw: Callable[[OutputContext, Settings], Html]
-    best: Callable[[OutputContext], bool] = lambda sight: False
+    best: Callable[[OutputContext], bool] = lambda context: False
     point: Callable[[OutputContext, Settings, float, float], str] | None = None
 
 
@@ -92,7 +92,7 @@ def is_numeric(array: Array) -> bool:
 
 
 def whole(settings: Settings, name: str, default: int, low: int, high: int) -> int:
-    """A setting as a whole number within bounds."""
+    """Return a setting as an integer within bounds."""
     try:
         value = int(float(settings.get(name, default)))
     except (ValueError, OverflowError):
@@ -117,13 +117,13 @@ def one_of(settings: Settings, name: str, options: Sequence[str], default: str) 
 
 
 def choice_field(
-    sight: OutputContext, name: str, label: str, options: Mapping[str, str], chosen: str
+    context: OutputContext, name: str, label: str, options: Mapping[str, str], chosen: str
 ) -> Html:
-    return choice(label, options, chosen, **_acting(sight, name))
+    return choice(label, options, chosen, **_acting(context, name))
 
 
 def slider(
-    sight: OutputContext,
+    context: OutputContext,
     name: str,
     label: str,
     value: float,
@@ -132,14 +132,14 @@ def slider(
 ) -> Html:
     low, high = ends
     field = h("input", type="range", min=f"{low:g}", max=f"{high:g}", step=f"{step:g}",
-              value=f"{value:g}", **_acting(sight, name))  # fmt: skip
+              value=f"{value:g}", **_acting(context, name))  # fmt: skip
     return labelled(label, field)
 
 
 def step_button(
-    sight: OutputContext, name: str, text: str, value: int, title: str, usable: bool
+    context: OutputContext, name: str, text: str, value: int, title: str, usable: bool
 ) -> Html:
-    """A button that sets a number, such as the first row of the next page."""
+    """Return a button that sets a number, such as the first row of the next page."""
     return h(
         "button",
         text,
@@ -148,32 +148,32 @@ def step_button(
         aria_label=title,
         disabled=not usable,
         data_value=value,
-        **_acting(sight, name),
+        **_acting(context, name),
     )
 
 
-def number_field(sight: OutputContext, name: str, label: str, value: int, highest: int) -> Html:
+def number_field(context: OutputContext, name: str, label: str, value: int, highest: int) -> Html:
     field = h("input", type="number", min="0", max=highest, step="1", value=value, class_="small",
-              **_acting(sight, name))  # fmt: skip
+              **_acting(context, name))  # fmt: skip
     return labelled(label, field)
 
 
-def _acting(sight: OutputContext, name: str) -> dict[str, object]:
+def _acting(context: OutputContext, name: str) -> dict[str, object]:
     return {
-        "data_act": "look-setting",
-        "data_output": sight.output.index,
+        "data_act": "renderer-setting",
+        "data_output": context.output.index,
         "data_name": name,
     }
 
 
 def pointed(
-    sight: OutputContext, inside: object, label: str, cells: tuple[int, int], kind: str = ""
+    context: OutputContext, inside: object, label: str, cells: tuple[int, int], kind: str = ""
 ) -> Html:
-    """Something whose values are told where one points; `point.js` says where that is.
+    """Return content whose values are shown where someone points; `point.js` sends the place.
 
     `cells`: (rows, columns) that the arrow keys step through.
     """
-    told = f"output-{sight.output.index}-point"
+    told = f"output-{context.output.index}-point"
     return h(
         "div",
         h(
@@ -185,14 +185,19 @@ def pointed(
             aria_label=label,
             aria_describedby=told,
             tabindex="0",
-            data_point="look-at",
-            data_output=sight.output.index,
+            data_point="point-at",
+            data_output=context.output.index,
             data_rows=cells[0],
             data_columns=cells[1],
         ),
-        h("p", "Point at it, or use the arrow keys, for values.", id=told, class_="note point-told",
-          aria_live="polite"),
-    )  # fmt: skip
+        h(
+            "p",
+            "Point at it or use the arrow keys to see values.",
+            id=told,
+            class_="note point-told",
+            aria_live="polite",
+        ),
+    )
 
 
 # ---- planes
@@ -203,22 +208,22 @@ def plane_count(array: Array) -> int:
 
 
 def plane_at(array: Array, number: int) -> tuple[Array, tuple[int, ...]]:
-    """(rows, columns) at one of the leading indices, and that index. A vector is one row."""
+    """Return the plane (rows, columns) at a leading index, and that index. A vector is one row."""
     if array.ndim < 2:
         return array.reshape(1, -1), ()
     lead = tuple(int(one) for one in np.unravel_index(number, array.shape[:-2] or (1,)))
     return (array[lead] if array.ndim > 2 else array), (lead if array.ndim > 2 else ())
 
 
-def chosen_plane(sight: OutputContext, settings: Settings) -> int:
-    return whole(settings, "plane", 0, 0, plane_count(sight.array) - 1)
+def chosen_plane(context: OutputContext, settings: Settings) -> int:
+    return whole(settings, "plane", 0, 0, plane_count(context.array) - 1)
 
 
-def plane_control(sight: OutputContext, settings: Settings) -> Html | None:
-    count = plane_count(sight.array)
+def plane_control(context: OutputContext, settings: Settings) -> Html | None:
+    count = plane_count(context.array)
     if count < 2:
         return None
-    number = chosen_plane(sight, settings)
-    lead = plane_at(sight.array, number)[1]
+    number = chosen_plane(context, settings)
+    lead = plane_at(context.array, number)[1]
     label = f"plane {list(lead)}, {count_text(number + 1)} of {count_text(count)}"
-    return slider(sight, "plane", label, number, (0, count - 1))
+    return slider(context, "plane", label, number, (0, count - 1))

@@ -1,7 +1,7 @@
-"""Boxes that a model finds, drawn over the picture that went in.
+"""Boxes that a model finds, drawn over the input picture.
 
-An output of (boxes, 4 to 6) has the corners of each, then its score and its class, if it has them.
-Scores and classes may be outputs of their own, too.
+An output of (boxes, 4 to 6) has the corners of each box, then its score and its class, if any.
+Scores and classes may also be separate outputs.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from page.outputs.renderers.picture import planes_of
 FORMS = {
     "xyxy": "left, top, right, bottom",
     "xywh": "left, top, width, height",
-    "cxcywh": "middle x, middle y, width, height",
+    "cxcywh": "center x, center y, width, height",
     "yxyx": "top, left, bottom, right",
 }
-UNITS = {"pixels": "pixels of the input", "unit": "parts of 1"}
+UNITS = {"pixels": "pixels of the input", "unit": "normalized (0 to 1)"}
 DRAWN = 100  # boxes at most, those with the highest scores
 LISTED = 12
-_MOST = 100_000  # rows: more are no list of boxes
+_MOST = 100_000  # an output with more rows is not a list of boxes
 _USUAL_SCORE = 0.5
 
 
 @dataclass(frozen=True)
 class Box:
-    """In pixels of the picture."""
+    """A box in pixels of the picture."""
 
     row: int
     left: float
@@ -53,45 +53,45 @@ class Box:
     kind: int | None
 
 
-def _rows(sight: OutputContext) -> Array | None:
-    """(boxes, 4 to 6)"""
-    rows = planes_of(sight.array)
+def _rows(context: OutputContext) -> Array | None:
+    """Return the output as (boxes, 4 to 6), or None."""
+    rows = planes_of(context.array)
     if rows.ndim != 2 or not 4 <= rows.shape[1] <= 6 or rows.dtype.kind not in "fiu":
         return None
     return rows if 0 < len(rows) <= _MOST else None
 
 
-def _beside(sight: OutputContext, kinds: str) -> Array | None:
-    """Another output with a value for each box, of one of these kinds of numbers."""
-    rows = _rows(sight)
-    for other in sight.others:
+def _beside(context: OutputContext, kinds: str) -> Array | None:
+    """Return another output with one value per box, of one of these kinds."""
+    rows = _rows(context)
+    for other in context.others:
         array = other.array
         if rows is not None and array.dtype.kind in kinds and array.size == len(rows):
             return array.reshape(-1)
     return None
 
 
-def _size(sight: OutputContext) -> tuple[int, int]:
-    """(height, width) that boxes are drawn in."""
-    if sight.backdrop is not None:
-        return sight.size
-    rows = _rows(sight)
+def _size(context: OutputContext) -> tuple[int, int]:
+    """Return the (height, width) in which boxes are drawn."""
+    if context.backdrop is not None:
+        return context.size
+    rows = _rows(context)
     assert rows is not None
     finite = np.nan_to_num(rows[:, :4].astype(np.float64), posinf=0, neginf=0)
     side = max(1, int(np.ceil(finite.max())))
     return side, side
 
 
-def boxes_of(sight: OutputContext, settings: Settings) -> list[Box]:
-    """All of them, the highest scores first."""
-    rows = _rows(sight)
+def boxes_of(context: OutputContext, settings: Settings) -> list[Box]:
+    """Return all boxes, the highest scores first."""
+    rows = _rows(context)
     assert rows is not None  # as `fits` says
-    corners = _corners(rows[:, :4].astype(np.float64), _form(sight, settings))
-    if _unit(sight, settings) == "unit":
-        height, width = _size(sight)
+    corners = _corners(rows[:, :4].astype(np.float64), _form(context, settings))
+    if _unit(context, settings) == "unit":
+        height, width = _size(context)
         corners = corners * np.array([width, height, width, height])
-    scores = rows[:, 4] if rows.shape[1] > 4 else _beside(sight, "f")
-    kinds = rows[:, 5] if rows.shape[1] > 5 else _beside(sight, "iu")
+    scores = rows[:, 4] if rows.shape[1] > 4 else _beside(context, "f")
+    kinds = rows[:, 5] if rows.shape[1] > 5 else _beside(context, "iu")
     order = np.argsort(-scores, kind="stable") if scores is not None else np.arange(len(rows))
     boxes = []
     for at in order.tolist():
@@ -104,7 +104,7 @@ def boxes_of(sight: OutputContext, settings: Settings) -> list[Box]:
 
 
 def _corners(values: Array, form: str) -> Array:
-    """(boxes, 4) of left, top, right, bottom."""
+    """Return (boxes, 4) of left, top, right, bottom."""
     a, b, c, d = values.T
     if form == "xywh":
         return np.stack([a, b, a + c, b + d], axis=1)
@@ -113,49 +113,49 @@ def _corners(values: Array, form: str) -> Array:
     return np.stack([b, a, d, c], axis=1) if form == "yxyx" else values
 
 
-def _form(sight: OutputContext, settings: Settings) -> str:
-    told = sight.told.boxes if sight.told.boxes in FORMS else "xyxy"
+def _form(context: OutputContext, settings: Settings) -> str:
+    told = context.card.boxes if context.card.boxes in FORMS else "xyxy"
     return one_of(settings, "boxes", list(FORMS), told)
 
 
-def _unit(sight: OutputContext, settings: Settings) -> str:
-    rows = _rows(sight)
+def _unit(context: OutputContext, settings: Settings) -> str:
+    rows = _rows(context)
     assert rows is not None
     small = np.nan_to_num(np.abs(rows[:, :4].astype(np.float64))).max() <= 2
     return one_of(settings, "unit", list(UNITS), "unit" if small else "pixels")
 
 
-def _draw(sight: OutputContext, settings: Settings) -> Html:
-    boxes = boxes_of(sight, settings)
+def _draw(context: OutputContext, settings: Settings) -> Html:
+    boxes = boxes_of(context, settings)
     scored = bool(boxes) and boxes[0].score is not None
     scores = [box.score for box in boxes if box.score is not None]
     least = min(scores, default=0.0)
     most = max(scores, default=1.0)
-    usual = sight.told.threshold or (_USUAL_SCORE if least >= 0 and most <= 1 else least)
+    usual = context.card.threshold or (_USUAL_SCORE if least >= 0 and most <= 1 else least)
     limit = real(settings, "score", usual, min(least, usual), max(most, usual))
     kept = [box for box in boxes if box.score is None or box.score >= limit]
     controls = [
-        choice_field(sight, "boxes", "a row is", FORMS, _form(sight, settings)),
-        choice_field(sight, "unit", "in", UNITS, _unit(sight, settings)),
+        choice_field(context, "boxes", "box format", FORMS, _form(context, settings)),
+        choice_field(context, "unit", "units", UNITS, _unit(context, settings)),
     ]
     if scored:
         ends = (min(0.0, least), max(1.0, most))
-        controls.append(slider(sight, "score", f"score at least {number_text(limit)}", limit, ends,
-                               (ends[1] - ends[0]) / 100))  # fmt: skip
-    height, width = _size(sight)
+        label, step = f"score at least {number_text(limit)}", (ends[1] - ends[0]) / 100
+        controls.append(slider(context, "score", label, limit, ends, step))
+    height, width = _size(context)
     thick = max(height, width) / 250
     backdrop = None
-    if sight.backdrop is not None:
-        backdrop = h("image", href=data_url(png_rgb(sight.backdrop)), width=width, height=height,
+    if context.backdrop is not None:
+        backdrop = h("image", href=data_url(png_rgb(context.backdrop)), width=width, height=height,
                      preserveAspectRatio="none")  # fmt: skip
     told = f"{plural(len(kept), 'box', 'boxes')} of {len(boxes)}"
     drawn = h(
         "svg",
         backdrop or h("rect", width=width, height=height, class_="empty-picture"),
-        [_rect(sight, box, thick) for box in reversed(kept[:DRAWN])],
+        [_rect(context, box, thick) for box in reversed(kept[:DRAWN])],
         viewBox=f"0 0 {width} {height}",
         role="img",
-        aria_label=f"{told}, over the picture that went in",
+        aria_label=f"{told}, over the input picture",
         class_="boxes",
     )
     more = f", the first {DRAWN} are drawn" if len(kept) > DRAWN else ""
@@ -164,30 +164,30 @@ def _draw(sight: OutputContext, settings: Settings) -> Html:
         h("div", controls, class_="controls"),
         drawn,
         h("figcaption", f"{told}{more}"),
-        _list(sight, kept[:LISTED]),
+        _list(context, kept[:LISTED]),
     )
 
 
-def _rect(sight: OutputContext, box: Box, thick: float) -> Html:
+def _rect(context: OutputContext, box: Box, thick: float) -> Html:
     colour = "#{:02x}{:02x}{:02x}".format(*colour_of(box.kind or 0))
     width, height = max(0.0, box.right - box.left), max(0.0, box.bottom - box.top)
     line = max(box.top - 1.5 * thick, 5 * thick)  # of the text, within the picture
     return h(
         "g",
-        h("title", _told(sight, box)),
+        h("title", _told(context, box)),
         h("rect", x=f"{box.left:.1f}", y=f"{box.top:.1f}", width=f"{width:.1f}",
           height=f"{height:.1f}", fill="none", stroke=colour, stroke_width=f"{thick:.2f}"),
-        h("text", _told(sight, box, short=True), x=f"{box.left + thick:.1f}", y=f"{line:.1f}",
+        h("text", _told(context, box, short=True), x=f"{box.left + thick:.1f}", y=f"{line:.1f}",
           font_size=f"{6 * thick:.1f}"),
         class_="box",
     )  # fmt: skip
 
 
-def _told(sight: OutputContext, box: Box, short: bool = False) -> str:
+def _told(context: OutputContext, box: Box, short: bool = False) -> str:
     parts = []
     if box.kind is not None:
-        known = 0 <= box.kind < len(sight.labels)
-        parts.append(sight.labels[box.kind] if known else f"class {box.kind}")
+        known = 0 <= box.kind < len(context.labels)
+        parts.append(context.labels[box.kind] if known else f"class {box.kind}")
     if box.score is not None:
         parts.append(f"{box.score:.2f}")
     if not short:
@@ -195,12 +195,12 @@ def _told(sight: OutputContext, box: Box, short: bool = False) -> str:
     return " ".join(parts)
 
 
-def _list(sight: OutputContext, boxes: list[Box]) -> Html | None:
+def _list(context: OutputContext, boxes: list[Box]) -> Html | None:
     if not boxes:
         return None
     heads = ("box", "left", "top", "right", "bottom")
     rows = [
-        h("tr", h("th", _told(sight, box), scope="row"),
+        h("tr", h("th", _told(context, box), scope="row"),
           [h("td", number_text(round(side, 1)))
            for side in (box.left, box.top, box.right, box.bottom)])
         for box in boxes
@@ -209,9 +209,9 @@ def _list(sight: OutputContext, boxes: list[Box]) -> Html | None:
     return scrolled("Boxes", h("table", h("thead", head), h("tbody", rows), class_="grid paged"))
 
 
-def _fits(sight: OutputContext) -> bool:
-    rows = _rows(sight)
-    return rows is not None and (sight.backdrop is not None or bool(sight.told.boxes))
+def _fits(context: OutputContext) -> bool:
+    rows = _rows(context)
+    return rows is not None and (context.backdrop is not None or bool(context.card.boxes))
 
 
-LOOK = Renderer("boxes", "Boxes", _fits, _draw, best=lambda sight: bool(sight.told.boxes))
+RENDERER = Renderer("boxes", "Boxes", _fits, _draw, best=lambda context: bool(context.card.boxes))

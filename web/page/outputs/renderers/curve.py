@@ -20,30 +20,30 @@ from page.outputs.renderers.base import (
     whole,
 )
 
-LINES = 6  # drawn at once: more colours nobody tells apart
+LINES = 6  # drawn at once: more colours are hard to tell apart
 _LEAST = 3  # points of a line
 
 
-def _fits(sight: OutputContext) -> bool:
-    return is_numeric(sight.array) and max(sight.array.shape, default=0) >= _LEAST
+def _fits(context: OutputContext) -> bool:
+    return is_numeric(context.array) and max(context.array.shape, default=0) >= _LEAST
 
 
 def is_line(array: Array) -> bool:
-    """One row that is long enough to be a signal."""
+    """Tell whether an array is one row that is long enough to be a signal."""
     return is_numeric(array) and array.ndim > 0 and array.size == max(array.shape) >= 32
 
 
-def _axis(sight: OutputContext, settings: Settings) -> int:
-    """The dim that goes across: the longest, unless someone chose another."""
-    shape = sight.array.shape
+def _axis(context: OutputContext, settings: Settings) -> int:
+    """Return the dim that goes across: the longest, unless another was chosen."""
+    shape = context.array.shape
     longest = max(range(len(shape)), key=lambda dim: (shape[dim], dim))
     options = [str(dim) for dim, size in enumerate(shape) if size >= _LEAST]
     return int(one_of(settings, "along", options, str(longest)))
 
 
-def _lines(sight: OutputContext, settings: Settings) -> tuple[Array, int, list[list[int]]]:
-    """(lines, points) of those that are drawn, of how many, and the index of each."""
-    array, axis = sight.array, _axis(sight, settings)
+def _lines(context: OutputContext, settings: Settings) -> tuple[Array, int, list[list[int]]]:
+    """Return the drawn (lines, points), the number of all lines, and the index of each."""
+    array, axis = context.array, _axis(context, settings)
     rest = tuple(size for dim, size in enumerate(array.shape) if dim != axis)
     rows = np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])
     first = whole(settings, "line", 0, 0, len(rows) - 1)
@@ -55,9 +55,9 @@ def _lines(sight: OutputContext, settings: Settings) -> tuple[Array, int, list[l
     return shown, len(rows), places
 
 
-def _draw(sight: OutputContext, settings: Settings) -> Html:
-    shape, axis = sight.array.shape, _axis(sight, settings)
-    shown, count, places = _lines(sight, settings)
+def _draw(context: OutputContext, settings: Settings) -> Html:
+    shape, axis = context.array.shape, _axis(context, settings)
+    shown, count, places = _lines(context, settings)
     axes = {
         str(dim): f"dim {dim} ({count_text(size)})"
         for dim, size in enumerate(shape)
@@ -66,17 +66,19 @@ def _draw(sight: OutputContext, settings: Settings) -> Html:
     first = whole(settings, "line", 0, 0, count - 1)
     label = f"lines {first + 1} to {first + len(shown)} of {count_text(count)}"
     controls = [
-        choice_field(sight, "along", "along", axes, str(axis)) if len(axes) > 1 else None,
-        slider(sight, "line", label, first, (0, max(0, count - LINES))) if count > LINES else None,
+        choice_field(context, "along", "along", axes, str(axis)) if len(axes) > 1 else None,
+        slider(context, "line", label, first, (0, max(0, count - LINES)))
+        if count > LINES
+        else None,
     ]
     names = [str(place) for place in places] if count > 1 else []
     return h(
         "figure",
         h("div", controls, class_="controls") if any(controls) else None,
         pointed(
-            sight,
+            context,
             lines_chart(shown),
-            f"Curve of {sight.output.name} along dim {axis}, {plural_lines(len(shown))}",
+            f"Curve of {context.output.name} along dim {axis}, {plural_lines(len(shown))}",
             (1, shape[axis]),
             "curve",
         ),
@@ -97,8 +99,8 @@ def _legend(names: list[str]) -> Html:
     return h("ul", [entry(at, name) for at, name in enumerate(names)], class_="legend")
 
 
-def _point(sight: OutputContext, settings: Settings, x: float, y: float) -> str:
-    shown, count, places = _lines(sight, settings)
+def _point(context: OutputContext, settings: Settings, x: float, y: float) -> str:
+    shown, count, places = _lines(context, settings)
     at = min(int(x * shown.shape[1]), shown.shape[1] - 1)
     values = [
         (f"{place} " if count > 1 else "") + number_text(line[at].item())
@@ -107,4 +109,4 @@ def _point(sight: OutputContext, settings: Settings, x: float, y: float) -> str:
     return f"at {at}: {', '.join(values)}"
 
 
-LOOK = Renderer("curve", "Curve", _fits, _draw, point=_point)
+RENDERER = Renderer("curve", "Curve", _fits, _draw, point=_point)

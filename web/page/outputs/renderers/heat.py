@@ -1,4 +1,4 @@
-"""A plane of an output in colours, with their scale, and its values where one points."""
+"""A plane of an output in colours, with their scale and the values under the pointer."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ SIDE = 512  # pixels of the picture; larger planes are thinned out by whole step
 _STRETCHED = 4  # a plane so much longer than wide is drawn as if it were not
 
 
-def _fits(sight: OutputContext) -> bool:
-    shape = sight.array.shape
-    return is_numeric(sight.array) and len(shape) > 1 and min(shape[-2:]) > 1
+def _fits(context: OutputContext) -> bool:
+    shape = context.array.shape
+    return is_numeric(context.array) and len(shape) > 1 and min(shape[-2:]) > 1
 
 
-def _draw(sight: OutputContext, settings: Settings) -> Html:
-    plane, lead = plane_at(sight.array, chosen_plane(sight, settings))
+def _draw(context: OutputContext, settings: Settings) -> Html:
+    plane, lead = plane_at(context.array, chosen_plane(context, settings))
     made = heat_map(plane, SIDE)
     rows, columns = plane.shape
     down, across = thinning(plane.shape, SIDE)
     where = f" at {list(lead)}" if lead else ""
-    thinned = f"; every {down} by {across} values one is shown" if max(down, across) > 1 else ""
+    thinned = f"; one of every {down} by {across} values is shown" if max(down, across) > 1 else ""
     size = f"{count_text(rows)} rows down, {count_text(columns)} columns across"
     image = h("img", src=made.url, alt="", width=made.width, height=made.height)
     return h(
         "figure",
-        h("div", plane_control(sight, settings), class_="controls"),
+        h("div", plane_control(context, settings), class_="controls"),
         pointed(
-            sight,
+            context,
             image,
-            f"Heat map of {sight.output.name}{where}, {size}",
+            f"Heat map of {context.output.name}{where}, {size}",
             (made.height, made.width),
             shape_class(made.width, made.height),
         ),
         scale_bar(made),
         h("figcaption", f"{size}{where}{thinned}"),
-        class_="look-heat",
+        class_="rendered-heat",
     )
 
 
@@ -69,8 +69,8 @@ def scale_bar(made: Picture) -> Html:
     )  # fmt: skip
 
 
-def _point(sight: OutputContext, settings: Settings, x: float, y: float) -> str:
-    plane, lead = plane_at(sight.array, chosen_plane(sight, settings))
+def _point(context: OutputContext, settings: Settings, x: float, y: float) -> str:
+    plane, lead = plane_at(context.array, chosen_plane(context, settings))
     down, across = thinning(plane.shape, SIDE)
     shown_rows, shown_columns = -(-plane.shape[0] // down), -(-plane.shape[1] // across)
     row = min(int(y * shown_rows), shown_rows - 1) * down
@@ -78,4 +78,4 @@ def _point(sight: OutputContext, settings: Settings, x: float, y: float) -> str:
     return f"{[*lead, row, column]}: {number_text(plane[row, column].item())}"
 
 
-LOOK = Renderer("heat", "Heat map", _fits, _draw, point=_point)
+RENDERER = Renderer("heat", "Heat map", _fits, _draw, point=_point)

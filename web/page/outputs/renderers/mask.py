@@ -1,4 +1,4 @@
-"""What a model marks in a picture: a mask, or the class of every pixel, over what went in."""
+"""Masks: pixels that a model marks, or the class of each pixel, over the input picture."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _LEGEND = 12  # entries, the largest classes first
 _HIDDEN = {"": "none", "0": "class 0"}
 
 
-def planes_over(sight: OutputContext) -> Array | None:
-    """(classes, rows, columns) of what may lie over the picture; None if it cannot."""
-    planes = planes_of(sight.array)
+def planes_over(context: OutputContext) -> Array | None:
+    """Return (classes, rows, columns) that lie over the picture; None if the output cannot."""
+    planes = planes_of(context.array)
     if planes.ndim == 2:
         planes = planes[None]
-    if planes.ndim != 3 or sight.backdrop is None:
+    if planes.ndim != 3 or context.backdrop is None:
         return None
-    height, width = sight.backdrop.shape[:2]
+    height, width = context.backdrop.shape[:2]
     for one in (planes, np.moveaxis(planes, -1, 0)):
         rows, columns = one.shape[1:]
         alike = abs(rows * width / (columns * height) - 1) <= _SKEW
@@ -47,13 +47,13 @@ def planes_over(sight: OutputContext) -> Array | None:
 
 
 def colour_of(number: int) -> tuple[int, int, int]:
-    """Neighbours differ: each is a golden ratio of the colour circle away from the one before."""
+    """Return the colour of a class: each is a golden ratio of the colour circle after the last."""
     red, green, blue = colorsys.hsv_to_rgb((0.47 + 0.618034 * number) % 1, 0.85, 0.95)
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
 def classes_of(planes: Array, threshold: float) -> Array:
-    """(rows, columns) of class numbers; of one plane, 1 where it is over the threshold."""
+    """Return the class of each pixel; of a single plane, 1 above the threshold."""
     if len(planes) > 1:
         found: Array = planes.argmax(axis=0)
         return found
@@ -67,26 +67,26 @@ def is_threshold(planes: Array) -> bool:
 
 
 def _range(planes: Array) -> tuple[float, float, float]:
-    """Lowest, highest and usual threshold: 0.5 of what is likely, 0 of logits."""
+    """Return the lowest, highest and default threshold: 0.5 for probabilities, 0 for logits."""
     finite = planes[np.isfinite(planes)] if planes.dtype.kind == "f" else planes
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     return low, high, 0.5 if low >= 0 and high <= 1 else 0.0
 
 
-def _threshold(sight: OutputContext, settings: Settings, planes: Array) -> float:
+def _threshold(context: OutputContext, settings: Settings, planes: Array) -> float:
     low, high, usual = _range(planes)
-    return real(settings, "threshold", sight.told.threshold or usual, min(low, usual), high)
+    return real(settings, "threshold", context.card.threshold or usual, min(low, usual), high)
 
 
-def _hidden(sight: OutputContext, settings: Settings, planes: Array) -> str:
-    """Class 0 is what lies behind everything, unless it has another name."""
-    named = sight.labels[0].lower() if sight.labels else "background"
+def _hidden(context: OutputContext, settings: Settings, planes: Array) -> str:
+    """Return the class that is hidden: class 0, unless it is not the background."""
+    named = context.labels[0].lower() if context.labels else "background"
     usual = "0" if "background" in named or is_threshold(planes) else ""
     return one_of(settings, "hidden", list(_HIDDEN), usual)
 
 
 def overlaid(backdrop: Array, classes: Array, opacity: float, hidden: bool) -> Array:
-    """(height, width, 3) uint8: each class in its colour over the picture."""
+    """Return the picture (height, width, 3) uint8 with each class in its colour."""
     height, width = backdrop.shape[:2]
     rows = np.arange(height) * classes.shape[0] // height
     columns = np.arange(width) * classes.shape[1] // width
@@ -101,48 +101,52 @@ def overlaid(backdrop: Array, classes: Array, opacity: float, hidden: bool) -> A
     return np.rint(mixed).astype(np.uint8)
 
 
-def _draw(sight: OutputContext, settings: Settings) -> Html:
-    planes = planes_over(sight)
+def _draw(context: OutputContext, settings: Settings) -> Html:
+    planes = planes_over(context)
     assert planes is not None  # as `fits` says
-    assert sight.backdrop is not None
-    threshold = _threshold(sight, settings, planes)
+    assert context.backdrop is not None
+    threshold = _threshold(context, settings, planes)
     opacity = real(settings, "opacity", 60, 0, 100)
-    hidden = _hidden(sight, settings, planes)
+    hidden = _hidden(context, settings, planes)
     classes = classes_of(planes, threshold)
-    shown = overlaid(sight.backdrop, classes, opacity / 100, hidden == "0")
+    shown = overlaid(context.backdrop, classes, opacity / 100, hidden == "0")
     height, width = shown.shape[:2]
-    controls = [slider(sight, "opacity", f"opacity {opacity:.0f} %", opacity, (0, 100))]
+    controls = [slider(context, "opacity", f"opacity {opacity:.0f} %", opacity, (0, 100))]
     if is_threshold(planes):
         low, high, usual = _range(planes)
         ends = (min(low, usual), max(high, usual))
-        label = f"over {number_text(threshold)}"
-        controls.append(slider(sight, "threshold", label, threshold, ends, (ends[1] - ends[0]) / 100
-                               or 1))  # fmt: skip
+        label = f"threshold {number_text(threshold)}"
+        step = (ends[1] - ends[0]) / 100 or 1
+        controls.append(slider(context, "threshold", label, threshold, ends, step))
     else:
-        controls.append(choice_field(sight, "hidden", "see-through", _HIDDEN, hidden))
+        controls.append(choice_field(context, "hidden", "hide", _HIDDEN, hidden))
     image = h("img", src=data_url(png_rgb(shown)), alt="", width=width, height=height)
     return h(
         "figure",
         h("div", controls, class_="controls"),
         pointed(
-            sight,
+            context,
             image,
-            f"{sight.output.name} over the picture that went in",
+            f"{context.output.name} over the input picture",
             planes.shape[1:],
             shape_class(width, height),
         ),
-        _legend(sight, classes, is_threshold(planes)),
+        _legend(context, classes, is_threshold(planes)),
     )
 
 
-def _legend(sight: OutputContext, classes: Array, single: bool) -> Html:
+def _legend(context: OutputContext, classes: Array, single: bool) -> Html:
     numbers, counts = np.unique(classes, return_counts=True)
     order = np.argsort(-counts, kind="stable")[:_LEGEND]
 
     def entry(number: int, share: float) -> Html:
         patch = h("rect", width="12", height="12", rx="3", fill="#{:02x}{:02x}{:02x}".format(
             *colour_of(number)))  # fmt: skip
-        name = ("over it" if number else "not over it") if single else _name(sight, number)
+        name = (
+            ("above threshold" if number else "below threshold")
+            if single
+            else _name(context, number)
+        )
         return h(
             "li",
             h("svg", patch, width="12", height="12", aria_hidden="true"),
@@ -153,29 +157,31 @@ def _legend(sight: OutputContext, classes: Array, single: bool) -> Html:
     return h("ul", entries, class_="legend")
 
 
-def _name(sight: OutputContext, number: int) -> str:
-    known = 0 <= number < len(sight.labels)
-    return sight.labels[number] if known else f"class {number}"
+def _name(context: OutputContext, number: int) -> str:
+    known = 0 <= number < len(context.labels)
+    return context.labels[number] if known else f"class {number}"
 
 
-def _point(sight: OutputContext, settings: Settings, x: float, y: float) -> str:
-    planes = planes_over(sight)
+def _point(context: OutputContext, settings: Settings, x: float, y: float) -> str:
+    planes = planes_over(context)
     assert planes is not None
     row = min(int(y * planes.shape[1]), planes.shape[1] - 1)
     column = min(int(x * planes.shape[2]), planes.shape[2] - 1)
     where = f"row {row}, column {column}"
     if len(planes) == 1:
         value = planes[0, row, column].item()
-        named = "" if is_threshold(planes) else f" ({_name(sight, int(value))})"
+        named = "" if is_threshold(planes) else f" ({_name(context, int(value))})"
         return f"{where}: {number_text(value)}{named}"
     number = int(planes[:, row, column].argmax())
-    return f"{where}: {_name(sight, number)}, {number_text(planes[number, row, column].item())}"
+    return f"{where}: {_name(context, number)}, {number_text(planes[number, row, column].item())}"
 
 
-def _fits(sight: OutputContext) -> bool:
-    """What a card calls a picture is no mask, unless it says that, too."""
-    may_be = sight.told.mask or "H" not in sight.told.layout
-    return may_be and is_numeric(sight.array) and planes_over(sight) is not None
+def _fits(context: OutputContext) -> bool:
+    """Tell whether the output can be a mask: not if a card calls it a picture, and no mask."""
+    may_be = context.card.mask or "H" not in context.card.layout
+    return may_be and is_numeric(context.array) and planes_over(context) is not None
 
 
-LOOK = Renderer("mask", "Mask", _fits, _draw, best=lambda sight: sight.told.mask, point=_point)
+RENDERER = Renderer(
+    "mask", "Mask", _fits, _draw, best=lambda context: context.card.mask, point=_point
+)

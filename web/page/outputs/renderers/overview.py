@@ -17,9 +17,9 @@ from page.outputs.renderers.scores import scores_figure
 from page.outputs.tensors import Grid, grid, histogram
 
 
-def _draw(sight: OutputContext, settings: Settings) -> Html:
-    array = sight.array
-    shown = [scores_figure(sight), _picture(array), _curve(array), _histogram(array)]
+def _draw(context: OutputContext, settings: Settings) -> Html:
+    array = context.array
+    shown = [scores_figure(context), _picture(array), _curve(array), _histogram(array)]
     return h(
         "div",
         h("div", shown, class_="pictures") if any(shown) else None,
@@ -75,4 +75,4 @@ def _value_row(line: Sequence[str], table: Grid) -> Html:
     return h("tr", [h("td", text) for text in line], h("td", "…") if table.more_columns else None)
 
 
-LOOK = Renderer("overview", "Overview", lambda sight: True, _draw)
+RENDERER = Renderer("overview", "Overview", lambda context: True, _draw)

@@ -22,7 +22,7 @@ _SMALLEST = 8
 _SMALL = 128  # of a picture no larger than this, people want to see the pixels
 _LAYOUTS = {"CHW": "channels first", "HWC": "channels last"}
 _SCALES = {
-    "auto": "as they are",
+    "auto": "automatic",
     "stretch": "lowest to highest",
     "unit": "0 to 1",
     "signed": "-1 to 1",
@@ -33,14 +33,14 @@ _CHANNELS = (1, 3, 4)
 
 
 def planes_of(array: Array) -> Array:
-    """Without the leading dims of size 1, but with two dims left."""
+    """Drop leading dims of size 1, but leave two dims."""
     while array.ndim > 2 and array.shape[0] == 1:
         array = array[0]
     return array
 
 
 def layouts_of(array: Array) -> list[str]:
-    """How it can be a picture: "HW", "CHW", "HWC"."""
+    """Return the layouts in which an array can be a picture: "HW", "CHW", "HWC"."""
     shape = planes_of(array).shape
     if len(shape) == 2:
         return ["HW"] if min(shape) >= _SMALLEST else []
@@ -54,40 +54,40 @@ def layouts_of(array: Array) -> list[str]:
     return found
 
 
-def _layout(sight: OutputContext, settings: Settings) -> str:
-    options = layouts_of(sight.array)
-    told = sight.told.layout.replace("N", "")
+def _layout(context: OutputContext, settings: Settings) -> str:
+    options = layouts_of(context.array)
+    told = context.card.layout.replace("N", "")
     return one_of(settings, "layout", options, told if told in options else options[0])
 
 
-def pixels_of(sight: OutputContext, settings: Settings) -> Array:
-    """(height, width, 3) uint8"""
-    planes, layout = planes_of(sight.array), _layout(sight, settings)
+def pixels_of(context: OutputContext, settings: Settings) -> Array:
+    """Return the picture as (height, width, 3) uint8."""
+    planes, layout = planes_of(context.array), _layout(context, settings)
     pixels = planes[:, :, None] if layout == "HW" else planes
     if layout == "CHW":
         pixels = np.moveaxis(planes, 0, -1)
-    if sight.told.order == "BGR" and pixels.shape[2] == 3:
+    if context.card.order == "BGR" and pixels.shape[2] == 3:
         pixels = pixels[:, :, ::-1]
     ends = _ENDS.get(one_of(settings, "scale", list(_SCALES), "auto"))
     stretch = settings.get("scale") == "stretch"
     return levels(thinned(pixels[:, :, :3], SIDE), ends, stretch)
 
 
-def _draw(sight: OutputContext, settings: Settings) -> Html:
-    layouts = {key: _LAYOUTS[key] for key in layouts_of(sight.array) if key in _LAYOUTS}
-    pixels = pixels_of(sight, settings)
+def _draw(context: OutputContext, settings: Settings) -> Html:
+    layouts = {key: _LAYOUTS[key] for key in layouts_of(context.array) if key in _LAYOUTS}
+    pixels = pixels_of(context, settings)
     height, width = pixels.shape[:2]
     pixelated = " pixelated" if max(height, width) < _SMALL else ""
     scale = one_of(settings, "scale", list(_SCALES), "auto")
-    index = sight.output.index
+    index = context.output.index
     return h(
         "figure",
         h(
             "div",
-            choice_field(sight, "layout", "dims", layouts, _layout(sight, settings))
+            choice_field(context, "layout", "dims", layouts, _layout(context, settings))
             if len(layouts) > 1
             else None,
-            choice_field(sight, "scale", "values", _SCALES, scale),
+            choice_field(context, "scale", "pixel range", _SCALES, scale),
             h("button", "Download .png", type="button", data_act="download-picture",
               data_output=index),
             class_="controls",
@@ -97,20 +97,20 @@ def _draw(sight: OutputContext, settings: Settings) -> Html:
             src=data_url(png_rgb(pixels)),
             width=width,
             height=height,
-            alt=f"{sight.output.name} as a picture, {width} by {height} pixels",
-            class_=f"look-picture {shape_class(width, height)}{pixelated}",
+            alt=f"{context.output.name} as a picture, {width} by {height} pixels",
+            class_=f"rendered-picture {shape_class(width, height)}{pixelated}",
         ),
         h("figcaption", f"Image: {width} by {height} pixels"),
     )  # fmt: skip
 
 
-def _fits(sight: OutputContext) -> bool:
-    return is_numeric(sight.array) and bool(layouts_of(sight.array))
+def _fits(context: OutputContext) -> bool:
+    return is_numeric(context.array) and bool(layouts_of(context.array))
 
 
-def _best(sight: OutputContext) -> bool:
-    """Where a card says that it is one."""
-    return "H" in sight.told.layout and not sight.told.mask
+def _best(context: OutputContext) -> bool:
+    """Tell whether a card says that the output is a picture."""
+    return "H" in context.card.layout and not context.card.mask
 
 
-LOOK = Renderer("picture", "Picture", _fits, _draw, best=_best)
+RENDERER = Renderer("picture", "Picture", _fits, _draw, best=_best)

@@ -18,26 +18,26 @@ from page.outputs.scores import HOWS, Score, rank
 _TOPS = {"5": "5", "10": "10", "25": "25", "100": "100"}
 
 
-def _draw(sight: OutputContext, settings: Settings) -> Html:
+def _draw(context: OutputContext, settings: Settings) -> Html:
     top = whole(settings, "top", 5, 1, 100)
     how = one_of(settings, "how", list(HOWS), "auto")
-    shown = scores_figure(sight, top, how)
+    shown = scores_figure(context, top, how)
     assert shown is not None  # as `fits` says
     return h(
         "div",
         h(
             "div",
-            choice_field(sight, "top", "how many", _TOPS, str(top)),
-            choice_field(sight, "how", "shown as", HOWS, how),
+            choice_field(context, "top", "how many", _TOPS, str(top)),
+            choice_field(context, "how", "shown as", HOWS, how),
             class_="controls",
         ),
         shown,
-        class_="look-scores",
+        class_="rendered-scores",
     )
 
 
-def scores_figure(sight: OutputContext, top: int = 5, how: str = "auto") -> Html | None:
-    ranking = rank(sight.array, sight.labels, top, how)
+def scores_figure(context: OutputContext, top: int = 5, how: str = "auto") -> Html | None:
+    ranking = rank(context.array, context.labels, top, how)
     if ranking is None:
         return None
     more = f", and {count_text(ranking.more)} more" if ranking.more else ""
@@ -61,6 +61,6 @@ def _score(score: Score) -> Html:
     )  # fmt: skip
 
 
-LOOK = Renderer(
-    "scores", "Scores", lambda sight: rank(sight.array, sight.labels) is not None, _draw
+RENDERER = Renderer(
+    "scores", "Scores", lambda context: rank(context.array, context.labels) is not None, _draw
 )

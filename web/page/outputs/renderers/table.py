@@ -23,15 +23,15 @@ _LINE = 10  # values of a vector in one row
 
 
 def _folded(array: Array) -> bool:
-    """A vector is read in lines of ten rather than as one that is cut off."""
+    """Tell whether to fold a vector into lines of ten values."""
     return array.ndim < 2 or (array.shape[-2] == 1 and array.shape[-1] > _LINE)
 
 
-def _draw(sight: OutputContext, settings: Settings) -> Html:
-    array = sight.array
-    plane, _ = plane_at(array, chosen_plane(sight, settings))  # (rows, columns)
+def _draw(context: OutputContext, settings: Settings) -> Html:
+    array = context.array
+    plane, _ = plane_at(array, chosen_plane(context, settings))  # (rows, columns)
     if _folded(array):
-        return _vector(sight, settings, plane.reshape(-1))
+        return _vector(context, settings, plane.reshape(-1))
     rows, columns = plane.shape
     top = whole(settings, "row", 0, 0, rows - 1)
     left = whole(settings, "column", 0, 0, columns - 1)
@@ -40,17 +40,17 @@ def _draw(sight: OutputContext, settings: Settings) -> Html:
         "div",
         h(
             "div",
-            plane_control(sight, settings),
-            _pager(sight, "row", top, rows, ROWS),
-            _pager(sight, "column", left, columns, COLUMNS),
+            plane_control(context, settings),
+            _pager(context, "row", top, rows, ROWS),
+            _pager(context, "column", left, columns, COLUMNS),
             class_="controls",
         ),
         _table(part, [*range(top, top + part.shape[0])], [*range(left, left + part.shape[1])]),
-        class_="look-table",
+        class_="rendered-table",
     )
 
 
-def _vector(sight: OutputContext, settings: Settings, flat: Array) -> Html:
+def _vector(context: OutputContext, settings: Settings, flat: Array) -> Html:
     start = whole(settings, "row", 0, 0, flat.size - 1) // _LINE * _LINE
     part = flat[start : start + ROWS * _LINE]
     lines = [part[at : at + _LINE] for at in range(0, len(part), _LINE)]
@@ -67,12 +67,12 @@ def _vector(sight: OutputContext, settings: Settings, flat: Array) -> Html:
         "div",
         h(
             "div",
-            plane_control(sight, settings),
-            _pager(sight, "row", start, flat.size, ROWS * _LINE, "element"),
+            plane_control(context, settings),
+            _pager(context, "row", start, flat.size, ROWS * _LINE, "element"),
             class_="controls",
         ),
         _paged(head, body),
-        class_="look-table",
+        class_="rendered-table",
     )
 
 
@@ -94,20 +94,20 @@ def _paged(head: Html, body: list[Html]) -> Html:
 
 
 def _pager(
-    sight: OutputContext, name: str, at: int, count: int, page: int, what: str = ""
+    context: OutputContext, name: str, at: int, count: int, page: int, what: str = ""
 ) -> Html | None:
-    """Where the page begins, and the pages before and after it; nothing if all is on one."""
+    """Return the controls that turn pages; None if everything is on one."""
     if count <= page:
         return None
     what = what or name
     last = (count - 1) // page * page
     return h(
         "div",
-        step_button(sight, name, "‹", max(0, at - page), f"{what}s before", at > 0),
-        number_field(sight, name, f"from {what}, of {count_text(count)}", at, count - 1),
-        step_button(sight, name, "›", min(last, at + page), f"{what}s after", at + page < count),
+        step_button(context, name, "‹", max(0, at - page), f"{what}s before", at > 0),
+        number_field(context, name, f"from {what}, of {count_text(count)}", at, count - 1),
+        step_button(context, name, "›", min(last, at + page), f"{what}s after", at + page < count),
         class_="pager",
     )
 
 
-LOOK = Renderer("table", "Table", lambda sight: sight.array.size > 0, _draw)
+RENDERER = Renderer("table", "Table", lambda context: context.array.size > 0, _draw)

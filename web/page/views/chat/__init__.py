@@ -1,4 +1,6 @@
-"""The chat: `codec` is how text becomes tokens, `talk` a conversation with what is known of every
-answer, `settings` what people choose for the next one, and `markup` what all that looks like.
-`views/chat/panel.py` brings it to the page.
+"""The chat view.
+
+panel        messages of the page          talk      a conversation and its answers
+settings     generation settings           markup    the conversation as markup
+saved_chats  conversations in the store    controls  the form, settings and tokenizer as markup
 """

@@ -1,13 +1,13 @@
-// What only the main thread can do for the chat: Enter sends, the log stays at its end, and a token
-// that is pointed at says so.
+// The chat's part of the main thread: Enter sends, the log follows its end, and the token under the pointer is
+// reported.
 
 const KEYS = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
-const NEAR = 40; // pixels from the end of the log, within which it follows
+const NEAR = 40; // pixels from the end within which the log follows new text
 const watched = new WeakSet();
 
 const one = (panel, id) => panel.querySelector(`#${id}`);
 
-// The log follows what comes, unless someone has scrolled up to read.
+// Follows new text, unless the user has scrolled up.
 const followEnd = (panel) => {
   let follows = true;
   panel.addEventListener("scroll", ({ target }) => {
@@ -18,11 +18,11 @@ const followEnd = (panel) => {
     const log = one(panel, "chat-log");
     if (changes.some(({ target }) => log?.contains(target))) follow(log);
   }).observe(panel, { childList: true, subtree: true, characterData: true });
-  new ResizeObserver(() => follow(one(panel, "chat-log"))).observe(panel); // lines break elsewhere
+  new ResizeObserver(() => follow(one(panel, "chat-log"))).observe(panel); // lines may break differently
 };
 
 const sendOnEnter = (panel) => panel.addEventListener("keydown", (event) => {
-  // While an input method composes, Enter takes what it proposes.
+  // While an input method composes, Enter accepts its proposal.
   if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.target.localName !== "textarea") return;
   const form = event.target.closest("form");
   if (!form) return;
@@ -30,7 +30,7 @@ const sendOnEnter = (panel) => panel.addEventListener("keydown", (event) => {
   form.requestSubmit();
 });
 
-// The card stands below its token, or above it, and within the window.
+// Places the card below or above its token, within the window.
 const placeCard = (card, token) => {
   card.hidden = false;
   const at = token.getBoundingClientRect();
@@ -46,7 +46,7 @@ const explainTokens = (panel, tell) => {
     shown = null;
     const card = one(panel, "chat-token");
     if (card) card.hidden = true;
-    card?.replaceChildren(); // so that the next one is a change, even if it is the same
+    card?.replaceChildren(); // so that an equal card counts as a change
   };
   const look = ({ target }) => {
     const token = target.closest?.(".token");
@@ -62,7 +62,7 @@ const explainTokens = (panel, tell) => {
   panel.addEventListener("focusout", hide);
   panel.addEventListener("scroll", hide, true);
   addEventListener("scroll", hide);
-  // Python draws the card; once it has, it is placed.
+  // Places the card once Python has drawn it.
   new MutationObserver((changes) => {
     const card = one(panel, "chat-token");
     if (!shown?.isConnected || !card?.firstChild) return;
@@ -82,13 +82,13 @@ const explainTokens = (panel, tell) => {
   });
 };
 
-// `focus` is the id of the field that people go on with.
+// `focus` is the id of the field that gets the focus.
 export const show = (panel, { focus }, tell) => {
   if (!watched.has(panel)) {
     watched.add(panel);
     followEnd(panel);
     const log = one(panel, "chat-log");
-    if (log) log.scrollTop = log.scrollHeight; // what was said on an earlier visit is there already
+    if (log) log.scrollTop = log.scrollHeight; // a restored conversation may be long
     sendOnEnter(panel);
     explainTokens(panel, tell);
   }

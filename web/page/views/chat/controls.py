@@ -1,4 +1,4 @@
-"""What can be typed and chosen in the chat, as markup."""
+"""Markup of the chat's controls: the form, the settings, the tokenizer."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Act = Callable[[str], str]  # the name of a method of the panel -> the act that 
 FIELD, PROBLEM = "chat-text", "chat-problem"
 _PLACEHOLDERS = {
     CHAT: "Ask something",
-    TEXT: "A text to go on with",
-    IDS: "Tokens, such as 1 42 7",
+    TEXT: "Text to continue",
+    IDS: "Token ids, such as 1 42 7",
 }
 
 
@@ -48,7 +48,7 @@ def form_view(codec: Codec, act: Act, *, busy: bool, streaming: bool) -> Html:
                 data_act=act("stop"),
                 aria_disabled=None if streaming else "true",
             ),
-            h("span", "Shift+Enter: a new line", class_="note chat-keys"),
+            h("span", "Shift+Enter for a new line", class_="note chat-keys"),
             class_="controls",
         ),
         data_act=act("send"),
@@ -79,7 +79,7 @@ def settings_view(settings: ChatSettings, codec: Codec, act: Act) -> Html:
     system = labelled("system prompt", prompt, "chat-system")
     return h(
         "details",
-        h("summary", "Settings of the next answer"),
+        h("summary", "Generation settings"),
         system if codec.kind == CHAT else None,
         h("div", numbers, class_="controls chat-settings"),
         h("div", problem_view(settings), id=PROBLEM, aria_live="polite"),
@@ -93,12 +93,12 @@ def problem_view(settings: ChatSettings) -> Html | None:
 
 
 def tokenizer_view(codec: Codec, act: Act) -> Html:
-    """What the tokenizer is, and the ways to give another."""
+    """Return the tokenizer's description, and the ways to choose another."""
     size = plural(codec.tokenizer.vocabulary, "token")
     told = {
         CHAT: f"{codec.name}, {size}, with a chat template",
-        TEXT: f"{codec.name}, {size}; it has no chat template, so the model goes on with a text",
-        IDS: "none: type tokens as numbers",
+        TEXT: f"{codec.name}, {size}; no chat template, so the model continues a text",
+        IDS: "none; type token ids",
     }
     choose = h(
         "label",
@@ -124,7 +124,7 @@ def tokenizer_view(codec: Codec, act: Act) -> Html:
     )
     address = h(
         "form",
-        labelled("or its address", field, "wide"),
+        labelled("or enter a URL", field, "wide"),
         h("button", "Load", type="submit"),
         data_act=act("tokenizer-url"),
         class_="url",
@@ -135,8 +135,8 @@ def tokenizer_view(codec: Codec, act: Act) -> Html:
         h("p", codec.note, class_="notice notice-warn") if codec.note else None,
         h(
             "p",
-            "Its tokenizer.json, with its tokenizer_config.json or chat_template.jinja, where the "
-            "chat template is; or a tiktoken file. What lies beside the program is found.",
+            "The model's tokenizer.json, with the tokenizer_config.json or chat_template.jinja of "
+            "its chat template; or a tiktoken file. Files next to the program load automatically.",
             class_="note",
         ),
         h("div", choose, address, class_="controls chat-tokenizer"),

@@ -1,4 +1,4 @@
-"""What the chat looks like."""
+"""Markup of the conversation, its tokens and its figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG, FIGURES, TOKEN = "chat-log", "chat-figures", "chat-token"
 _LEVELS = (0.05, 0.2, 0.5, 0.9)
 _ENDS = {
     "broken off": "stopped",
-    "length": "paused after the most tokens",
+    "length": "stopped at max tokens",
     "full": "the context is full",
     "stop": "",
 }
@@ -27,7 +27,7 @@ _WHO = {"user": "You", "assistant": "Model"}
 
 
 def said_id(line: int) -> str:
-    """Of the element that the text of a line is in."""
+    """Return the id of the element that holds the text of a line."""
     return f"chat-said-{line}"
 
 
@@ -44,7 +44,7 @@ def log_view(
     streaming: bool,
     editing: int | None,
 ) -> Html:
-    """`questions` are proposed as long as nothing was asked."""
+    """Return the conversation; `questions` are proposed until something was asked."""
     lines = talk.lines
     if streaming and len(lines) in talk.answers:
         lines.append({"role": "assistant", "content": ""})
@@ -71,7 +71,7 @@ def log_view(
 
 def _beginning(questions: Sequence[str], act: Act, busy: bool) -> Html:
     if not questions:
-        return h("p", "Nothing has been said yet.", class_="soft")
+        return h("p", "No messages yet.", class_="soft")
     buttons = [
         h(
             "button",
@@ -83,7 +83,7 @@ def _beginning(questions: Sequence[str], act: Act, busy: bool) -> Html:
         )
         for question in questions
     ]
-    return h("div", h("p", "Begin with", class_="soft"), buttons, class_="chat-questions")
+    return h("div", h("p", "Try", class_="soft"), buttons, class_="chat-questions")
 
 
 def _line(
@@ -131,14 +131,14 @@ def _line(
 
 
 def answer_text(answer: Answer) -> str:
-    """One line about an answer."""
+    """Return one line about an answer."""
     told = [plural(len(answer.tokens), "token")]
     if answer.stats.decode_tokens:
         told.append(f"{_speed(answer.stats.decode_tokens_per_second)} tokens/s")
     told.append(f"seed {answer.seed}")
     if answer.stats.dropped:
         left_out = plural(answer.stats.dropped, "old message")
-        told.append(f"{left_out} left out, since the context was full")
+        told.append(f"{left_out} left out because the context was full")
     return " · ".join(filter(None, [*told, _ENDS.get(answer.ended, answer.ended)]))
 
 
@@ -146,7 +146,7 @@ def _edited(at: int, line: Message, act: Act) -> Html:
     saves = "Save and ask" if line["role"] == "user" else "Save"
     return h(
         "form",
-        h("label", h("span", "What comes after it goes", class_="label")),
+        h("label", h("span", "Messages after this one will be removed", class_="label")),
         # A textarea drops the first line break of its markup.
         h(
             "textarea",
@@ -170,8 +170,8 @@ def _edited(at: int, line: Message, act: Act) -> Html:
 
 
 def _ways_on(role: str, talk: Talk, act: Act, busy: bool) -> Html:
-    """What can be done with the end of the conversation."""
-    ways = {"again": "Answer it"} if role == "user" else {"again": "Regenerate"}
+    """Return the buttons at the end of the conversation."""
+    ways = {"again": "Answer"} if role == "user" else {"again": "Regenerate"}
     if talk.can_go_on:
         ways["more"] = "Continue"
     buttons = [
@@ -191,7 +191,7 @@ def _ways_on(role: str, talk: Talk, act: Act, busy: bool) -> Html:
 
 
 def tokens_view(answer: Answer, start: int) -> list[Html]:
-    """The tokens from a number on, each a button that tells more when it has the focus."""
+    """Return the tokens from `start` on, each a button that shows more when it has the focus."""
     return [
         h(
             "button",
@@ -207,7 +207,7 @@ def tokens_view(answer: Answer, start: int) -> list[Html]:
 
 
 def _visible(text: str, token: int) -> str:
-    """A part of a character, and what is not written, have their number."""
+    """Return a token's text with visible white space; its id if it has no text."""
     return text.replace("\n", "↵\n").replace("\t", "⇥\t") if text else f"⟨{token}⟩"
 
 
@@ -220,7 +220,7 @@ def _level(answer: Answer, at: int) -> str:
 
 
 def token_card(answer: Answer, at: int, tokenizer: Tokenizer) -> Html:
-    """A token, and what else might have come in its place."""
+    """Return the card of a token: its probability, and the alternatives."""
     before = answer.tokens[at - 1] if at else None
     token = answer.tokens[at]
 
@@ -230,7 +230,7 @@ def token_card(answer: Answer, at: int, tokenizer: Tokenizer) -> Html:
     head = h("p", name(token), h("span", f" token {token}", class_="soft"))
     told = answer.logprobs[at]
     if told is None:
-        note = "Its probability was not asked for: regenerate the answer with tokens shown."
+        note = "No probabilities: regenerate the answer with Tokens on."
         return render((head, h("p", note, class_="note")))
     listed = [(one.token, one.logprob) for one in told.top]
     if all(one != token for one, _ in listed):
@@ -256,7 +256,7 @@ def _quoted(text: str) -> str:
 
 
 def figures_view(answer: Answer | None, max_context: int | None) -> Html:
-    """Times and speeds of the last answer, and how much of the context is used."""
+    """Return times and speeds of the last answer, and how much of the context is used."""
     if answer is None:
         return render(())
     stats = answer.stats

@@ -1,4 +1,4 @@
-"""Conversations with a language model, as they come, with what the model thought of every token."""
+"""The chat: conversations with a language model, with the probabilities of every token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from page.browser import Message, Source
 from page.html.markup import Html, h, render
 from page.persistence.codec import TOKENIZER, Codec, find_codec, id_codec, kind_of_file, load_codec
-from page.persistence.keeping import keep
+from page.persistence.library_files import keep_file
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -21,20 +21,20 @@ from page.views.view import LANGUAGE_MODEL, Panel, View
 from webpte.errors import TextError, WebpteError
 from webpte.llm import Generator
 
-FRAME_SECONDS = 1 / 30  # text that comes is shown so often; more nobody can see
+FRAME_SECONDS = 1 / 30  # between two updates of the text
 _ANSWERING = "answering"
 
 
 class ChatPanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._settings = ChatSettings()
-        self._file = ""  # the address or name of the program that all below belongs to
+        self._file = ""  # the address or name of the program
         self._codec: Codec | None = None
         self._search: asyncio.Task[None] | None = None  # for a tokenizer
         self._talk: Talk | None = None
-        self._outdated = False  # the talk is with a program that is gone
-        self._said = False  # whether something was, on this visit
+        self._outdated = False  # the conversation is with a closed program
+        self._said = False  # whether something was said on this visit
         self._editing: int | None = None
         self._heard = ""  # text that is not on the page yet
         self._flush: asyncio.TimerHandle | None = None
@@ -42,12 +42,12 @@ class ChatPanel(Panel):
     # ---- the session
 
     def forget(self) -> None:
-        """The same program, opened again, takes the conversation up where it was."""
-        session = self.stage.session
+        """Keep the conversation if the same program is opened again, else start a new one."""
+        session = self.state.session
         self._search = None
         self._editing = None
         if session is None:
-            self._outdated = True  # it may be opened again
+            self._outdated = True  # the program may be opened again
             return
         file = _file_of(session)
         if file == self._file:
@@ -60,64 +60,64 @@ class ChatPanel(Panel):
         self._settings.system = ""
 
     def _conversation(self, session: Session) -> Talk | None:
-        """With the program that is open; None while its tokenizer is not known."""
+        """Return the conversation with the open program; None while its tokenizer is unknown."""
         if self._codec is not None and (self._talk is None or self._outdated):
             self._talk = Talk(session.program, self._codec, self._talk)
             self._outdated = False
-            self._recall(self._talk)
+            self._restore_saved(self._talk)
         return self._talk
 
-    def _recall(self, talk: Talk) -> None:
-        """What was said before the page was reloaded; later the page knows better."""
-        text = self.stage.remembered.get(saved_chats.key_of(self._file), "")
-        if text and not self._said:
-            self._settings.system = saved_chats.restore(talk, text) or self._settings.system
+    def _restore_saved(self, talk: Talk) -> None:
+        """Restore the saved conversation after a reload, unless this visit has one."""
+        saved = self.state.store.read(saved_chats.key_of(self._file))
+        if saved and not self._said:
+            self._settings.system = saved_chats.restore(talk, saved) or self._settings.system
 
-    def _remember(self, talk: Talk) -> None:
+    def _save(self, talk: Talk) -> None:
         self._said = self._said or bool(talk.lines)
         if self._said:
-            self.stage.remember(saved_chats.key_of(self._file), saved_chats.written(talk))
+            self.state.store.write(saved_chats.key_of(self._file), saved_chats.to_json(talk))
 
     # ---- the tokenizer
 
     async def _find(self, session: Session) -> None:
         note = ""
         try:
-            codec = await find_codec(session.source, self.stage.browser)
+            codec = await find_codec(session.source, self.state.browser)
             if codec is not None:
-                Talk(session.program, codec)  # says if they do not fit
+                Talk(session.program, codec)  # raises if they do not fit
         except WebpteError as error:
             codec, note = None, str(error)
         codec = codec or await id_codec(Generator(session.program).vocabulary, note)
-        if self._codec is None:  # else people were faster
+        if self._codec is None:  # else one was chosen meanwhile
             self._use(codec)
 
     def _use(self, codec: Codec) -> None:
-        """What was said was said in other tokens: the conversation starts anew."""
+        """Use another tokenizer; the conversation starts anew."""
         self._codec, self._talk = codec, None
         self.draw()
 
     async def _load(self, files: dict[str, Source]) -> None:
-        session = self.stage.idle_session()
+        session = self.state.idle_session()
         if session is None:
             return
         known = (
             dict(self._codec.files) if self._codec is not None and "tokenizer" not in files else {}
         )
-        codec = await load_codec({**known, **files}, self.stage.browser)
+        codec = await load_codec({**known, **files}, self.state.browser)
         Talk(session.program, codec)
-        if session is self.stage.session:
+        if session is self.state.session:
             self._use(codec)
-            self.stage.tell(f"{codec.name} is the tokenizer now")
+            self.state.tell(f"{codec.name} is the tokenizer now")
 
-    def takes(self, name: str) -> bool:
+    def accepts(self, name: str) -> bool:
         return kind_of_file(name) is not None
 
-    async def take(self, files: Sequence[Any]) -> None:
+    async def accept_files(self, files: Sequence[Any]) -> None:
         await self.on_tokenizer({"files": files})
 
     async def on_tokenizer(self, message: Message) -> None:
-        sources = [self.stage.browser.source(file) for file in message["files"]]
+        sources = [self.state.browser.source(file) for file in message["files"]]
         files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
         if len(files) < len(sources):
             names = ", ".join(source.name for source in sources)
@@ -129,8 +129,8 @@ class ChatPanel(Panel):
 
     async def on_tokenizer_url(self, message: Message) -> None:
         url = str(message["fields"]["url"]).strip()
-        found = await self.stage.browser.fetch(url, lambda stage, done, total: None)
-        await keep(found)
+        found = await self.state.browser.fetch(url, lambda stage, done, total: None)
+        await keep_file(found)
         await self._load({TOKENIZER: found})
 
     # ---- what is said
@@ -141,7 +141,7 @@ class ChatPanel(Panel):
             await self._answer(lambda talk: talk.ask(text, self._settings), sent=True)
 
     async def on_propose(self, message: Message) -> None:
-        """A question of the program's card was chosen."""
+        """Ask a question of the program's card."""
         self.tell_script(focus=controls.FIELD)
         text = str(message["text"])
         await self._answer(lambda talk: talk.ask(text, self._settings))
@@ -153,13 +153,13 @@ class ChatPanel(Panel):
         await self._answer(lambda talk: talk.ask_more(self._settings))
 
     def on_stop(self, message: Message) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is not None and session.runner.busy and session.runner.doing == _ANSWERING:
             session.runner.cancel()
-            self.stage.tell("Stopping", "busy")
+            self.state.tell("Stopping", "busy")
 
     def on_edit(self, message: Message) -> None:
-        if self.stage.idle_session() is not None:
+        if self.state.idle_session() is not None:
             self._editing = int(message["line"])
             self.draw()
             self.tell_script(focus="chat-edited")
@@ -171,7 +171,7 @@ class ChatPanel(Panel):
 
     async def on_save(self, message: Message) -> None:
         line, text = int(message["line"]), str(message["fields"]["text"])
-        if self._talk is None or self.stage.idle_session() is None or not text.strip():
+        if self._talk is None or self.state.idle_session() is None or not text.strip():
             return
         self._editing = None
         self.tell_script(focus=controls.FIELD)
@@ -183,41 +183,41 @@ class ChatPanel(Panel):
             self.draw()
 
     def on_clear(self, message: Message) -> None:
-        if self.stage.idle_session() is None:
+        if self.state.idle_session() is None:
             return
         before, codec = self._talk, self._codec
         self._talk, self._editing = None, None
         self.draw()
         self.tell_script(focus=controls.FIELD)
         if before is not None and before.lines:
-            self.stage.undo.offer("Deleted the conversation.", lambda: self._restore(before, codec))
+            self.state.undo.offer("Deleted the conversation.", lambda: self._restore(before, codec))
 
     def _restore(self, talk: Talk, codec: Codec | None) -> None:
-        """A conversation that was deleted, if its words still mean the same tokens."""
-        if self._codec is codec and self.stage.idle_session() is not None:
-            self._talk, self._outdated = talk, True  # others have used the cache since
+        """Restore a deleted conversation, if the tokenizer is still the same."""
+        if self._codec is codec and self.state.idle_session() is not None:
+            self._talk, self._outdated = talk, True  # the cache has been used since
             self.draw()
 
     async def _answer(self, begin: Callable[[Talk], None], sent: bool = False) -> None:
-        session = self.stage.idle_session()
+        session = self.state.idle_session()
         talk = self._conversation(session) if session is not None else None
         if session is None or talk is None:
             return
         if self._settings.problem():
-            self.stage.tell(self._settings.problem(), "bad")
+            self.state.tell(self._settings.problem(), "bad")
             return
         self._editing = None
-        self.stage.undo.forget()
-        self.stage.show(error="")
-        self.stage.tell("Answering", "busy")
-        await self.stage.do(session, self._say(session, talk, begin, sent), _ANSWERING)
+        self.state.undo.forget()
+        self.state.show(error="")
+        self.state.tell("Answering", "busy")
+        await self.state.do(session, self._say(session, talk, begin, sent), _ANSWERING)
 
     async def _say(
         self, session: Session, talk: Talk, begin: Callable[[Talk], None], sent: bool
     ) -> None:
         begin(talk)
         if sent:
-            self.stage.browser.show(value={controls.FIELD: ""})
+            self.state.browser.show(value={controls.FIELD: ""})
         session.lose_state("the chat has used it since")
         self.draw()
         try:
@@ -225,12 +225,12 @@ class ChatPanel(Panel):
         finally:
             self._show_heard()
         answer = talk.last
-        self.stage.tell("Answered" if answer is None else f"Answered: {markup.answer_text(answer)}")
+        self.state.tell("Answered" if answer is None else f"Answered: {markup.answer_text(answer)}")
 
     # ---- what is shown
 
     def _hear(self, piece: str) -> None:
-        """To the page with the next frame: tokens can come much faster."""
+        """Collect text for the next frame: tokens can come much faster."""
         self._heard += piece
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_later(FRAME_SECONDS, self._show_heard)
@@ -252,10 +252,10 @@ class ChatPanel(Panel):
             more = escape(heard)
         line = markup.said_id(max(talk.answers))
         figures = markup.figures_view(answer, talk.max_context)
-        self.stage.browser.show(append={line: more}, html={markup.FIGURES: figures})
+        self.state.browser.show(append={line: more}, html={markup.FIGURES: figures})
 
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         talk, codec = self._conversation(session), self._codec
@@ -264,8 +264,8 @@ class ChatPanel(Panel):
             if self._search is None:
                 self._search = self.start(self._find(session), "looking for a tokenizer")
             return
-        self._heard = ""  # it is in what is drawn
-        self._remember(talk)
+        self._heard = ""  # the drawing contains it
+        self._save(talk)
         busy = session.runner.busy
         streaming = busy and session.runner.doing == _ANSWERING
         card = session.source.card
@@ -301,7 +301,7 @@ class ChatPanel(Panel):
                 class_="quiet",
                 data_act=self.act("tokens"),
                 aria_pressed="true" if self._settings.with_tokens else "false",
-                title="Show answers token by token, with what else might have come",
+                title="Show answers token by token, with alternatives",
             ),
             h(
                 "button",
@@ -314,12 +314,12 @@ class ChatPanel(Panel):
         ]
 
     def on_look(self, message: Message) -> None:
-        """Someone points at a token."""
+        """Show the card of the token that someone points at."""
         talk, line, at = self._talk, int(message["line"]), int(message["at"])
         answer = talk.answers.get(line) if talk is not None else None
         if talk is not None and answer is not None and at < len(answer.tokens):
             card = markup.token_card(answer, at, talk.tokenizer)
-            self.stage.browser.show(html={markup.TOKEN: card})
+            self.state.browser.show(html={markup.TOKEN: card})
 
     # ---- settings
 
@@ -330,7 +330,7 @@ class ChatPanel(Panel):
     def on_set(self, message: Message) -> None:
         self._settings.texts[str(message["name"])] = str(message["value"])
         problem = controls.problem_view(self._settings)
-        self.stage.browser.show(html={controls.PROBLEM: problem or ""})
+        self.state.browser.show(html={controls.PROBLEM: problem or ""})
 
     def on_system(self, message: Message) -> None:
         self._settings.system = str(message["value"])

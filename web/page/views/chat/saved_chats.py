@@ -1,39 +1,41 @@
-"""A conversation as the browser remembers it, so that a reload does not end it."""
+"""A conversation as the browser keeps it, so that a reload does not end it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from page.persistence.store import encode
 from page.views.chat.talk import Answer, Talk
-from webpte.json_reader import parse_json
 from webpte.llm import ReplyStats
 
-MOST_CHARACTERS = 200_000  # of one: browsers remember a few megabytes for all of a site
+MOST_CHARACTERS = 200_000  # of one conversation: browsers keep a few megabytes for a whole site
 _ROLES = ("system", "user", "assistant")
 
 
 def key_of(file: str) -> str:
-    """What a conversation with a program is remembered by; `file` is its address or name."""
+    """Return the store's key for conversations with a program; `file` is its address or name."""
     return f"chat:{file}"
 
 
-def written(talk: Talk) -> str:
-    """ "" if nothing was said yet, or too much."""
+def to_json(talk: Talk) -> dict[str, Any]:
+    """Return a conversation as the store keeps it; {} if it is empty or too long.
+
+    If it is too long with the figures of its answers, these are left out first.
+    """
     if not talk.lines:
-        return ""
-    kept = {"tokenizer": talk.tokenizer_name, "messages": talk.messages}
-    answers = {at: _written_answer(one) for at, one in talk.answers.items() if one.ended}
-    for text in (json.dumps({**kept, "answers": answers}), json.dumps(kept)):
-        if len(text) <= MOST_CHARACTERS:
-            return text
-    return ""
+        return {}
+    plain = {"tokenizer": talk.tokenizer_name, "messages": talk.messages}
+    answers = {at: _answer_json(one) for at, one in talk.answers.items() if one.ended}
+    for value in ({**plain, "answers": answers}, plain):
+        if len(encode(value)) <= MOST_CHARACTERS:
+            return value
+    return {}
 
 
-def _written_answer(answer: Answer) -> dict[str, Any]:
-    """What is told of it, but for how probable its tokens were."""
+def _answer_json(answer: Answer) -> dict[str, Any]:
+    """Return all that is shown of an answer but the probabilities of its tokens."""
     return {
         "tokens": answer.tokens,
         "follows": answer.follows,
@@ -45,19 +47,18 @@ def _written_answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-def restore(talk: Talk, text: str) -> str:
-    """Go on where it was, if its words mean the same tokens; returns the system's message."""
+def restore(talk: Talk, saved: Any) -> str:
+    """Continue a saved conversation if its tokenizer is the same; return its system prompt."""
     try:
-        kept = parse_json(text, "what is kept", ValueError, not_finite=True)
-        messages = [{"role": one["role"], "content": one["content"]} for one in kept["messages"]]
+        messages = [{"role": one["role"], "content": one["content"]} for one in saved["messages"]]
         known = all(one["role"] in _ROLES and isinstance(one["content"], str) for one in messages)
-        if not known or kept["tokenizer"] != talk.tokenizer_name:
+        if not known or saved["tokenizer"] != talk.tokenizer_name:
             return ""
-    except (ValueError, TypeError, KeyError):
-        return ""  # of another version of this page, or by another hand
+    except (TypeError, KeyError):
+        return ""  # written by another version of this page, or by another hand
     talk.messages = messages
     try:
-        answers = {int(at): _answer(talk, one) for at, one in kept.get("answers", {}).items()}
+        answers = {int(at): _answer(talk, one) for at, one in saved.get("answers", {}).items()}
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         answers = {}
     lines = talk.lines

@@ -1,4 +1,4 @@
-"""What people choose for the next answer. The texts are kept as they are typed."""
+"""Generation settings, as they are typed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEEDS = 1 << 31
 
 @dataclass(frozen=True)
 class Setting:
-    """A number: what it is called, how it starts, and what it does. Empty is off, if it `may`."""
+    """One numeric setting. An empty text is off, if `may_be_empty`."""
 
     name: str
     title: str
@@ -27,13 +27,13 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("max_tokens", "most tokens", "256", int, "of one answer", False, "1"),
-    Setting("temperature", "temperature", "0.8", float, "0: always the likeliest", False, "0.1"),
+    Setting("max_tokens", "max tokens", "256", int, "of one answer", False, "1"),
+    Setting("temperature", "temperature", "0.8", float, "0: always the most likely", False, "0.1"),
     Setting("top_p", "top p", "0.95", float, "of the probability", step="0.05"),
     Setting("top_k", "top k", "", int, "of the tokens", step="1"),
-    Setting("min_p", "min p", "", float, "of the likeliest", step="0.05"),
+    Setting("min_p", "min p", "", float, "of the most likely", step="0.05"),
     Setting("repetition_penalty", "repetition", "", float, "penalty, above 1", step="0.05"),
-    Setting("seed", "seed", "", int, "empty: another each time", step="1"),
+    Setting("seed", "seed", "", int, "empty: random", step="1"),
 )
 
 
@@ -44,7 +44,7 @@ class ChatSettings:
         self.with_tokens = False  # show tokens, and ask for candidates
 
     def problem(self) -> str:
-        """What is wrong with them, for people; "" if nothing is."""
+        """Return the first error of the settings; "" if there is none."""
         try:
             self.options()
         except InputError as error:
@@ -55,11 +55,11 @@ class ChatSettings:
     def max_tokens(self) -> int:
         most = self._value("max_tokens")
         if most is None or most < 1:
-            raise InputError(f"most tokens must be 1 or more, not {self.texts['max_tokens']}")
+            raise InputError(f"max tokens must be 1 or more, not {self.texts['max_tokens']}")
         return int(most)
 
     def options(self) -> ReplyOptions:
-        """All of them, so that they are those of a regenerated answer, too. Raises InputError."""
+        """Return all options, which a regenerated answer uses, too. Raises InputError."""
         assert self.max_tokens
         top_k, seed = self._value("top_k"), self._value("seed")
         if seed is not None and seed < 0:
@@ -90,5 +90,5 @@ class ChatSettings:
         try:
             return setting.parse(text)
         except ValueError:
-            kind = "a whole number" if setting.parse is int else "a number"
+            kind = "an integer" if setting.parse is int else "a number"
             raise InputError(f"{setting.title} must be {kind}, not {text!r}") from None

@@ -1,4 +1,4 @@
-"""A conversation, and what is known of every answer in it."""
+"""A conversation, and the details of every answer in it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from webpte import Program
 from webpte.llm import Chat, Generator, Reply, ReplyOptions, ReplyStats, TokenLogprob
 from webpte.text import TextStream, Tokenizer
 
-REST_SECONDS = 1 / 60  # on NumPy nothing waits, so messages have to be let in now and then
+REST_SECONDS = 1 / 60  # on NumPy nothing awaits, so the loop yields this often
 Message = dict[str, str]
 
 
 @dataclass(eq=False)
 class Answer:
-    """What one answer was made of, as far as it was heard; it outlives the program.
+    """The tokens and figures of one answer, as far as it was generated; it outlives the program.
 
-    stats     of its last part: it may have been asked to go on
-    follows   the text before its first token, if others than the model wrote that
-    logprobs  of the tokens; None where they were not asked for
-    first_ms  from asking to the first text
-    ended     "": it goes on; "stop", "full" and "length" as a Reply says, or "broken off"
+    stats     of its last part: an answer may be continued
+    follows   text before its first token that the model did not write
+    logprobs  of the tokens; None if they were not requested
+    first_ms  time to the first text
+    ended     "": not yet; "stop", "full" and "length" as a Reply says, or "broken off"
     """
 
     stream: TextStream
@@ -40,7 +40,7 @@ class Answer:
     context: int = 0  # tokens of the conversation up to its end
 
     def take(self, reply: Reply, start: int) -> None:
-        """What the reply has that is new; its first token is the one with this number."""
+        """Add what is new in a reply; `start` is the number of its first token."""
         new = len(self.tokens) - start
         logprobs: Sequence[TokenLogprob | None] = reply.logprobs or [None] * len(reply.tokens)
         self.tokens += reply.tokens[new:]
@@ -50,15 +50,15 @@ class Answer:
         self.context = read + len(reply.tokens)
 
     def catch_up(self) -> None:
-        """Texts for the tokens that have none yet."""
+        """Add the texts of tokens that have none yet."""
         self.texts += [self.stream.feed(token) for token in self.tokens[len(self.texts) :]]
 
 
 class Talk:
-    """Lines are the messages but for the system's; an answer is known by the number of its line."""
+    """A conversation. Lines are messages but the system prompt; answers go by line number."""
 
     def __init__(self, program: Program, codec: Codec, before: Talk | None = None) -> None:
-        """`before` is the same conversation with a program that is gone."""
+        """Start a conversation; `before` is the same one with a program that is gone."""
         self._chat = Chat(program, codec.tokenizer, template=codec.template, when_full="slide")
         self._codec = codec
         self._current: tuple[Reply, Answer] | None = None
@@ -74,12 +74,12 @@ class Talk:
 
     @property
     def tokenizer_name(self) -> str:
-        """That its words are written in."""
+        """The name of the tokenizer."""
         return self._codec.name or self._codec.kind
 
     @property
     def messages(self) -> list[Message]:
-        """All, with the system's."""
+        """All messages, with the system prompt."""
         return list(self._chat.messages)
 
     @messages.setter
@@ -112,13 +112,13 @@ class Talk:
         self._begin(self._chat.send(text, settings.max_tokens, **options), options)
 
     def ask_again(self, settings: ChatSettings) -> None:
-        """Another answer to the last question."""
+        """Ask for another answer to the last question."""
         self._set_system(settings.system)
         options = settings.options()
         self._begin(self._chat.regenerate(settings.max_tokens, **options), options)
 
     def ask_more(self, settings: ChatSettings) -> None:
-        """Of the last answer, with the chance that it began with."""
+        """Continue the last answer, with the same seed."""
         line = len(self.lines) - 1
         answer, options = self.answers.get(line), settings.options()
         if answer is not None:
@@ -131,7 +131,7 @@ class Talk:
         self._current = reply, answer
 
     def edit(self, line: int, text: str) -> None:
-        """What was said after it goes."""
+        """Edit a message, and remove those after it."""
         shift = len(self._chat.messages) - len(self.lines)
         self._chat.edit(line + shift, text)
         self.answers = {at: answer for at, answer in self.answers.items() if at < line}
@@ -156,7 +156,7 @@ class Talk:
     # ---- the answer, as it comes
 
     async def listen(self, hear: Callable[[str], None], stopping: Callable[[], bool]) -> None:
-        """Hand out what was asked for, until it is to stop."""
+        """Generate the answer and pass its text to `hear`, until `stopping`."""
         assert self._current is not None, "nothing was asked"
         reply, answer = self._current
         start, started = len(answer.tokens), perf_counter()

@@ -1,5 +1,7 @@
-"""A run against NumPy, call by call: `settings` is what people choose for it, `expected` finds the
-output that a file is for, `diff_map` draws where two arrays differ and `drift_chart` how that adds
-up, `calls` is the table of all calls and `markup` the rest. `views/compare/panel.py` brings it to
-the page.
+"""The compare view: a run against NumPy, call by call.
+
+panel     messages of the page             settings     tolerances, as typed
+expected  matches files with outputs       diff_map     where two arrays differ
+calls     the table of calls               drift_chart  how differences add up
+markup    the rest of the view
 """

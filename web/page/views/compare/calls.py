@@ -1,4 +1,4 @@
-"""The table of calls: in their order or the worst first, all of them or only those that are off."""
+"""The table of calls: in their order or the worst first, all or only the mismatched ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = 100  # rows; a thousand at once would hold up the page
 
 @dataclass
 class Listing:
-    """How the table is looked at."""
+    """The state of the table."""
 
     worst_first: bool = False
     only_off: bool = False
@@ -41,7 +41,7 @@ def calls_card(found: Comparison, listing: Listing, act: Act) -> Html:
     shown = calls[: listing.rows]
     switches = [
         _switch("Worst first", act("sort"), listing.worst_first),
-        _switch("Only off", act("filter"), listing.only_off),
+        _switch("Mismatches only", act("filter"), listing.only_off),
     ]
     count = plural(len(calls), "call")
     if listing.only_off:
@@ -52,7 +52,7 @@ def calls_card(found: Comparison, listing: Listing, act: Act) -> Html:
         more = h(
             "button", f"Show more ({left} left)", type="button", data_act=act("more")
         )  # fmt: skip
-    table = _table(shown, found) if shown else h("p", "No call is off.", class_="soft")
+    table = _table(shown, found) if shown else h("p", "No mismatched calls.", class_="soft")
     return h(
         "section",
         h(
@@ -82,14 +82,21 @@ def _table(calls: list[CallComparison], found: Comparison) -> Html:
     drifts = any(call.drift is not None for call in found.calls)
     strange = any(call.nans or call.infinities for call in found.calls)
     layers = any(call.layer for call in found.calls)
-    headings = ["id", "call", *(["layer"] if layers else []), "off", "difference", "relative"]
+    headings = [
+        "id",
+        "call",
+        *(["layer"] if layers else []),
+        "mismatched",
+        "difference",
+        "relative",
+    ]
     headings += ["drift"] if drifts else []
     headings += ["NaN", "infinite"] if strange else []
     caption = (
-        "What each call itself adds to the difference from NumPy"
-        + (", and the drift of all until there" if drifts else "")
-        + f"; within {number_text(found.tolerance.atol)} + "
-        f"{number_text(found.tolerance.rtol)}·|NumPy| it agrees."
+        "Difference of each call from NumPy, given the same inputs"
+        + (", and the drift: the difference added up over all calls so far" if drifts else "")
+        + f". A call matches within {number_text(found.tolerance.atol)} + "
+        f"{number_text(found.tolerance.rtol)}·|NumPy|."
     )
     first = found.first.call if found.first is not None else None
     return scrolled(

@@ -1,4 +1,4 @@
-"""Where two arrays differ: a heat map of the plane that the worst element is in."""
+"""A heat map of where two arrays differ, in the plane of the worst element."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARK = 0.04  # of the longer side: how large the ring around the worst element 
 
 @dataclass(frozen=True)
 class Plane:
-    """|actual - wanted| of one plane; infinite where only one of them is a number."""
+    """|actual - wanted| of one plane; infinite where only one of them is finite."""
 
     gaps: Array  # (rows, columns)
     worst: tuple[int, int]
@@ -25,7 +25,7 @@ class Plane:
 
 
 def gaps_of(actual: Array, wanted: Array) -> Array:
-    """|actual - wanted|, where NaN is equal to NaN and an infinity to the same one."""
+    """Return |actual - wanted|, where NaN equals NaN and an infinity the same infinity."""
     one, two = actual.astype(np.float64), wanted.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         same = (one == two) | (np.isnan(one) & np.isnan(two))
@@ -34,7 +34,7 @@ def gaps_of(actual: Array, wanted: Array) -> Array:
 
 
 def plane_of(actual: Array, wanted: Array, worst: tuple[int, ...]) -> Plane | None:
-    """The last two dims around the worst element; a vector is folded into rows."""
+    """Return the last two dims around the worst element; a vector is folded into rows."""
     if actual.shape != wanted.shape or not worst:
         return None
     lead = worst[:-2]
@@ -54,9 +54,10 @@ def plane_of(actual: Array, wanted: Array, worst: tuple[int, ...]) -> Plane | No
 
 
 def pooled(gaps: Array, side: int = MAX_SIDE) -> tuple[Array, tuple[int, int]]:
-    """No side over `side`, by the largest of each block: a single wrong element must not vanish.
+    """Shrink a plane by the largest value of each block, so that a single wrong element stays
+    visible.
 
-    Also how many (rows, columns) a block has.
+    Returns the plane and the (rows, columns) of a block.
     """
     step = [-(-size // side) for size in gaps.shape]
     rows, columns = (-(-size // each) for size, each in zip(gaps.shape, step, strict=True))
@@ -67,7 +68,7 @@ def pooled(gaps: Array, side: int = MAX_SIDE) -> tuple[Array, tuple[int, int]]:
 
 
 def diff_map(actual: Array, wanted: Array, worst: tuple[int, ...]) -> Html | None:
-    """None where a picture would say nothing: for a few elements, or shapes that differ."""
+    """Draw the differences; None for a few elements, or if the shapes differ."""
     plane = plane_of(actual, wanted, worst)
     if plane is None or plane.gaps.size < 16:
         return None

@@ -1,4 +1,4 @@
-"""How differences add up from call to call: a curve of the drift, on a logarithmic scale."""
+"""A chart of how differences add up from call to call, on a logarithmic scale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DECADES = 8  # that the scale has at most: what is lower lies on the ground
 
 
 def drift_chart(found: Comparison) -> Html | None:
-    """None where there is no drift to draw."""
+    """Return the chart; None where there is no drift to draw."""
     drifts = [call.drift.max_abs for call in found.calls if call.drift is not None]
     finite = [value for value in drifts if 0 < value < math.inf]
     if len(drifts) < _FEWEST or not finite:

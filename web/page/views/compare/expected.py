@@ -1,4 +1,4 @@
-"""Which output an expected array is for: that of its name, else the ones left over, in order."""
+"""Matching of expected arrays with outputs: by name, else in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PREFIX = "expected"
 
 @dataclass(frozen=True)
 class Expected:
-    """What an output should be, and which file says so."""
+    """The expected value of an output, and its file."""
 
     output: str
     file: str
@@ -21,17 +21,17 @@ class Expected:
 
 
 def is_expected_file(name: str) -> bool:
-    """Whether a file that is dropped just anywhere says that it holds expected outputs.
+    """Tell by its name whether a file that is dropped anywhere holds expected outputs.
 
-    Every other array is for an input there.
+    Every other array that is dropped is taken for an input.
     """
     return is_array_file(name) and name.lower().startswith(_PREFIX)
 
 
 def assign(files: Sequence[tuple[str, bytes]], outputs: Sequence[str]) -> list[Expected]:
-    """(name, content) of `.npy` and `.npz` files -> one for each output that they have one for.
+    """Match `.npy` and `.npz` files, as (name, content), with outputs.
 
-    Raises NpyError for what is no array of numbers, and for what may be any of several outputs.
+    Raises NpyError for arrays that are not numeric, and for ambiguous ones.
     """
     arrivals = [one for name, data in files for one in _read(name, data)]
     named, rest = dict[str, Arrival](), list[Arrival]()
@@ -61,7 +61,7 @@ def _read(name: str, data: bytes) -> list[Arrival]:
 
 
 def _output_of(arrival: Arrival, outputs: Sequence[str]) -> str:
-    """ "expected_output1" and "output1" are both for output1; "" if it has no such name."""
+    """Return the output that an array is named after ("output1" or "expected_output1"); else ""."""
     stem = arrival.stem
     short = stem[len(_PREFIX) :].lstrip("_-. ") if stem.lower().startswith(_PREFIX) else stem
     return next((name for name in outputs if name in (stem, short)), "")

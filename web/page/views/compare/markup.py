@@ -1,4 +1,4 @@
-"""What a comparison found, as cards: the verdict, the first call that is off, expected outputs."""
+"""Markup of a comparison: the verdict, the first mismatched call, expected outputs."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ from webpte.report import (
 
 PROGRESS = "compare-progress"
 ON_NUMPY = (
-    "On NumPy there is nothing to compare call by call: it is what others are compared with. "
-    "NaN, infinities and expected outputs are looked for all the same. To compare a GPU, choose to "
-    "run on WebGPU."
+    "NumPy is the reference, so there is nothing to compare call by call. NaN, infinities and "
+    "expected outputs are still checked. To check a GPU, choose WebGPU as the device."
 )
 
 
@@ -40,14 +39,14 @@ def form_card(
     settings: CompareSettings, expected: Sequence[Expected], act: Act, *, busy: bool, comparing:
     bool, on_numpy: bool, progress: Html | None,
 ) -> Html:  # fmt: skip
-    """The tolerances, the files of expected outputs, and the button."""
+    """Return the form: tolerances, files of expected outputs, and the button."""
     return h(
         "section",
         h("h2", "Compare with NumPy"),
         h("p", ON_NUMPY, class_="notice notice-warn") if on_numpy else h(
             "p",
-            "Runs the method once with the inputs that are set, call by call, and computes each "
-            "call in NumPy from what the device gave it. Caches stay as they are.",
+            "Runs the method once with the current inputs, call by call, and computes each call "
+            "in NumPy from the inputs that it had on the device. Caches keep their values.",
             class_="note",
         ),
         h(
@@ -57,9 +56,9 @@ def form_card(
             h(
                 "label",
                 h("input", type="checkbox", name="drift", checked=settings.drift),
-                h("span", "drift, in twice the time"),
+                h("span", "Also measure accumulated error (2x slower)"),
                 class_="inline",
-                title="Run NumPy alone beside it, to see how differences add up",
+                title="Also run the whole method in NumPy, to see how differences add up",
             ),
             h(
                 "button",
@@ -101,7 +100,7 @@ def _expected_files(expected: Sequence[Expected], act: Act) -> Html:
         h("input", type="file", accept=".npy,.npz", multiple=True, data_act=act("expected")),
         class_="button",
     )
-    leave = h("button", "Expect nothing", type="button", data_act=act("unexpect"))
+    leave = h("button", "Clear expected outputs", type="button", data_act=act("unexpect"))
     files = [
         h("li", h("span", one.output, class_="name"), f" as in {one.file}, ",
           h("span", f"{one.array.dtype.name} {shape_text(one.array.shape)}", class_="type"))
@@ -109,7 +108,7 @@ def _expected_files(expected: Sequence[Expected], act: Act) -> Html:
     ]  # fmt: skip
     return h(
         "div",
-        h("p", ".npy or .npz files, chosen or dropped here, say what should come out.",
+        h("p", "Choose or drop .npy or .npz files with the expected outputs.",
           class_="note"),
         h("ul", files, aria_label="Expected outputs") if files else None,
         h("div", choose, leave if files else None, class_="controls"),
@@ -130,15 +129,15 @@ def progress_view(done: int, total: int) -> Html:
 
 
 def verdict_card(found: Comparison, device: str, age: str, act: Act) -> Html:
-    """In one line whether all agrees, then the figures."""
+    """Return the verdict in one line, and the figures."""
     own = [call for call in found.calls if call.own is not None]
     off = sum(map(is_off, own))
     wrong = sum(not one.difference.agrees for one in found.outputs)
     told = []
     if own:
         told.append(
-            f"{count_text(off)} of {plural(len(own), 'call')} off" if off
-            else f"{plural(len(own), 'call')} on {device}, all as NumPy has them"
+            f"{count_text(off)} of {plural(len(own), 'call')} mismatched" if off
+            else f"All {plural(len(own), 'call')} on {device} match NumPy"
         )  # fmt: skip
     if found.outputs:
         told.append(
@@ -152,7 +151,7 @@ def verdict_card(found: Comparison, device: str, age: str, act: Act) -> Html:
         "section",
         h(
             "div",
-            h("h2", "Found"),
+            h("h2", "Results"),
             h("button", "Save as JSON", type="button", class_="quiet", data_act=act("save")),
             class_="card-head",
         ),
@@ -172,9 +171,9 @@ def _arises(what: str, call: CallComparison | None) -> Html | None:
     layer = f" in {call.layer}" if call.layer else ""
     return h(
         "p",
-        f"{what} first arises in call {call.node}{layer}, ",
+        f"{what} first appears in call {call.node}{layer}, ",
         h("code", call.label),
-        f": {plural(count, 'element')} of what it gives, and none of what it was given.",
+        f": {plural(count, 'element')} of its output, none of its inputs.",
         class_="notice notice-warn",
     )
 
@@ -187,7 +186,7 @@ def _tiles(found: Comparison) -> Html | None:
     drifts = [(call, call.drift) for call in found.calls if call.drift is not None]
     if drifts:
         tiles.append(_tile("largest drift", *_most(drifts)))
-        tiles.append(_tile("drift in the end", *drifts[-1]))
+        tiles.append(_tile("final drift", *drifts[-1]))
     return h("div", tiles, class_="tiles") if tiles else None
 
 
@@ -213,7 +212,7 @@ def departure_card(first: Departure, tolerance: Tolerance, device: str) -> Html:
     assert own is not None  # it is off
     return h(
         "section",
-        h("h2", "The first call that is off"),
+        h("h2", "First mismatched call"),
         h(
             "p",
             h("span", first.call.op, class_="name"),
@@ -222,14 +221,14 @@ def departure_card(first: Departure, tolerance: Tolerance, device: str) -> Html:
         ),
         h(
             "p",
-            "All calls before it agree, and NumPy was given what went in here on the device: so it "
-            f"is this call that differs. Its kernel is in the view Graph, call {first.call.node}; "
-            "if it is one that fuses several, webpte.load(..., fuse=False) tells which of them. A "
-            "difference as small as rounding wants larger tolerances instead.",
+            "All calls before it match, and NumPy computed it from the same inputs, so this call "
+            f"differs. Its kernel is in the view Graph, call {first.call.node}; if it fuses "
+            "several calls, webpte.load(..., fuse=False) shows which of them. If the difference "
+            "is as small as rounding, use larger tolerances.",
             class_="note",
         ),
         _closer(first.actual, first.wanted, own, first.around, tolerance, (device, "NumPy")),
-        h("h3", "The values that went in"),
+        h("h3", "Inputs of this call"),
         h("ul", [_given(one) for one in first.inputs], class_="compare-given"),
         class_="card compare-first",
     )
@@ -237,7 +236,7 @@ def departure_card(first: Departure, tolerance: Tolerance, device: str) -> Html:
 
 def output_card(one: OutputComparison, file: str, tolerance: Tolerance, device: str) -> Html:
     off = one.difference
-    told = f"As expected: no more than {number_text(off.max_abs)} apart."
+    told = f"As expected: largest difference {number_text(off.max_abs)}."
     if not off.agrees:
         told = _off_text(off)
     mood = "good" if off.agrees else "bad"
@@ -256,8 +255,8 @@ def _off_text(off: Difference) -> str:
         return f"The shapes differ: {off.problem}."
     where = f" at {list(off.worst)}" if off.worst else ""
     return (
-        f"{count_text(off.wrong)} of {plural(off.count, 'element')} beyond the tolerance, the "
-        f"largest difference is {number_text(off.max_abs)}; the worst is{where or ' the only one'}."
+        f"{count_text(off.wrong)} of {plural(off.count, 'element')} beyond the tolerance; largest "
+        f"difference {number_text(off.max_abs)}{where}."
     )
 
 
@@ -283,7 +282,7 @@ def _values(
     at: int,
     names: tuple[str, str],
 ) -> Html:
-    """The elements of one of the arrays, with those marked that are off."""
+    """Return the elements of one of the arrays, with mismatches marked."""
     one, two = (np.atleast_2d(np.array(values)) for values in (around.actual, around.wanted))
     wide = two.astype(np.float64)
     allowed = np.where(np.isfinite(wide), tolerance.atol + tolerance.rtol * np.abs(wide), 0.0)

@@ -1,18 +1,17 @@
-"""Which call is wrong: a run against NumPy call by call, and against files of expected outputs."""
+"""The comparison with NumPy, call by call, and with files of expected outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 
 from page.browser import Message
-from page.controllers.open_controller import REDRAW_SECONDS
 from page.html.markup import render
 from page.parts.status_view import causes
 from page.session.session import DEVICE_NAMES, Held, Session
 from page.session.state import AppState, Change
+from page.session.throttle import Throttle
 from page.views.compare import markup
 from page.views.compare.calls import PAGE, Listing, calls_card
 from page.views.compare.expected import Expected, assign, is_expected_file
@@ -24,12 +23,12 @@ _COMPARING = "comparing"
 
 
 class _ComparisonStoppedError(Exception):
-    """Raised into a comparison that nobody waits for any more: it has no other way to end."""
+    """The comparison was stopped; raised inside it, since it has no other way to end."""
 
 
 @dataclass(frozen=True)
 class _FoundFiles:
-    """`held` is what the inputs held; `files` name the expected outputs, by output."""
+    """A comparison, the inputs that it was made with, and the expected files by output."""
 
     comparison: Comparison
     held: Held
@@ -37,22 +36,22 @@ class _FoundFiles:
 
 
 class ComparePanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._settings = CompareSettings()
         self._listing = Listing()
         self._file = ""  # the address or name of the program that outputs are expected of
-        self._expected: dict[str, list[Expected]] = {}  # by method, as is what was found
+        self._expected: dict[str, list[Expected]] = {}  # by method
         self._found: dict[str, _FoundFiles] = {}
         self._progress = (0, 0)
 
     def forget(self) -> None:
-        """Expected outputs stay if the same file is opened again: on another device, say."""
+        """Drop results; expected outputs stay if the same file is opened again."""
         self._found.clear()
         self._listing = Listing()
-        session = self.stage.session
+        session = self.state.session
         if session is None:
-            return  # it may be opened again
+            return  # the program may be opened again
         file = session.source.address or session.source.name
         if file != self._file:
             self._file = file
@@ -61,24 +60,24 @@ class ComparePanel(Panel):
     # ---- the comparison
 
     async def on_compare(self, message: Message) -> None:
-        session = self.stage.idle_session()
+        session = self.state.idle_session()
         if session is None:
             return
         self._settings.take(message["fields"])
         try:
             tolerances = self._settings.tolerances()
         except ValueError as error:
-            self.stage.tell(str(error), "bad")
+            self.state.tell(str(error), "bad")
             return
         problem = next((state for state in session.inputs if state.error), None)
         if problem is not None:
-            self.stage.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
+            self.state.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
             return
-        self.stage.show(error="")
-        self.stage.tell("Comparing", "busy")
+        self.state.show(error="")
+        self.state.tell("Comparing", "busy")
         self._progress = (0, 0)
         work = self._compare(session, *tolerances)
-        await self.stage.do(session, work, _COMPARING, can_stop=session.device != "numpy")
+        await self.state.do(session, work, _COMPARING, can_stop=session.device != "numpy")
 
     async def _compare(self, session: Session, rtol: float, atol: float) -> None:
         method, held = session.method, session.held()
@@ -93,70 +92,68 @@ class ComparePanel(Panel):
                 drift=self._settings.drift,
                 progress=self._watch(session),
             )
-        except Exception as error:  # whatever it is by the time it comes out of the run
+        except Exception as error:  # the run may have wrapped it
             if not any(isinstance(cause, _ComparisonStoppedError) for cause in causes(error)):
                 raise
-            self.stage.tell("Stopped: nothing is compared")
+            self.state.tell("Stopped: nothing was compared")
             return
         self._found[method] = _FoundFiles(found, held, {one.output: one.file for one in expected})
         self._listing.rows = PAGE
         self._tell(found)
 
     def _watch(self, session: Session) -> Any:
-        drawn = 0.0
+        throttle = Throttle()
 
         def progress(_stage: str, done: int, total: int) -> None:
-            nonlocal drawn
             if session.runner.stopping:
                 raise _ComparisonStoppedError
             self._progress = (done, total)
-            if perf_counter() - drawn > REDRAW_SECONDS:
-                drawn = perf_counter()
+            if throttle.ready():
                 bar = markup.progress_view(done, total)
-                self.stage.browser.show(html={markup.PROGRESS: bar})
+                self.state.browser.show(html={markup.PROGRESS: bar})
 
         return progress
 
     def _tell(self, found: Comparison) -> None:
         if found.first is not None:
-            self.stage.tell(f"Compared: {found.first.call.op} is the first call off", "bad")
+            self.state.tell(f"Compared: {found.first.call.op} is the first mismatched call", "bad")
         elif not found.agrees:
-            self.stage.tell("Compared: not every output is as expected", "bad")
+            self.state.tell("Compared: some outputs are not as expected", "bad")
         elif found.first_nan is not None or found.first_infinity is not None:
-            self.stage.tell("Compared: there are values that are no finite numbers", "bad")
+            self.state.tell("Compared: some values are NaN or infinite", "bad")
         else:
-            self.stage.tell("Compared: all agrees")
+            self.state.tell("Compared: no mismatches")
 
     def on_stop(self, message: Message) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is not None and session.runner.busy and session.runner.doing == _COMPARING:
             session.runner.cancel()
-            self.stage.tell("Stopping", "busy")
+            self.state.tell("Stopping", "busy")
 
     # ---- expected outputs
 
-    def takes(self, name: str) -> bool:
+    def accepts(self, name: str) -> bool:
         return is_expected_file(name)
 
-    async def take(self, files: Sequence[Any]) -> None:
+    async def accept_files(self, files: Sequence[Any]) -> None:
         await self.on_expected({"files": files})
 
     async def on_expected(self, message: Message) -> None:
-        session, browser = self.stage.session, self.stage.browser
+        session, browser = self.state.session, self.state.browser
         if session is None or not session.method:
             return
         method = session.method
         files = [(browser.source(file).name, await browser.read(file)) for file in message["files"]]
         names = [output.name for output in session.methods[method].outputs]
         expected = assign(files, names)
-        if session is self.stage.session:
+        if session is self.state.session:
             self._expected[method] = expected
             self.draw()
-            self.stage.tell(f"{', '.join(one.output for one in expected)} will be held against it")
+            self.state.tell(f"{', '.join(one.output for one in expected)} will be compared")
 
     def on_unexpect(self, message: Message) -> None:
-        if self.stage.session is not None:
-            self._expected.pop(self.stage.session.method, None)
+        if self.state.session is not None:
+            self._expected.pop(self.state.session.method, None)
             self.draw()
 
     # ---- what was found
@@ -174,15 +171,15 @@ class ComparePanel(Panel):
         self.draw()
 
     def on_save(self, message: Message) -> None:
-        session = self.stage.session
+        session = self.state.session
         known = self._found.get(session.method) if session is not None else None
         if session is not None and known is not None:
-            url = self.stage.browser.download_url(known.comparison.json().encode())
+            url = self.state.browser.download_url(known.comparison.json().encode())
             name = f"{session.source.name.removesuffix('.pte')}.{session.method}.compare.json"
-            self.stage.browser.show(download={"url": url, "name": name})
+            self.state.browser.show(download={"url": url, "name": name})
 
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         busy = session.runner.busy
@@ -201,7 +198,7 @@ class ComparePanel(Panel):
 
     def _cards(self, session: Session, known: _FoundFiles) -> list[str]:
         found, device = known.comparison, DEVICE_NAMES[session.device]
-        age = "" if known.held == session.held() else "The inputs are others now: compare again."
+        age = "" if known.held == session.held() else "Inputs changed: compare again."
         cards = [markup.verdict_card(found, device, age, self.act)]
         if found.first is not None:
             cards.append(markup.departure_card(found.first, found.tolerance, device))

@@ -1,4 +1,4 @@
-"""What people choose before a comparison, as typed."""
+"""Settings of a comparison, as typed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from webpte.report.difference import ATOL, RTOL
 
 @dataclass
 class CompareSettings:
-    """Texts, so that a wrong one stays on the page to be mended."""
+    """The settings as texts, so that a wrong one stays on the page to be corrected."""
 
     rtol: str = f"{RTOL:g}"
     atol: str = f"{ATOL:g}"
     drift: bool = True
 
     def take(self, fields: Mapping[str, str]) -> None:
-        """Of a form: a box that is not ticked is not among its fields."""
+        """Read the fields of the form, which lacks boxes that are not ticked."""
         self.rtol, self.atol = str(fields["rtol"]).strip(), str(fields["atol"]).strip()
         self.drift = "drift" in fields
 
     def tolerances(self) -> tuple[float, float]:
-        """(rtol, atol); raises ValueError."""
+        """Return (rtol, atol). Raises ValueError."""
         return _tolerance("rtol", self.rtol), _tolerance("atol", self.atol)
 
 

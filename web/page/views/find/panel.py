@@ -1,6 +1,6 @@
-"""What a model finds in a picture: faces with boxes over them, or the text of a line.
+"""The find view: faces with boxes over a picture, or the text of a line.
 
-There is a row in `FINDERS` for each kind of model, known by the names that its card gives outputs.
+`FINDERS` has a row for each kind of model, recognised by the output names of its card.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ _FINDING = "looking at the picture"
 
 @dataclass(frozen=True)
 class SeenPicture:
-    """A picture as the model sees it, what came out, and the file that is needed to read that."""
+    """A picture as the model sees it, the outputs, and the lines of the file that explains them."""
 
     held: Held
     name: str  # of the picture
     picture: str
     size: tuple[int, int]  # height, width
     outputs: Sequence[Array]
-    beside: Sequence[str]  # lines of the file beside the program
+    beside: Sequence[str]  # lines of the file next to the program
 
 
 @dataclass(frozen=True)
 class Finder:
-    """
+    """A kind of model.
+
     outputs  names of the outputs, on the card
-    title    of the card
-    beside   the file that lies beside the program
-    show     what was found, for scores from `least` on
-    graded   whether `least` counts
+    title    heading of the view
+    beside   the file that is needed next to the program
+    show     returns the results with scores from `least` on
+    graded   whether `least` matters
     """
 
     outputs: tuple[str, ...]
@@ -84,7 +85,7 @@ def _box(face: Face) -> list[Html]:
 
 def text_view(found: SeenPicture, least: float) -> Html:
     line = line_of(found.outputs[0][0], found.beside)
-    told = f"It reads: {line.text}" if line.letters else "No letters found"
+    told = f"Text: {line.text}" if line.letters else "No letters found"
     return h(
         "div",
         _picture(found, told),
@@ -99,7 +100,7 @@ def text_view(found: SeenPicture, least: float) -> Html:
 
 
 def _letters(line: Line) -> list[Html]:
-    """Those that it is not sure of are marked."""
+    """Return the letters, with uncertain ones marked."""
     return [
         h("mark", one.text, title=f"{100 * one.score:.0f} % sure")
         if one.score < LEAST_SCORE
@@ -110,19 +111,19 @@ def _letters(line: Line) -> list[Html]:
 
 def _picture(found: SeenPicture, told: str, overlay: Html | None = None) -> Html:
     height, width = found.size
-    told = f"What the model sees. {told}"
+    told = f"Input of the model. {told}"
     image = h("img", src=found.picture, width=width, height=height, alt=told)
     return h("div", image, overlay, class_="find-picture")
 
 
 def set_view(state: TensorInput, layout: str, looked: bool) -> Html:
-    """What is set in Run's first input: the picture that is looked at next, or was last."""
+    """Return the picture of the first input, which is analyzed next, or was last."""
     name = picture_name(state)
-    told, image = f"No picture is chosen: {name} would go in.", None
+    told, image = f"No picture chosen: the input is {name}.", None
     if state.error:
         told = state.error
     elif state.fill in (*CHOSEN, "draw"):
-        told = f"{'Looked at' if looked else 'Next:'} {name}"
+        told = f"{'Analyzed' if looked else 'Next:'} {name}"
         shown = _as_seen(state, layout)
         image = h("img", src=shown, alt="What the model sees of it", class_="seen")
     return h("figure", image, h("figcaption", told), class_="find-set")
@@ -133,7 +134,7 @@ def picture_name(state: TensorInput) -> str:
 
 
 def _as_seen(state: TensorInput, layout: str) -> str:
-    """The picture of what goes in, with red where red is."""
+    """Return the input picture as a data URL, with its channels in the order RGB."""
     array = state.array()
     if state.settings.order == "BGR" and "C" in layout:
         array = np.flip(array, layout.index("C"))
@@ -146,8 +147,8 @@ FINDERS = (
 )
 
 
-def _finder(stage: AppState) -> Finder | None:
-    session = stage.session
+def _finder(state: AppState) -> Finder | None:
+    session = state.session
     card = session.source.card if session is not None else None
     if session is None or card is None or not session.source.address:
         return None
@@ -155,12 +156,12 @@ def _finder(stage: AppState) -> Finder | None:
     return next((one for one in FINDERS if one.outputs == names), None)
 
 
-FINDS = Need("Open a model that finds something.", lambda s: _finder(s) is not None, hides=True)
+FINDS = Need("Open a model that finds faces or text.", lambda s: _finder(s) is not None, hides=True)
 
 
 class FindPanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._seen: SeenPicture | None = None
         self._least = LEAST_SCORE
         self._beside: dict[str, list[str]] = {}  # lines, by address
@@ -173,17 +174,17 @@ class FindPanel(Panel):
         self.draw()
 
     async def on_look(self, message: Message) -> None:
-        session, finder = self.stage.idle_session(), _finder(self.stage)
+        session, finder = self.state.idle_session(), _finder(self.state)
         if session is None or finder is None:
             return
         state = session.inputs[0]
         if state.error or not isinstance(state, TensorInput) or state.form is None:
-            self.stage.tell(f"{state.name} is not ready: {state.error or 'no picture'}", "bad")
+            self.state.tell(f"{state.name} is not ready: {state.error or 'no picture'}", "bad")
             return
-        self.stage.show(error="")
-        self.stage.tell("Looking", "busy")
+        self.state.show(error="")
+        self.state.tell("Analyzing", "busy")
         work = self._look(session, finder, state, state.form.layout)
-        await self.stage.do(session, work, _FINDING, can_stop=False)
+        await self.state.do(session, work, _FINDING, can_stop=False)
         self.draw()
 
     async def _look(
@@ -193,15 +194,15 @@ class FindPanel(Panel):
         name, picture = picture_name(state), _as_seen(state, layout)
         address = f"{session.source.address.rpartition('/')[0]}/{finder.beside}"
         if address not in self._beside:
-            data = await self.stage.browser.fetch_bytes(address)
+            data = await self.state.browser.fetch_bytes(address)
             self._beside[address] = data.decode("utf-8").removesuffix("\n").split("\n")
         outputs = await session.program.run(session.method, array)
         size = array.shape[layout.index("H")], array.shape[layout.index("W")]
         self._seen = SeenPicture(held, name, picture, size, outputs, self._beside[address])
-        self.stage.tell(f"Looked at {name}")
+        self.state.tell(f"Analyzed {name}")
 
     def draw(self) -> None:
-        session, finder = self.stage.session, _finder(self.stage)
+        session, finder = self.state.session, _finder(self.state)
         if session is None or finder is None:
             return
         chosen = h(
@@ -210,7 +211,7 @@ class FindPanel(Panel):
             h("input", type="file", accept="image/*,.npy", data_act="npy", data_input="0"),
             class_="button",
         )
-        look = h("button", "Look", type="button", class_="primary", data_act=self.act("look"))
+        look = h("button", "Analyze", type="button", class_="primary", data_act=self.act("look"))
         least = h(
             "label",
             h("span", f"at least {100 * self._least:.0f} % sure", class_="label"),
@@ -229,7 +230,7 @@ class FindPanel(Panel):
         chosen_now = None
         if isinstance(state, TensorInput) and state.form is not None:
             chosen_now = set_view(state, state.form.layout, looked)
-        note = f"This is of {found.name}. Look again for what is set now." if found else ""
+        note = f"This is the result for {found.name}. Analyze again to update." if found else ""
         self.show(
             h(
                 "section",

@@ -1,7 +1,12 @@
-"""The graph: `choices` is what people have set, `outline` says which boxes a method has when some
-are folded, `tints` their colours. `drawn` is the drawing as data, for which `layout_worker.js`
-(with `ranks.js`) finds the places and `drawing.js` draws it: `scene.js` knows what is where,
-`shapes.js` how it looks, `camera.js` what is in sight, `svg_file.js` makes a file. `boxes` is the
-same as a list. `inside` and `seen` are what a call shows when it is opened, `controls` what stands
-above. `views/graph/panel.py` brings it to the page.
+"""The graph view.
+
+panel     messages of the page             choices  what people have set
+outline   boxes, folded or not             tints    their colours
+drawn     the diagram as data              boxes    the list
+inside    details of a call                seen     values of a call
+controls  the controls above the graph
+
+In `drawing/`: `layout_worker.js` (with `ranks.js`) computes positions, `drawing.js` draws,
+`scene.js` knows what is where, `shapes.js` how it looks, `camera.js` what is visible, `svg_file.js`
+makes a file.
 """

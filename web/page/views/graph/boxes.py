@@ -1,4 +1,4 @@
-"""The graph as a list: a column of boxes, in the order in which they run."""
+"""The graph as a list: a column of boxes, in the order of execution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fold_id(key: str) -> str:
 
 
 class Column:
-    """Draws boxes of one graph."""
+    """The list of one graph's boxes."""
 
     def __init__(self, graph: MethodGraph, choices: Choices, tints: Tints, act: Act) -> None:
         self._graph = graph
@@ -75,7 +75,7 @@ class Column:
         return h("li", button, class_=f"graph-box graph-fold graph-depth-{box.depth}")
 
     def _bar(self, nodes: Sequence[Node]) -> Html:
-        """The colours of what is folded, each as long as its part is."""
+        """Return the colours of folded calls, each as long as its share."""
         parts, start = [], 0.0
         for tint, share in self._tints.shares(nodes):
             width = 100 * share
@@ -112,7 +112,7 @@ class Column:
         return h("li", button, self._sources(node), class_=" ".join(classes))
 
     def _sources(self, node: Node) -> Html | None:
-        """Which calls its inputs come from: the edges of the graph."""
+        """Return links to the calls that a call's inputs come from."""
         found: list[Node] = []
         for key in node.inputs:
             before = [writer for writer in self._graph.writers(key) if writer.id < node.id]
@@ -124,7 +124,7 @@ class Column:
         return h("p", "from ", links, more, class_="graph-sources")
 
     def _near(self) -> dict[int, str]:
-        """The calls that give the chosen one something, or take something from it."""
+        """Return the calls that feed the chosen one, or use it."""
         chosen = self._choices.chosen
         if chosen is None:
             return {}
@@ -146,7 +146,7 @@ class Column:
         return h("li", h("h3", title), h("ul", entries), class_="graph-box graph-end")
 
     def _pages(self, count: int, place: str) -> Html:
-        """Parts of a long column, to be turned like pages."""
+        """Return the buttons that turn the pages of a long list."""
         first = self._choices.first
         steps = (
             ("Earlier", first - SHOWN, first > 0),

@@ -1,4 +1,4 @@
-"""What people have set in the graph, and the words for it."""
+"""Choices of the graph view, and their labels."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Act = Callable[[str], str]
-DRAWINGS = {"drawn": "Drawn", "list": "List"}
-STAGES = {"planned": "As it runs", "file": "As in the file"}
-COLOURS = {"where": "place", "dtype": "dtype", "time": "time"}
+DRAWINGS = {"drawn": "Diagram", "list": "List"}
+STAGES = {"planned": "Optimized graph", "file": "Original graph"}
+COLOURS = {"where": "device", "dtype": "dtype", "time": "time"}
 PLACES = {
     "gpu": "GPU",
     "alias": "alias: shares memory, no work",
@@ -20,7 +20,7 @@ PLACES = {
 
 @dataclass
 class Choices:
-    """`match` is which of the calls that were found is looked at, from 0 on."""
+    """The state of the view; `match` is the current search result, from 0 on."""
 
     drawing: str = "drawn"
     stage: str = "planned"
@@ -37,5 +37,5 @@ class Choices:
         return bool(self.text.strip())
 
     def for_another_graph(self) -> Choices:
-        """How people look at graphs stays; what they look at does not."""
+        """Return the choices for another graph: the view options stay, selections do not."""
         return Choices(self.drawing, self.stage, self.colour)

@@ -1,4 +1,4 @@
-"""What stands above the graph: which one, how it is drawn, the search, colours and their legend."""
+"""The controls above the graph: stage, drawing, search, colours and their legend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from page.html.units import count_text
 from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Act, Choices
 from page.views.graph.tints import Tints
 
-NO_CLOCK = "This adapter has no timestamp queries: how long a kernel takes cannot be known."
+NO_CLOCK = "This adapter has no timestamp queries: kernels cannot be timed."
 KEYS = (
     "Arrow keys go along the edges, Enter opens a box, + and - zoom, 0 shows all, Shift and an "
     "arrow key move the drawing. The wheel zooms once the drawing is clicked."
@@ -15,10 +15,10 @@ KEYS = (
 
 
 def controls_view(choices: Choices, act: Act, has_folds: bool, found: int) -> Html:
-    """`found` is how many calls the search has found."""
+    """Return the controls; `found` is the number of search results."""
     return h(
         "div",
-        _switch("drawing", choices.drawing, DRAWINGS, "Drawn, or as a list", act),
+        _switch("drawing", choices.drawing, DRAWINGS, "Diagram or list", act),
         _switch("stage", choices.stage, STAGES, "Which graph", act),
         _search(choices, act, found),
         h(
@@ -50,7 +50,7 @@ def _switch(name: str, chosen: str, words: dict[str, str], label: str, act: Act)
 
 
 def _search(choices: Choices, act: Act, found: int) -> Html:
-    """Enter goes to the next of what was found."""
+    """Return the search field; Enter goes to the next match."""
     field = h(
         "input",
         type="text",
@@ -73,24 +73,24 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
               aria_label="Next match", aria_disabled=nothing),
             class_="graph-steps",
         )  # fmt: skip
-    label = h("label", "find an operator, a value or a dtype", field)
+    label = h("label", "search operators, values or dtypes", field)
     return h("form", label, steps, class_="graph-search", data_act=act("step"), data_by="1")
 
 
 def _folds(act: Act) -> Html:
     buttons = [
         h("button", text, type="button", class_="quiet", data_act=act(name))
-        for name, text in (("unfold", "Open all"), ("fold", "Fold all"))
+        for name, text in (("unfold", "Expand all"), ("fold", "Collapse all"))
     ]
     return h("div", buttons, class_="graph-folds")
 
 
 def drawing_tools() -> Html:
-    """What the drawing's script does itself, whatever Python is at."""
+    """Return the buttons that the drawing's script handles, even while Python is busy."""
     tools = (
         ("in", "+", "Zoom in"),
         ("out", "-", "Zoom out"),
-        ("fit", "Fit", "Fit all of it into sight"),
+        ("fit", "Fit", "Fit the whole drawing into view"),
         ("save", "Save SVG", "Save SVG: the drawing as a file"),
     )
     buttons = [
@@ -103,7 +103,7 @@ def drawing_tools() -> Html:
 def legend_view(
     choices: Choices, tints: Tints, act: Act, *, traced: bool, clock: bool, busy: bool
 ) -> Html:
-    """What colours mean; or, for times that nobody has measured, how to get them.
+    """Return the legend of the colours; for times that are not measured, how to measure them.
 
     `traced`: there is a trace, with or without times. `clock`: the device can time kernels.
     """
@@ -114,14 +114,14 @@ def legend_view(
             class_="graph-meaning",
         )  # fmt: skip
     if choices.stage != "planned":
-        text = "Times are those of the graph as it runs."
-        button = h("button", "As it runs", type="button", data_act=act("stage"),
+        text = "Times are measured on the optimized graph."
+        button = h("button", "Optimized graph", type="button", data_act=act("stage"),
                    data_value="planned")  # fmt: skip
     elif not clock or traced:
-        text, button = NO_CLOCK if not clock else "Measured for other calls than these.", None
+        text, button = NO_CLOCK if not clock else "The last measurement was of other calls.", None
         button = _measure(act, "Measure again", busy) if clock else None
     else:
-        text = "Nothing is measured yet: that runs the method once, with the inputs that are set."
+        text = "Not measured yet: measuring runs the method once with the current inputs."
         button = _measure(act, "Measure", busy)
     return h("div", h("p", text, class_="note"), button, class_="graph-meaning")
 

@@ -1,6 +1,6 @@
-"""The drawing of a graph as plain data: boxes, the edges between them, what is open around them.
+"""The drawing of a graph as data: boxes, edges, and opened folds around them.
 
-Where all of it goes, a worker of the page finds out (`layout_worker.js`); `drawing.js` draws it.
+`layout_worker.js` computes the positions, and `drawing.js` draws it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webpte.report import MethodGraph, Node
 
 @dataclass(frozen=True)
 class DrawnBox:
-    """`key` is the same in every drawing of the graph; `node` is of a call, `fold` of a fold."""
+    """A box: `key` is the same in every drawing; `node` is set for calls, `fold` for folds."""
 
     key: str
     kind: str  # call, fold, input, output
@@ -47,20 +47,20 @@ class Drawing:
     box_of: dict[int, int]  # by node: its own, or the fold that it is in
 
     def json(self) -> str:
-        """One text passes from Python to the page far quicker than its many parts."""
+        """Return the drawing as one JSON text, which passes to the page faster than many values."""
         parts = ("boxes", "groups")
         data = {part: [asdict(one) for one in getattr(self, part)] for part in parts}
         return json.dumps({**data, "edges": self.edges}, separators=(",", ":"))
 
 
 def short(op: str) -> str:
-    """ "aten.add.Tensor" -> "add.Tensor": the name space is the same for most."""
+    """Shorten an operator's name: "aten.add.Tensor" -> "add.Tensor"."""
     space, _, rest = op.partition(".")
     return rest.removesuffix(".default") if "." in rest or space == "webpte" else op
 
 
 def gives_text(graph: MethodGraph, node: Node) -> str:
-    """The types of what a call gives."""
+    """Return the types of a call's outputs."""
     return ", ".join(type_text(graph, key) for key in node.outputs)
 
 
@@ -76,7 +76,7 @@ def fold_title(box: Fold) -> str:
 
 
 def drawing_of(graph: MethodGraph, outline: Sequence[Box]) -> Drawing:
-    """`outline` has the folds as they are: those that are open come before what is in them."""
+    """Build the drawing; in `outline`, open folds come before their content."""
     boxes = [
         DrawnBox(f"in {key}", "input", key, type_text(graph, key))
         for key in dict.fromkeys(graph.inputs)
@@ -123,7 +123,7 @@ def _edges(
 
 
 def paint_of(graph: MethodGraph, outline: Sequence[Box], drawing: Drawing, tints: Tints) -> str:
-    """Colours as JSON: for each box [class, note], and of a fold its shares as well."""
+    """Return colours as JSON: for each box [class, note], and for folds the shares."""
     closed = {box.key: box for box in outline if isinstance(box, Fold) and not box.is_open}
     painted: list[list[object]] = []
     for box in drawing.boxes:

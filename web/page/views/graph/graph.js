@@ -1,5 +1,5 @@
-// What only the main thread can do for the graph: draw it, take the focus to the box that was asked for,
-// and go from box to box of the list with the arrow keys.
+// The graph's part of the main thread: draws it, moves the focus to a box, and steps through the list with the
+// arrow keys.
 
 import { Drawing } from "./drawing/drawing.js";
 

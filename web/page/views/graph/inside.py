@@ -1,4 +1,4 @@
-"""What a call shows when it is opened: arguments, tensors, constants, kernels with their WGSL."""
+"""The details of a call: arguments, tensors, constants, kernels with their WGSL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def inside_view(
     seen: Html,
     act: Act,
 ) -> Html:
-    """`shaders`: the kernels whose WGSL is shown, which can be long; `seen`: its values."""
+    """Return the details; `shaders`: kernels whose WGSL is shown; `seen`: values of a run."""
     return h(
         "aside",
         h(
@@ -58,9 +58,9 @@ def _facts(node: Node, tints: Tints) -> Html:
     taken = tints.times.of((node,)) if tints.times is not None else None
     facts = [
         ("operator", node.op),
-        ("in errors", node.label),
-        ("place", PLACES.get(node.where, node.where)),
-        ("because", node.why),
+        ("label in errors", node.label),
+        ("device", PLACES.get(node.where, node.where)),
+        ("reason", node.why),
         ("part of", node.layer),
         ("delegate", None if node.delegate is None else str(node.delegate)),
         ("time", None if taken is None or tints.times is None else _time(taken, tints.times)),
@@ -73,7 +73,7 @@ def _time(taken: float, times: Times) -> str:
 
 
 def _table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Html:
-    """The first cell of a row is its heading."""
+    """Return a table whose first column holds row headings."""
     head = h("tr", [h("th", name, scope="col") for name in headings])
     body = [
         h("tr", h("th", row[0], scope="row"), [h("td", cell) for cell in row[1:]]) for row in rows
@@ -163,7 +163,7 @@ def _kernel(kernel: GraphKernel, at: int, opened: bool, act: Act) -> Html:
     return h(
         "section",
         h("h3", f"Kernel {kernel.name} ", h("span", f"grid {grid}", class_="count")),
-        _table(f"What {kernel.name} is given", ("name", "kind", "value"), params)
+        _table(f"Parameters of {kernel.name}", ("name", "kind", "value"), params)
         if params
         else None,
         h(

@@ -1,6 +1,6 @@
-"""A method as a column of boxes: its calls in order, repeated blocks folded into one box each.
+"""A method as a list of boxes: its calls in order, repeated blocks folded into one box each.
 
-A group of blocks opens to its blocks, and a block to its calls. What is looked for is listed
+A group of blocks opens to its blocks, and a block to its calls. Search results are listed
 without folds.
 """
 
@@ -16,7 +16,7 @@ SHOWN = 120  # boxes on the page at once: more would make it slow
 
 @dataclass(frozen=True)
 class Fold:
-    """Calls behind one box: all blocks of a group, or one of them."""
+    """Calls in one box: all blocks of a group, or one of them."""
 
     key: str
     title: str
@@ -36,7 +36,7 @@ Box = Fold | OutlineCall
 
 
 def outline(graph: MethodGraph, opened: Collection[str]) -> list[Box]:
-    """All boxes, when the folds with these keys are open."""
+    """Return all boxes when the folds with these keys are open."""
     boxes: list[Box] = []
     at = 0
     for number, group in enumerate(graph.layers):
@@ -74,7 +74,7 @@ def all_folds(graph: MethodGraph) -> set[str]:
 
 
 def folds_around(graph: MethodGraph, node: int) -> set[str]:
-    """What must be open for a call to be seen."""
+    """Return the folds that must be open for a call to be visible."""
     for number, group in enumerate(graph.layers):
         if group.ranges[0][0] <= node < group.ranges[-1][1]:
             inner = [i for i, (start, stop) in enumerate(group.ranges) if start <= node < stop]
@@ -83,9 +83,7 @@ def folds_around(graph: MethodGraph, node: int) -> set[str]:
 
 
 def found(graph: MethodGraph, text: str) -> list[OutlineCall]:
-    """The calls with a text in their operator, label or layer, in a kernel's name, or in the name
-    or the dtype of a value.
-    """
+    """Find the calls with a text in their operator, label, layer, kernels, values or dtypes."""
     wanted = text.strip().lower()
     return [OutlineCall(node, 0) for node in graph.nodes if wanted in _words(graph, node)]
 
@@ -100,7 +98,7 @@ def _words(graph: MethodGraph, node: Node) -> str:
 
 
 def page_of(boxes: list[Box], node: int) -> int:
-    """The first box of the part of the column that a call is in."""
+    """Return the first box of the page that a call is on."""
     places = [
         i for i, box in enumerate(boxes) if isinstance(box, OutlineCall) and box.node.id == node
     ]

@@ -1,4 +1,4 @@
-"""The method's graph: drawn or as a list, folded by layers, and what is inside of each call."""
+"""The graph view: a diagram or a list, folded by layers, with the details of each call."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from webpte.report import Histogram, MethodGraph, StoredConstant, Trace
 
 
 class _RunStoppedError(Exception):
-    """Raised into a run that nobody waits for any more: it has no other way to end."""
+    """The run was stopped; raised inside it, since it has no other way to end."""
 
 
 class GraphPanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._graph: MethodGraph | None = None
         self._graph_key: tuple[object, ...] = ()
         self._method = ""
@@ -48,7 +48,7 @@ class GraphPanel(Panel):
     # ---- what is shown
 
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         if session.method != self._method:
@@ -61,7 +61,7 @@ class GraphPanel(Panel):
             self.tell_script()
 
     def _current(self, session: Session, stage: str) -> MethodGraph:
-        """Anew for another method, or for the live shapes of another run."""
+        """Return the graph, rebuilt for another method or for the live shapes of another run."""
         program = session.program
         key = (session.method, stage, program.generation, program.stats.executions)
         known = self._graph if self._graph_key[:2] == key[:2] else None
@@ -73,7 +73,7 @@ class GraphPanel(Panel):
         return outline(graph, self._choices.opened)
 
     def _listed(self, graph: MethodGraph) -> list[Box]:
-        """The boxes of the list."""
+        """Return the boxes of the list."""
         if self._choices.searching:
             return [*found(graph, self._choices.text)]
         return self._outline(graph)
@@ -84,11 +84,11 @@ class GraphPanel(Panel):
         return [call.node.id for call in found(graph, self._choices.text)]
 
     def _show(self, graph: MethodGraph, reveal: bool = False) -> None:
-        """`reveal`: the drawing moves to the chosen call."""
-        session, choices = self.stage.session, self._choices
+        """Show the graph; `reveal`: the drawing moves to the chosen call."""
+        session, choices = self.state.session, self._choices
         assert session is not None  # as PROGRAM says
         if choices.chosen is not None and choices.chosen >= len(graph.nodes):
-            choices.chosen = None  # the plan of other shapes can have fewer calls
+            choices.chosen = None  # a plan for other shapes may have fewer calls
         drawn, matches = choices.drawing == "drawn", self._found(graph)
         tints = Tints(graph, choices.colour, times_of(graph, session.traces.get(self._method)))
         body = self._drawing_view() if drawn else self._list_view(graph, tints)
@@ -113,7 +113,7 @@ class GraphPanel(Panel):
 
     def _legend(self, session: Session, tints: Tints) -> Html:
         trace: Trace | None = session.traces.get(self._method)
-        clock = session.device == "numpy" or TIMESTAMPS.met(self.stage)
+        clock = session.device == "numpy" or TIMESTAMPS.met(self.state)
         return legend_view(
             self._choices,
             tints,
@@ -130,7 +130,7 @@ class GraphPanel(Panel):
         return Column(graph, choices, tints, self.act).view(boxes)
 
     def _drawing_view(self) -> Html:
-        """Its script fills it, and keeps it."""
+        """Return the empty drawing, which its script fills and keeps."""
         return h(
             "div",
             drawing_tools(),
@@ -149,7 +149,7 @@ class GraphPanel(Panel):
         return inside_view(graph, node, tints, self._counted, choices.shaders, values, self.act)
 
     def _fresh_seen(self, session: Session) -> SeenRun | None:
-        """What was seen, unless a run with what is set now could show something else."""
+        """Return the values of the last run, unless inputs or state have changed since."""
         now = (session.held(), session.program.stats.executions)
         if self._seen is not None and (self._seen.held, self._seen.executions) != now:
             self._seen = None
@@ -177,7 +177,7 @@ class GraphPanel(Panel):
         if "drawing" in data or paint != self._sent[1]:
             data["paint"] = paint
         self._sent = (text, paint)
-        session = self.stage.session
+        session = self.state.session
         stem = session.source.name.removesuffix(".pte") if session is not None else "graph"
         self.tell_script(**data, file=f"{stem}.{self._method}.svg")
 
@@ -199,12 +199,12 @@ class GraphPanel(Panel):
             self._again(reveal=True)
 
     def on_stage(self, message: Message) -> None:
-        value, session = str(message["value"]), self.stage.session
+        value, session = str(message["value"]), self.state.session
         if session is None or value not in STAGES:
             return
-        graph = self._current(session, value)  # if it fails, all stays as it is
+        graph = self._current(session, value)  # if it fails, nothing changes
         self.end_work()
-        self._counted = {}  # values have other names there
+        self._counted = {}  # values have other names in the other graph
         old = self._choices
         self._choices = Choices(old.drawing, value, old.colour, old.text)
         self._graph = graph
@@ -243,7 +243,7 @@ class GraphPanel(Panel):
         self._again()
 
     def on_step(self, message: Message) -> None:
-        """To the next of what was found, or the one before; after the last comes the first."""
+        """Go to the next or previous match; after the last comes the first."""
         graph, choices = self._graph, self._choices
         matches = self._found(graph) if graph is not None else []
         if graph is None or not matches:
@@ -265,16 +265,16 @@ class GraphPanel(Panel):
         self._show(graph, reveal=True)
 
     def on_choose(self, message: Message) -> None:
-        """A call is opened, or closed again."""
+        """Open a call, or close it again."""
         graph, node, choices = self._graph, int(message["node"]), self._choices
         if graph is None or not 0 <= node < len(graph.nodes):
-            return  # it was of the graph before this one
+            return  # it belongs to an older graph
         choices.chosen = None if choices.chosen == node else node
         choices.shaders = set()
         self._show(graph)
 
     def on_close(self, message: Message) -> None:
-        """The focus goes back to where it was opened."""
+        """Close the details and return the focus to the call."""
         chosen, self._choices.chosen = self._choices.chosen, None
         self._again()
         if chosen is not None:
@@ -282,7 +282,7 @@ class GraphPanel(Panel):
             self.tell_script(focus="drawing" if drawn else node_id(chosen))
 
     def on_go(self, message: Message) -> None:
-        """To a call, wherever it is: folds around it open, and a search that hides it ends."""
+        """Go to a call: open folds around it, and end a search that hides it."""
         graph, node = self._graph, int(message["node"])
         if graph is None or not 0 <= node < len(graph.nodes):
             return
@@ -296,7 +296,7 @@ class GraphPanel(Panel):
         self._again()
 
     def on_count(self, message: Message) -> None:
-        """The histogram of a constant."""
+        """Compute the histogram of a constant."""
         key = str(message["key"])
         value = self._graph.values.get(key) if self._graph is not None else None
         constant = value.constant if value is not None else None
@@ -311,10 +311,10 @@ class GraphPanel(Panel):
         try:
             counted[key] = await constant.histogram()
         except BaseException:
-            del counted[key]  # it can be asked for again
+            del counted[key]  # so that it can be requested again
             raise
         finally:
-            if counted is self._counted:  # else nobody looks at that graph any more
+            if counted is self._counted:  # else another graph is shown
                 self._again()
 
     # ---- what needs a run
@@ -325,14 +325,14 @@ class GraphPanel(Panel):
             await self._do(session, self._measure(session), "measuring")
 
     async def _measure(self, session: Session) -> None:
-        traced, seen = traced_inputs(self.stage, session), self._fresh_seen(session)
+        traced, seen = traced_inputs(self.state, session), self._fresh_seen(session)
         arrays = [state.array() for state in traced.inputs]
         trace = await session.program.trace(session.method, *arrays)
         session.traces[session.method] = trace
-        if seen is not None:  # it changes nothing: what was seen is still so
+        if seen is not None:  # a trace changes no state: the values are still valid
             self._seen = replace(seen, executions=session.program.stats.executions)
         told = "Measured" if trace.timed else "This adapter cannot time its kernels"
-        self.stage.tell(f"{told}. {traced.note}" if traced.note else told)
+        self.state.tell(f"{told}. {traced.note}" if traced.note else told)
 
     async def on_values(self, message: Message) -> None:
         session, graph, chosen = self._ready(), self._graph, self._choices.chosen
@@ -354,30 +354,31 @@ class GraphPanel(Panel):
             values = await session.program.values(
                 session.method, *arrays, nodes=nodes, progress=progress
             )
-        except Exception as error:  # whatever it is by the time it comes out of the run
+        except Exception as error:  # the run may have wrapped it
             if not any(isinstance(cause, _RunStoppedError) for cause in causes(error)):
                 raise
-            self.stage.tell("Stopped: no values are shown")
+            self.state.tell("Stopped: no values are shown")
             return
         before = known.calls if known is not None else {}
-        executions = session.program.stats.executions  # nothing else can have run meanwhile
+        executions = session.program.stats.executions  # nothing else has run meanwhile
         self._seen = SeenRun(held, executions, {**before, **values.calls})
-        self.stage.tell("Values of a run are shown")
+        self.state.tell("Values of a run are shown")
 
     def _ready(self) -> Session | None:
-        """The session, if it can run with the inputs that are set; else what is wrong is told."""
-        session = self.stage.idle_session()
+        """Return the session if it can run with the current inputs; else say in the status what is
+        wrong."""
+        session = self.state.idle_session()
         problem = next((one for one in session.inputs if one.error), None) if session else None
         if problem is not None:
-            self.stage.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
+            self.state.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
             return None
         return session
 
     async def _do(self, session: Session, work: Coroutine[Any, Any, None], doing: str) -> None:
-        """Afterwards the panel is drawn again, as for all that BUSY is announced for."""
-        self.stage.show(error="")
-        self.stage.tell(doing.capitalize(), "busy")
-        await self.stage.do(session, work, doing, can_stop=session.device != "numpy")
+        """Run work on the program; the panel is redrawn when Change.BUSY is announced."""
+        self.state.show(error="")
+        self.state.tell(doing.capitalize(), "busy")
+        await self.state.do(session, work, doing, can_stop=session.device != "numpy")
 
     def _again(self, reveal: bool = False) -> None:
         if self._graph is not None:

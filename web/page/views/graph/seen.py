@@ -1,4 +1,4 @@
-"""What went into a call and came out of it: numbers, a picture, a histogram, the first values."""
+"""The values of a call in a run: numbers, a picture, a histogram, the first values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS, _COLUMNS = 6, 6
 
 @dataclass(frozen=True)
 class SeenRun:
-    """Of one run: what the inputs held, how often the program had run, and the calls by node."""
+    """The values of one run, and the inputs and execution count that they are valid for."""
 
     held: Held
     executions: int
@@ -31,7 +31,7 @@ class SeenRun:
 
 
 def wanted_nodes(graph: MethodGraph, chosen: int) -> list[int]:
-    """The calls to keep: all that have values, where there is room for them, else the chosen."""
+    """Return the calls whose values to record: all if they fit into memory, else one."""
     inside = [node for node in graph.nodes if node.call is not None]
     sizes = {
         key: int(np.prod(value.shape, dtype=np.int64)) * np.dtype(value.dtype).itemsize
@@ -42,23 +42,23 @@ def wanted_nodes(graph: MethodGraph, chosen: int) -> list[int]:
 
 
 def seen_view(node: Node, stage: str, kept: KeptValues | None, busy: bool, act: Act) -> Html:
-    """`kept` is None if nobody has asked for it yet."""
+    """Return the values of a call; `kept` is None if none were recorded."""
     if stage != "planned" or node.call is None:
         text = (
-            "Values can be seen in the graph as it runs."
+            "Values are shown in the optimized graph."
             if stage != "planned"
-            else "A kernel of the host, outside of any delegate: its values are not kept."
+            else "This kernel runs on the host, outside of delegates: its values are not recorded."
         )
         return _section(h("p", text, class_="note"))
     if kept is None:
         button = h(
             "button",
-            "Show what goes in and comes out",
+            "Show values",
             type="button",
             data_act=act("values"),
             aria_disabled="true" if busy else None,
         )
-        text = "Runs the method once with the inputs that are set; caches stay as they are."
+        text = "Runs the method once with the current inputs; caches keep their values."
         return _section(button, h("p", text, class_="note"))
     outputs = [_array("out", one) for one in kept.outputs]
     return _section(outputs, [_array("in", one) for one in kept.inputs])

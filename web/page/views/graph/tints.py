@@ -1,4 +1,4 @@
-"""Colours of calls: by place, by dtype, or by the time that they took; text says the same."""
+"""Colours of calls: by device, by dtype, or by time; text says the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Times:
         return sum(found) if found else None
 
     def heat(self, node: int) -> int | None:
-        """0 for the longest ones, down to more than half of them, and so on."""
+        """Return the heat of a call: 0 for the longest times, 1 below half of them, and so on."""
         taken = self.by_node.get(node)
         if taken is None:
             return None
@@ -46,7 +46,7 @@ class Times:
 
 
 def times_of(graph: MethodGraph, trace: Trace | None) -> Times | None:
-    """None if nothing was timed, or if it was for a plan that had other calls."""
+    """Return the times of a trace; None if it has none, or is of a plan with other calls."""
     if trace is None or trace.method != graph.method or graph.stage != "planned":
         return None
     spent: dict[int, float] = {}
@@ -69,12 +69,12 @@ class Tints:
         self._dtypes = [name for name, _ in counts.most_common()]
 
     def dtype(self, node: Node) -> str:
-        """Of what a call gives; of what it changes, if it gives nothing."""
+        """Return the dtype of a call's output, or of what it changes if it has none."""
         keys = (*node.outputs, *node.changes)
         return next((self._graph.values[key].dtype for key in keys), "none")
 
     def of(self, node: Node) -> str:
-        """The class of graph.css with a call's colour."""
+        """Return the CSS class of a call's colour."""
         if self._colour == "where":
             return f"graph-{node.where}"
         if self._colour == "dtype":
@@ -86,7 +86,7 @@ class Tints:
         return f"graph-tint-{min(self._dtypes.index(dtype), TINTS - 1)}"
 
     def shares(self, nodes: Sequence[Node]) -> list[tuple[str, float]]:
-        """The colours of several calls, each with its part: of their number, or of their time."""
+        """Return the colours of several calls, each with its share of their number or time."""
         weights: dict[str, float] = {}
         whole = self.times.of(nodes) if self._colour == "time" and self.times else None
         for node in nodes:
@@ -97,14 +97,14 @@ class Tints:
         return [(tint, weight / total) for tint, weight in weights.items()]
 
     def note(self, nodes: Sequence[Node]) -> str:
-        """What stands beside a box: how long it took, when that is looked at."""
+        """Return the note of a box: its time, if colours show times."""
         taken = self.times.of(nodes) if self.times and self._colour == "time" else None
         return "" if taken is None else us_text(taken)
 
     # ---- what the colours mean
 
     def legend(self) -> Html:
-        """With how many calls each has."""
+        """Return the legend, with the number of calls of each colour."""
         entries = [
             h(
                 "li",

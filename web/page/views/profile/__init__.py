@@ -1,3 +1,6 @@
-"""The profile: `chart` draws bars that can be walked along, `timeline` is one run in time with its
-tables, `memory` what the method has on the GPU. `views/profile/panel.py` brings it to the page.
+"""The profile view.
+
+panel     messages of the page         chart    bars on rows
+timeline  one run, and its tables      memory   GPU memory
+pair      a run against the baseline   shorter  shorter inputs for software adapters
 """

@@ -1,7 +1,6 @@
-"""Bars on rows, as an inline SVG in a box that scrolls; `views/profile/profile.js` says what is
-pointed at.
+"""Bars on rows, as an inline SVG that scrolls; `profile.js` shows the bar under the pointer.
 
-Positions are parts of the whole in percent, so a wider drawing is the same markup, but for a width.
+Positions are in percent, so zooming changes only the width.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ LEAST = 0.02  # percent of the width: so narrow a bar can still be seen where th
 
 @dataclass(frozen=True)
 class Bar:
-    """From `start` on, in whatever the chart's `total` is in. `kind` gives the colour."""
+    """A bar from `start` on, in the unit of the chart's `total`. `kind` gives the colour."""
 
     row: int
     start: float
@@ -31,7 +30,7 @@ class Bar:
 def chart(
     name: str, label: str, rows: Sequence[str], bars: Sequence[Bar], total: float, zoom: int = 1
 ) -> Html:
-    """`name` is for ids, `label` says what it is; keys go along the bars in their order."""
+    """Return a chart; `name` is for ids, `label` describes it; keys step through the bars."""
     height = len(rows) * (ROW + GAP) - GAP
     return h(
         "div",
@@ -87,7 +86,7 @@ def _rect(bar: Bar, total: float) -> Html:
 
 
 def thinned(bars: Sequence[Bar], total: float, most: int) -> list[Bar]:
-    """At most about `most` bars for each row: neighbours that nobody could tell apart are one."""
+    """Merge neighbouring bars that are too narrow to tell apart, to about `most` per row."""
     if len(bars) <= most:
         return list(bars)
     rows: dict[int, list[list[Bar]]] = {}
@@ -109,7 +108,7 @@ def _joined(group: Sequence[Bar]) -> Bar:
 
 
 def legend(kinds: Sequence[tuple[str, str]]) -> Html:
-    """(kind, what it means)"""
+    """Return the legend of (kind, meaning)."""
     return h(
         "ul",
         [

@@ -1,4 +1,4 @@
-"""What a method has in GPU memory: by kind, over the steps of a run, and against the limits."""
+"""GPU memory of a method: by kind, over the steps of a run, and against the limits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SHOWN_LANES = 24  # buffers whose turns are drawn
 SHOWN_BUFFERS = 60  # in the table
 MOST_BARS = 800
 LIMITS = {
-    "maxBufferSize": "the largest buffer that this adapter makes",
-    "maxStorageBufferBindingSize": "the largest that a kernel can be given",
+    "maxBufferSize": "largest buffer of this adapter",
+    "maxStorageBufferBindingSize": "largest buffer that a kernel can bind",
 }
 _CHART = 100  # height of the curve in its own units
 
 
 def memory_view(report: MemoryReport, ops: Sequence[str]) -> Html:
-    """`ops` are those of the nodes, in order."""
+    """Return the memory report; `ops` are the operators of the nodes, in order."""
     return h(
         "div",
         _tiles(report, ops),
@@ -46,9 +46,9 @@ def _tiles(report: MemoryReport, ops: Sequence[str]) -> Html:
         ("Caches", kinds.get("state", 0), "and other state, from call to call"),
         ("Peak of activations", report.peak, "" if at is None else f"at {_node(at, ops)}"),
         (
-            "Given to activations",
+            "Allocated for activations",
             given,
-            f"{bytes_text(report.unshared)} if tensors did not take turns",
+            f"{bytes_text(report.unshared)} without buffer reuse",
         ),
     ]
     shown = [tile(label, bytes_text(nbytes), note) for label, nbytes, note in tiles]
@@ -65,14 +65,14 @@ def _kinds(report: MemoryReport) -> Html:
         _bar(kind, KINDS[kind], nbytes, total, f"{100 * nbytes / total:.1f} %")
         for kind, nbytes in report.by_kind.items()
     ]
-    return h("div", h("h3", "What for"), h("ul", rows, class_="bars"))
+    return h("div", h("h3", "By purpose"), h("ul", rows, class_="bars"))
 
 
 def _limits(report: MemoryReport) -> Html:
     largest = report.largest
     known = {name: report.limits[name] for name in LIMITS if name in report.limits}
     if largest is None or not known:
-        text = "This adapter tells no limits to hold buffers against."
+        text = "This adapter reports no limits for buffers."
         return h("div", h("h3", "Limits"), h("p", text, class_="note"))
     rows = [
         _bar(
@@ -103,7 +103,7 @@ def _bar(name: str, about: str, nbytes: int, whole: int, share: str) -> Html:
 
 
 def _needed(report: MemoryReport, ops: Sequence[str]) -> Html | None:
-    """Bytes of activations that hold something, node by node; the line is what there is of them."""
+    """Return the bytes of live activations, node by node; the line is what is allocated."""
     count, given = len(report.needed), report.by_kind.get("activations", 0)
     if not count or not report.peak:
         return None
@@ -116,7 +116,7 @@ def _needed(report: MemoryReport, ops: Sequence[str]) -> Html | None:
     where = _node(report.peak_node or 0, ops)
     label = (
         f"Activations need {bytes_text(report.peak)} at most, at {where}; "
-        f"{bytes_text(given)} are there for them"
+        f"{bytes_text(given)} are allocated"
     )
     line = f"{_CHART - _CHART * given / top:.2f}"
     drawn = [
@@ -125,14 +125,14 @@ def _needed(report: MemoryReport, ops: Sequence[str]) -> Html | None:
     ]
     return h(
         "figure",
-        h("h3", "Needed over the steps of a run"),
+        h("h3", "Activation memory over a run"),
         plot(drawn, (count, _CHART), label, "profile-needed"),
         caption("node 0", label, f"node {count - 1}"),
     )
 
 
 def _turns(report: MemoryReport, ops: Sequence[str]) -> Html | None:
-    """A row for each buffer: which tensors are in it, from which node to which."""
+    """Return a row for each buffer with its tensors, from node to node."""
     lanes = [b for b in report.buffers if b.kind == "activations" and b.tenants]
     lanes.sort(key=lambda buffer: -buffer.nbytes)
     count = len(report.needed)
@@ -142,16 +142,16 @@ def _turns(report: MemoryReport, ops: Sequence[str]) -> Html | None:
     bars = [bar for row, buffer in enumerate(shown) for bar in _lane(row, buffer, count, ops)]
     names = [f"{buffer.number}: {bytes_text(buffer.nbytes)}" for buffer in shown]
     more = f", the largest {SHOWN_LANES} of {len(lanes)} buffers" if len(lanes) > len(shown) else ""
-    label = f"Tensors that take turns in buffers, over {plural(count, 'node')}{more}"
+    label = f"Tensors that share buffers, over {plural(count, 'node')}{more}"
     return h(
         "div",
-        h("h3", "What shares what", h("span", f" {label}", class_="count")),
+        h("h3", "Buffer reuse", h("span", f" {label}", class_="count")),
         chart("profile-turns", label, names, thinned(bars, count + 2, MOST_BARS), count + 2),
     )
 
 
 def _lane(row: int, buffer: Buffer, count: int, ops: Sequence[str]) -> list[Bar]:
-    """The first and the last column are before the first node and after the last."""
+    """Return a buffer's bars; the first and last column are before and after the run."""
     return [
         Bar(
             row,

@@ -1,4 +1,4 @@
-"""Two traces side by side: one that was kept, A, and the one that is looked at, B."""
+"""Two traces side by side: the baseline, A, and the one that is shown, B."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from page.html.markup import Html, h
 from page.html.tables import table
 from page.html.units import count_text, plural, us_text
-from page.views.profile.timeline import BY, KINDS, shown_name
+from page.views.profile.timeline import BY, KINDS, RUNS, shown_name
 from webpte.report import RowPair, TimelineRow, Trace
 
 _NOTHING = "-"
@@ -16,7 +16,7 @@ _NOTHING = "-"
 
 @dataclass(frozen=True)
 class Kept:
-    """A trace that others are held against, also of other programs, methods and devices."""
+    """The trace of a baseline; others may be of other programs, methods and devices."""
 
     trace: Trace
     run: str  # "first" or "again"
@@ -25,18 +25,23 @@ class Kept:
     def text(self) -> str:
         trace = self.trace
         return (
-            f"{trace.program}, {trace.method} on {trace.device}, {self.run}: "
+            f"{trace.program}, {trace.method} on {trace.device}, {RUNS[self.run]}: "
             f"{us_text(trace.microseconds)}"
         )
 
 
 def pair_view(before: Kept, after: Kept, by: str) -> Html:
     same = before.trace is after.trace
-    note = "This is A itself: trace again, or look at another run, program or device."
+    note = "This is the baseline itself: trace again, or choose another run, program or device."
     return h(
         "div",
         h("h3", "Two runs side by side"),
-        h("ul", h("li", f"A: {before.text}"), h("li", f"B: {after.text}"), class_="note"),
+        h(
+            "ul",
+            h("li", f"A, baseline: {before.text}"),
+            h("li", f"B, shown: {after.text}"),
+            class_="note",
+        ),
         h("p", note, class_="notice notice-warn") if same else _parts(before.trace, after.trace),
         None if same else _rows(before.trace, after.trace, by),
         class_="profile-table",
@@ -44,7 +49,7 @@ def pair_view(before: Kept, after: Kept, by: str) -> Html:
 
 
 def _parts(before: Trace, after: Trace) -> Html:
-    """Of the host, and all of it."""
+    """Compare the parts of the run, and the whole."""
     kinds = [kind for kind in KINDS if before.time_of(kind) or after.time_of(kind)]
     times = [(kind, before.time_of(kind), after.time_of(kind)) for kind in kinds]
     times.append(("the whole run", before.microseconds, after.microseconds))

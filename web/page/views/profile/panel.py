@@ -1,4 +1,4 @@
-"""Where a run's time goes and what is in memory: a timeline, tables, bars, and files to keep."""
+"""The profile: a timeline and tables of a run's time, GPU memory, and files to download."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from page.views.profile.pair import Kept, pair_view
 from page.views.profile.shorter import Shorter, traced_inputs
 from page.views.profile.timeline import (
     BY,
+    RUNS,
     ZOOMS,
     clock_notes,
     rows_view,
@@ -29,17 +30,18 @@ from webpte.errors import WebpteError
 from webpte.report import MemoryReport, Rates, Trace
 from webpte.runtime.inspect.kernel_rates import rates_of
 
-_MEASURED = ("webgpu", "native")  # devices whose limits say something
+_OUTDATED = "Outdated: the inputs have changed since this trace."
+_MEASURED = ("webgpu", "native")  # devices with measurable peak rates
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Two runs of a method in a row: shapes that were new are not new the second time."""
+    """Two runs of a method in a row; the cold one does the work for new shapes."""
 
     held: Held  # by the inputs
     first: Trace
-    again: Trace | None = None  # None: it was stopped before
-    note: str = ""  # what went in, if not what is set
+    again: Trace | None = None  # None: it was stopped
+    note: str = ""  # how the inputs were shortened, if they were
 
     @property
     def runs(self) -> dict[str, Trace]:
@@ -48,7 +50,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class FoundMemory:
-    """What was found once, and what it was found for. `problem` says why there is no report."""
+    """A memory report and what it is valid for. `problem` says why there is none."""
 
     found_for: tuple[object, ...]
     report: MemoryReport | None
@@ -57,14 +59,14 @@ class FoundMemory:
 
 
 class ProfilePanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._profiles: dict[str, Profile] = {}  # by method
         self._memory: FoundMemory | None = None
         self._by = "kernel"
         self._run = "again"
         self._zoom = 1
-        self._kept: Kept | None = None  # A, which B is held against; it outlives its program
+        self._kept: Kept | None = None  # the baseline; it outlives its program
         self._best: dict[str, Rates | None] = {}  # by adapter; None: it could not be measured
 
     def forget(self) -> None:
@@ -75,48 +77,48 @@ class ProfilePanel(Panel):
     # ---- acts
 
     async def on_trace(self, message: Message) -> None:
-        session = self.stage.idle_session()
+        session = self.state.idle_session()
         if session is None or not session.method:
             return
         problem = next((state for state in session.inputs if state.error), None)
         if problem is not None:
-            self.stage.tell(f"{problem.name} is not ready: {problem.error}", "bad")
+            self.state.tell(f"{problem.name} is not ready: {problem.error}", "bad")
             return
-        traced, held = traced_inputs(self.stage, session), session.held()
-        self.stage.show(error="")
-        self.stage.tell("Tracing a run", "busy")
+        traced, held = traced_inputs(self.state, session), session.held()
+        self.state.show(error="")
+        self.state.tell("Tracing a run", "busy")
         work = self._trace(session, session.method, traced, held)
-        await self.stage.do(session, work, f"tracing {session.method}")
+        await self.state.do(session, work, f"tracing {session.method}")
 
     async def _trace(self, session: Session, method: str, traced: Shorter, held: Held) -> None:
-        """What the first gave is kept, also if the second is stopped or fails."""
+        """Trace twice; the first trace stays if the second is stopped or fails."""
         arrays = [state.array() for state in traced.inputs]
         first = await session.program.trace(method, *arrays)
         self._profiles[method], self._run = Profile(held, first, note=traced.note), "again"
         session.traces[method] = first
-        await asyncio.sleep(0)  # lets messages in: on NumPy a run never waits for anything
+        await asyncio.sleep(0)  # handles messages: on NumPy a run never awaits
         if session.runner.stopping:
-            self.stage.tell("Stopped: only the first run is traced")
+            self.state.tell("Stopped: only the cold run is traced")
             return
         again = await session.program.trace(method, *arrays)
         self._profiles[method] = Profile(held, first, again, traced.note)
         session.traces[method] = again
         taken = us_text(first.microseconds), us_text(again.microseconds)
-        told = f"Traced: first run {taken[0]}, then {taken[1]}"
+        told = f"Traced: cold {taken[0]}, warm {taken[1]}"
         if again.timed and again.device in _MEASURED:
             await self._measure(session, told)
-        self.stage.tell(told)
+        self.state.tell(told)
 
     async def _measure(self, session: Session, told: str) -> None:
-        """What the adapter can do at best, once; the trace is shown meanwhile."""
+        """Measure the peak rates of the adapter, once; the trace is shown meanwhile."""
         adapter = _adapter(session)
         if adapter in self._best or session.runner.stopping:
             return
-        self.stage.tell(f"{told}; measuring what this adapter can do at best", "busy")
+        self.state.tell(f"{told}; measuring the peak rates of this adapter", "busy")
         self.draw()
         try:
             self._best[adapter] = await rates_of(session.program.device)
-        except WebpteError:  # memory that is short, say: then there is no such column
+        except WebpteError:  # too little memory, for example: then the column is left out
             self._best[adapter] = None
 
     def on_by(self, message: Message) -> None:
@@ -125,17 +127,17 @@ class ProfilePanel(Panel):
             self.draw()
 
     def on_run(self, message: Message) -> None:
-        """Which of the two runs is looked at."""
+        """Choose which of the two runs is shown."""
         self._run = str(message["value"])
         self.draw()
 
     def on_keep(self, message: Message) -> None:
-        """What is looked at becomes A."""
+        """Pin the trace that is shown as the baseline."""
         trace, shown = self._shown(), self._shown_run()
         if trace is not None:
             self._kept = Kept(trace, shown)
             self.draw()
-            self.stage.tell("Kept as A: trace another run, program or device to compare")
+            self.state.tell("Pinned as baseline: trace another run, program or device to compare")
 
     def on_unkeep(self, message: Message) -> None:
         self._kept = None
@@ -161,26 +163,26 @@ class ProfilePanel(Panel):
             self._download(self._memory.report.json(), "memory")
 
     def _download(self, text: str, what: str) -> None:
-        session = self.stage.session
+        session = self.state.session
         assert session is not None  # as PROGRAM says
         name = f"{PurePath(session.source.name).stem}.{session.method}.{what}.json"
-        url = self.stage.browser.download_url(text.encode())
-        self.stage.browser.show(download={"url": url, "name": name})
+        url = self.state.browser.download_url(text.encode())
+        self.state.browser.show(download={"url": url, "name": name})
 
     # ---- what is shown
 
     def _shown(self) -> Trace | None:
-        session = self.stage.session
+        session = self.state.session
         profile = self._profiles.get(session.method) if session is not None else None
         return None if profile is None else profile.runs.get(self._run, profile.first)
 
     def _shown_run(self) -> str:
-        session = self.stage.session
+        session = self.state.session
         profile = self._profiles.get(session.method) if session is not None else None
         return self._run if profile is not None and self._run in profile.runs else "first"
 
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         self.show(
@@ -195,28 +197,34 @@ class ProfilePanel(Panel):
 
     def _time(self, session: Session) -> list[object]:
         profile, trace = self._profiles.get(session.method), self._shown()
-        head = h("div", h("h2", "One run in time"), class_="card-head")
+        head = h("div", h("h2", "Timeline"), class_="card-head")
         if profile is None or trace is None:
             text = (
-                f"Runs {session.method} twice with the inputs that are set, and shows what takes "
-                "how long. Caches and other state stay as they are."
+                f"Runs {session.method} twice with the current inputs and shows where time goes. "
+                "Caches and other state keep their values."
             )
-            note = traced_inputs(self.stage, session).note
+            note = traced_inputs(self.state, session).note
             told = [h("p", line, class_="note") for line in (text, note) if line]
             return [head, self._controls(session, None), *told]
         stale = profile.held != session.held()
         return [
             head,
             self._controls(session, profile),
-            h("p", "Traced for earlier inputs.", class_="notice notice-warn") if stale else None,
+            h(
+                "p",
+                "Outdated: the inputs have changed since this trace.",
+                class_="notice notice-warn",
+            )
+            if stale
+            else None,
             h("p", profile.note, class_="note") if profile.note else None,
             clock_notes(trace),
             timeline_view(trace, self._zoom),
             stages_table(profile.first, profile.again),
             h(
                 "p",
-                "“First” and “again” are two runs in a row. What is done once for new shapes is in "
-                "the first, unless a run before has done it.",
+                "“Cold” and “warm” are two runs in a row. Work that new shapes need once is in the "
+                "cold run, unless an earlier run has done it.",
                 class_="note",
             ),
             rows_view(trace, self._by, self.act, self._best.get(_adapter(session))),
@@ -247,19 +255,19 @@ class ProfilePanel(Panel):
         )
 
     def _trace_controls(self, profile: Profile) -> list[Html]:
-        runs = {name: name for name in profile.runs}
+        runs = {name: RUNS[name] for name in profile.runs}
         return [
             choice("run", runs, self._shown_run(), "inline", data_act=self.act("run"), name="run"),
-            self._button("Wider", "zoom", data_by="1", disabled=self._zoom == ZOOMS[-1]),
-            self._button("Narrower", "zoom", data_by="-1", disabled=self._zoom == ZOOMS[0]),
-            self._button("Keep as A", "keep", title="To hold other runs against it"),
-            *([self._button("Forget A", "unkeep")] if self._kept is not None else []),
+            self._button("Zoom in", "zoom", data_by="1", disabled=self._zoom == ZOOMS[-1]),
+            self._button("Zoom out", "zoom", data_by="-1", disabled=self._zoom == ZOOMS[0]),
+            self._button("Pin as baseline", "keep", title="Compare other runs with this one"),
+            *([self._button("Clear baseline", "unkeep")] if self._kept is not None else []),
             self._button("Download for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
             self._button("Download trace as JSON", "json"),
         ]
 
     def _button(self, text: str, act: str, disabled: bool = False, **more: object) -> Html:
-        """One that cannot be used now keeps the focus."""
+        """Return a button; a disabled one keeps the focus."""
         away = "true" if disabled else None
         return h("button", text, type="button", data_act=self.act(act), aria_disabled=away, **more)
 
@@ -267,16 +275,16 @@ class ProfilePanel(Panel):
         memory = self._found_memory(session)
         report = memory.report if memory is not None else None
         save = report is not None and self._button("Download memory as JSON", "memory_json")
-        head = h("div", h("h2", "What is in memory"), save, class_="card-head")
+        head = h("div", h("h2", "GPU memory"), save, class_="card-head")
         if memory is None:
-            text = f"Still {session.runner.doing}: this comes when it has ended."
+            text = f"Still {session.runner.doing}: memory is shown afterwards."
             return [head, h("p", text, class_="note")]
         if report is None:
             return [head, h("p", memory.problem, class_="notice notice-warn")]
         return [head, memory_view(report, memory.ops)]
 
     def _found_memory(self, session: Session) -> FoundMemory | None:
-        """None while something uses the program, and nothing was found for its method before."""
+        """Return the memory report; None while the program is busy and there is no older one."""
         program, method = session.program, session.method
         key = (method, program.generation, program.stats.executions)
         known = self._memory if self._memory and self._memory.found_for[0] == method else None

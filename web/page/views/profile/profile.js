@@ -1,5 +1,5 @@
-// What only the main thread can do for the profile: say which bar of a chart is pointed at, and go
-// from bar to bar with the arrow keys.
+// The profile's part of the main thread: shows the bar under the pointer, and steps through bars with the
+// arrow keys.
 
 const KEYS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
 const watched = new WeakSet();
@@ -10,14 +10,14 @@ const look = (box, bar) => {
   box.closest(".profile-charted").querySelector(".profile-told").textContent = bar.textContent;
 };
 
-// Bars can be far wider than the box: then its start is what counts.
+// Scrolls to a bar; of one that is wider than the box, to its start.
 const bringIntoSight = (box, bar) => {
   const within = box.getBoundingClientRect();
   const at = bar.getBoundingClientRect();
   if (at.left < within.left || at.left > within.right - 24) box.scrollLeft += at.left - within.left - 24;
 };
 
-// After a redraw no bar is looked at any more, and what was told may be of another run.
+// After a redraw no bar is selected, and the text may be of another run.
 const forget = (panel) => {
   for (const told of panel.querySelectorAll(".profile-told")) {
     if (!told.closest(".profile-charted").querySelector(".looked-at")) told.textContent = told.dataset.hint;

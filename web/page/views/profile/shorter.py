@@ -1,4 +1,4 @@
-"""Fewer tokens for a trace on a software adapter, where a long text takes half a minute."""
+"""Shorter inputs for traces on a software adapter, where a long text takes half a minute."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ TOKENS = 32  # enough to see which kernels take their time
 
 @dataclass(frozen=True)
 class Shorter:
-    """`inputs` for a trace; `note` says what is another than it is set to, if anything is."""
+    """Inputs for a trace; `note` says which of them are shortened."""
 
     inputs: tuple[Input, ...]
     note: str = ""
 
 
-def traced_inputs(stage: AppState, session: Session) -> Shorter:
-    """The inputs that are set, or shorter ones where those would take very long."""
+def traced_inputs(state: AppState, session: Session) -> Shorter:
+    """Return the current inputs, or shorter ones where those would take very long."""
     slow = session.device == "webgpu" and session.program.device_info.software
-    if slow and LANGUAGE_MODEL.met(stage):
+    if slow and LANGUAGE_MODEL.met(state):
         return _shorter(session.inputs)
     return Shorter(tuple(session.inputs))
 
 
 def _shorter(states: Sequence[Input]) -> Shorter:
-    """Of a language model: tokens that nobody has set are as few as its sizes allow, up to 32."""
+    """Shorten token inputs that nobody has set to 32 tokens, or as few as the bounds allow."""
     found: list[Input] = []
     notes: list[str] = []
     for state in states:
@@ -48,7 +48,7 @@ def _shorter(states: Sequence[Input]) -> Shorter:
 
 
 def _range(state: Input) -> tuple[int, int]:
-    """How many tokens there can be, up to those that are set; (0, 0) for what is to stay."""
+    """Return the range of token counts, up to the current one; (0, 0) for inputs that stay."""
     if not isinstance(state, TensorInput) or not state.takes_text:
         return 0, 0
     if state.touched or state.error or (len(state.bounds) - 1) in state.pinned:

@@ -1,4 +1,4 @@
-"""One run in time: its bars, the first run beside the next, and rows by what is asked for."""
+"""The timeline of one run, the cold and the warm run by part, and rows by kernel, op or layer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from webpte.report.timeline import GPU, HOST, WITHOUT_CLOCK
 
 MOST_BARS = 1000  # of a row; a patch of the page must stay quick
 ZOOMS = (1, 2, 4, 8, 16, 32)
-BY = {"kernel": "kernel", "op": "op", "layer": "layer", "where": "place"}
+BY = {"kernel": "kernel", "op": "op", "layer": "layer", "where": "device"}
+RUNS = {"first": "cold", "again": "warm"}  # two runs in a row
 PLACES = {"gpu": "GPU", "host": "host (Python)"}
 KINDS = {
     "prepare": "shapes, plan and pipelines",
-    "upload": "inputs put in place",
-    "submit": "commands encoded and handed over",
-    "wait": "until the results are there",
+    "upload": "copying inputs",
+    "submit": "encoding and submitting commands",
+    "wait": "waiting for results",
     "host": "ops in NumPy",
     "kernel": "on the GPU, while the host waits",
     "kernels": "all on the GPU together, while the host waits",
@@ -63,7 +64,7 @@ def _span_text(span: TimeSpan, ops: dict[int, str]) -> str:
 
 
 def clock_notes(trace: Trace) -> list[Html]:
-    """What these times are not."""
+    """Return notes on how times were measured."""
     if trace.device == "numpy":
         text = "On NumPy all runs on the host: there are no kernels, and no GPU to time them."
         return [h("p", text, class_="notice notice-warn")]
@@ -81,13 +82,13 @@ def clock_notes(trace: Trace) -> list[Html]:
 
 
 def stages_table(first: Trace, again: Trace | None) -> Html:
-    """What a run that comes again no longer has to do."""
+    """Return the times of the cold and the warm run by part."""
     runs = [first] if again is None else [first, again]
     kernels = sum(1 for span in runs[-1].spans if span.kind == "kernel")
     kinds = [kind for kind in KINDS if any(run.time_of(kind) for run in runs)]
     rows = [(f"{kind}: {KINDS[kind]}", [run.time_of(kind) for run in runs]) for kind in kinds]
     rows.append(("the whole run", [run.microseconds for run in runs]))
-    headings = ["first"] if again is None else ["first", "again"]
+    headings = [RUNS["first"]] if again is None else [*RUNS.values()]
     caption = f"Where the time of a run goes, with {plural(kernels, 'kernel')} of the GPU"
     return table(
         caption,
@@ -100,9 +101,9 @@ def stages_table(first: Trace, again: Trace | None) -> Html:
 
 
 def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | None = None) -> Html:
-    """`best` is what the adapter was measured to do, if it was."""
+    """Return the table of rows; `best` are the adapter's measured peak rates."""
     rows = trace.by(by)
-    limit = ["of limit"] if best is not None else []  # on the left, where it is in sight
+    limit = ["% of peak"] if best is not None else []  # on the left, where it is in sight
     headings = [BY[by], "count", "time", "share", *limit, "bytes", "GB/s", "FLOPs", "GFLOP/s"]
     caption = (
         f"{plural(sum(row.count for row in rows), 'step')} of {trace.method} by {BY[by]}, "
@@ -125,11 +126,11 @@ def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | No
 
 
 def best_text(best: Rates) -> str:
-    """What the column “of limit” is."""
+    """Explain the column “% of peak”."""
     return (
         f"Measured here: this adapter moves {_rate(best.gigabytes_per_second)} GB/s in a large "
-        f"copy and does {_rate(best.gigaflops)} GFLOP/s in a large product. “Of limit” is how near "
-        "a row comes to one of them, the nearer. Small tensors that stay in caches may exceed it."
+        f"copy and does {_rate(best.gigaflops)} GFLOP/s in a large GEMM. “% of peak” is how near "
+        "a row comes to either of them. Small tensors that stay in caches may exceed it."
     )
 
 
@@ -159,7 +160,7 @@ def _rate(value: float | None) -> str:
 
 
 def amount_text(count: float) -> str:
-    """1234567 -> "1.23 M"."""
+    """Return a count: 1234567 -> "1.23 M"."""
     for unit in ("", " k", " M", " G"):
         if count < 1000:
             return f"{count:.3g}{unit}"

@@ -1,4 +1,4 @@
-"""What is on the page as Python: the program, its inputs and the call, to go on with elsewhere."""
+"""The session as Python code: the program, its inputs and the call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from webpte.library import LOCAL
 
 class PythonPanel(Panel):
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         self.show(
@@ -27,7 +27,7 @@ class PythonPanel(Panel):
                 "section",
                 h(
                     "div",
-                    h("h2", "The same in Python"),
+                    h("h2", "Python code"),
                     h("button", "Copy", type="button", class_="quiet", data_act=self.act("copy")),
                     class_="card-head",
                 ),
@@ -46,13 +46,13 @@ class PythonPanel(Panel):
         )
 
     def on_copy(self, message: Message) -> None:
-        if self.stage.session is not None:
-            text = as_python(self.stage.session)
-            self.stage.browser.show(copy={"text": text, "done": "The code is copied"})
+        if self.state.session is not None:
+            text = as_python(self.state.session)
+            self.state.browser.show(copy={"text": text, "done": "The code is copied"})
 
 
 def as_python(session: Session) -> str:
-    """Loads the same program, makes the same inputs and the same call."""
+    """Return code that loads the same program, makes the same inputs and the same call."""
     source = session.source
     where = source.name
     if source.file is not None and not source.file.address.startswith(LOCAL):
@@ -76,7 +76,7 @@ def as_python(session: Session) -> str:
 
 
 def _word(name: str) -> str:
-    """A name out of a file, as a comment: it must not end the line."""
+    """Return a name for a comment, without line breaks."""
     return re.sub(r"\s+", " ", name)
 
 

@@ -1,4 +1,4 @@
-"""Rank sentences: a query, lines of text, and which of them mean what it means."""
+"""The rank view: sort lines of text by how close their meaning is to a query."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webpte.errors import SourceError
 from webpte.json_reader import parse_json
 from webpte.text import Ranked, SentenceEncoder, encodes_sentences
 
-_EXAMPLES = "ranking.json"  # beside an installed encoder: queries with their sentences
+_EXAMPLES = "ranking.json"  # next to an installed encoder: queries with sentences
 _QUERY = "animals that live with people"
 _LINES = (
     "A cat sleeps on the sofa.",
@@ -27,8 +27,8 @@ _LINES = (
 )
 
 
-def _encoder(stage: AppState) -> bool:
-    return stage.session is not None and encodes_sentences(stage.session.methods)
+def _encoder(state: AppState) -> bool:
+    return state.session is not None and encodes_sentences(state.session.methods)
 
 
 ENCODER = Need("Open a sentence encoder.", _encoder, hides=True)
@@ -36,83 +36,83 @@ ENCODER = Need("Open a sentence encoder.", _encoder, hides=True)
 
 @dataclass(eq=False)
 class Asked:
-    """What is in the fields, and what came of it. It stays with the file."""
+    """The fields and the results for one file."""
 
     query: str = _QUERY
     lines: str = "\n".join(_LINES)
     found: list[Ranked] = field(default_factory=list)
-    told: str = ""
-    searched: bool = False  # for a tokenizer and examples beside the program
+    summary: str = ""
+    searched: bool = False  # for a tokenizer and examples next to the program
     codec: Codec | None = None
     problem: str = ""
 
 
 class RankPanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._asked: dict[str, Asked] = {}  # by file
 
     @property
     def _now(self) -> Asked:
-        session = self.stage.session
+        session = self.state.session
         assert session is not None  # as ENCODER says
         file = session.source.address or session.source.name
         return self._asked.setdefault(file, Asked())
 
     async def _search(self, session: Session, asked: Asked) -> None:
-        """The tokenizer of the program, and sentences to begin with."""
+        """Find the tokenizer of the program, and example sentences."""
         try:
-            asked.codec = await find_codec(session.source, self.stage.browser)
+            asked.codec = await find_codec(session.source, self.state.browser)
         except Exception as error:
             asked.problem = str(error)
         folder = session.source.address.rpartition("/")[0]
         if session.source.card is not None and folder:
             try:
-                data = await self.stage.browser.fetch_bytes(f"{folder}/{_EXAMPLES}")
+                data = await self.state.browser.fetch_bytes(f"{folder}/{_EXAMPLES}")
                 example = parse_json(data, _EXAMPLES, ValueError)[0]
                 asked.query = str(example["query"])
                 asked.lines = "\n".join(sorted(str(text) for _, text in example["ranked"]))
             except (SourceError, ValueError, KeyError, TypeError, IndexError):
-                pass  # its own will do
-        if session is self.stage.session:
+                pass  # the built-in examples are used
+        if session is self.state.session:
             self.draw()
 
     async def on_tokenizer(self, message: Message) -> None:
-        sources = [self.stage.browser.source(file) for file in message["files"]]
+        sources = [self.state.browser.source(file) for file in message["files"]]
         files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
         asked = self._now
-        asked.codec = await load_codec(files, self.stage.browser)
+        asked.codec = await load_codec(files, self.state.browser)
         asked.problem = ""
         self.draw()
 
     async def on_rank(self, message: Message) -> None:
-        session = self.stage.idle_session()
+        session = self.state.idle_session()
         if session is None:
             return
         asked, fields = self._now, message["fields"]
         asked.query, asked.lines = str(fields["query"]).strip(), str(fields["lines"])
         lines = [line.strip() for line in asked.lines.splitlines() if line.strip()]
         if asked.codec is None or not asked.query or not lines:
-            self.stage.tell("Write a query and some lines to rank", "bad")
+            self.state.tell("Write a query and some lines to rank", "bad")
             return
         encoder = SentenceEncoder(session.program, asked.codec.tokenizer)
-        self.stage.show(error="")
-        self.stage.tell("Ranking", "busy")
+        self.state.show(error="")
+        self.state.tell("Ranking", "busy")
         work = self._rank(encoder, asked, lines)
-        await self.stage.do(session, work, "ranking", can_stop=False)
+        await self.state.do(session, work, "ranking", can_stop=False)
         self.draw()
 
     async def _rank(self, encoder: SentenceEncoder, asked: Asked, lines: list[str]) -> None:
         started = perf_counter()
         asked.found = await encoder.rank(asked.query, lines)
         taken = ms_text(1000 * (perf_counter() - started))
-        asked.told = f"{plural(len(lines), 'line')} ranked in {taken}"
-        self.stage.tell(asked.told)
+        asked.summary = f"{plural(len(lines), 'line')} ranked in {taken}"
+        self.state.tell(asked.summary)
 
     # ---- what is shown
 
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         asked = self._now
@@ -153,7 +153,7 @@ class RankPanel(Panel):
 
 
 def _ranking(asked: Asked) -> Html:
-    """Bars are as long as scores are high; those below 0 mean something else entirely."""
+    """Return the ranking, with bars as long as scores are high."""
     rows = [
         h(
             "li",
@@ -163,7 +163,7 @@ def _ranking(asked: Asked) -> Html:
         )
         for one in asked.found
     ]
-    head = h("div", h("h2", "Nearest first"), h("span", asked.told, class_="note"))
+    head = h("div", h("h2", "Nearest first"), h("span", asked.summary, class_="note"))
     note = "1 is the same meaning, 0 is none in common."
     return h(
         "section",

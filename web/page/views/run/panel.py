@@ -1,6 +1,6 @@
-"""The first view: inputs, runs and outputs, and before there is a program, the welcome.
+"""The first view: inputs, runs and outputs, or a welcome while no program is open.
 
-Its sections stand in `index.html`, and the desks draw them, whether it is in front or not.
+Its sections are in `index.html`; the controllers draw them, whether it is in front or not.
 """
 
 from __future__ import annotations

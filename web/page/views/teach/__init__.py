@@ -1,2 +1,2 @@
-"""Teaching in the page: `drawings` are moved to the middle and varied, `lesson` holds the examples
-and what is learned of them, `markup` shows both."""
+"""The teach view: `panel` handles messages, `lesson` holds examples and weights, `drawings`
+centres and varies drawings, `markup` shows all of it."""

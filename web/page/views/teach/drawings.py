@@ -1,7 +1,7 @@
-"""Drawings as a model learns them: in the middle, and each time a little different.
+"""Drawings as a model learns them: centred, and each time a little different.
 
-A few examples of each class are all that anyone wants to draw. So each is turned, scaled and moved
-a little whenever it is learned from, and where on the pad it was drawn counts for nothing.
+People draw only a few examples of each class. So each is rotated, scaled and shifted a little every
+time it is used, and its position on the pad does not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def is_empty(drawing: Array) -> bool:
 
 
 def centred(drawing: Array) -> Array:
-    """(height, width), with its centre of mass in the middle; empty ones as they are."""
+    """Centre a drawing (height, width) by its mass; empty ones stay."""
     if is_empty(drawing):
         return drawing
     rows, columns = (np.arange(size) for size in drawing.shape)
@@ -29,7 +29,7 @@ def centred(drawing: Array) -> Array:
 
 
 def _moved(drawing: Array, by: int, axis: int) -> Array:
-    """What is moved over the edge is gone."""
+    """Shift a drawing; what leaves the edge is lost."""
     moved = np.roll(drawing, by, axis)
     edge = [slice(None), slice(None)]
     edge[axis] = slice(0, by) if by > 0 else slice(drawing.shape[axis] + by, None)
@@ -38,7 +38,7 @@ def _moved(drawing: Array, by: int, axis: int) -> Array:
 
 
 def varied(pictures: Array, rng: np.random.Generator) -> Array:
-    """(n, 1, height, width): each turned, scaled and moved a little, in its own way."""
+    """Rotate, scale and shift each picture of (n, 1, height, width) a little, at random."""
     count, _, height, width = pictures.shape
     turn, scale = rng.uniform(-_TURN, _TURN, count), 1 + rng.uniform(-_SCALE, _SCALE, count)
     down, right = rng.uniform(-_MOVE, _MOVE, (2, count, 1, 1))
@@ -52,7 +52,7 @@ def varied(pictures: Array, rng: np.random.Generator) -> Array:
 
 
 def _sampled(pictures: Array, y: Array, x: Array) -> Array:
-    """Pixels between pixels, from the four around each; outside there is nothing."""
+    """Sample pictures at fractional positions, bilinearly; outside they are zero."""
     height, width = pictures.shape[1:]
     bordered = np.pad(pictures, ((0, 0), (1, 1), (1, 1)))
     y, x = np.clip(y + 1, 0, height), np.clip(x + 1, 0, width)

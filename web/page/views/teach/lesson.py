@@ -1,4 +1,4 @@
-"""What was drawn for each class, and how learning it goes. It outlives the program it is for."""
+"""Examples by class, and the progress of learning them; they outlive the program."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from page.outputs.pictures import png_rgb
 from page.views.teach.drawings import centred
 
 FEWEST, MOST = 2, 5  # classes
-MOST_EXAMPLES = 40  # of a class: more are no help, and all of them are on the page
+MOST_EXAMPLES = 40  # of a class: more do not help, and all are on the page
 NAMES = ("A", "B", "C", "D", "E")
 STEPS = 60
 
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A drawing (height, width) of 0 to 1, in the middle, and its picture as an address."""
+    """A centred drawing (height, width) of 0 to 1, and its picture as a data URL."""
 
     drawing: Array
     picture: str
@@ -27,7 +27,7 @@ class Example:
 
 @dataclass(eq=False)
 class Kind:
-    """A class: what it is called, and what was drawn for it."""
+    """A class: its name and its examples."""
 
     name: str
     examples: list[Example] = field(default_factory=list)
@@ -35,19 +35,20 @@ class Kind:
 
 @dataclass(eq=False)
 class Lesson:
-    """
-    weights  what was learned, once learning has ended; None before
+    """Classes with their examples, and what was learned from them.
+
+    weights  the result of learning; None before
     losses   of every step since the last reset
     """
 
     kinds: list[Kind] = field(default_factory=lambda: [Kind(name) for name in NAMES[:FEWEST]])
     weights: dict[str, Array] | None = None
     losses: list[float] = field(default_factory=list)
-    steps: int = STEPS  # of the next time
+    steps: int = STEPS  # of the next learning
 
     @property
     def ready(self) -> str:
-        """Why nothing can be learned yet; empty if it can."""
+        """The reason why nothing can be learned yet; empty if it can."""
         bare = [kind.name for kind in self.kinds if not kind.examples]
         return f"Draw at least one example of {' and of '.join(bare)}." if bare else ""
 
@@ -60,21 +61,21 @@ class Lesson:
         examples = self.kinds[at].examples
         moved = centred(drawing)
         examples.append(Example(moved, _picture(moved)))
-        del examples[:-MOST_EXAMPLES]  # the oldest go
+        del examples[:-MOST_EXAMPLES]  # drops the oldest
 
     def forget(self) -> None:
-        """What was learned; the examples stay."""
+        """Drop what was learned; the examples stay."""
         self.weights = None
         self.losses = []
 
     def all(self) -> tuple[Array, list[int]]:
-        """Pictures (n, 1, height, width), and the class of each."""
+        """Return all pictures (n, 1, height, width), and the class of each."""
         pictures = [one.drawing for kind in self.kinds for one in kind.examples]
         labels = [at for at, kind in enumerate(self.kinds) for _ in kind.examples]
         return np.stack(pictures)[:, None].astype(np.float32), labels
 
     def likely(self, logits: Array) -> list[float]:
-        """By class; those of the program that nobody uses do not count."""
+        """Return the probability of each class in use."""
         used = logits[: len(self.kinds)].astype(np.float64)
         powers = np.exp(used - used.max())
         return [float(share) for share in powers / powers.sum()]

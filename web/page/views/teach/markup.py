@@ -1,4 +1,4 @@
-"""What the view “Teach” shows: a pad, the classes with their examples, how the loss goes down."""
+"""Markup of the teach view: the pad, classes with examples, the loss curve."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from page.views.teach.lesson import FEWEST, MOST, Kind, Lesson
 THINKS, LEARNS, ADDS = "teach-thinks", "teach-learns", "teach-adds"
 _PAD_SIDE = 252  # CSS pixels
 _WIDTH, _HEIGHT = 480, 120  # of the curve, in its own units
-_SMOOTH = 5  # steps whose mean is told
+_SMOOTH = 5  # steps whose mean loss is shown
 Act = Callable[[str], str]
 
 
@@ -67,9 +67,9 @@ def adds_view(lesson: Lesson, empty: bool, act: Act) -> list[Html]:
 
 def thinks_view(lesson: Lesson, likely: Sequence[float]) -> Html:
     if not likely:
-        text = "Draw something, and see what it takes it for."
+        text = "Draw something to see the prediction."
         if not lesson.losses:
-            text = "Draw an example, say what it is, and draw the next one. Then let it learn."
+            text = "Draw an example, choose its class, and draw the next one. Then press Learn."
         return h("p", text, class_="note")
     best = max(range(len(likely)), key=likely.__getitem__)
     rows = [
@@ -81,14 +81,14 @@ def thinks_view(lesson: Lesson, likely: Sequence[float]) -> Html:
         )
         for kind, share in zip(lesson.kinds, likely, strict=True)
     ]
-    sure = f"It thinks: {lesson.kinds[best].name}"
+    sure = f"Prediction: {lesson.kinds[best].name}"
     return h("div", h("h3", sure), h("ul", rows, class_="bars"), class_="teach-thinks")
 
 
 def kinds_card(lesson: Lesson, busy: bool, act: Act) -> Html:
     more = h(
         "button",
-        "One class more",
+        "Add class",
         type="button",
         data_act=act("more"),
         disabled=busy or len(lesson.kinds) >= MOST,
@@ -100,7 +100,7 @@ def kinds_card(lesson: Lesson, busy: bool, act: Act) -> Html:
         h("ul", kinds, class_="teach-kinds"),
         h(
             "p",
-            "Three or four of each are enough to begin with. A click on one takes it away.",
+            "Three or four of each class are enough to start. Click an example to remove it.",
             class_="note",
         ),
         class_="card",
@@ -118,7 +118,7 @@ def _kind(at: int, kind: Kind, count: int, busy: bool, act: Act) -> Html:
                 data_act=act("remove"),
                 data_kind=at,
                 data_at=index,
-                aria_label=f"Take away example {index + 1} of {kind.name}",
+                aria_label=f"Remove example {index + 1} of {kind.name}",
                 disabled=busy,
             ),
         )
@@ -170,7 +170,7 @@ def learn_card(lesson: Lesson, learning: bool, busy: bool, act: Act) -> Html:
     )
     steps = labelled("steps", count)
     none = busy or not lesson.losses
-    reset = h("button", "Forget", type="button", data_act=act("reset"), disabled=none)
+    reset = h("button", "Reset", type="button", data_act=act("reset"), disabled=none)
     save = h("button", "Download weights", type="button", data_act=act("save"), disabled=none)
     return h(
         "section",
@@ -187,7 +187,7 @@ def learn_card(lesson: Lesson, learning: bool, busy: bool, act: Act) -> Html:
 
 
 def curve_view(lesson: Lesson) -> Html:
-    """The loss of every step, from the first one on."""
+    """Return the loss curve since the last reset."""
     losses = lesson.losses
     if not losses:
         text = (
@@ -209,6 +209,6 @@ def curve_view(lesson: Lesson) -> Html:
 
 
 def _thinned(losses: Sequence[float]) -> list[float]:
-    """At most as many as the curve has units: the mean of each group."""
+    """Reduce losses to as many as the curve has units, by the mean of each group."""
     groups = np.array_split(np.array(losses), min(len(losses), _WIDTH))
     return [float(group.mean()) for group in groups]

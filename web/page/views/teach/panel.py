@@ -1,4 +1,4 @@
-"""Teach a classifier one's own drawings: it learns in this tab, and says what it thinks."""
+"""The teach view: a classifier learns drawings in this tab and predicts their class."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from page.browser import Message
-from page.controllers.open_controller import REDRAW_SECONDS
 from page.html.markup import render
 from page.npy import Array
 from page.session.session import Session
 from page.session.state import AppState, Change
+from page.session.throttle import Throttle
 from page.views.teach import markup
 from page.views.teach.drawings import centred, is_empty, varied
 from page.views.teach.lesson import Lesson
@@ -26,16 +26,16 @@ _LEARNING, _LOOKING = "learning", "looking at the drawing"
 _MOST_STEPS = 2000
 
 
-def _teachable(stage: AppState) -> bool:
-    return stage.session is not None and can_be_taught(stage.session.methods)
+def _teachable(state: AppState) -> bool:
+    return state.session is not None and can_be_taught(state.session.methods)
 
 
 TEACHABLE = Need("Open a program with the methods learn and predict.", _teachable, hides=True)
 
 
 class TeachPanel(Panel):
-    def __init__(self, view: View, stage: AppState) -> None:
-        super().__init__(view, stage)
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
         self._lessons: dict[str, Lesson] = {}  # by file: it may be opened again, or elsewhere
         self._learner: Learner | None = None  # of the session that is open
         self._drawing: Array | None = None  # what is on the pad, if anything
@@ -44,13 +44,13 @@ class TeachPanel(Panel):
 
     @property
     def _lesson(self) -> Lesson:
-        session = self.stage.session
+        session = self.state.session
         assert session is not None  # as TEACHABLE says
         file = session.source.address or session.source.name
         return self._lessons.setdefault(file, Lesson())
 
     def forget(self) -> None:
-        """What is learned stays with the file; what is on the pad was for the session."""
+        """Clear the pad; what was learned stays with the file."""
         self._learner = None
         if self._drawing is not None:
             self._clear()
@@ -65,7 +65,7 @@ class TeachPanel(Panel):
     # ---- drawing
 
     async def on_draw(self, message: Message) -> None:
-        if self.stage.session is None:
+        if self.state.session is None:
             return
         was_empty = self._drawing is None
         grey = np.frombuffer(bytes(message["pixels"]), np.uint8).astype(np.float32) / 255
@@ -76,14 +76,15 @@ class TeachPanel(Panel):
         await self._look()
 
     async def _look(self) -> None:
-        """What it thinks of the drawing, if nothing else is done; who learns looks by itself."""
-        session = self.stage.session
+        """Predict the class of the drawing, unless the program is busy; learning predicts on its
+        own."""
+        session = self.state.session
         if session is None or session.runner.busy or not self._lesson.losses:
             return
-        await self.stage.do(session, self._look_until_seen(session), _LOOKING)
+        await self.state.do(session, self._look_until_seen(session), _LOOKING)
 
     async def _look_until_seen(self, session: Session) -> None:
-        """Someone draws on meanwhile."""
+        """Predict until the latest drawing is covered: someone may draw on meanwhile."""
         while self._seen is not self._drawing and not session.runner.stopping:
             drawing = self._drawing
             if drawing is not None:
@@ -96,11 +97,11 @@ class TeachPanel(Panel):
 
     def _show_adds(self) -> None:
         adds = render(markup.adds_view(self._lesson, self._drawing is None, self.act))
-        self.stage.browser.show(html={markup.ADDS: adds})
+        self.state.browser.show(html={markup.ADDS: adds})
 
     def _show_thinks(self) -> None:
         thinks = markup.thinks_view(self._lesson, self._likely)
-        self.stage.browser.show(html={markup.THINKS: thinks})
+        self.state.browser.show(html={markup.THINKS: thinks})
 
     def on_clear(self, message: Message) -> None:
         self._clear()
@@ -119,10 +120,10 @@ class TeachPanel(Panel):
         self._lesson.add(kind, self._drawing)
         self._clear()
         self.draw()
-        self.stage.tell(f"An example of {self._lesson.kinds[kind].name}")
+        self.state.tell(f"An example of {self._lesson.kinds[kind].name}")
 
     def on_remove(self, message: Message) -> None:
-        if self.stage.idle_session() is not None:
+        if self.state.idle_session() is not None:
             examples = self._lesson.kinds[int(message["kind"])].examples
             del examples[int(message["at"]) : int(message["at"]) + 1]
             self.draw()
@@ -133,8 +134,8 @@ class TeachPanel(Panel):
         self.draw()
 
     def on_less(self, message: Message) -> None:
-        """The classes behind it get other numbers, so what was learned is of no use any more."""
-        if self.stage.idle_session() is not None:
+        """Remove a class; later classes get other numbers, so what was learned is dropped."""
+        if self.state.idle_session() is not None:
             del self._lesson.kinds[int(message["kind"])]
             self._forget_learned()
 
@@ -148,38 +149,38 @@ class TeachPanel(Panel):
     # ---- learning
 
     async def on_learn(self, message: Message) -> None:
-        session = self.stage.idle_session()
+        session = self.state.idle_session()
         if session is None:
             return
         lesson = self._lesson
         if lesson.ready:
-            self.stage.tell(lesson.ready, "bad")
+            self.state.tell(lesson.ready, "bad")
             return
         try:
             lesson.steps = min(max(int(message["fields"]["steps"]), 1), _MOST_STEPS)
         except ValueError:
-            self.stage.tell(f"steps: a number from 1 to {_MOST_STEPS}", "bad")
+            self.state.tell(f"steps: a number from 1 to {_MOST_STEPS}", "bad")
             return
-        self.stage.show(error="")
-        self.stage.tell("Learning", "busy")
-        await self.stage.do(session, self._learn(session, lesson), _LEARNING)
+        self.state.show(error="")
+        self.state.tell("Learning", "busy")
+        await self.state.do(session, self._learn(session, lesson), _LEARNING)
         self.draw()
 
     async def _learn(self, session: Session, lesson: Lesson) -> None:
         self.draw()
-        learner, drawn = self._learner_of(session), 0.0
+        learner, throttle = self._learner_of(session), Throttle()
         pictures, labels = lesson.all()
         learning = learner.learn(pictures, labels, lesson.steps, varied)
         started, before = perf_counter(), learner.steps
         try:
             async for loss in learning:
                 lesson.losses.append(loss)
-                if perf_counter() - drawn > REDRAW_SECONDS:
-                    self.stage.browser.show(html={markup.LEARNS: markup.curve_view(lesson)})
-                    self._seen = None  # it thinks otherwise now
+                if throttle.ready():
+                    self.state.browser.show(html={markup.LEARNS: markup.curve_view(lesson)})
+                    self._seen = None  # the prediction has changed
                     await self._look_until_seen(session)
-                    drawn = perf_counter()
-                await asyncio.sleep(0)  # lets messages in: on NumPy a step waits for nothing
+                    throttle.restart()
+                await asyncio.sleep(0)  # handles messages: on NumPy a step never awaits
                 if session.runner.stopping:
                     break
         finally:
@@ -188,21 +189,21 @@ class TeachPanel(Panel):
         self._seen = None
         await self._look_until_seen(session)
         if not np.isfinite(lesson.losses[-1]):
-            self.stage.tell("The loss is no number any more: press Forget and learn again", "bad")
+            self.state.tell("The loss is not a number: press Reset and learn again", "bad")
             return
         rate = (learner.steps - before) / (perf_counter() - started)
         told = f"Learned: loss {np.mean(lesson.losses[-5:]):.3f}, {rate:.0f} steps a second"
-        self.stage.tell(told)
+        self.state.tell(told)
 
     def on_stop(self, message: Message) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is not None and session.runner.busy and session.runner.doing == _LEARNING:
             session.runner.cancel()
 
     def on_reset(self, message: Message) -> None:
-        if self.stage.idle_session() is not None:
+        if self.state.idle_session() is not None:
             self._forget_learned()
-            self.stage.tell("It knows nothing any more; the examples are still there")
+            self.state.tell("Reset: the examples are kept")
 
     def _forget_learned(self) -> None:
         self._lesson.forget()
@@ -210,21 +211,21 @@ class TeachPanel(Panel):
         self.draw()
 
     def on_save(self, message: Message) -> None:
-        session, lesson = self.stage.session, self._lesson
+        session, lesson = self.state.session, self._lesson
         if session is None or lesson.weights is None:
             return
         stream = io.BytesIO()
         names = np.array([kind.name for kind in lesson.kinds])
         arrays: dict[str, Any] = {"names": names, **lesson.weights}
         np.savez(stream, **arrays)
-        url = self.stage.browser.download_url(stream.getvalue())
+        url = self.state.browser.download_url(stream.getvalue())
         name = f"{PurePath(session.source.name).stem}.weights.npz"
-        self.stage.browser.show(download={"url": url, "name": name})
+        self.state.browser.show(download={"url": url, "name": name})
 
     # ---- what is shown
 
     def draw(self) -> None:
-        session = self.stage.session
+        session = self.state.session
         if session is None:
             return
         busy, lesson = session.runner.busy, self._lesson

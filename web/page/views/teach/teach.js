@@ -1,4 +1,4 @@
-// What only the main thread can do for teaching: wipe the pad once its drawing is an example.
+// The teach view's part of the main thread: clears the pad once its drawing is an example.
 
 export const show = (panel, { clear }) => {
   const pad = panel.querySelector("canvas.pad");

@@ -1,15 +1,15 @@
-// Which part of a drawing is in sight: moved by mouse, pen and fingers, by the wheel and by keys.
+// The visible part of a drawing, moved by mouse, pen, fingers, wheel and keys.
 
 const SMALLEST = 0.02;
 const LARGEST = 3;
 const CLICK = 5; // pixels that a pointer may move and still click
 
 export class Camera {
-  // `changed()` is called once per frame; `clicked(event)` for what was no drag.
+  // `changed()` is called once per frame; `clicked(event)` for clicks that were not drags.
   constructor(element, changed, clicked) {
     Object.assign(this, { element, x: 0, y: 0, scale: 1, changed, clicked, pointers: new Map(), frame: 0, moved: 0 });
     this.size = [this.width, this.height];
-    this.fitted = null; // what `fit` was called with, until something else moves it
+    this.fitted = null; // the arguments of the last `fit`, until the camera moves otherwise
     element.addEventListener("pointerdown", (event) => this.down(event));
     element.addEventListener("pointermove", (event) => this.move(event));
     for (const end of ["pointerup", "pointercancel"]) element.addEventListener(end, (event) => this.up(event));
@@ -33,7 +33,7 @@ export class Camera {
     this.later();
   }
 
-  // About a point of the element, which stays where it is.
+  // Zooms about a point of the element, which stays in place.
   zoom(by, x = this.width / 2, y = this.height / 2) {
     this.fitted = null;
     const scale = Math.min(LARGEST, Math.max(SMALLEST, this.scale * by));
@@ -50,8 +50,8 @@ export class Camera {
     this.later();
   }
 
-  // All of it; or, if that would be smaller than `readable`, its top, with `middle` in the middle if it is
-  // wider than the sight.
+  // Shows the whole drawing; or, if that would be smaller than `readable`, its top, centred on `middle` if it
+  // is wider than the element.
   fit(width, height, readable = SMALLEST, middle = width / 2) {
     this.fitted = [width, height, readable, middle];
     const [across, down] = [(this.width - 24) / width, (this.height - 24) / height];
@@ -62,7 +62,7 @@ export class Camera {
     this.later();
   }
 
-  // The element has another size: what was fitted is again, if it may; else what is in the middle stays there.
+  // After a resize: fits again if nothing else has moved the camera, else keeps the middle.
   resize(refits) {
     const [width, height] = this.size;
     this.size = [this.width, this.height];
@@ -100,7 +100,7 @@ export class Camera {
     if (last && this.moved <= CLICK && event.type === "pointerup") this.clicked(event);
   }
 
-  // Without Ctrl the page scrolls on, unless someone works in the drawing.
+  // Without Ctrl the page scrolls, unless the drawing has the focus.
   wheel(event) {
     if (!event.ctrlKey && !event.metaKey && document.activeElement !== this.element) return;
     event.preventDefault();

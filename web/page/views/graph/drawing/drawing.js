@@ -1,6 +1,6 @@
-// The drawn graph on the page. A worker lays it out; what is in sight is drawn as SVG, and again only when
-// the camera leaves it. From far away all boxes are a few paths, so that a thousand cost no more than ten. What
-// is many boxes all the same comes a piece per frame.
+// The diagram on the page. A worker computes its layout; the visible part is drawn as SVG, and redrawn only
+// when the camera leaves it. Zoomed out, all boxes are a few paths, so that a thousand cost no more than ten.
+// Many boxes are added one piece per frame.
 
 import { Camera } from "./camera.js";
 import { Minimap } from "./minimap.js";
@@ -9,9 +9,9 @@ import { nameOf, sizeOf } from "./shapes.js";
 import { frame, turn } from "./slices.js";
 import { saveSvg } from "./svg_file.js";
 
-const COARSE = 0.33; // scale below which no text could be read
-const READABLE = 0.6; // that a drawing starts with at least
-const MARGIN = 0.7; // of the sight, drawn around it
+const COARSE = 0.33; // scale below which text is not readable
+const READABLE = 0.6; // least scale that a drawing starts with
+const MARGIN = 0.7; // of the visible size, drawn around it
 const STEP = 80; // pixels
 const ID = "graph-box";
 const SVG = "http://www.w3.org/2000/svg";
@@ -44,7 +44,7 @@ export class Drawing {
     else if (!this.pending) this.take();
   }
 
-  // Colours and marks go by the number of a box: they are taken together with the boxes that they are for.
+  // Colours and marks refer to boxes by number, so they are applied together with their boxes.
   take() {
     this.paint = this.next.paint ?? this.paint;
     this.marks = { ...(this.next.marks ?? this.marks), current: this.current };
@@ -55,7 +55,7 @@ export class Drawing {
   // ---- the layout
 
   layOut(drawing) {
-    this.worker?.terminate(); // nobody waits for that one any more
+    this.worker?.terminate(); // a newer layout replaces it
     this.worker = new Worker(new URL("./layout_worker.js", import.meta.url), { type: "module" });
     this.pending = true;
     this.waiting.textContent = "Laying out …";
@@ -84,7 +84,7 @@ export class Drawing {
     this.scene = scene;
     this.current = scene.place.get(key) ?? null;
     const held = known && this.anchor ? this.placeOf(this.anchor.fold) : undefined;
-    if (held !== undefined) { // what was clicked stays where it is
+    if (held !== undefined) { // the clicked box stays in place
       this.current = held;
       this.camera.fitted = null;
       this.camera.x = scene.x[held] - this.anchor.x / this.camera.scale;
@@ -99,15 +99,15 @@ export class Drawing {
     if (this.scene && !this.unfitted) this.camera.fit(this.scene.width, this.scene.height, READABLE, this.scene.x[0]);
   }
 
-  // What is looked at stays in sight, when its panel opens beside it, say, or a phone is turned.
+  // Keeps the selection visible when the size changes: its panel opens, or a phone is turned.
   resized() {
-    if (!this.sight.clientWidth) return; // it is not in front any more
+    if (!this.sight.clientWidth) return; // hidden meanwhile
     this.camera.resize(this.current === null);
     if (this.unfitted) this.firstFit();
     else if (this.scene && this.current !== null && !this.pending) this.follow(this.current);
   }
 
-  // The box of a fold, or the first one in it.
+  // Returns the box of a fold, or the first one in it.
   placeOf(fold) {
     const group = this.scene.groups.find((one) => one.fold === fold);
     return group?.first ?? this.scene.place.get(`fold ${fold}`);
@@ -129,7 +129,7 @@ export class Drawing {
     this.camera.later();
   }
 
-  // The map comes after what it is a map of.
+  // Draws the map after the drawing itself.
   async mapLater() {
     const { scene, paint } = this;
     await frame();
@@ -172,14 +172,14 @@ export class Drawing {
     this.fill(scene.linePieces(sight, marks), scene.boxPieces([...seen], paint, marks, ID), scene.boxPieces(around, paint, marks, ID));
   }
 
-  // `behind` at once, then pieces of boxes, one per frame. What was drawn before stays until all that is seen
-  // is there; `around` comes after that.
+  // Draws `behind` at once, then pieces of boxes, one per frame. The old drawing stays until all visible boxes
+  // are there; `around` comes after that.
   async fill(behind, seen, around = []) {
     this.fills += 1;
-    const mine = this.fills; // a newer one ends this one
+    const mine = this.fills; // a newer fill ends this one
     const next = document.createElementNS(SVG, "g");
     const add = (markup) => next.insertAdjacentHTML("beforeend", markup);
-    this.layer.querySelector(":scope > [visibility]")?.remove(); // of one that was ended
+    this.layer.querySelector(":scope > [visibility]")?.remove(); // left by a fill that was ended
     next.setAttribute("visibility", "hidden");
     this.layer.append(next);
     for (const piece of behind) add(piece);
@@ -200,14 +200,14 @@ export class Drawing {
     }
   }
 
-  // From far away only what is looked at has a text.
+  // Zoomed out, only the selection has text.
   marked() {
     const some = new Set([this.marks.chosen, this.current, ...(this.marks.found.size < 200 ? this.marks.found : [])]);
     some.delete(null);
     return this.scene.boxPieces([...some], this.paint, this.marks, ID);
   }
 
-  // ---- what people do
+  // ---- user actions
 
   go(box, follow = true) {
     this.current = box;

@@ -1,6 +1,6 @@
-// Lays a graph out, in a worker: {id, sizes: [[width, height], …], edges: [[from, to], …]} is answered with
-// {id, x, y, paths, tips, width, height}: the middle of each box, and for each edge its path, or null if it goes
-// too far to be drawn, and where it ends.
+// Computes a layout in a worker: {id, sizes: [[width, height], …], edges: [[from, to], …]} is answered with
+// {id, x, y, paths, tips, width, height}: the centre of each box, and for each edge its path, or null if it is
+// too long to be drawn, and its ends.
 
 import { Graph, layout } from "../../../../runtime/dagre/dagre.esm.js";
 import { piecesOf } from "./ranks.js";
@@ -31,7 +31,7 @@ const place = ({ sizes, edges }) => {
   for (const piece of pieces) {
     const graph = laidOut(piece, sizes);
     const { width, height } = graph.graph();
-    // What comes in should come straight down.
+    // Incoming edges should be vertical.
     const shift = piece.entries.length
       ? mean(piece.entries.map((edge) => left.get(edge) - graph.node(`in${edge}`).x)) : -width / 2;
     for (const box of piece.boxes) {
@@ -49,7 +49,7 @@ const place = ({ sizes, edges }) => {
   return { x, y, lines: lines.map((points, edge) => (near[edge] ? points : null)) };
 };
 
-// So that everything is at or right of zero, with its size.
+// Moves everything to coordinates from zero on, and returns the size.
 const framed = ({ x, y, lines }, sizes) => {
   let [low, high, bottom] = [Infinity, -Infinity, 0];
   sizes.forEach(([width, height], box) => {

@@ -1,6 +1,6 @@
-// All of a drawing in a corner, with what is in sight; a click goes there.
+// A map of the whole drawing in a corner, with the visible part; a click goes there.
 
-const MOST = 0.6; // of a drawing in sight: then no map is needed
+const MOST = 0.6; // visible share of a drawing above which no map is needed
 
 export class Minimap {
   constructor(element, go) {
@@ -29,12 +29,12 @@ export class Minimap {
   }
 
   mark([left, top, right, bottom]) {
-    if (!this.scene) return; // it comes a little later than what it is a map of
+    if (!this.scene) return; // the scene comes a little later
     const { width, height } = this.scene;
     const across = Math.min(right, width) - Math.max(left, 0);
     const down = Math.min(bottom, height) - Math.max(top, 0);
     const most = across > 0 && down > 0 && across * down > MOST * width * height;
-    this.element.classList.toggle("graph-minimap-idle", most); // there is little to find
+    this.element.classList.toggle("graph-minimap-idle", most); // nearly everything is visible
     const sides = { x: left, y: top, width: right - left, height: bottom - top };
     for (const [name, value] of Object.entries(sides)) this.sight.setAttribute(name, value);
   }

@@ -1,13 +1,13 @@
-// What happens to a graph before dagre sees it. Boxes are numbered in the order in which they run, so an
-// edge [from, to] always has from < to. Dagre takes seconds for a thousand boxes below each other, and a
-// long edge costs as much as the boxes that it passes: so ranks are set here, edges that go far are left
-// out (they are drawn when one of their ends is looked at), and what remains is cut into pieces.
+// Prepares a graph for dagre. Boxes are numbered in the order of execution, so an edge [from, to] always has
+// from < to. Dagre takes seconds for a thousand boxes below each other, and a long edge costs as much as the
+// boxes that it passes: so ranks are set here, long edges are left out (they are drawn when one of their ends
+// is selected), and the rest is cut into pieces.
 
 const FAR = 18; // ranks
-const HUB = 4; // boxes that use one thing: what more of them use, such as a length, goes far sooner
+const HUB = 4; // a value with more users than this, such as a length, counts as far sooner
 const FAR_FROM_HUB = 3;
-const PIECE = 28; // ranks that a piece has at least
-const SLACK = 14; // and at most so many more, to be cut where few edges pass
+const PIECE = 28; // least ranks of a piece
+const SLACK = 14; // at most this many more, to cut where few edges pass
 
 const neighbours = (count, edges) => {
   const before = Array.from({ length: count }, () => []);
@@ -19,8 +19,8 @@ const neighbours = (count, edges) => {
   return { before, after };
 };
 
-// As early as inputs allow; what nothing comes before (inputs, prepared constants) stands right above the
-// first box that uses it.
+// Returns ranks: as early as inputs allow; boxes without inputs (inputs, prepared constants) come right above
+// their first user.
 export const ranksOf = (count, edges) => {
   const { before, after } = neighbours(count, edges);
   const ranks = new Array(count).fill(0);
@@ -36,7 +36,7 @@ export const ranksOf = (count, edges) => {
   return ranks.map((rank) => rank - first);
 };
 
-// The ranks before which to cut: after at least PIECE ranks each, where the fewest edges pass.
+// Returns the ranks before which to cut: after at least PIECE ranks each, where the fewest edges pass.
 export const cutsOf = (ranks, edges) => {
   const last = Math.max(0, ...ranks);
   const change = new Array(last + 2).fill(0);
@@ -56,8 +56,8 @@ export const cutsOf = (ranks, edges) => {
   return [...cuts, last + 1];
 };
 
-// Pieces with the boxes and edges in them. An edge that leaves a piece ends there in a port, and goes on
-// from a port of the next one: `links` are {edge, from, to, length}, with ends that are boxes or ports, and
+// Returns pieces with their boxes and edges. An edge that leaves a piece ends in a port, and continues from a
+// port of the next piece: `links` are {edge, from, to, length}, with ends that are boxes or ports, and
 // `length` in ranks.
 export const piecesOf = (count, edges) => {
   const ranks = ranksOf(count, edges);

@@ -1,11 +1,10 @@
-// What is drawn where: a layout with its boxes, and the markup of the part that is in sight, in pieces that are
-// quick to make and to show.
+// A layout with its boxes, and the markup of the visible part, in pieces that are quick to make and to show.
 
 import { arrow, boxMarkup, farCurve, groupMarkup, sizeOf, stub } from "./shapes.js";
 
-const AROUND = 14; // pixels between an opened fold's frame and what is in it
+const AROUND = 14; // pixels between an opened fold's frame and its content
 const HEAD = 20;
-export const MOST_BOXES = 60; // of a piece: texts take long to be laid out
+export const MOST_BOXES = 60; // of a piece: text layout is slow
 export const MOST_EDGES = 500;
 
 export class Scene {
@@ -31,7 +30,7 @@ export class Scene {
     return [this.bottom(from), this.top(to)];
   }
 
-  // Around all boxes of an opened fold; one that has others in it has more room.
+  // Returns the frame around an opened fold; one with folds inside has more room.
   #frame({ first, stop, fold }) {
     const more = this.groups.some((other) => other.fold.startsWith(`${fold}.`)) ? AROUND : 0;
     let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
@@ -45,7 +44,7 @@ export class Scene {
     return [left - room, top - room - HEAD / 2 - more / 2, right + room, bottom + room];
   }
 
-  // The box at a point, or the fold whose heading is there.
+  // Returns the box at a point, or the fold whose heading is there.
   at(x, y) {
     const box = this.boxes.findIndex((_, one) => Math.abs(x - this.x[one]) <= this.sizes[one][0] / 2
       && Math.abs(y - this.y[one]) <= this.sizes[one][1] / 2);
@@ -65,7 +64,7 @@ export class Scene {
     return this.paths[edge] ?? farCurve(this.x[from], this.bottom(from), this.x[to], this.top(to));
   }
 
-  // Every box as a rectangle without text, one path for each colour: for a thousand at once.
+  // Returns all boxes as rectangles without text, one path per colour.
   coarse(paint) {
     if (this.far.paint !== paint) this.far = { paint, markup: this.#coarse(paint) };
     return this.far.markup;
@@ -83,10 +82,10 @@ export class Scene {
       + [...rects].map(([tint, path]) => `<path class="graph-coarse ${tint}" d="${path}"/>`).join("");
   }
 
-  // The numbers of the boxes in an area.
+  // Returns the numbers of the boxes in an area.
   boxesIn(area) { return this.boxes.map((_, at) => at).filter((at) => this.#inSight(at, area)); }
 
-  // What is behind the boxes in an area. `marks`: {chosen, current, found: Set, searching}
+  // Returns what is drawn behind the boxes in an area. `marks`: {chosen, current, found: Set, searching}
   *linePieces(area, marks) {
     yield this.groups.map((group, at) => groupMarkup(group, this.frames[at])).join("");
     for (let first = 0; first < this.edges.length; first += MOST_EDGES) yield this.#lines(first, area, marks);
@@ -131,7 +130,7 @@ export class Scene {
     return boxMarkup(this.boxes[at], [this.x[at], this.y[at]], this.sizes[at], paint[at], { id: id && `${id}-${at}`, classes });
   }
 
-  // The box to go to from another with an arrow key.
+  // Returns the box that an arrow key leads to.
   towards(box, key) {
     const nearest = (boxes) => boxes.reduce((best, one) => (best === undefined
       || Math.abs(this.x[one] - this.x[box]) < Math.abs(this.x[best] - this.x[box]) ? one : best), undefined);

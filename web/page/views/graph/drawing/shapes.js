@@ -1,7 +1,7 @@
-// The parts of a drawing as SVG markup: the same on the page and in a file. Names come out of files that
-// nobody has checked, so every text is escaped.
+// The parts of a drawing as SVG markup, for the page and for files. Names come from untrusted files, so every
+// text is escaped.
 
-const CHARACTER = { title: 7.9, text: 6.7 }; // pixels, of the fonts that graph.css gives them
+const CHARACTER = { title: 7.9, text: 6.7 }; // width in pixels, in the fonts of graph.css
 const NOTE = 9; // characters that a time needs beside the title
 const HEIGHT = 42;
 const NARROWEST = 84;
@@ -22,7 +22,7 @@ export const sizeOf = (box) => {
   return [Math.min(WIDEST, Math.max(NARROWEST, width)), HEIGHT];
 };
 
-// What a screen reader says of a box, and the line below the drawing.
+// Returns the description of a box, for screen readers and the line below the drawing.
 export const nameOf = (box, [, note] = []) =>
   [`${box.node ?? box.kind} ${box.title}`, box.text, note].filter(Boolean).join(", ");
 
@@ -46,7 +46,7 @@ export const boxMarkup = (box, [x, y], [width, height], [tint, note, shares], { 
     + "</g>";
 };
 
-// A smooth line through an edge's points.
+// Returns a smooth line through an edge's points.
 export const curve = (points) => {
   let path = `M${round(points[0])} ${round(points[1])}`;
   for (let at = 2; at + 3 < points.length; at += 2) {
@@ -58,7 +58,7 @@ export const curve = (points) => {
 
 export const arrow = (x, y) => `M${round(x)} ${round(y)}l-3.5 -7h7z`;
 
-// An edge that goes far shows its ends only, until one of them is looked at.
+// Returns the stubs of a long edge, which is drawn only while one of its ends is selected.
 export const stub = (x, y, way) => `M${round(x)} ${round(y)}v${way * 11}m-4 ${way * 2}h8`;
 
 export const farCurve = (x, y, toX, toY) => {

@@ -1,18 +1,18 @@
-// Work that takes long on the main thread, in slices: in between the page shows what was done, and answers.
+// Runs long work on the main thread in slices, so that the page stays responsive.
 
 const SLICE_MS = 10;
 
-// Lets everything else that waits have its turn; scheduler.yield would come back before messages from Python.
+// Yields to all other tasks; scheduler.yield would return before messages from Python.
 export const turn = () => new Promise((resolve) => {
   const { port1, port2 } = new MessageChannel();
   port1.onmessage = () => resolve();
   port2.postMessage(null);
 });
 
-// Until what was put into the page is laid out: work on the page itself adds up otherwise.
+// Waits until new elements are laid out, so that layout work does not pile up.
 export const frame = () => new Promise((resolve) => { requestAnimationFrame(() => resolve()); });
 
-// All that `pieces` yields, each of which takes a few milliseconds at most.
+// Returns all that `pieces` yields; each may take a few milliseconds.
 export const collect = async (pieces) => {
   const made = [];
   let began = performance.now();

@@ -1,4 +1,4 @@
-// The whole drawing as an SVG file: with its colours and fonts inside, since no style sheet goes with it.
+// The whole drawing as an SVG file, with colours and fonts inside, since it has no style sheet.
 
 import { groupMarkup } from "./shapes.js";
 import { collect, turn } from "./slices.js";
@@ -9,7 +9,7 @@ const ROOT = "graph-measured";
 
 const classesOf = (element) => [...element.classList].map((name) => `.${name}`).join("");
 
-// One rule for each kind of element, with what the page's style sheets make of it now.
+// Returns one rule per kind of element, with its computed styles.
 const rulesOf = (root) => {
   const rules = new Map();
   for (const element of root.querySelectorAll("rect, path, text")) {
@@ -21,7 +21,7 @@ const rulesOf = (root) => {
   return [...rules].map(([selector, text]) => `${selector}{${text}}`).join("\n");
 };
 
-// A box of each kind and colour, and one of all else: a thousand would take long to be styled.
+// Returns one box of each kind and colour: styling all would take long.
 const samples = (scene, paint, marks) => {
   const kinds = new Map();
   scene.boxes.forEach((box, at) => {
@@ -33,7 +33,7 @@ const samples = (scene, paint, marks) => {
   return [...kinds.values(), ...lines, groupMarkup({ title: "", fold: "" }, [0, 0, 1, 1])].join("");
 };
 
-// The file's text in parts.
+// Returns the file's text in parts.
 const svgParts = async (host, scene, paint) => {
   const marks = { chosen: null, current: null, found: new Set(), searching: false };
   const all = [-SPACE, -SPACE, scene.width + SPACE, scene.height + SPACE];
@@ -44,7 +44,7 @@ const svgParts = async (host, scene, paint) => {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("class", ROOT);
   svg.innerHTML = samples(scene, paint, marks);
-  host.append(svg); // its colours are known only in the page
+  host.append(svg); // styles are computed only in the page
   const rules = rulesOf(svg);
   const back = getComputedStyle(host).getPropertyValue("--card").trim() || "#fff";
   svg.remove();

@@ -1,4 +1,4 @@
-"""Files that are kept, and those that belong to them."""
+"""Files in the browser's library, and the `.ptd` files that belong to a program."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from page.browser import Library, Source
 from webpte.errors import SourceError
 from webpte.library import LOCAL, Entry
 
-_COPYING_SECONDS = 3600  # that another tab may take for one copy
+_COPYING_SECONDS = 3600  # that another tab may take to write one copy
 
 
-async def keep(source: Source) -> None:
-    """A small file, at once. If there is no room for it, it was fetched all the same."""
+async def keep_file(source: Source) -> None:
+    """Keep a small file in the library, unless there is no room for it."""
     if source.file is not None:
         with contextlib.suppress(SourceError):
             await source.file.keep()
 
 
 def part_name(program: str, copy: str, index: int) -> str:
-    """What a `.ptd` is called that is kept with one copy of a program of this machine.
+    """Return the library's name for a `.ptd` of one copy of a local program.
 
-    Each copy has its own: while another one is written, or if that fails, the copy before it is as
-    it was. The program names its parts, and with it they change all at once.
+    Each copy has its own parts: while a new copy is written, or if that fails, the old one stays
+    usable. The program's entry lists its parts, so writing it switches all of them at once.
     """
     return f"{program}/{copy}-{index}.ptd"
 
 
 def parts_of(entries: Sequence[Entry], program: Entry) -> list[Entry]:
-    """The `.ptd` files that are kept with a program of this machine."""
+    """Return the `.ptd` entries that belong to a local program."""
     return [entry for entry in entries if entry.address in program.parts]
 
 
-def forsaken(entries: Sequence[Entry], now: float) -> list[Entry]:
-    """Parts of copies that were never finished, by a page that was closed meanwhile."""
+def orphaned_parts(entries: Sequence[Entry], now: float) -> list[Entry]:
+    """Return parts of copies that were never finished because the page was closed."""
     owned = {part for entry in entries for part in entry.parts}
     return [
         entry
@@ -48,7 +48,7 @@ def _is_part(entry: Entry) -> bool:
 
 
 async def delete_all(library: Library, addresses: Iterable[str]) -> None:
-    """As many as can be: one that is being written stays."""
+    """Delete files, skipping those that are being written."""
     for address in addresses:
         with contextlib.suppress(SourceError):
             await library.delete(address)
