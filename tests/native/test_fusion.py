@@ -10,7 +10,7 @@ import pytest
 import webpte
 from support.devices import native
 from support.devices.native import need_native
-from support.graphs.conv_graphs import BLOCKS, bent_norm, conv_block
+from support.graphs.conv_graphs import BLOCKS, activation_norm, conv_block
 from support.graphs.encoder_graphs import (
     WRITTEN,
     Encoder,
@@ -94,9 +94,9 @@ def test_what_is_around_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
         compare(graph, [inputs], tolerance=1e-5)
 
 
-@pytest.mark.parametrize(("dims", "bend"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
-def test_batch_norms(dims: tuple[int, ...], bend: str) -> None:
-    net, _, inputs = bent_norm(dims, bend)
+@pytest.mark.parametrize(("dims", "activation"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
+def test_batch_norms(dims: tuple[int, ...], activation: str) -> None:
+    net, _, inputs = activation_norm(dims, activation)
     compare(net.g, [inputs], tolerance=1e-5)
 
 
@@ -136,7 +136,7 @@ def encoder(tokens: int = 37) -> tuple[Encoder, list[np.ndarray]]:
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_encoder_layer(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As small products are cut, and as large ones are: more sums to an invocation."""
+    """Both tiles of small GEMMs: the larger one has more sums per invocation."""
     if blocks == 2:
         monkeypatch.setattr(gemm_small, "TILES", dict.fromkeys((True, False), LARGE_BLOCKS))
     net, inputs = encoder()

@@ -106,12 +106,14 @@ def prelu(net: Net, x: int, threshold: float = 0.0) -> int:
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
 
 
-def bent_norm(dims: tuple[int, ...], bend: str = "relu") -> tuple[Net, int, list[Array]]:
+def activation_norm(
+    dims: tuple[int, ...], activation: str = "relu"
+) -> tuple[Net, int, list[Array]]:
     """A batch normalization of what an op gives; also the value between them."""
     net = Net(len(dims))
     g, x, channels = net.g, net.g.tensor(dims), dims[1]
-    scalars = [g.double(-0.75), g.double(0.5)] if bend == "clamp" else []
-    between = g.op(f"aten.{bend}.default", x, *scalars, g.tensor(dims))
+    scalars = [g.double(-0.75), g.double(0.5)] if activation == "clamp" else []
+    between = g.op(f"aten.{activation}.default", x, *scalars, g.tensor(dims))
     affine = [net.constant(net.floats(channels)) for _ in range(3)]
     variance = net.constant(np.abs(net.floats(channels)) + np.float32(0.1))
     outs = [g.tensor(dims), g.tensor((0,)), g.tensor((0,))]

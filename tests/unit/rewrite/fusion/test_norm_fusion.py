@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.graphs.conv_graphs import BATCH_NORM, bent_norm
+from support.graphs.conv_graphs import BATCH_NORM, activation_norm
 from support.graphs.graphs import build_graph, make_planner, run_once, wait
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.rewrite.fusion import fuse
@@ -13,9 +13,9 @@ from webpte.rewrite.fusion import fuse
 NORM = "webpte.activation_norm"
 
 
-@pytest.mark.parametrize(("dims", "bend"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
-def test_a_bend_before_it_is_part_of_it(dims: tuple[int, ...], bend: str) -> None:
-    net, _, inputs = bent_norm(dims, bend)
+@pytest.mark.parametrize(("dims", "activation"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
+def test_an_activation_before_it_is_part_of_it(dims: tuple[int, ...], activation: str) -> None:
+    net, _, inputs = activation_norm(dims, activation)
     graph = fuse(build_graph(net.g))
     assert [call.name for call in graph.calls] == [NORM]
     planner, _ = make_planner(graph)
@@ -27,7 +27,7 @@ def test_a_bend_before_it_is_part_of_it(dims: tuple[int, ...], bend: str) -> Non
 
 
 def test_what_others_read_stays() -> None:
-    net, between, _ = bent_norm((2, 3, 5, 7))
+    net, between, _ = activation_norm((2, 3, 5, 7))
     net.g.outputs(between)
     assert [call.name for call in fuse(build_graph(net.g)).calls] == [
         "aten.relu.default",
