@@ -94,9 +94,9 @@ def test_what_is_around_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
         compare(graph, [inputs], tolerance=1e-5)
 
 
-@pytest.mark.parametrize(("dims", "bend"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
-def test_batch_norms(dims: tuple[int, ...], bend: str) -> None:
-    net, _, inputs = activation_norm(dims, bend)
+@pytest.mark.parametrize(("dims", "activation"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
+def test_batch_norms(dims: tuple[int, ...], activation: str) -> None:
+    net, _, inputs = activation_norm(dims, activation)
     compare(net.g, [inputs], tolerance=1e-5)
 
 
@@ -136,7 +136,7 @@ def encoder(tokens: int = 37) -> tuple[Encoder, list[np.ndarray]]:
 
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_encoder_layer(blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of small GEMMs and of large ones, with more sums per invocation."""
+    """Both tiles of small GEMMs: the larger one has more sums per invocation."""
     if blocks == 2:
         monkeypatch.setattr(gemm_small, "TILES", dict.fromkeys((True, False), LARGE_BLOCKS))
     net, inputs = encoder()

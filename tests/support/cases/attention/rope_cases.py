@@ -15,7 +15,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 TOLERANCE = 2e-6
 
 PAIRS = "et_vk.apply_rotary_emb.default"
-HALVES = "et_vk.apply_rotary_emb_hf.default"
+ROPE_HF = "et_vk.apply_rotary_emb_hf.default"
 COMPLEX = "et_vk.apply_rotary_emb_interleaved.default"
 
 
@@ -29,7 +29,7 @@ def tables(angle: Array) -> tuple[Array, Array]:
     return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
 
-def turn(x: Array, cosines: Array, sines: Array, *, half: bool = False) -> Array:
+def rotate(x: Array, cosines: Array, sines: Array, *, half: bool = False) -> Array:
     """x [.., 2 * pairs] by complex multiplication; the tables are [.., pairs]."""
     wide = x.astype(np.float64)
     pairs = wide.shape[-1] // 2
@@ -42,14 +42,14 @@ def turn(x: Array, cosines: Array, sines: Array, *, half: bool = False) -> Array
 
 @dataclass(frozen=True)
 class RopeCase:
-    """Steps (tokens, position) of queries and keys; of a head of `size`, `turned` are rotated."""
+    """Steps (tokens, position) of queries and keys; of a head of `size`, `rotated` are rotated."""
 
     op: str
     steps: Sequence[tuple[int, int]]
     heads: int = 4
     key_heads: int = 2
     size: int = 16
-    turned: int | None = None
+    rotated: int | None = None
     batch: int = 1
     positions: int = 64
     live: bool = True
@@ -58,18 +58,18 @@ class RopeCase:
 
     def __str__(self) -> str:
         words = [self.op.split(".")[1], f"B{self.batch}", f"{self.heads}x{self.key_heads}"]
-        words += [f"D{self.size}", *(f"R{self.turned}" for _ in range(self.turned is not None))]
+        words += [f"D{self.size}", *(f"R{self.rotated}" for _ in range(self.rotated is not None))]
         words += [f"{tokens}at{position}" for tokens, position in self.steps[:3]]
         words += ["int"] * (not self.live) + ["per-head"] * self.per_head + ["uneven"] * self.uneven
         return "-".join(words)
 
     @property
     def half(self) -> bool:
-        return self.op == HALVES
+        return self.op == ROPE_HF
 
     @cached_property
     def rotary(self) -> int:
-        return self.size if self.turned is None else self.turned
+        return self.size if self.rotated is None else self.rotated
 
     @cached_property
     def data(self) -> list[tuple[Array, Array]]:
@@ -99,9 +99,9 @@ class RopeCase:
 
     @cached_property
     def expected(self) -> list[list[Array]]:
-        return [self._turn(index) for index in range(len(self.steps))]
+        return [self._rotate(index) for index in range(len(self.steps))]
 
-    def _turn(self, index: int) -> list[Array]:
+    def _rotate(self, index: int) -> list[Array]:
         tokens, position = self.steps[index]
         cosines, sines = self.tables(index)
         if self.half:
@@ -113,15 +113,15 @@ class RopeCase:
             if self.uneven:
                 # Each place of a pair is one part of a product with numbers of its own.
                 middle = self.rotary // 2
-                low = turn(part, cosines[..., :middle], sines[..., :middle], half=True)
-                high = turn(part, cosines[..., middle:], sines[..., middle:], half=True)
-                turned = np.concatenate([low[..., :middle], high[..., middle:]], axis=-1)
+                low = rotate(part, cosines[..., :middle], sines[..., :middle], half=True)
+                high = rotate(part, cosines[..., middle:], sines[..., middle:], half=True)
+                rotated = np.concatenate([low[..., :middle], high[..., middle:]], axis=-1)
             elif self.half:
                 middle = self.rotary // 2
-                turned = turn(part, cosines[..., :middle], sines[..., :middle], half=True)
+                rotated = rotate(part, cosines[..., :middle], sines[..., :middle], half=True)
             else:
-                turned = turn(part, cosines, sines)
-            results.append(np.concatenate([turned, rest], axis=-1))
+                rotated = rotate(part, cosines, sines)
+            results.append(np.concatenate([rotated, rest], axis=-1))
         return results
 
     def program(self) -> bytes:
@@ -192,7 +192,7 @@ class ComplexCase:
         wanted = []
         for x, table in self.data:
             numbers = table.reshape(x.shape[-2], x.shape[-1] // 2, 2)
-            wanted.append([turn(x, numbers[..., 0], numbers[..., 1])])
+            wanted.append([rotate(x, numbers[..., 0], numbers[..., 1])])
         return wanted
 
     def program(self) -> bytes:
@@ -230,18 +230,18 @@ WALK = [(31, 0), (1, 31), (7, 5), (1, 63), (64, 0), (2, 17), (13, 51), (1, 0), (
 ROPE = [
     *(
         RopeCase(op, WALK, heads, key_heads, size)
-        for op in (PAIRS, HALVES)
+        for op in (PAIRS, ROPE_HF)
         for heads, key_heads in ((4, 2), (1, 1), (3, 3), (5, 1))
         for size in (2, 16, 34, 64)
     ),
-    *(RopeCase(op, WALK, size=128, batch=2) for op in (PAIRS, HALVES)),
+    *(RopeCase(op, WALK, size=128, batch=2) for op in (PAIRS, ROPE_HF)),
     RopeCase(PAIRS, [(5, 0), (2, 3)], heads=3, key_heads=3, per_head=True),
     RopeCase(PAIRS, [(0, 0), (3, 1)]),
-    RopeCase(HALVES, [(5, 7), (5, 7)], live=False),
-    RopeCase(HALVES, [(0, 0), (3, 1)]),
+    RopeCase(ROPE_HF, [(5, 7), (5, 7)], live=False),
+    RopeCase(ROPE_HF, [(0, 0), (3, 1)]),
     *(
-        RopeCase(HALVES, WALK, size=size, turned=turned, batch=batch, uneven=uneven)
-        for size, turned in ((16, 8), (16, 14), (33, 24), (7, 2), (5, 4), (16, 16))
+        RopeCase(ROPE_HF, WALK, size=size, rotated=rotated, batch=batch, uneven=uneven)
+        for size, rotated in ((16, 8), (16, 14), (33, 24), (7, 2), (5, 4), (16, 16))
         for batch, uneven in ((1, False), (2, True))
     ),
 ]

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import webpte
-from support.cases.attention.rope_cases import COMPLEX, HALVES, PAIRS, RopeCase
+from support.cases.attention.rope_cases import COMPLEX, PAIRS, ROPE_HF, RopeCase
 from support.cases.cases import Array
 from support.graphs.graphs import make_delegate, read_graph, run_once, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import ExecutionError, WebpteError
 
 
-@pytest.mark.parametrize("op", [PAIRS, HALVES])
-def test_a_turn_keeps_lengths_and_relative_angles(op: str) -> None:
+@pytest.mark.parametrize("op", [PAIRS, ROPE_HF])
+def test_rotation_keeps_lengths_and_relative_angles(op: str) -> None:
     """Dot products depend only on the distance of the positions."""
     case = RopeCase(op, [(20, 0)], heads=1, key_heads=1, size=8)
     q, k, *rest = case.inputs(0)
@@ -24,11 +24,11 @@ def test_a_turn_keeps_lengths_and_relative_angles(op: str) -> None:
         program = await webpte.load(case.program(), device="numpy")
         return list(await program.forward(q, k, *rest))
 
-    turned_q, turned_k = (x[0, :, 0].astype(np.float64) for x in wait(run()))
+    rotated_q, rotated_k = (x[0, :, 0].astype(np.float64) for x in wait(run()))
     np.testing.assert_allclose(
-        np.linalg.norm(turned_q, axis=-1), np.linalg.norm(q[0, :, 0], axis=-1), rtol=1e-6
+        np.linalg.norm(rotated_q, axis=-1), np.linalg.norm(q[0, :, 0], axis=-1), rtol=1e-6
     )
-    products = turned_q @ turned_k.T
+    products = rotated_q @ rotated_k.T
     for distance in range(-5, 6):
         diagonal = np.diagonal(products, distance)
         np.testing.assert_allclose(diagonal, diagonal[0], atol=1e-5)
@@ -36,7 +36,7 @@ def test_a_turn_keeps_lengths_and_relative_angles(op: str) -> None:
 
 
 def test_both_tensors_take_one_dispatch_and_a_new_position_lowers_nothing() -> None:
-    case = RopeCase(HALVES, [(1, 0), (1, 1), (1, 40)])
+    case = RopeCase(ROPE_HF, [(1, 0), (1, 1), (1, 40)])
     graph = read_graph(case.program())
 
     async def run() -> None:
@@ -53,7 +53,7 @@ def test_both_tensors_take_one_dispatch_and_a_new_position_lowers_nothing() -> N
 
 @pytest.mark.parametrize("position", [-1, 62, 64])
 def test_a_position_outside_of_the_tables_is_refused_and_harmless(position: int) -> None:
-    case = RopeCase(HALVES, [(3, 0), (3, 61)])
+    case = RopeCase(ROPE_HF, [(3, 0), (3, 61)])
 
     async def run() -> None:
         program = await webpte.load(case.program(), device="numpy")
@@ -77,7 +77,7 @@ def graph_of(
         g.outputs(g.op(op, *tensors, g.tensor(shapes[0], dtype)))
     else:
         outs = [g.tensor(shape, dtype) for shape in shapes[:2]]
-        position = [g.int(0)] if op == HALVES else []
+        position = [g.int(0)] if op == ROPE_HF else []
         g.op(op, *tensors, *position, g.value_list(outs))
         g.outputs(*outs)
     return g, [np.zeros(shape, dtype) for shape in shapes]
@@ -97,10 +97,10 @@ Q, K = (1, 5, 4, 8), (1, 5, 2, 8)
         (PAIRS, ((1, 5, 4, 7), (1, 5, 2, 7), (5, 3), (5, 3)), "even"),
         (PAIRS, (Q, (1, 5, 2, 6), (5, 4), (5, 4)), "equal, even"),
         (PAIRS, (Q[1:], K[1:], (5, 4), (5, 4)), "wanted are"),
-        (HALVES, (Q, K, (9, 10), (9, 10)), "up to the head size"),
-        (HALVES, (Q, K, (9, 5), (9, 5)), "even number"),
-        (HALVES, (Q, K, (1, 9, 8), (1, 9, 8)), "tables"),
-        (HALVES, (Q, K, (4, 8), (4, 8)), "5 tokens in tables of 4"),
+        (ROPE_HF, (Q, K, (9, 10), (9, 10)), "up to the head size"),
+        (ROPE_HF, (Q, K, (9, 5), (9, 5)), "even number"),
+        (ROPE_HF, (Q, K, (1, 9, 8), (1, 9, 8)), "tables"),
+        (ROPE_HF, (Q, K, (4, 8), (4, 8)), "5 tokens in tables of 4"),
         (COMPLEX, ((1, 5, 8), (6, 8)), "N \\* C"),
         (COMPLEX, ((1, 5, 7), (5, 7)), "even C"),
         (COMPLEX, ((8,), (8,)), "wanted are"),

@@ -13,9 +13,9 @@ from webpte.rewrite.fusion import fuse
 NORM = "webpte.activation_batch_norm"
 
 
-@pytest.mark.parametrize(("dims", "bend"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
-def test_a_bend_before_it_is_part_of_it(dims: tuple[int, ...], bend: str) -> None:
-    net, _, inputs = activation_norm(dims, bend)
+@pytest.mark.parametrize(("dims", "activation"), [((2, 3, 5, 7), "relu"), ((1, 6, 8), "clamp")])
+def test_an_activation_before_it_is_part_of_it(dims: tuple[int, ...], activation: str) -> None:
+    net, _, inputs = activation_norm(dims, activation)
     graph = fuse(build_graph(net.g))
     assert [call.name for call in graph.calls] == [NORM]
     planner, _ = make_planner(graph)
