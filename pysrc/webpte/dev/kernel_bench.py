@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from webpte import Device
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedOpError, WebpteError
-from webpte.gpu.device import Device
 from webpte.ops import lookup
 from webpte.runtime.inspect.kernel_rates import (
     FOR_CPUS,

@@ -262,7 +262,7 @@ def test_steps_share_one_program(program: StubProgram) -> None:
     assert report["verdict"] == "failed"
     assert report["error"] == (
         "step 0, output 0: max abs 2, max rel 0.5: 2 of 2 elements differ "
-        "(atol 0.001, rtol 0.001), worst at [0]: got 1.0, expected 2.0"
+        "(atol 0.001, rtol 0.001), worst at [1]: got 2.0, expected 4.0"
     )
     assert [row["step"] for row in report["outputs"]] == [0, 1]
 
