@@ -28,6 +28,7 @@ from webpte.ops.gemm.gemv_q4 import RowCut
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.io_binding import Input
+from webpte.runtime.execute.request import OutputPlacement, RunRequest
 from webpte.runtime.load.program_file import read_contents
 from webpte.source import BytesSource
 
@@ -45,8 +46,10 @@ async def show(
     rounds = []
     for _ in range(6):
         started = perf_counter()
-        runs = [delegate.execute_unread(inputs) for _ in range(steps - 1)]
-        await asyncio.gather(*runs, delegate.execute(inputs))
+        runs = [
+            delegate.run(RunRequest(inputs, OutputPlacement.BORROWED)) for _ in range(steps - 1)
+        ]
+        await asyncio.gather(*runs, delegate.run(RunRequest(inputs)))
         rounds.append((perf_counter() - started) * 1000 / steps)
     dispatches = delegate.dispatches
     delegate.close()

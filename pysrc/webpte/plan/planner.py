@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
-from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, retold
+from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, located
 from webpte.format.vulkan import SymIntValue
 from webpte.graph.graph import Call, Graph, Tensor
 from webpte.graph.live_state import LiveState, Snapshot
@@ -26,21 +26,20 @@ from webpte.plan.memory_plan import StoragePlan
 from webpte.rewrite.dataflow import Dataflow
 
 
-@contextmanager
-def naming(call: Call) -> Iterator[None]:
-    """Errors in here name the call, and one that is not ours becomes a GraphError.
+def located_at(call: Call) -> AbstractContextManager[None]:
+    """Name the call in errors that are raised inside; one that is not ours becomes a GraphError.
 
     Shape functions, lowerings and references check what they rely on in valid files. What a broken
     file makes Python or NumPy raise in them says as much about the graph as our own errors do.
     """
-    try:
-        yield
-    except WebpteError as error:
-        if any(str(named) in str(error) for named in (call, *call.parts)):
-            raise
-        raise retold(error, f"{call}: {error}") from error
-    except Exception as error:
-        raise GraphError(f"{call}: {type(error).__name__}: {error}") from error
+
+    def locate(error: Exception) -> str:
+        if not isinstance(error, WebpteError):
+            return f"{call}: {type(error).__name__}: {error}"
+        named = any(str(each) in str(error) for each in (call, *call.parts))
+        return str(error) if named else f"{call}: {error}"
+
+    return located(locate, GraphError)
 
 
 def resize_outputs(op: OpDef, args: Args, live: LiveState) -> bool:
@@ -190,7 +189,7 @@ class Planner:
         ]
 
     def _lower(self, step: PlannedCall) -> None:
-        with naming(step.call):
+        with located_at(step.call):
             args = step.op.bind(step.call, self._graph, self._live, target=self._target)
             self.changed |= resize_outputs(step.op, args, self._live)
             if step.op.scalar is not None:

@@ -12,6 +12,7 @@ import webpte
 from support.harness.samples import Dims, relu
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte.gpu.device import DeviceInfo
+from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.load.offload import lift
 from webpte.runtime.load.program_file import MethodContents, read_contents
@@ -60,8 +61,8 @@ async def compute(
     if stitched:
         contents = stitch(contents, state, DeviceInfo("recording"))
     delegates = [await NumpyDelegate.create(graph) for graph in contents.graphs if graph]
-    method = Method(contents, delegates, state, None, asyncio.Lock())
-    return [list(await method.run(inputs)) for inputs in calls]
+    method = Method(contents, delegates, state, None, asyncio.Lock(), Lifetime())
+    return [list(await method.run(method.request(inputs))) for inputs in calls]
 
 
 async def expect(m: MethodWriter, *calls: Sequence[np.ndarray]) -> None:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyodide_js
+from js import URL, fetch
 from pyodide.code import run_js
 from pyodide.ffi import JsException
 
-from js import URL, fetch
 from webpte.errors import PackageError, TextError
 from webpte.gpu.browser.scripts import load_script
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import js
 from pyodide.ffi import JsException
 
-import js
 from webpte.gpu.browser.scripts import load_script
 
 _CACHE = "webpte-settings"

@@ -19,18 +19,18 @@ from webpte.errors import IndexRangeError, ResizeError
 from webpte.gpu.tasks import detach
 from webpte.plan.memory_plan import aligned
 from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.base.call_context import count_submission
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.base.lifetime import Lifetime
-from webpte.runtime.base.submissions import count_submission
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.decode.sampling import SampledToken
 from webpte.runtime.decode.step_batch import TOKEN, TOKEN_BYTES, StepBatch, StepBatches
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.device_plan import DevicePlan
-from webpte.runtime.execute.io_binding import Input, OutputPlacement
 from webpte.runtime.execute.memory import ScratchKey
-from webpte.runtime.execute.replay import Prepared
+from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
+from webpte.runtime.execute.submission_queue import PreparedRun
 
 
 @dataclass(frozen=True)
@@ -112,14 +112,11 @@ class SampledDelegate:
         """Both once; `extra` are the head's other inputs. Returns what the head gives."""
         body = self.body
         with body.lifetime.lease():
-            async with body.lock:
-                body.cut()
-                given = await body.to_readable_inputs(inputs)
-                body.guard.settle()
+            async with body.turn():
                 head = await self._made_head()
                 if keep_token:
                     await self._token_buffer()
-                first, second = await self._prepare(head, given, extra)
+                first, second = await self._prepare(head, inputs, extra)
                 chain = await self._chains.call(first.plan, second.plan, keep_token)
                 if body.may_spoil_state(first):
                     async with body.guard.guarding():
@@ -129,19 +126,17 @@ class SampledDelegate:
 
     async def _prepare(
         self, head: GpuDelegate, given: Sequence[Input], extra: Sequence[Input]
-    ) -> tuple[Prepared, Prepared]:
+    ) -> tuple[PreparedRun, PreparedRun]:
         body = self.body
-        first = await body.replayer.prepare(given, [OutputPlacement.LEND] * len(body.graph.outputs))
+        first = await body.prepare(RunRequest(given, OutputPlacement.BORROWED))
         lent = [output.tensor for output in first.plan.segments[-1].outputs]
-        second = await head.replayer.prepare(
-            [*lent, *extra], [OutputPlacement.READ] * len(head.graph.outputs)
-        )
+        second = await head.prepare(RunRequest([*lent, *extra]))
         return first, second
 
-    async def _submit(self, first: Prepared, chain: StepBatch) -> _SubmittedStep:
+    async def _submit(self, first: PreparedRun, chain: StepBatch) -> _SubmittedStep:
         """In one submission: a head that fails must not leave what the body wrote to state."""
         started = perf_counter()
-        copies, watched = await self.body.replayer.lead(first)
+        copies, watched = await self.body.queue.run_host_segments(first)
         chain.fill()
         running = self.body.device.run(chain.handle, chain.payload, copies, watched=watched)
         count_submission()
@@ -150,7 +145,7 @@ class SampledDelegate:
     async def _results(self, submitted: _SubmittedStep) -> list[np.ndarray]:
         data = await submitted.running
         submitted.chain.check(data)
-        self.body.replayer.note(submitted.started, submitted.submitted)
+        self.body.queue.record_timing(submitted.started, submitted.submitted)
         return submitted.chain.outputs(data)
 
     # Several steps
@@ -174,9 +169,7 @@ class SampledDelegate:
         """
         body = self.body
         with body.lifetime.lease():
-            async with body.lock:
-                body.cut()
-                body.guard.settle()
+            async with body.turn():
                 head = await self._made_head()
                 token = self._as_input(await self._token_buffer())
                 started, history = perf_counter(), self._history(head)
@@ -184,7 +177,7 @@ class SampledDelegate:
                 try:
                     first, second = await self._prepare(head, given[0], [*extra[0], *history])
                 except (ResizeError, IndexRangeError) as error:
-                    return str(error)  # as in `follow`: nobody has asked for this step yet
+                    return str(error)  # as in `try_reuse`: nobody has asked for this step yet
                 if reason := self._unsafe(head, first.plan):
                     return reason
                 rows = self._rows(head, first, second, given[1:], extra[1:], history)
@@ -205,8 +198,8 @@ class SampledDelegate:
     def _rows(
         self,
         head: GpuDelegate,
-        first: Prepared,
-        second: Prepared,
+        first: PreparedRun,
+        second: PreparedRun,
         inputs: Sequence[Sequence[Input]],
         extra: Sequence[Sequence[Input]],
         history: Sequence[Input],
@@ -218,11 +211,11 @@ class SampledDelegate:
         for given, added in zip(inputs, extra, strict=True):
             wanted = [*lent, *added, *history]
             # A head to which nothing is added has the same inputs in every step.
-            if not body.preparer.follow(given) or (added and not head.preparer.follow(wanted)):
+            if not body.plans.try_reuse(given) or (added and not head.plans.try_reuse(wanted)):
                 break
-            body.replayer.fill(first.plan, given)
+            body.queue.pack_inputs(first.plan, given)
             if added:
-                head.replayer.fill(second.plan, wanted)
+                head.queue.pack_inputs(second.plan, wanted)
             rows.append(np.concatenate([payload.data for payload in payloads]))
         return rows
 
@@ -233,7 +226,7 @@ class SampledDelegate:
     async def _chosen(self, submitted: _SubmittedStep, lease: ExitStack) -> list[SampledToken]:
         with lease:
             data = await submitted.running
-            self.body.replayer.note(submitted.started, submitted.submitted)
+            self.body.queue.record_timing(submitted.started, submitted.submitted)
             told = np.frombuffer(data, np.int32).reshape(len(submitted.chain.rows), -1)
             return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in told]
 

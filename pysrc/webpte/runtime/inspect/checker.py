@@ -1,4 +1,4 @@
-"""One call of a delegate, followed on the device and in NumPy, call by call.
+"""Checks one run of a delegate call by call: the device against NumPy.
 
 What NumPy computes for a call it computes from what the device gave that call, so a difference is
 the call's own. Beside that runs NumPy alone, from the delegate's inputs on, which shows how
@@ -29,7 +29,7 @@ ROUNDING = ("quantize", "q8ta", "choose_qparams", "requant")
 
 @dataclass(frozen=True)
 class CheckedCall:
-    """What was found out about a call; `place` is the instruction of the method that it is in."""
+    """The findings about a call; `place` is the instruction of the method that it is in."""
 
     place: int
     call: int | None
@@ -54,10 +54,10 @@ class Evidence:
 
 
 class ValueRecorder:
-    """What is collected over the calls of a method.
+    """Collects findings and arrays over the calls of a method.
 
     keep      calls, by the instruction of the method and their index: their arrays are kept
-    progress  told after each call how many there were
+    progress  called after each call with their number so far
     judged    whether calls are computed in NumPy as well, where the device has computed them
     """
 
@@ -83,7 +83,7 @@ class ValueRecorder:
         return (place, call.index) in self._keep
 
     def keep(self, place: int, call: Call, given: Arrays, made: Arrays) -> None:
-        """The arrays of a call, if they are wanted; those of a loop's last turn stay."""
+        """Keep the arrays of a call if they are wanted; in a loop, those of the last turn."""
         if self.wants(place, call):
             self.kept[place, call.index] = dict(given), dict(made)
 
@@ -96,7 +96,7 @@ class ValueRecorder:
         made: Iterable[np.ndarray],
         differences: tuple[Difference | None, Difference | None] = (None, None),
     ) -> None:
-        """A call has run. `given` are NaN and infinities among what went in, by their number."""
+        """Record a call that has run. `given` counts NaN and infinities among its inputs."""
         nans, infinities = count_non_finite(made)
         self.calls.append(CheckedCall(place, call, name, *differences, nans, infinities, given))
         if self._progress is not None:
@@ -104,13 +104,16 @@ class ValueRecorder:
 
 
 def count_non_finite(arrays: Iterable[Any]) -> tuple[int, int]:
-    """NaN and infinities in those that are arrays."""
+    """Count NaN and infinities in those values that are arrays."""
     counts = [non_finite(array) for array in arrays if isinstance(array, np.ndarray)]
     return sum(nans for nans, _ in counts), sum(infinities for _, infinities in counts)
 
 
 class CallChecker:
-    """`device` has the values that the device has computed so far, as long as a call needs them."""
+    """Checks the calls of one run in order.
+
+    `device` has the values that the device has computed so far, as long as a call needs them.
+    """
 
     def __init__(
         self,
@@ -134,7 +137,7 @@ class CallChecker:
         self._kept = self._flow.state.union(graph.outputs)
 
     async def value(self, value_id: int) -> np.ndarray:
-        """As it is on the device now."""
+        """Return a value as it is on the device now."""
         if value_id in self.device:
             return self.device[value_id]
         transfer = self._constants[value_id]
@@ -143,7 +146,7 @@ class CallChecker:
         return np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.dims)
 
     async def follow(self, op: OpDef, call: Call, computed: Mapping[int, np.ndarray]) -> None:
-        """After a call: `computed` is what its kernels gave. What is missing there is NumPy's."""
+        """Check a call. `computed` is what its kernels gave; NumPy computes the rest."""
         if op.scalar is not None:
             run_reference(op, call, self._graph, self._live, {})
             self._notes.add_values(self._place, call.index, call.name, (0, 0), ())
@@ -176,7 +179,7 @@ class CallChecker:
         self._forget(call)
 
     async def _take(self, call: Call, computed: Mapping[int, np.ndarray]) -> None:
-        """What the kernels gave, as it is: nothing is computed here, nor read that nobody wants."""
+        """Record what the kernels gave, without computing it in NumPy."""
         made = {i: computed[i] for i in self._flow.writes(call)}
         given: Arrays = {}
         if self._notes.wants(self._place, call):
@@ -189,7 +192,7 @@ class CallChecker:
         self._forget(call)
 
     def _run(self, op: OpDef, call: Call, given: Arrays) -> Arrays:
-        """What NumPy gives for a call; what it changes in place it changes in a copy."""
+        """Compute a call in NumPy; what it changes in place is changed in a copy."""
         changed = self._flow.changes(call)
         arrays = {i: array.copy() if i in changed else array for i, array in given.items()}
         run_reference(op, call, self._graph, self._live, arrays)
@@ -198,7 +201,7 @@ class CallChecker:
     def _worst(
         self, call: Call, pairs: Mapping[int, tuple[np.ndarray, np.ndarray]]
     ) -> tuple[int, Difference] | None:
-        """The output that is off most, and by how much."""
+        """Return the output that is off most, and its difference."""
         found = [
             (i, difference(made, wanted, self._tolerance(call, made)))
             for i, (made, wanted) in pairs.items()
@@ -212,7 +215,7 @@ class CallChecker:
         return tolerance
 
     def _forget(self, call: Call) -> None:
-        """What no later call reads."""
+        """Forget the values that no later call reads."""
         for value_id in (*self._flow.reads(call), *self._flow.writes(call)):
             if self._last.get(value_id, -1) <= call.index and value_id not in self._kept:
                 self.device.pop(value_id, None)

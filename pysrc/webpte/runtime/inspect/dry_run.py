@@ -1,22 +1,20 @@
-"""Runs after which all is as before, and what they find out on their way."""
+"""Runs that look inside of delegates and leave state as it was."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from webpte.graph.graph import Call, Graph
 from webpte.graph.live_state import LiveState
-from webpte.ops.core.target import TunedConfigs
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
-from webpte.runtime.execute.timings import Timings
 from webpte.runtime.inspect.checker import Arrays, CallChecker, ValueRecorder, count_non_finite
 from webpte.runtime.inspect.stepwise import StepwiseRun
 
 
-class Probe:
+class ComparingProbe:
     """Compares what delegates compute with NumPy; `notes` are what it finds."""
 
     def __init__(self, notes: ValueRecorder) -> None:
@@ -25,9 +23,9 @@ class Probe:
     async def run(
         self, delegate: object, inputs: Sequence[Any], place: int, *, alone: bool
     ) -> list[Any]:
-        """One call of a delegate; see `StepwiseRun.run` for `alone`."""
+        """Run one delegate; see `StepwiseRun.run` for `alone`."""
         if isinstance(delegate, NumpyDelegate):
-            return await delegate.execute(inputs, self._watch(place))
+            return await delegate.run_watched(inputs, self._watch(place))
         assert isinstance(delegate, GpuDelegate)
 
         def follow(live: LiveState, given: Arrays) -> CallChecker:
@@ -36,7 +34,7 @@ class Probe:
         return await StepwiseRun(delegate, follow).run(inputs, alone=alone)
 
     def _watch(self, place: int) -> Callable[..., Callable[[], None]]:
-        """In NumPy there is nothing to compare with, but NaN and infinities can be found."""
+        """Return a watch that counts NaN and infinities: NumPy has nothing to compare with."""
 
         def watch(graph: Graph, call: Call, live: LiveState, arrays: Arrays) -> Callable[[], None]:
             flow = Dataflow.of(graph)
@@ -54,17 +52,8 @@ class Probe:
 
         return watch
 
-    def note_kernel(self, name: str, given: Sequence[Any], made: Sequence[Any], place: int) -> None:
-        """A kernel of the method has run on the host."""
-        self.notes.add_values(place, None, name, count_non_finite(given), made)
-
-
-class DryRun(NamedTuple):
-    """What a run is for, if it is not for its results: state stays as it was.
-
-    `trial` are other cuts of kernels, for this run alone.
-    """
-
-    timings: Timings | None = None
-    probe: Probe | None = None
-    trial: TunedConfigs | None = None
+    def record_kernel(
+        self, name: str, given: Sequence[Any], computed: Sequence[Any], place: int
+    ) -> None:
+        """Record a kernel of the method that has run on the host."""
+        self.notes.add_values(place, None, name, count_non_finite(given), computed)

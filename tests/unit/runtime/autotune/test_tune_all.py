@@ -53,7 +53,7 @@ def convolution() -> Made:
 
 
 def gpu() -> Timed:
-    """With as many buffers to a shader as the widest kernels bind."""
+    """Return a device with as many buffers per shader as the widest kernels bind."""
     device = Timed(float)
     device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
     return device
