@@ -21,7 +21,7 @@ from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.request import Delegate
 from webpte.runtime.execute.shared_weights import ConstantStore
 from webpte.runtime.load.fold_method import fold
-from webpte.runtime.load.offload import lift
+from webpte.runtime.load.offload import offload
 from webpte.runtime.load.program_file import Contents, MethodContents
 from webpte.runtime.load.resident import keep_state
 from webpte.runtime.load.state import Cell, State, read_states, share_cells
@@ -87,7 +87,7 @@ class Build:
             stages, kept = Stages(of_file, of_file, of_file, states[name]), states[name]
             if device is not None:
                 others = [c for n, s in states.items() if n != name for c in s.values()]
-                stages, kept = _on_gpu(of_file, states[name], self.info, others)
+                stages, kept = await _on_gpu(of_file, states[name], self.info, others)
             self.stages[name] = stages
             method, state = stages.planned, kept
             delegates = [
@@ -170,15 +170,15 @@ class Build:
         self.lifetime.end(why)
 
 
-def _on_gpu(
+async def _on_gpu(
     method: MethodContents, state: State, device: DeviceInfo, others: Collection[Cell]
 ) -> tuple[Stages, State]:
     """Fold, offload and stitch a method; returns it with the state that stays on the host.
 
     `others` is state of the other methods.
     """
-    folded, state = fold(method, state)
-    stitched = stitch(lift(folded, state, device, others), state, device)
+    folded, state = await fold(method, state)
+    stitched = stitch(offload(folded, state, device, others), state, device)
     planned, kept = keep_state(stitched, state, others)
     return Stages(method, folded, planned, state), kept
 

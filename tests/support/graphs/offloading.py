@@ -1,4 +1,4 @@
-"""Methods with a kernel between two delegates, and what is lifted of them."""
+"""Methods with a kernel between two delegates, and what is offloaded of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.write.pte_writer import MethodWriter, write_pte
 from webpte.gpu.device import DeviceInfo
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
-from webpte.runtime.load.offload import lift
+from webpte.runtime.load.offload import offload
 from webpte.runtime.load.program_file import MethodContents, read_contents
 from webpte.runtime.load.state import State, read_states
 from webpte.runtime.load.stitch import stitch
@@ -45,19 +45,19 @@ def places(program: webpte.Program) -> dict[str, str]:
     return {row.op: row.where for row in program.report if "::" in row.op}
 
 
-async def lifted(m: MethodWriter, **info: Any) -> tuple[MethodContents, State]:
+async def offloaded(m: MethodWriter, **info: Any) -> tuple[MethodContents, State]:
     contents = await read_contents(BytesSource(write_pte(m)))
     states = await read_states(contents)
     device = DeviceInfo("recording", **info)
-    return lift(contents.methods["forward"], states["forward"], device), states["forward"]
+    return offload(contents.methods["forward"], states["forward"], device), states["forward"]
 
 
 async def compute(
     m: MethodWriter, *calls: Sequence[np.ndarray], stitched: bool = False
 ) -> list[list[np.ndarray]]:
-    """What the method gives with its calls lifted, and all delegates on their references."""
-    contents, state = await lifted(m)
-    assert contents.lifted
+    """What the method gives with its calls offloaded, and all delegates on their references."""
+    contents, state = await offloaded(m)
+    assert contents.offloaded
     if stitched:
         contents = stitch(contents, state, DeviceInfo("recording"))
     delegates = [await NumpyDelegate.create(graph) for graph in contents.graphs if graph]
@@ -66,7 +66,7 @@ async def compute(
 
 
 async def expect(m: MethodWriter, *calls: Sequence[np.ndarray]) -> None:
-    """The same numbers as without lifting anything, also where all is one graph."""
+    """The same numbers as without offloading anything, also where all is one graph."""
     program = await webpte.load(write_pte(m), device="numpy")
     results = [*await compute(m, *calls), *await compute(m, *calls, stitched=True)]
     for inputs, outputs in zip([*calls, *calls], results, strict=True):
