@@ -27,8 +27,7 @@ from webpte.ops.gemm import fused_linear_q4, linear_q4
 from webpte.ops.gemm.gemv_q4 import RowCut
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.io_binding import Input
-from webpte.runtime.execute.request import OutputPlacement, RunRequest
+from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
 from webpte.runtime.load.program_file import read_contents
 from webpte.source import BytesSource
 

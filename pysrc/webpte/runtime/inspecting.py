@@ -31,10 +31,10 @@ from webpte.runtime.inspect.build_comparison import (
     expected_outputs,
     kept_of,
 )
-from webpte.runtime.inspect.checker import ValueRecorder
 from webpte.runtime.inspect.describe import Inside, describe
-from webpte.runtime.inspect.dry_run import ComparingProbe
 from webpte.runtime.inspect.memory_view import build_memory_report
+from webpte.runtime.inspect.probe import ComparingProbe
+from webpte.runtime.inspect.recorder import ValueRecorder
 from webpte.runtime.inspect.tracing import build_trace
 
 if TYPE_CHECKING:
@@ -95,12 +95,12 @@ class Inspected:
         build, found = self._build, self._known(method)
         graph = _graph(self.name, build, method)
         tell = _telling("values", len(graph.nodes), progress)
-        notes = ValueRecorder(
+        recorder = ValueRecorder(
             Tolerance(), False, calls_of(graph, nodes, "nodes"), tell, judged=False
         )
         with build.lifetime.lease(), self._call_context():
-            await found.run(found.request(inputs, dry_run=DryRun(probe=ComparingProbe(notes))))
-        return RunValues(graph.program, method, _device_name(build), kept_of(graph, notes))
+            await found.run(found.request(inputs, dry_run=DryRun(probe=ComparingProbe(recorder))))
+        return RunValues(graph.program, method, _device_name(build), kept_of(graph, recorder))
 
     async def compare(
         self,
@@ -133,13 +133,13 @@ class Inspected:
         tolerance = Tolerance(rtol, atol)
         graph = _graph(self.name, build, method)
         tell = _telling("compare", len(graph.nodes), progress)
-        notes = ValueRecorder(tolerance, drift, calls_of(graph, keep, "keep"), tell)
+        recorder = ValueRecorder(tolerance, drift, calls_of(graph, keep, "keep"), tell)
         with build.lifetime.lease(), self._call_context():
             outputs = await found.run(
-                found.request(inputs, dry_run=DryRun(probe=ComparingProbe(notes)))
+                found.request(inputs, dry_run=DryRun(probe=ComparingProbe(recorder)))
             )
         named = compare_outputs(info, outputs, wanted, tolerance) if wanted is not None else []
-        return build_comparison(graph, notes, _device_name(build), named)
+        return build_comparison(graph, recorder, _device_name(build), named)
 
     async def trace(self, method: str = "forward", *inputs: Any) -> Trace:
         """Run a method once and write down what takes how long, on the host and on the GPU.

@@ -27,7 +27,7 @@ from webpte.runtime.execute.device_plan import DevicePlan, Segment
 from webpte.runtime.execute.io_binding import NONE_OWNED, OwnedOutputs, input_copies
 from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory
 from webpte.runtime.execute.payload import Payload
-from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
+from webpte.runtime.execute.request import OutputPlacement, RunRequest
 from webpte.runtime.execute.timings import Timings, untimed
 
 _NOTHING_FIRST: tuple[Sequence[GpuCopy], bool] = ((), False)
@@ -132,7 +132,7 @@ class SubmissionQueue:
         pairs = zip(self._graph.outputs, request.outputs, strict=True)
         return [place for value_id, place in pairs if value_id not in self._symint_outputs]
 
-    def pack_inputs(self, plan: DevicePlan, inputs: Sequence[Input]) -> None:
+    def pack_inputs(self, plan: DevicePlan, inputs: Sequence[Any]) -> None:
         """Copy the arrays among the inputs, and live SymInts, into the plan's upload block."""
         payload = plan.segments[0].payload
         for index, (value_id, value) in enumerate(zip(self._graph.inputs, inputs, strict=True)):

@@ -23,39 +23,39 @@ from webpte.report import (
 )
 from webpte.report.difference import Tolerance, difference, window
 from webpte.runtime.base.info import MethodInfo, TensorInfo
-from webpte.runtime.inspect.checker import Arrays, CheckedCall, ValueRecorder
+from webpte.runtime.inspect.recorder import Arrays, CheckedCall, ValueRecorder
 
 
 def build_comparison(
     graph: MethodGraph,
-    notes: ValueRecorder,
+    recorder: ValueRecorder,
     device: str,
     outputs: Sequence[OutputComparison],
 ) -> Comparison:
     """Build the comparison, with calls named as in the graph."""
     nodes = {(node.place, node.call): node for node in graph.nodes}
-    calls = [_call(nodes[each.place, each.call], each) for each in notes.calls]
-    pairs = list(zip(calls, notes.calls, strict=True))
+    calls = [_call(nodes[each.place, each.call], each) for each in recorder.calls]
+    pairs = list(zip(calls, recorder.calls, strict=True))
     nan = next((c for c, each in pairs if each.nans and not each.given[0]), None)
     infinity = next((c for c, each in pairs if each.infinities and not each.given[1]), None)
     return Comparison(
         graph.program,
         graph.method,
         device,
-        notes.tolerance,
+        recorder.tolerance,
         tuple(calls),
-        _departure(nodes, calls, notes),
+        _departure(nodes, calls, recorder),
         nan,
         infinity,
         tuple(outputs),
-        kept_of(graph, notes),
+        kept_of(graph, recorder),
     )
 
 
-def kept_of(graph: MethodGraph, notes: ValueRecorder) -> dict[int, KeptValues]:
+def kept_of(graph: MethodGraph, recorder: ValueRecorder) -> dict[int, KeptValues]:
     """Map nodes to the arrays that were kept for them."""
     nodes = {(node.place, node.call): node for node in graph.nodes}
-    return {nodes[key].id: _kept(nodes[key], *arrays) for key, arrays in notes.kept.items()}
+    return {nodes[key].id: _kept(nodes[key], *arrays) for key, arrays in recorder.kept.items()}
 
 
 def calls_of(graph: MethodGraph, nodes: Iterable[int], argument: str) -> set[tuple[int, int]]:
@@ -94,9 +94,9 @@ def _call(node: Node, each: CheckedCall) -> CallComparison:
 def _departure(
     nodes: Mapping[tuple[int, int | None], Node],
     calls: Sequence[CallComparison],
-    notes: ValueRecorder,
+    recorder: ValueRecorder,
 ) -> Departure | None:
-    first = notes.first
+    first = recorder.first
     if first is None:
         return None
     node = nodes[first.place, first.call.index]

@@ -27,7 +27,8 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.device_plan import DevicePlan, Segment, faults_of
 from webpte.runtime.execute.memory import PlanMemory
 from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
-from webpte.runtime.inspect.checker import Arrays, CallChecker
+from webpte.runtime.inspect.checker import CallChecker
+from webpte.runtime.inspect.recorder import Arrays
 
 PIECE_BYTES = 32 << 20  # that come back with one piece, if one op alone does not give more
 

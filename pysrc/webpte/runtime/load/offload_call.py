@@ -221,7 +221,7 @@ class _Builder(CallBuilder):
         """
         value = self._plan.values[index]
         if not isinstance(value, TensorMeta) or value.is_unbounded:
-            raise UnsupportedError(f"value {index} is not a tensor, or one without a largest size")
+            raise UnsupportedError(f"value {index} is not a tensor, or one of any size")
         dtype = dtype_of_program(value.scalar_type, f"value {index}")
         if types is None:
             self._types.add(dtype.name)

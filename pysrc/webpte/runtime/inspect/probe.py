@@ -10,15 +10,16 @@ from webpte.graph.live_state import LiveState
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
-from webpte.runtime.inspect.checker import Arrays, CallChecker, ValueRecorder, count_non_finite
+from webpte.runtime.inspect.checker import CallChecker
+from webpte.runtime.inspect.recorder import Arrays, ValueRecorder, count_non_finite
 from webpte.runtime.inspect.stepwise import StepwiseRun
 
 
 class ComparingProbe:
-    """Compares what delegates compute with NumPy; `notes` are what it finds."""
+    """Runs delegates call by call, compares them with NumPy, and fills `recorder`."""
 
-    def __init__(self, notes: ValueRecorder) -> None:
-        self.notes = notes
+    def __init__(self, recorder: ValueRecorder) -> None:
+        self.recorder = recorder
 
     async def run(
         self, delegate: object, inputs: Sequence[Any], place: int, *, alone: bool
@@ -29,7 +30,9 @@ class ComparingProbe:
         assert isinstance(delegate, GpuDelegate)
 
         def follow(live: LiveState, given: Arrays) -> CallChecker:
-            return CallChecker(delegate.graph, live, given, delegate.constants(), self.notes, place)
+            return CallChecker(
+                delegate.graph, live, given, delegate.constants(), self.recorder, place
+            )
 
         return await StepwiseRun(delegate, follow).run(inputs, alone=alone)
 
@@ -45,8 +48,8 @@ class ComparingProbe:
             def done() -> None:
                 made = {i: arrays[i] for i in flow.writes(call) if i in arrays}
                 name = call.kernel or call.name
-                self.notes.keep(place, call, given, made)
-                self.notes.add_values(place, call.index, name, before, made.values())
+                self.recorder.keep(place, call, given, made)
+                self.recorder.add_values(place, call.index, name, before, made.values())
 
             return done
 
@@ -56,4 +59,4 @@ class ComparingProbe:
         self, name: str, given: Sequence[Any], computed: Sequence[Any], place: int
     ) -> None:
         """Record a kernel of the method that has run on the host."""
-        self.notes.add_values(place, None, name, count_non_finite(given), computed)
+        self.recorder.add_values(place, None, name, count_non_finite(given), computed)
