@@ -37,7 +37,8 @@ WebpteError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 
@@ -191,6 +192,32 @@ class ClosedError(WebpteError):
 
 
 Told = TypeVar("Told", bound=WebpteError)
+
+
+@contextmanager
+def located(
+    locate: Callable[[Exception], str],
+    foreign: type[WebpteError],
+    *,
+    converted: tuple[type[WebpteError], ...] = (),
+    untouched: tuple[type[WebpteError], ...] = (),
+) -> Iterator[None]:
+    """Add a location to errors that are raised inside: `locate` returns the new message.
+
+    Errors of webpte keep their class. Others become `foreign`, and so do those `converted`. An
+    error that `locate` has nothing to add to is raised as it is, like those `untouched`.
+    """
+    try:
+        yield
+    except untouched:
+        raise
+    except Exception as error:
+        message = locate(error)
+        if not isinstance(error, WebpteError) or isinstance(error, converted):
+            raise foreign(message) from error
+        if message == str(error):
+            raise
+        raise retold(error, message) from error
 
 
 def retold(error: Told, message: str) -> Told:

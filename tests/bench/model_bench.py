@@ -34,6 +34,7 @@ from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite import fusion
 from webpte.runtime.execute import delegate
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.request import RunRequest
 
 Way = tuple[tuple[Any, str, Any], ...]  # module, name, value
 
@@ -170,7 +171,7 @@ async def single(device: NativeDevice, entry: dict[str, Any], way: Way) -> list[
         delegate = await GpuDelegate.create(call.graph, device, ShaderLibrary())
     try:
         inputs = [np.ones(call.graph.tensor(i).dims, np.float32) for i in call.graph.inputs]
-        await delegate.execute(inputs)
+        await delegate.run(RunRequest(inputs))
         return [
             round(await alone(device, dispatch, 50), 2) for dispatch in plan_of(device).dispatches
         ]

@@ -27,7 +27,7 @@ from webpte.ops.gemm import fused_linear_q4, linear_q4
 from webpte.ops.gemm.gemv_q4 import GemvConfig
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.io_binding import Input
+from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
 from webpte.runtime.load.program_file import read_contents
 from webpte.source import BytesSource
 
@@ -46,8 +46,10 @@ async def show(
     rounds = []
     for _ in range(6):
         started = perf_counter()
-        runs = [delegate.execute_unread(inputs) for _ in range(steps - 1)]
-        await asyncio.gather(*runs, delegate.execute(inputs))
+        runs = [
+            delegate.run(RunRequest(inputs, OutputPlacement.BORROWED)) for _ in range(steps - 1)
+        ]
+        await asyncio.gather(*runs, delegate.run(RunRequest(inputs)))
         rounds.append((perf_counter() - started) * 1000 / steps)
     dispatches = delegate.dispatches
     delegate.close()

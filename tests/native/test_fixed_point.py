@@ -25,6 +25,7 @@ from webpte.ops.core.fixed_point import (
 from webpte.ops.core.records import Dispatch, ceil_div, pack
 from webpte.plan.shaders import ShaderLibrary, shader_folder
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.request import RunRequest
 
 KERNEL = """
 // use lib/fixed_point.wgsl
@@ -73,7 +74,7 @@ async def computed(folder: Path, n: Array) -> Array:
     graph = await asyncio.to_thread(build_graph, g)
     device = await NativeDevice.create()
     delegate = await GpuDelegate.create(graph, device, ShaderLibrary(folder))
-    (results,) = await delegate.execute([n.astype(np.uint32).view(np.int32)])
+    (results,) = await delegate.run(RunRequest([n.astype(np.uint32).view(np.int32)]))
     return np.asarray(results)
 
 

@@ -20,6 +20,7 @@ from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.decode.sampler_graph import SamplerKind, sample_graph
 from webpte.runtime.decode.sampling import Sampling, seed_words
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.request import RunRequest
 
 CONTEXT = 64
 
@@ -76,7 +77,7 @@ async def compare(
         inputs: list[Any] = [logits, position, asked.settings, seed]
         if kind.penalized:
             inputs.append(history.reshape(SamplerKind.history_dims(history.size)))
-        (token,) = await delegate.execute(inputs)
+        (token,) = await delegate.run(RunRequest(inputs))
         given = (logits, history, position, asked.settings, seed, *asked.flags)
         if int(token[0, 0]) != (want := reference(asked, *given[:3], seed)):
             wrong.append((draw, int(token[0, 0]), want))

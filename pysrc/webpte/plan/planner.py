@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
-from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, retold
+from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError, located
 from webpte.format.vulkan import SymIntValue
 from webpte.graph.graph import Call, Graph, Tensor
 from webpte.graph.live_state import LiveState, Snapshot
@@ -26,21 +26,20 @@ from webpte.plan.memory_plan import MemoryPlan
 from webpte.rewrite.dataflow import Dataflow
 
 
-@contextmanager
-def naming(call: Call) -> Iterator[None]:
-    """Name the call in errors raised inside, and convert foreign exceptions to GraphError.
+def located_at(call: Call) -> AbstractContextManager[None]:
+    """Name the call in errors that are raised inside; one that is not ours becomes a GraphError.
 
     Shape functions, lowerings and references check only what valid files can get wrong. An
     exception of Python or NumPy in them means that the file is broken.
     """
-    try:
-        yield
-    except WebpteError as error:
-        if any(str(named) in str(error) for named in (call, *call.parts)):
-            raise
-        raise retold(error, f"{call}: {error}") from error
-    except Exception as error:
-        raise GraphError(f"{call}: {type(error).__name__}: {error}") from error
+
+    def locate(error: Exception) -> str:
+        if not isinstance(error, WebpteError):
+            return f"{call}: {type(error).__name__}: {error}"
+        named = any(str(each) in str(error) for each in (call, *call.parts))
+        return str(error) if named else f"{call}: {error}"
+
+    return located(locate, GraphError)
 
 
 def resize_outputs(op: OpDef, args: Args, live: LiveState) -> bool:
@@ -190,7 +189,7 @@ class Planner:
         ]
 
     def _lower(self, planned: PlannedCall) -> None:
-        with naming(planned.call):
+        with located_at(planned.call):
             args = planned.op.bind(planned.call, self._graph, self._live, target=self._target)
             self.changed |= resize_outputs(planned.op, args, self._live)
             if planned.op.scalar is not None:

@@ -12,7 +12,7 @@ from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
 from webpte.graph.graph import Call, Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops import OpDef
-from webpte.plan.planner import check_bounds, naming, resize_outputs
+from webpte.plan.planner import check_bounds, located_at, resize_outputs
 from webpte.rewrite.dataflow import Dataflow
 from webpte.shapes import numel
 
@@ -41,7 +41,7 @@ def run_reference(
     Returns the bytes of the outputs. More than `room` (by default the memory limit) are refused
     before anything is computed.
     """
-    with naming(call):
+    with located_at(call):
         given = {i: _widened(arrays[i]) for i in graph.expand(call.args) if i in arrays}
         args = op.bind(call, graph, live, given)
         if op.scalar is not None:

@@ -1,4 +1,4 @@
-"""A program on a device: what `load` makes, `recover` replaces, and `close` gives back."""
+"""A program on a device: built by `load`, replaced by `recover`, freed by `close`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from webpte.runtime.decode.sampled_delegate import SampledDelegate
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.execute.request import Delegate
 from webpte.runtime.execute.shared_weights import ConstantStore
 from webpte.runtime.load.fold_method import fold
-from webpte.runtime.load.offload import lift
+from webpte.runtime.load.offload import offload
 from webpte.runtime.load.program_file import Contents, MethodContents
 from webpte.runtime.load.resident import keep_state
 from webpte.runtime.load.state import Cell, State, read_states, share_cells
 from webpte.runtime.load.stitch import stitch
-from webpte.runtime.method import Delegate, Method
+from webpte.runtime.method import Method
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class Build:
     def __init__(self, device: str | Device, strict: bool, options: Options = AS_SUITS) -> None:
         self.device = device
         self.options = options
-        self.info = DeviceInfo("numpy")  # what it takes the device for
+        self.info = DeviceInfo("numpy")  # of the device, with the options applied
         self.lifetime = Lifetime()
-        self.tuning = asyncio.Lock()  # two at once would time each other's kernels
+        self.tuning = asyncio.Lock()  # two runs at once would time each other's kernels
         self.methods: dict[str, Method] = {}
         self.stages: dict[str, Stages] = {}
         self._strict = strict
@@ -66,7 +67,7 @@ class Build:
         progress: Progress | None,
         options: Options = AS_SUITS,
     ) -> Build:
-        """Everything on the device; gives back what is there if any of it fails."""
+        """Build everything on the device; free it again if any of it fails."""
         build = cls(device, strict, options)
         try:
             await build._make_methods(contents, progress)
@@ -86,7 +87,7 @@ class Build:
             stages, kept = Stages(of_file, of_file, of_file, states[name]), states[name]
             if device is not None:
                 others = [c for n, s in states.items() if n != name for c in s.values()]
-                stages, kept = _on_gpu(of_file, states[name], self.info, others)
+                stages, kept = await _on_gpu(of_file, states[name], self.info, others)
             self.stages[name] = stages
             method, state = stages.planned, kept
             delegates = [
@@ -94,7 +95,7 @@ class Build:
             ]
             self._delegates_of[name] = delegates
             lock = together or asyncio.Lock()
-            self.methods[name] = Method(method, delegates, state, device, lock)
+            self.methods[name] = Method(method, delegates, state, device, lock, self.lifetime)
 
     async def _make_delegate(
         self, graph: Graph, constants: ConstantStore, progress: Progress | None
@@ -121,16 +122,16 @@ class Build:
 
     @property
     def delegates(self) -> Iterator[Delegate]:
-        """Those of the methods."""
+        """All delegates, method by method."""
         return (delegate for found in self._delegates_of.values() for delegate in found)
 
     @property
     def library(self) -> ShaderLibrary:
-        """The text of its kernels."""
+        """The source text of the kernels."""
         return self._library
 
     def delegates_of(self, method: str) -> list[Delegate]:
-        """Those of one method, by index."""
+        """Return the delegates of one method, by index."""
         return self._delegates_of[method]
 
     @property
@@ -145,7 +146,7 @@ class Build:
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
     def placements(self) -> list[Placement]:
-        """What runs where: every operator of every method, with the host's share of the time."""
+        """List where every operator of every method runs, with the host's time."""
         rows = []
         for name, method in self.methods.items():
             counts = Counter({(kernel, "host"): n for kernel, n in method.kernels.items()})
@@ -165,23 +166,25 @@ class Build:
         return rows
 
     def end(self, why: str) -> None:
-        """No call may start any more; what is on the device is freed with the last one."""
+        """Refuse calls from now on; everything is freed when the last one has ended."""
         self.lifetime.end(why)
 
 
-def _on_gpu(
+async def _on_gpu(
     method: MethodContents, state: State, device: DeviceInfo, others: Collection[Cell]
 ) -> tuple[Stages, State]:
-    """The method with as little to do on the host, and as few graphs, as can be; and the state
-    that is still the host's. `others` is state of the other methods."""
-    folded, state = fold(method, state)
-    stitched = stitch(lift(folded, state, device, others), state, device)
+    """Fold, offload and stitch a method; returns it with the state that stays on the host.
+
+    `others` is state of the other methods.
+    """
+    folded, state = await fold(method, state)
+    stitched = stitch(offload(folded, state, device, others), state, device)
     planned, kept = keep_state(stitched, state, others)
     return Stages(method, folded, planned, state), kept
 
 
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
-    """What programs with these options take a device for."""
+    """Return the device info for these options, with the tuned configs of the adapter."""
     choices = await kept_choices(info) if options.tuned else ()
     return replace(options.applied_to(info), choices=choices)
 

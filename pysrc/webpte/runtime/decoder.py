@@ -20,7 +20,7 @@ from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.io_binding import Input
+from webpte.runtime.execute.request import Input
 from webpte.runtime.method import Method
 
 
@@ -57,7 +57,7 @@ class Decoder:
             body = method.only_delegate
             kind = SamplerKind.of(settings, room, allowed is not None)
             if kind is None or not isinstance(body, GpuDelegate):
-                (logits,) = await method.run(inputs)
+                (logits,) = await method.run(method.request(inputs))
                 return settings.on_host(logits, history, allowed)
             given = method.take_inputs(inputs)
             with executing(method.info.name):

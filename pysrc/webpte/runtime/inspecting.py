@@ -1,4 +1,7 @@
-"""Looking inside of a program: graph, values, compare, trace, memory; see docs/inspecting.md."""
+"""The part of a program that looks inside: graph, values, compare, trace, memory, tune.
+
+See docs/inspecting.md.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +22,29 @@ from webpte.runtime.base.options import Options
 from webpte.runtime.build import Build
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.execute.request import Delegate, DryRun
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.inspect.build_comparison import (
+    build_comparison,
     calls_of,
     compare_outputs,
     expected_outputs,
     kept_of,
 )
-from webpte.runtime.inspect.build_comparison import made_of as made_comparison
-from webpte.runtime.inspect.checker import ValueRecorder
 from webpte.runtime.inspect.describe import Inside, describe
-from webpte.runtime.inspect.dry_run import DryRun, Probe
-from webpte.runtime.inspect.memory_view import made_of as made_memory
-from webpte.runtime.inspect.tracing import made_of as made_trace
+from webpte.runtime.inspect.memory_view import build_memory_report
+from webpte.runtime.inspect.probe import ComparingProbe
+from webpte.runtime.inspect.recorder import ValueRecorder
+from webpte.runtime.inspect.tracing import build_trace
 
 if TYPE_CHECKING:
-    from webpte.runtime.method import Delegate, Method
+    from webpte.runtime.method import Method
 
 STAGES = ("planned", "file")
 
 
 class Inspected:
-    """The part of a program that shows what it does. `Program` is the only one of its kind."""
+    """The methods of `Program` that show what it does."""
 
     name: str
     _build: Build
@@ -48,25 +52,25 @@ class Inspected:
     def _known(self, name: str) -> Method:
         raise NotImplementedError
 
-    def _tallied(self) -> AbstractContextManager[object]:
+    def _call_context(self) -> AbstractContextManager[object]:
         raise NotImplementedError
 
     @property
     def options(self) -> Options:
-        """What it was loaded with."""
+        """The options that the program was loaded with."""
         return self._build.options
 
     @property
     def kernels(self) -> frozenset[str]:
-        """The kernels that it has compiled so far, each with a digest of its text and constants."""
+        """The kernels compiled so far, each with a digest of its text and constants."""
         factories = [delegate.factory for delegate in self._build.gpu_delegates]
         return frozenset(spec.name for factory in factories for spec in factory.pipelines)
 
     def graph(self, method: str = "forward", stage: str = "planned") -> MethodGraph:
-        """What a method consists of: calls, values between them, repeated blocks.
+        """Return the graph of a method: calls, values between them, repeated blocks.
 
         stage  "planned": as it runs on the device, at the shapes of the last call; "file": as the
-               exporter wrote it, before anything was folded, lifted or stitched
+               exporter wrote it, before anything was folded, offloaded or stitched
         """
         self._known(method)
         if stage not in STAGES:
@@ -91,12 +95,12 @@ class Inspected:
         build, found = self._build, self._known(method)
         graph = _graph(self.name, build, method)
         tell = _telling("values", len(graph.nodes), progress)
-        notes = ValueRecorder(
+        recorder = ValueRecorder(
             Tolerance(), False, calls_of(graph, nodes, "nodes"), tell, judged=False
         )
-        with build.lifetime.lease(), self._tallied():
-            await found.run_dry(inputs, DryRun(probe=Probe(notes)))
-        return RunValues(graph.program, method, _device_name(build), kept_of(graph, notes))
+        with build.lifetime.lease(), self._call_context():
+            await found.run(found.request(inputs, dry_run=DryRun(probe=ComparingProbe(recorder))))
+        return RunValues(graph.program, method, _device_name(build), kept_of(graph, recorder))
 
     async def compare(
         self,
@@ -109,7 +113,7 @@ class Inspected:
         keep: Collection[int] = (),
         progress: Progress | None = None,
     ) -> Comparison:
-        """Run a method once, call by call, and hold what the device computes against NumPy.
+        """Run a method once, call by call, and compare what the device computes with NumPy.
 
         Each call is computed in NumPy from what the device gave it, so the first that is off is the
         one at fault. State (caches, mutable buffers) is taken from the device, and is afterwards as
@@ -119,7 +123,7 @@ class Inspected:
         rtol, atol  |device - NumPy| <= atol + rtol·|NumPy| is what agrees
         expected    outputs that are wanted: arrays in order (None for one that does not matter), a
                     mapping by name (output0, ...), or the path of an .npy or .npz file
-        drift       also run NumPy alone beside, to see how differences add up: twice the time
+        drift       also run NumPy alone, to see how differences add up: takes twice the time
         keep        ids of nodes of `graph(method)` whose arrays, in and out, the result has as well
         progress    called as progress("compare", done, total) after each call
         """
@@ -129,27 +133,29 @@ class Inspected:
         tolerance = Tolerance(rtol, atol)
         graph = _graph(self.name, build, method)
         tell = _telling("compare", len(graph.nodes), progress)
-        notes = ValueRecorder(tolerance, drift, calls_of(graph, keep, "keep"), tell)
-        with build.lifetime.lease(), self._tallied():
-            outputs = await found.run_dry(inputs, DryRun(probe=Probe(notes)))
+        recorder = ValueRecorder(tolerance, drift, calls_of(graph, keep, "keep"), tell)
+        with build.lifetime.lease(), self._call_context():
+            outputs = await found.run(
+                found.request(inputs, dry_run=DryRun(probe=ComparingProbe(recorder)))
+            )
         named = compare_outputs(info, outputs, wanted, tolerance) if wanted is not None else []
-        return made_comparison(graph, notes, _device_name(build), named)
+        return build_comparison(graph, recorder, _device_name(build), named)
 
     async def trace(self, method: str = "forward", *inputs: Any) -> Trace:
         """Run a method once and write down what takes how long, on the host and on the GPU.
 
-        Kernels are timed by the GPU's own clock, each by itself; where it has none, the trace says
+        Kernels are timed by the GPU's own clock, one by one; where it has none, the trace says
         so, and has the rest. State (caches, mutable buffers) is afterwards as it was before.
         Without inputs, those of the last `run` are taken.
         """
         build, found = self._build, self._known(method)
         timings = Timings(_has_clock(build))
-        with build.lifetime.lease(), self._tallied():
+        with build.lifetime.lease(), self._call_context():
             started = perf_counter()
-            await found.run_dry(inputs, DryRun(timings))
+            await found.run(found.request(inputs, dry_run=DryRun(timings)))
             ended = perf_counter()
         graph = _graph(self.name, build, method)
-        return made_trace(graph, timings, _device_name(build), started, ended)
+        return build_trace(graph, timings, _device_name(build), started, ended)
 
     @property
     def can_tune(self) -> bool:
@@ -157,7 +163,7 @@ class Inspected:
         return not isinstance(self._build.device, str) and _has_clock(self._build)
 
     def remembers(self, method: str) -> bool:
-        """Whether the inputs of a method's last run are still there."""
+        """Tell whether the inputs of a method's last run are still there."""
         try:
             self._known(method).earlier_inputs()
         except InputError:
@@ -171,10 +177,10 @@ class Inspected:
         progress: Progress | None = None,
         rest: float = 0.0,
     ) -> Tuning:
-        """Time every cut that kernels of a method can have here, and keep the fastest of each.
+        """Time every tile config that kernels of a method can have here, and keep the fastest.
 
         From now on this program uses them, and so does every program that is loaded later on this
-        adapter, for products of the same sizes; `Options(tuned=False)` does without. Results do
+        adapter, for GEMMs of the same sizes; `Options(tuned=False)` does without. Results do
         not change beyond the order of sums. State is afterwards as it was before. Without inputs,
         those of the last `run` are taken. See docs/tuning.md.
 
@@ -185,7 +191,7 @@ class Inspected:
         if isinstance(build.device, str):
             raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to tune")
         check_clock(build.device.info)
-        with build.lifetime.lease(), self._tallied():
+        with build.lifetime.lease(), self._call_context():
             async with build.tuning:
                 instructions = build.stages[method].planned.plan.instructions
                 delegates = _on_gpu(build.delegates_of(method))
@@ -194,7 +200,7 @@ class Inspected:
         return tuning
 
     def memory(self, method: str = "forward") -> MemoryReport:
-        """What a method has in GPU memory: buffers, the tensors that take turns in them, the peak.
+        """Return what a method has in GPU memory: buffers, the tensors that share them, the peak.
 
         Tensors that calls returned and that are still there are not among them; `stats` has those.
         """
@@ -206,7 +212,7 @@ class Inspected:
         plan = build.stages[method].planned.plan
         calls = [i.delegate_index for i in plan.instructions if isinstance(i, DelegateCall)]
         graph, info = _graph(self.name, build, method), build.device.info
-        return made_memory(graph, info.kind, info.limits, gpu.pop(method), calls, gpu)
+        return build_memory_report(graph, info.kind, info.limits, gpu.pop(method), calls, gpu)
 
 
 def _telling(stage: str, total: int, progress: Progress | None) -> Callable[[int], None]:
@@ -222,7 +228,7 @@ def _on_gpu(delegates: Iterable[Delegate]) -> list[GpuDelegate]:
 
 
 def _has_clock(build: Build) -> bool:
-    """NumPy needs none: all is timed on the host."""
+    """Tell whether calls can be timed; NumPy needs no clock, since the host times everything."""
     return isinstance(build.device, str) or CLOCK in build.device.info.features
 
 

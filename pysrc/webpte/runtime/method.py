@@ -1,7 +1,7 @@
-"""One method of a program: checks its inputs, runs its instructions, hands out its outputs.
+"""One method of a program: checks its inputs, runs its instructions, returns its outputs.
 
 Values are arrays, numbers, or tensors that stayed on the GPU because only delegates read them.
-Arrays are in logical order whatever a tensor's dim order, which matters only where bytes are read.
+Arrays are always in logical order; a tensor's dim order matters only where bytes are read.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -29,17 +29,15 @@ from webpte.format.program import (
     MoveCall,
 )
 from webpte.gpu.device import Device
-from webpte.ops.core.target import TunedConfigs
 from webpte.portable import lookup_kernel
-from webpte.runtime.base.error_location import naming
+from webpte.runtime.base.error_location import located_in_call
 from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, upload
 from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
+from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.inputs import check_inputs
-from webpte.runtime.execute.io_binding import OutputPlacement
-from webpte.runtime.execute.numpy_delegate import NumpyDelegate
-from webpte.runtime.execute.timings import Timings, timed
-from webpte.runtime.inspect.dry_run import DryRun, Probe
+from webpte.runtime.execute.request import Delegate, DryRun, OutputPlacement, Probe, RunRequest
+from webpte.runtime.execute.timings import Timings
 from webpte.runtime.load.kernel_calls import host_value, run_kernel
 from webpte.runtime.load.program_file import MethodContents
 from webpte.runtime.load.state import State
@@ -50,31 +48,25 @@ from webpte.runtime.load.writes import Writes, targets
 MAX_INSTRUCTIONS = 1_000_000
 
 
-class Delegate(Protocol):
-    """What GpuDelegate and NumpyDelegate have in common."""
-
-    @property
-    def input_count(self) -> int: ...
-
-    @property
-    def has_state(self) -> bool: ...
-
-    async def save_state(self) -> Callable[[], None]:
-        """Returns what puts the state back as it is now; for callers that run alone."""
-
-    async def execute(self, inputs: Sequence[Any]) -> list[Any]: ...
-
-
 @dataclass(frozen=True)
-class _MethodCall:
-    """One call of a method, or a rehearsal: that may have the rest."""
+class _MethodRun:
+    """One run of a method's instructions, with the values that they have computed so far."""
 
+    request: RunRequest
     values: Values
-    on_gpu: bool
-    is_rehearsal: bool
-    timings: Timings | None
-    probe: Probe | None
-    trial: TunedConfigs | None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the method's outputs stay on the GPU."""
+        return self.request.outputs is OutputPlacement.OWNED
+
+    @property
+    def timings(self) -> Timings | None:
+        return self.request.timings
+
+    @property
+    def probe(self) -> Probe | None:
+        return None if self.request.dry_run is None else self.request.dry_run.probe
 
 
 class Method:
@@ -87,6 +79,7 @@ class Method:
         state: State,
         device: Device | None,
         lock: asyncio.Lock,
+        lifetime: Lifetime,
     ) -> None:
         self.info: MethodInfo = contents.info
         self._plan: ExecutionPlan = contents.plan
@@ -95,6 +88,7 @@ class Method:
         self._delegates = delegates
         self._state = state
         self._device = device
+        self._lifetime = lifetime
         self._instructions = self._plan.instructions
         writes = Writes(contents)
         self._on_host = host_values(self._plan, state, writes)
@@ -107,7 +101,7 @@ class Method:
         )
         self._places = {id(i): place for place, i in enumerate(self._instructions)}
         self._is_long = sum(not isinstance(i, FreeCall) for i in self._instructions) > 1
-        # State, and tensors that delegates lend, change with the next call: one call at a time.
+        # State and borrowed tensors change with the next call, so calls run one at a time.
         # A method that is one delegate alone leaves that to the delegate.
         alone = not self._is_long and not any(cell.mutable for cell in state.values())
         self._lock: asyncio.Lock | nullcontext[None] = nullcontext() if alone else lock
@@ -132,41 +126,54 @@ class Method:
         taken = self._delegates[calls[0].delegate_index].input_count
         return calls[0] if whole and taken == len(self._plan.inputs) else None
 
+    def request(
+        self,
+        inputs: Sequence[Any],
+        outputs: OutputPlacement = OutputPlacement.HOST,
+        dry_run: DryRun | None = None,
+    ) -> RunRequest:
+        """Check inputs and build a request; a dry run without inputs takes those of the last call.
+
+        Outputs are placed as HOST or OWNED. BORROWED is for runs whose effect on state is all that
+        matters: where it can, the run reads no outputs back.
+        """
+        if dry_run is None:
+            return RunRequest(self.take_inputs(inputs), outputs)
+        if not inputs and self.info.inputs:
+            inputs = self.earlier_inputs()
+        return RunRequest(check_inputs(self.info, inputs, self._device), outputs, dry_run)
+
     def take_inputs(self, inputs: Sequence[Any]) -> list[Any]:
-        """Inputs of a call, checked, and remembered for a later profile."""
+        """Check the inputs of a call, and remember them for a later dry run."""
         given = check_inputs(self.info, inputs, self._device)
         self._last_inputs = [
             weakref.ref(value) if isinstance(value, GpuTensor) else value for value in inputs
         ]
         return given
 
-    async def run(self, inputs: Sequence[Any], on_gpu: bool = False) -> tuple[Any, ...]:
-        """Arrays and numbers, or with `on_gpu` tensors that stay there instead of arrays."""
-        given = self.take_inputs(inputs)
-        if self._is_direct and not on_gpu:
-            return await self._run_directly(given)
-        return await self._run(given, on_gpu, None)
+    async def run(self, request: RunRequest) -> tuple[Any, ...]:
+        """Run once; returns an array, a GPU tensor or a number per output."""
+        is_plain = request.dry_run is None and request.outputs is not OutputPlacement.OWNED
+        if is_plain and self._is_direct:
+            return await self._run_only_delegate(request)
+        with self._lifetime.lease():
+            return await self._run_instructions(request)
 
-    async def _run_directly(self, given: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        """What `_run` does for a method that is one delegate, without a look at each value."""
+    async def _run_only_delegate(self, request: RunRequest) -> tuple[Any, ...]:
+        """Run a method that is one delegate, whose outputs are the method's."""
         assert self._only_call is not None
         assert self.only_delegate is not None
         try:
-            results = await self.only_delegate.execute(given)
+            results = await self.only_delegate.run(request)
         except Exception:
-            with self._naming(self._only_call):
+            with self._located(self._only_call):
                 raise
+        if request.outputs is not OutputPlacement.HOST:
+            return ()
         return tuple(map(as_declared, results, self._dtypes))
 
-    async def run_dry(self, inputs: Sequence[Any], dry_run: DryRun) -> tuple[Any, ...]:
-        """Run once, and leave all as it was; without inputs, on those of the last call."""
-        if not inputs and self.info.inputs:
-            inputs = self.earlier_inputs()
-        given = check_inputs(self.info, inputs, self._device)
-        return await self._run(given, False, dry_run)
-
     def earlier_inputs(self) -> list[Any]:
-        """Of the last call."""
+        """Return the inputs of the last call."""
         if self._last_inputs is None:
             raise InputError(
                 f"method {self.info.name!r} has not run yet; give its inputs, as to `run`"
@@ -178,20 +185,17 @@ class Method:
             )
         return inputs
 
-    async def _run(
-        self, given: Sequence[Any], on_gpu: bool, dry_run: DryRun | None
-    ) -> tuple[Any, ...]:
+    async def _run_instructions(self, request: RunRequest) -> tuple[Any, ...]:
         outputs: tuple[Any, ...] = ()
-        async with self._lock, self._state_guard(dry_run=dry_run is not None):
+        async with self._lock, self._state_guard(is_dry=request.dry_run is not None):
+            run = _MethodRun(request, Values(self._plan, self._state))
             read = [
                 await value.numpy()
                 if isinstance(value, GpuTensor)
-                and self._fate(index, on_gpu) is OutputPlacement.READ
+                and self._placement(index, run.on_gpu) is OutputPlacement.HOST
                 else value
-                for index, value in zip(self._plan.inputs, given, strict=True)
+                for index, value in zip(self._plan.inputs, request.inputs, strict=True)
             ]
-            values, more = Values(self._plan, self._state), dry_run or DryRun()
-            run = _MethodCall(values, on_gpu, dry_run is not None, *more)
             try:
                 for index, value in zip(self._plan.inputs, read, strict=True):
                     run.values.store(index, value)
@@ -201,9 +205,9 @@ class Method:
                     self._finish(info, run.values, index)
                     for info, index in zip(self.info.outputs, self._plan.outputs, strict=True)
                 )
-                if on_gpu:
-                    outputs = await self._move_to_gpu(outputs, given)
-                if dry_run is None:
+                if run.on_gpu:
+                    outputs = await self._move_to_gpu(outputs, request.inputs)
+                if request.dry_run is None:
                     run.values.keep_state()
             except BaseException:
                 outputs = ()
@@ -213,39 +217,37 @@ class Method:
         return outputs
 
     @asynccontextmanager
-    async def _state_guard(self, dry_run: bool) -> AsyncIterator[None]:
-        """What delegates have written to their state is taken back if a later step fails."""
+    async def _state_guard(self, is_dry: bool) -> AsyncIterator[None]:
+        """Put the state of delegates back after a dry run, and if a later step fails."""
         # A GPU's delegate that is alone does this itself, and lets no other call come between.
-        saves = self._is_long or (dry_run and self._device is None)
+        saves = self._is_long or (is_dry and self._device is None)
         stateful = [d for d in self._delegates if d.has_state] if saves else []
         restores = [await delegate.save_state() for delegate in stateful]
         try:
             yield
         except BaseException:
-            dry_run = True
+            is_dry = True
             raise
         finally:
-            for restore in restores if dry_run else ():
+            for restore in restores if is_dry else ():
                 restore()
 
-    def _fate(self, index: int, on_gpu: bool, lendable: bool = False) -> OutputPlacement:
-        """What a value on the GPU is needed as."""
+    def _placement(self, index: int, on_gpu: bool, lendable: bool = False) -> OutputPlacement:
+        """Return where a value that a delegate computes is needed."""
         if index in self._on_host or (index in self._returned and not on_gpu):
-            return OutputPlacement.READ
-        return (
-            OutputPlacement.LEND
-            if lendable and index not in self._returned
-            else OutputPlacement.KEEP
-        )
+            return OutputPlacement.HOST
+        if lendable and index not in self._returned:
+            return OutputPlacement.BORROWED
+        return OutputPlacement.OWNED
 
-    async def _run_chain(self, chain: Sequence[Instruction], run: _MethodCall) -> None:
+    async def _run_chain(self, chain: Sequence[Instruction], run: _MethodRun) -> None:
         position = 0
         for _ in range(MAX_INSTRUCTIONS):
             if position >= len(chain):
                 return
             instruction = chain[position]
             position += 1
-            with self._naming(instruction):
+            with self._located(instruction):
                 if isinstance(instruction, JumpFalseCall):
                     if not self._condition(instruction, run.values):
                         position = instruction.destination
@@ -255,17 +257,17 @@ class Method:
             f"method {self.info.name!r}: {MAX_INSTRUCTIONS} instructions without an end"
         )
 
-    def _naming(self, instruction: Instruction) -> AbstractContextManager[None]:
-        """What goes wrong in here says which step it was."""
+    def _located(self, instruction: Instruction) -> AbstractContextManager[None]:
+        """Name the method and the step in errors that are raised inside."""
 
         def place(message: str) -> str:
             step = self._failed_step(instruction, message)
             return f"method {self.info.name!r}, {step}: {message.removeprefix(f'{step}: ')}"
 
-        return naming(place)
+        return located_in_call(place)
 
     def _failed_step(self, instruction: Instruction, message: str) -> str:
-        """Kernels say their name, and so do the ops of delegates that have become one."""
+        """Return the step that an error is about; errors of stitched delegates name it."""
         if isinstance(instruction, DelegateCall):
             for step in self._steps(instruction.delegate_index):
                 if message.startswith(f"{step}: "):
@@ -280,7 +282,7 @@ class Method:
             return self._plan.operators[instruction.op_index].full_name
         return type(instruction).__name__
 
-    async def _run_instruction(self, instruction: Instruction, run: _MethodCall) -> None:
+    async def _run_instruction(self, instruction: Instruction, run: _MethodRun) -> None:
         if run.timings is not None:
             run.timings.place = self._places[id(instruction)]
         if isinstance(instruction, DelegateCall):
@@ -300,31 +302,21 @@ class Method:
             return value
         raise ExecutionError("the condition of a jump is neither a bool nor one element")
 
-    async def _call_delegate(self, call: DelegateCall, run: _MethodCall) -> None:
+    async def _call_delegate(self, call: DelegateCall, run: _MethodRun) -> None:
         delegate = self._delegates[call.delegate_index]
         taken = delegate.input_count  # args: the delegate's inputs, then its outputs
         inputs = [self._delegate_value(run.values, index) for index in call.args[:taken]]
         outputs = call.args[taken:]
-        results: Iterable[Any]
         if run.probe is not None:
             place = self._places[id(call)]
             results = await run.probe.run(delegate, inputs, place, alone=not self._is_long)
-        elif isinstance(delegate, GpuDelegate):
-            # What a delegate lends is gone with its next call, which may be in this very method.
-            once = self._calls[call.delegate_index] == 1
-            fates = [self._fate(index, run.on_gpu, lendable=once) for index in outputs]
-            results = await delegate.execute_mixed(
-                inputs,
-                fates,
-                timings=run.timings,
-                dry_run=run.is_rehearsal,
-                guarded=self._is_long,
-                trial=run.trial,
-            )
-            run.values.made(results)
         else:
-            assert isinstance(delegate, NumpyDelegate)
-            results = await delegate.execute(inputs, timed(run.timings))
+            # What a delegate lends is gone with its next run, which may be in this very method.
+            once = self._calls[call.delegate_index] == 1
+            placements = [self._placement(index, run.on_gpu, lendable=once) for index in outputs]
+            request = RunRequest(inputs, placements, run.request.dry_run, self._is_long)
+            results = await delegate.run(request)
+            run.values.made(results)
         for index, result in zip(outputs, results, strict=True):
             run.values.store(index, result)
 
@@ -335,7 +327,7 @@ class Method:
             raise ExecutionError(f"value {index} is a {kind}; delegates take tensors and ints")
         return value
 
-    def _call_kernel(self, call: KernelCall, run: _MethodCall) -> None:
+    def _call_kernel(self, call: KernelCall, run: _MethodRun) -> None:
         name = self._plan.operators[call.op_index].full_name
         kernel = lookup_kernel(name)
         assert kernel is not None, "unsupported kernels are refused at load"
@@ -351,7 +343,7 @@ class Method:
             run.timings.host(name, started)
         if run.probe is not None:
             made = values.known(targets(self._plan, kernel, call))
-            run.probe.note_kernel(name, given, made, self._places[id(call)])
+            run.probe.record_kernel(name, given, made, self._places[id(call)])
 
     # Outputs
 
@@ -372,7 +364,7 @@ class Method:
             return np.array(value, dtype=DTYPES[info.dtype].numpy)  # a copy: state stays ours
 
     async def _move_to_gpu(self, outputs: Sequence[Any], given: Sequence[Any]) -> tuple[Any, ...]:
-        """Every tensor in GPU memory that it shares with no input and no other output."""
+        """Move outputs to GPU memory that they share with no input and no other output."""
         theirs = [value for value in given if isinstance(value, GpuTensor)]
         ours: list[GpuTensor] = []
         moved = []

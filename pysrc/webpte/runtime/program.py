@@ -1,4 +1,4 @@
-"""The public face: `load` a file, look at its methods, run them, close it."""
+"""The public API: `load` a file, look at its methods, run them, close it."""
 
 from __future__ import annotations
 
@@ -31,19 +31,17 @@ from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.base.options import Options
-from webpte.runtime.base.progress import reporting
-from webpte.runtime.base.submissions import Tally
 from webpte.runtime.build import Build
 from webpte.runtime.decode.sampler_graph import ARGMAX
 from webpte.runtime.decoder import Decoder
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
-from webpte.runtime.inspect.dry_run import DryRun
 from webpte.runtime.inspecting import Inspected
 from webpte.runtime.load.program_file import BACKEND, Contents, read_contents
 from webpte.runtime.method import Method
 
-OUTPUTS = ("numpy", "gpu")
+OUTPUTS = {"numpy": OutputPlacement.HOST, "gpu": OutputPlacement.OWNED}
 
 
 async def load(
@@ -69,7 +67,7 @@ async def load(
     fuse      let one kernel do the work of several calls where it can; False is for comparison
     options   this and other ways that a program can take, see `webpte.Options`
     keep      in the browser: take a URL from `webpte.library` if that has the newest, else keep it
-              there, while and after it is loaded; where there is no room, it is loaded all the same
+              there, while it is loaded; without room for it there, it is loaded all the same
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -100,14 +98,14 @@ async def load(
 async def inspect(
     source: Any, *, data: Sequence[Any] = (), name: str | None = None
 ) -> dict[str, MethodInfo]:
-    """What is in a file, without a device; unsupported operators are listed, not raised."""
+    """Describe the methods of a file without a device; unsupported operators are listed."""
     files = [await open_source(file) for file in data]
     contents = await read_contents(await open_source(source, name=name), files)
     return {name: method.info for name, method in contents.methods.items()}
 
 
 def check_supported(contents: Contents) -> None:
-    """Refuse, before anything is allocated, what could not run: all of it at once."""
+    """Raise for everything that could not run, all at once, before anything is allocated."""
     for method in contents.methods.values():
         for delegate in method.plan.delegates:
             if delegate.id != BACKEND:
@@ -144,7 +142,7 @@ class Program(Inspected):
         strict: bool = False,
         shared: str | None = None,
     ) -> None:
-        """`shared` is the name of the device, unless it is one that the caller gave."""
+        """`shared` is the name of a shared device; None if the caller gave the device."""
         self._contents = contents
         self._build = build
         self._clock = clock
@@ -168,7 +166,7 @@ class Program(Inspected):
 
     @property
     def generation(self) -> int:
-        """How often `recover` rebuilt the program: state of an earlier generation is gone."""
+        """The number of times `recover` rebuilt the program: earlier state is gone."""
         return self._generation
 
     async def forward(self, *inputs: Any, output: str = "numpy") -> tuple[Any, ...]:
@@ -191,15 +189,20 @@ class Program(Inspected):
             raise InputError(f"output={output!r}: there are {' and '.join(map(repr, OUTPUTS))}")
         if output == "gpu" and isinstance(build.device, str):
             raise DeviceError(f"output='gpu': {self.name} runs on NumPy, where there is no GPU")
-        with build.lifetime.lease(), self._tallied(), reporting(progress):
-            outputs = await found.run(inputs, on_gpu=output == "gpu")
+        with self._log.context(progress):
+            outputs = await found.run(found.request(inputs, OUTPUTS[output]))
+        if output == "gpu":
+            self._hold_tensors(outputs)
+        return outputs
+
+    def _hold_tensors(self, outputs: Sequence[Any]) -> None:
+        """Remember tensors on the GPU until the program is closed; raise if it is already."""
         tensors = [value for value in outputs if isinstance(value, GpuTensor)]
         if self._closed and tensors:
             for tensor in tensors:
                 tensor.destroy()
             raise ClosedError(f"{self.name} was closed while it ran")
         self._tensors.update(tensors)
-        return outputs
 
     async def run_argmax(self, method: str, *inputs: Any) -> np.ndarray:
         """Run a method with one output, and return where it is largest along its last dim.
@@ -209,10 +212,10 @@ class Program(Inspected):
         build, found = self._build, self._method(method)
         if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
             raise InputError(f"method {method!r} does not have exactly one tensor as its output")
-        with build.lifetime.lease(), self._tallied():
+        with build.lifetime.lease(), self._log.context():
             delegate = found.only_delegate
             if not isinstance(delegate, GpuDelegate):
-                (output,) = await found.run(inputs)
+                (output,) = await found.run(found.request(inputs))
                 return np.argmax(output, axis=-1)
             given = found.take_inputs(inputs)
             with executing(method):
@@ -225,39 +228,31 @@ class Program(Inspected):
 
     async def run_unread(self, method: str, *inputs: Any) -> None:
         """Run a method for its effect on state (caches) alone: nothing is read back."""
-        build, found = self._build, self._known(method)
-        with self._log.calling(method, build.lifetime):
-            delegate = found.only_delegate
-            if not isinstance(delegate, GpuDelegate):
-                await found.run(inputs)
-                return
-            given = found.take_inputs(inputs)
-            with executing(method):
-                await delegate.execute_unread(given)
-
-    def _tallied(self) -> Tally:
-        return self._log.tally()
+        found = self._method(method)
+        with self._log.context():
+            await found.run(found.request(inputs, OutputPlacement.BORROWED))
 
     def _method(self, name: str) -> Method:
-        """For a call that may change state."""
+        """Return a method, and count a call that may change state."""
         found = self._known(name)
         self._log.count(name)
         return found
 
     def check_open(self) -> None:
-        """Raises ClosedError after `close`."""
+        """Raise ClosedError after `close`."""
         if self._closed:
             raise ClosedError(f"{self.name} was closed; load it again")
 
     def _known(self, name: str) -> Method:
         self.check_open()
-        if name not in self._methods:
-            listed = ", ".join(self._methods) or "none"
+        methods = self._build.methods
+        if name not in methods:
+            listed = ", ".join(methods) or "none"
             raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")
-        return self._methods[name]
+        return methods[name]
 
     def calls(self, method: str) -> int:
-        """How often a method was called, in whatever way; tells whether others called it, too."""
+        """Return how often a method was called in any way, for example to notice other callers."""
         return self._log.calls(method)
 
     @property
@@ -275,14 +270,14 @@ class Program(Inspected):
         if isinstance(build.device, str):
             raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to time")
         check_clock(build.device.info)
-        with build.lifetime.lease(), self._tallied():
+        with self._log.context():
             timings = Timings()
-            await found.run_dry(inputs, DryRun(timings))
+            await found.run(found.request(inputs, dry_run=DryRun(timings)))
             return timings.rows
 
     @property
     def stats(self) -> Stats:
-        """Counters, now."""
+        """The counters of the program."""
         build = self._build
         gpu, runs = build.gpu_delegates, list[Any](build.delegates)
         tensors = [tensor for tensor in self._tensors if tensor.device is build.device]
@@ -306,14 +301,14 @@ class Program(Inspected):
 
     @property
     def report(self) -> list[Placement]:
-        """What ran where: every operator of every method, with the host's share of the time."""
+        """Every operator of every method, where it runs, and the host's time for it."""
         return self._build.placements()
 
     @property
     def device(self) -> Device:
-        """What the program runs on; `device.native` is the `GPUDevice` behind it."""
+        """The device that the program runs on; `device.native` is its `GPUDevice`."""
         if isinstance(self._build.device, str):
-            raise DeviceError(f"{self.name} runs on NumPy, which is no device")
+            raise DeviceError(f"{self.name} runs on NumPy, which is not a device")
         return self._build.device
 
     @property

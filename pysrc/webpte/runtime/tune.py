@@ -9,7 +9,7 @@ from webpte.runtime.program import LOADED, Program
 
 
 async def tune(*programs: Program, progress: Progress | None = None, rest: float = 0.0) -> Tuning:
-    """Time every cut that kernels can have here, and keep the fastest: see `Program.tune`.
+    """Time every tile config that kernels can have here, and keep the fastest: see `Program.tune`.
 
     Each method is tuned with the inputs of its last run; one that has not run is left out. In the
     background: `asyncio.create_task(webpte.tune(rest=0.5))`, calls come in between.

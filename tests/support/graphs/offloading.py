@@ -12,8 +12,9 @@ import webpte
 from support.harness.samples import Dims, relu
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte.gpu.device import DeviceInfo
+from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
-from webpte.runtime.load.offload import lift
+from webpte.runtime.load.offload import offload
 from webpte.runtime.load.program_file import MethodContents, read_contents
 from webpte.runtime.load.state import State, read_states
 from webpte.runtime.load.stitch import stitch
@@ -44,24 +45,24 @@ def places(program: webpte.Program) -> dict[str, str]:
     return {row.op: row.where for row in program.report if "::" in row.op}
 
 
-async def lifted(m: MethodWriter, **info: Any) -> tuple[MethodContents, State]:
+async def offloaded(m: MethodWriter, **info: Any) -> tuple[MethodContents, State]:
     contents = await read_contents(BytesSource(write_pte(m)))
     states = await read_states(contents)
     device = DeviceInfo("recording", **info)
-    return lift(contents.methods["forward"], states["forward"], device), states["forward"]
+    return offload(contents.methods["forward"], states["forward"], device), states["forward"]
 
 
 async def compute(
     m: MethodWriter, *calls: Sequence[np.ndarray], stitched: bool = False
 ) -> list[list[np.ndarray]]:
     """Run the method with offloaded kernels, and all delegates on their references."""
-    contents, state = await lifted(m)
-    assert contents.lifted
+    contents, state = await offloaded(m)
+    assert contents.offloaded
     if stitched:
         contents = stitch(contents, state, DeviceInfo("recording"))
     delegates = [await NumpyDelegate.create(graph) for graph in contents.graphs if graph]
-    method = Method(contents, delegates, state, None, asyncio.Lock())
-    return [list(await method.run(inputs)) for inputs in calls]
+    method = Method(contents, delegates, state, None, asyncio.Lock(), Lifetime())
+    return [list(await method.run(method.request(inputs))) for inputs in calls]
 
 
 async def expect(m: MethodWriter, *calls: Sequence[np.ndarray]) -> None:

@@ -57,7 +57,7 @@ async def costs_of(program: bytes, *inputs: np.ndarray, fuse: bool = True) -> Co
         if inputs:
             await loaded.forward(*inputs)
         delegates = loaded._build.gpu_delegates
-        plans = [plan for each in delegates if (plan := each.preparer.plans.current)]
+        plans = [plan for each in delegates if (plan := each.plans.current)]
         assert len(plans) == len(delegates), "every delegate has a plan"
         commands = [device.plans[each.handle] for plan in plans for each in plan.segments]
         bound = [_bytes_of(delegate) for delegate in delegates]

@@ -21,6 +21,7 @@ from webpte.errors import (
 )
 from webpte.gpu.device import GpuCopy, PlanCommands, PlanRun, Readback, Transfer, Upload
 from webpte.gpu.simulated.device import FALLIBLE, SimulatedDevice
+from webpte.runtime.execute.request import RunRequest
 from webpte.source import BytesSource, Region
 
 # Memory and time
@@ -153,8 +154,8 @@ def test_a_bad_index_leaves_its_number_and_zeros() -> None:
         assert np.frombuffer(result, np.float32)[:4].tolist() == [0, 1, 2, 3]
         assert np.frombuffer(result, np.int32)[4] == 0, "every run of a plan starts without it"
         with pytest.raises(IndexRangeError):
-            await delegate.execute([words(-4, 0)])
-        await delegate.execute([words(0, 0)])
+            await delegate.run(RunRequest([words(-4, 0)]))
+        await delegate.run(RunRequest([words(0, 0)]))
 
     wait(run())
 

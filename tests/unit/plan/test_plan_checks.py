@@ -18,6 +18,7 @@ from webpte.errors import GraphError, ResizeError, UnsupportedOpError, WebpteErr
 from webpte.graph.live_state import LiveState
 from webpte.plan.planner import Planner
 from webpte.rewrite.validate import check_defined, resolve_ops, unsupported_ops
+from webpte.runtime.execute.request import RunRequest
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 
@@ -66,9 +67,9 @@ def test_an_output_past_its_maximum_on_both_ways_to_run() -> None:
     async def run() -> None:
         delegate, device = await make_delegate(growing()[0])
         with pytest.raises(ResizeError, match=message):
-            await delegate.execute([x, 12])
+            await delegate.run(RunRequest([x, 12]))
         assert "run" not in [name for name, _ in device.log]
-        (result,) = await delegate.execute([x, 3])
+        (result,) = await delegate.run(RunRequest([x, 3]))
         assert result.shape == (3, 3)
 
     wait(run())

@@ -15,6 +15,7 @@ from webpte import errors
 from webpte.gpu.device import Transfer
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.request import RunRequest
 
 
 def transfers_of(device: SimulatedDevice) -> list[Transfer]:
@@ -66,7 +67,7 @@ def test_transfers_happen_once(device: str) -> None:
 def test_transfers_come_before_the_first_run_and_nothing_waits() -> None:
     async def run() -> None:
         delegate, device = await make_delegate(add_graph(prepacked))
-        await delegate.execute([X])
+        await delegate.run(RunRequest([X]))
         names = [name for name, _ in device.log]
         assert names.count("transfer") == 1
         assert names.index("transfer") < names.index("run")
@@ -224,7 +225,7 @@ def test_a_prepack_behind_its_reader_comes_before_it() -> None:
         delegate, device = await make_delegate(packed_late())
         (moved,) = transfers_of(device)
         assert device.contents == {moved.buffer: W.tobytes()}
-        await delegate.execute([x])
+        await delegate.run(RunRequest([x]))
         names = [name for name, _ in device.log]
         assert names.index("transfer") < names.index("run")
         (plan,) = device.plans.values()

@@ -94,9 +94,9 @@ def test_memory_that_is_used_again_is_read_before() -> None:
 def test_delegates_that_have_become_one() -> None:
     m = method((4,))
     first = neg(m, m.input_values[0])
-    lifted = m.tensor((4,))
-    m.kernel("aten::mul.out", first, first, lifted, lifted)
-    m.outputs(unary(m, SIGMOID, lifted, (4,)))
+    offloaded = m.tensor((4,))
+    m.kernel("aten::mul.out", first, first, offloaded, offloaded)
+    m.outputs(unary(m, SIGMOID, offloaded, (4,)))
     with broken(SIGMOID):
         found = compared(m, ones(4))
     assert [c.op for c in found.calls] == ["aten.neg.default", "aten::mul.out", SIGMOID]

@@ -68,14 +68,14 @@ def test_live_and_largest_shapes() -> None:
 
 
 def test_as_in_the_file_and_as_it_runs() -> None:
-    """Three delegates of the file are one, and a kernel between them is lifted or folded."""
+    """Three delegates of the file are one, and a kernel between them is offloaded or folded."""
     m = method((4,))
     constant = m.tensor((4,), data=ones(4))
-    negative, lifted = m.tensor((4,)), m.tensor((4,))
+    negative, offloaded = m.tensor((4,)), m.tensor((4,))
     m.kernel("aten::neg.out", constant, negative, negative)
     first = neg(m, m.input_values[0])
-    m.kernel("aten::mul.out", first, negative, lifted, lifted)
-    m.outputs(cumprod(m, neg(m, lifted)))
+    m.kernel("aten::mul.out", first, negative, offloaded, offloaded)
+    m.outputs(cumprod(m, neg(m, offloaded)))
     file = graph_of(m, stage="file")
     assert [(n.op, n.where) for n in file.nodes] == [
         ("aten::neg.out", "folded"),

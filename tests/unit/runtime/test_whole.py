@@ -17,6 +17,7 @@ from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute import delegate as delegate_module
+from webpte.runtime.execute.request import RunRequest
 
 
 def counting(extra: Callable[[GraphWriter, Any], Any] | None = None) -> GraphWriter:
@@ -40,16 +41,16 @@ def test_state_that_could_not_be_put_back_is_before_anything_else_happens(saves:
 
     async def run() -> None:
         delegate, device = await make_delegate(counting())
-        await delegate.execute([ones(2)])
+        await delegate.run(RunRequest([ones(2)]))
         restore = await delegate.save_state()
-        await delegate.execute([ones(2)])
+        await delegate.run(RunRequest([ones(2)]))
         device.inject(errors.DeviceError, method="copy")
         restore()
         if saves:
             again = await delegate.save_state()
-            await delegate.execute([ones(2)])
+            await delegate.run(RunRequest([ones(2)]))
             again()
-        (state,) = await delegate.execute([0 * ones(2)])
+        (state,) = await delegate.run(RunRequest([0 * ones(2)]))
         np.testing.assert_array_equal(state, ones(2))
 
     wait(run())
@@ -61,14 +62,14 @@ def test_failed_calls_leave_no_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         delegate, device = await make_delegate(lookup(64))
         good = np.zeros(64, np.int32)
-        await delegate.execute([good])
+        await delegate.run(RunRequest([good]))
         before = dict(device.buffers)
         for rows in range(1, 9):
             with pytest.raises(errors.IndexRangeError):
-                await delegate.execute([np.full(rows, 99, np.int32)])
+                await delegate.run(RunRequest([np.full(rows, 99, np.int32)]))
         assert len(device.plans) == 1
         assert device.buffers == before
-        (rows_0,) = await delegate.execute([good])
+        (rows_0,) = await delegate.run(RunRequest([good]))
         assert rows_0.shape == (64, 2)
 
     wait(run())
@@ -93,8 +94,8 @@ def test_a_failed_first_call_forgets_no_step() -> None:
         delegate, _ = await make_delegate(g)
         for bad in ((3, 5), (0, 4)):
             with pytest.raises(errors.GraphError, match="12 elements do not fill"):
-                await delegate.execute([ones(6, 2), np.array(bad)])
-        first, second = await delegate.execute([ones(6, 2), np.array([3, 4])])
+                await delegate.run(RunRequest([ones(6, 2), np.array(bad)]))
+        first, second = await delegate.run(RunRequest([ones(6, 2), np.array([3, 4])]))
         assert (first.shape, second.shape) == ((3, 4), (4, 3))
         assert np.allclose(first, np.e)
         assert np.allclose(second, np.e)
@@ -105,11 +106,11 @@ def test_a_failed_first_call_forgets_no_step() -> None:
 def test_after_a_failed_call_the_last_shape_is_still_the_live_one() -> None:
     async def run() -> None:
         delegate, device = await make_delegate(lookup(8))
-        await delegate.execute([np.arange(3, dtype=np.int32)])
+        await delegate.run(RunRequest([np.arange(3, dtype=np.int32)]))
         plans = len(device.plans)
         with pytest.raises(errors.IndexRangeError):
-            await delegate.execute([np.full(5, 99, np.int32)])
-        (out,) = await delegate.execute([np.arange(3, dtype=np.int32)])
+            await delegate.run(RunRequest([np.full(5, 99, np.int32)]))
+        (out,) = await delegate.run(RunRequest([np.arange(3, dtype=np.int32)]))
         assert out[:, 0].tolist() == [0, 1, 2]
         assert len(device.plans) == plans
 
@@ -154,7 +155,7 @@ def test_memory_of_forgotten_shapes_is_freed(monkeypatch: pytest.MonkeyPatch) ->
         delegate, device = await make_delegate(summing())
         seen = []
         for rows in range(1, 33):
-            await delegate.execute([np.broadcast_to(np.float32(1), (rows, 100_000))])
+            await delegate.run(RunRequest([np.broadcast_to(np.float32(1), (rows, 100_000))]))
             seen.append(len(device.buffers))
         assert max(seen[8:]) <= max(seen[:8]) + 1, "as many as a few shapes need"
         delegate.close()
@@ -176,11 +177,11 @@ def test_params_of_forgotten_shapes_are_overwritten(monkeypatch: pytest.MonkeyPa
         delegate, device = await make_delegate(g)
         sizes = []
         for length in range(1, 40):
-            (out,) = await delegate.execute([ones(length)])
+            (out,) = await delegate.run(RunRequest([ones(length)]))
             assert out.tolist() == [1] * length
             sizes.append(sum(device.buffers.values()))
         assert max(sizes) == max(sizes[:4])
-        (out,) = await delegate.execute([-ones(400)])
+        (out,) = await delegate.run(RunRequest([-ones(400)]))
         assert (out == 0).all(), "the first slope is 0"
 
     wait(run())

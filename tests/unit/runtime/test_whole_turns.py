@@ -20,6 +20,7 @@ from support.graphs.turns import MOST_TURNS, lookup, nothing_left, outcome, turn
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.runtime.execute.request import RunRequest
 
 
 def test_a_fault_belongs_to_its_call() -> None:
@@ -27,14 +28,14 @@ def test_a_fault_belongs_to_its_call() -> None:
         delegate, _ = await make_delegate(lookup(computed=True))
         good, bad = np.zeros(8, np.int32), np.full(8, 50, np.int32)
         results = await asyncio.gather(
-            outcome(delegate.execute([bad])), outcome(delegate.execute([good]))
+            outcome(delegate.run(RunRequest([bad]))), outcome(delegate.run(RunRequest([good])))
         )
         assert [type(result) for result in results] == [errors.IndexRangeError, list]
-        cancelled = asyncio.ensure_future(delegate.execute([bad]))
+        cancelled = asyncio.ensure_future(delegate.run(RunRequest([bad])))
         await turns(2)
         cancelled.cancel()
         await outcome(cancelled)
-        await delegate.execute([good])
+        await delegate.run(RunRequest([good]))
 
     wait(run())
 

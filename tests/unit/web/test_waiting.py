@@ -20,7 +20,7 @@ from support.page.fake_page import (
     run,
 )
 from webpte import DeviceInfo
-from webpte.runtime.base.progress import call_progress
+from webpte.runtime.base.call_context import call_progress
 
 SOFTWARE = DeviceInfo("webgpu", "google", "swiftshader", software=True)
 

@@ -19,7 +19,7 @@ from page.session.throttle import Ticker
 from page.session.undo import Undo
 from webpte import DeviceInfo
 from webpte.errors import DeviceLostError
-from webpte.runtime.base.progress import reporting
+from webpte.runtime.base.call_context import reporting
 
 
 class Change(Enum):

@@ -1,8 +1,9 @@
-"""Which cut of each kernel is the fastest here: asked of the lowerings, timed by the GPU's clock.
+"""The autotuner: finds the fastest tile config of each kernel, timed by the GPU's clock.
 
-A lowering that can cut its kernel in several ways asks `Target.choice`. Tuning runs a method once
-per candidate, all questions at once: each has the time of the calls that ask it. So it takes as
-many runs as the longest list of candidates, however many layers a model has.
+A lowering with several tile configs for its kernel calls `Target.choice`, which makes it a tunable.
+Tuning runs a method once per candidate, all tunables at once: each gets the time of the calls that
+it belongs to. So it takes as many runs as the longest list of candidates, however many layers a
+model has.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from webpte.ops.core.target import Tunable, TunedConfigs
 from webpte.report.difference import Tolerance, difference
 from webpte.runtime.base.info import MethodInfo
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.request import DryRun, OutputPlacement, RunRequest
 from webpte.runtime.execute.timings import Timings
-from webpte.runtime.inspect.dry_run import DryRun
 
 DEFAULTS: TunedConfigs = ()
-RUNS = 5  # of each candidate, after one that compiles and warms up
-TRIES = 3  # to see whether a candidate is right, while other calls come between
-GAIN = 0.97  # another than the default is chosen if it takes at most so much of its time
+RUNS = 5  # per candidate, after one run that compiles and warms up
+TRIES = 3  # to check a candidate's outputs while other calls come between
+GAIN = 0.97  # a candidate replaces the default if it takes at most this share of its time
 # Another order of sums may change an element by this share of the largest.
 ALIKE = Tolerance(rtol=1e-3, atol=0.0, relative_to="largest")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One question: microseconds of a method's calls that ask it, by candidate."""
+    """A tunable with the microseconds of its calls, by candidate."""
 
     key: str
     default: str
@@ -42,25 +43,25 @@ class Measured:
 
     @property
     def gain(self) -> float:
-        """How many times as fast as the default."""
+        """The speedup over the default."""
         return self.microseconds[self.default] / self.microseconds[self.chosen]
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What `Program.tune` found; printed, a table. `refused` candidates gave other results."""
+    """The result of `Program.tune`; printed, a table. `refused` candidates gave other results."""
 
     rows: tuple[Measured, ...]
     refused: tuple[str, ...] = ()
 
     @property
     def choices(self) -> TunedConfigs:
-        """As `Target` takes them."""
+        """The chosen configs, in the form that `Target` takes."""
         return tuple((row.key, row.chosen) for row in self.rows)
 
     def __str__(self) -> str:
         lines = [
-            "question | default | chosen | times as fast | microseconds",
+            "tunable | default | chosen | times as fast | microseconds",
             "---|---|---|---|---",
         ]
         for row in self.rows:
@@ -77,11 +78,18 @@ class TunableMethod(Protocol):
 
     def earlier_inputs(self) -> Sequence[Any]: ...
 
-    async def run_dry(self, inputs: Sequence[Any], dry_run: DryRun) -> Sequence[Any]: ...
+    def request(
+        self,
+        inputs: Sequence[Any],
+        outputs: OutputPlacement = OutputPlacement.HOST,
+        dry_run: DryRun | None = None,
+    ) -> RunRequest: ...
+
+    async def run(self, request: RunRequest) -> Sequence[Any]: ...
 
 
 class Tuner:
-    """Tunes one method. Other calls may come between its runs, and are right at any time."""
+    """Tunes one method. Other calls may come between its runs, and never use configs on trial."""
 
     def __init__(
         self,
@@ -91,33 +99,33 @@ class Tuner:
         progress: Progress | None = None,
         rest: float = 0.0,
     ) -> None:
-        """`rest`: seconds that are left to others after each candidate."""
+        """`rest` is how many seconds to pause after each candidate, for other calls."""
         self._method = method
         self._rest = rest
         self._instructions = instructions
         self._delegates = delegates
         self._progress = progress
-        self._expected: Sequence[Any] = ()  # with the default cuts
+        self._expected: Sequence[Any] = ()  # with the default configs
 
     async def tune(self, inputs: Sequence[Any]) -> Tuning:
-        """If anything fails, kernels are cut as before: those on trial are for its own runs."""
+        """Measure all candidates and use the fastest; after an error the old configs stay."""
         if not inputs and self._method.info.inputs:
-            # Those of the last call at this moment, whatever calls come between.
+            # Those of the last call at this moment, even if other calls come between.
             inputs = self._method.earlier_inputs()
         tuning = await self._measure(inputs)
         for delegate in self._delegates:
-            await delegate.choose(merged(delegate.info.choices, tuning.choices))
+            await delegate.use_configs(merged(delegate.info.choices, tuning.choices))
         return tuning
 
     async def _measure(self, inputs: Sequence[Any]) -> Tuning:
-        self._expected = await self._method.run_dry(inputs, DryRun(trial=DEFAULTS))
-        asked = [call for delegate in self._delegates for call in delegate.asked.values()]
-        questions = {question.key: question for call in asked for question in call}
-        rounds = max((len(q.labels) for q in questions.values()), default=0)
-        times: dict[str, dict[str, float]] = {key: {} for key in questions}
+        self._expected = await self._run(inputs, DryRun(configs=DEFAULTS))
+        calls = [call for delegate in self._delegates for call in delegate.tunables.values()]
+        tunables = {tunable.key: tunable for call in calls for tunable in call}
+        rounds = max((len(q.labels) for q in tunables.values()), default=0)
+        times: dict[str, dict[str, float]] = {key: {} for key in tunables}
         refused = []
         for number in range(rounds):
-            labels = {k: q.labels[number] for k, q in questions.items() if number < len(q.labels)}
+            labels = {k: q.labels[number] for k, q in tunables.items() if number < len(q.labels)}
             trial = tuple(labels.items())
             right = await self._is_right(inputs, trial)
             found = await self._timed(inputs, trial) if right else {}
@@ -130,60 +138,65 @@ class Tuner:
                 self._progress("tune", number + 1, rounds)
             if self._rest > 0 and number + 1 < rounds:
                 await asyncio.sleep(self._rest)
-        rows = [_measured(q, times[q.key]) for q in questions.values() if q.default in times[q.key]]
+        rows = [_measured(q, times[q.key]) for q in tunables.values() if q.default in times[q.key]]
         return Tuning(tuple(rows), tuple(refused))
 
     async def _is_right(self, inputs: Sequence[Any], trial: TunedConfigs) -> bool | None:
-        """Whether it computes what is expected; None if that is not known, because other calls
-        change what is kept from call to call all the time. Kernels are compiled on the way."""
+        """Tell whether configs give the expected outputs, and compile their kernels.
+
+        None: it cannot be known, because other calls change the state all the time.
+        """
         for _ in range(TRIES):
-            outputs = await self._method.run_dry(inputs, DryRun(Timings(), trial=trial))
+            outputs = await self._run(inputs, DryRun(Timings(), configs=trial))
             if all(map(_alike, outputs, self._expected)):
                 return True
             before = self._expected
-            self._expected = await self._method.run_dry(inputs, DryRun(trial=DEFAULTS))
+            self._expected = await self._run(inputs, DryRun(configs=DEFAULTS))
             if all(map(_alike, before, self._expected)):
                 return False
         return None
 
     async def _timed(self, inputs: Sequence[Any], trial: TunedConfigs) -> dict[str, float]:
-        """By question, the best of several runs."""
+        """Return the best time of several runs, by tunable."""
         best: dict[str, float] = {}
         for _ in range(RUNS):
             timings = Timings()
-            await self._method.run_dry(inputs, DryRun(timings, trial=trial))
-            for key, spent in self._by_question(timings).items():
+            await self._run(inputs, DryRun(timings, configs=trial))
+            for key, spent in self._by_tunable(timings).items():
                 best[key] = min(spent, best.get(key, spent))
         return best
 
-    def _by_question(self, timings: Timings) -> dict[str, float]:
+    async def _run(self, inputs: Sequence[Any], dry_run: DryRun) -> Sequence[Any]:
+        return await self._method.run(self._method.request(inputs, dry_run=dry_run))
+
+    def _by_tunable(self, timings: Timings) -> dict[str, float]:
         totals: dict[str, float] = {}
         for kernel in timings.kernels:
             instruction = self._instructions[kernel.place]
             assert isinstance(instruction, DelegateCall)
-            asked = self._delegates[instruction.delegate_index].asked.get(kernel.call, ())
-            for question in meant_by(kernel.label, asked):
+            of_call = self._delegates[instruction.delegate_index].tunables.get(kernel.call, ())
+            for tunable in tunables_of(kernel.label, of_call):
                 spent = kernel.microseconds or 0.0
-                totals[question.key] = totals.get(question.key, 0.0) + spent
+                totals[tunable.key] = totals.get(tunable.key, 0.0) + spent
         return totals
 
 
-def meant_by(label: str, asked: Sequence[Tunable]) -> Sequence[Tunable]:
-    """Of a call's questions, those about one of its kernels; all, if it is named by none."""
-    named = [question for question in asked if label.startswith(question.kernel)]
-    longest = max((len(question.kernel) for question in named), default=0)
-    return [q for q in named if len(q.kernel) == longest] or asked
+def tunables_of(label: str, of_call: Sequence[Tunable]) -> Sequence[Tunable]:
+    """Return the tunables of a call that are about one kernel; all, if none names it."""
+    named = [tunable for tunable in of_call if label.startswith(tunable.kernel)]
+    longest = max((len(tunable.kernel) for tunable in named), default=0)
+    return [t for t in named if len(t.kernel) == longest] or of_call
 
 
 def merged(old: TunedConfigs, new: TunedConfigs) -> TunedConfigs:
-    """The newer of both, in an order that does not depend on when they came."""
+    """Merge two sets of configs, newer over older, sorted by key."""
     return tuple(sorted({**dict(old), **dict(new)}.items()))
 
 
-def _measured(question: Tunable, times: Mapping[str, float]) -> Measured:
+def _measured(tunable: Tunable, times: Mapping[str, float]) -> Measured:
     fastest = min(times, key=lambda label: times[label])
-    clearly = times[fastest] < GAIN * times[question.default]
-    return Measured(question.key, question.default, fastest if clearly else question.default, times)
+    clearly = times[fastest] < GAIN * times[tunable.default]
+    return Measured(tunable.key, tunable.default, fastest if clearly else tunable.default, times)
 
 
 def _alike(one: Any, other: Any) -> bool:

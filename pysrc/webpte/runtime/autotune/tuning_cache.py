@@ -1,6 +1,6 @@
-"""Where the choices of `Program.tune` are kept: in the browser's storage, or natively in a file.
+"""Stores the configs that `Program.tune` chose: in the browser's storage, or natively in a file.
 
-Both hold JSON: {"adapter and version": {"question": "label"}}. The file is `tuning.json` in the
+Both hold JSON: {"adapter and version": {"tunable": "label"}}. The file is `tuning.json` in the
 user's cache folder, or what WEBPTE_TUNING names; if that is set to nothing, or the user has no home
 folder, nothing is kept.
 """
@@ -20,7 +20,7 @@ from webpte.ops.core.target import TunedConfigs
 from webpte.runtime.base.open import IN_BROWSER
 
 VARIABLE = "WEBPTE_TUNING"
-VERSION = "1"  # of the kernels' cuts: what was measured with others says nothing
+VERSION = "1"  # of the kernels' tile configs: measurements of other versions do not apply
 
 Table = dict[str, dict[str, str]]
 
@@ -44,15 +44,15 @@ class FileStore:
             return ""
 
     async def write(self, text: str) -> None:
-        """As a whole: another process may read it at any time."""
-        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        """Replace the file in one step: another process may read it at any time."""
+        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            beside.write_text(text, "utf-8")
-            beside.replace(self._path)
+            temporary.write_text(text, "utf-8")
+            temporary.replace(self._path)
         except OSError as error:
             with contextlib.suppress(OSError):
-                beside.unlink()  # half of it, on a full disk
+                temporary.unlink()  # half written, on a full disk
             raise SourceError(
                 f"{self._path}: what tuning found could not be kept ({error.strerror}); the "
                 f"program uses it all the same. {VARIABLE} names another file"
@@ -82,7 +82,7 @@ def adapter_key(info: DeviceInfo) -> str:
 
 
 async def kept_choices(info: DeviceInfo) -> TunedConfigs:
-    """What was chosen for an adapter; nothing if nothing was, or if it cannot be read."""
+    """Return the configs that are stored for an adapter; none if there are none readable."""
     return tuple(sorted((await _table(_store(info))).get(adapter_key(info), {}).items()))
 
 
@@ -96,7 +96,7 @@ async def keep_choices(info: DeviceInfo, choices: TunedConfigs) -> None:
 
 
 async def _table(store: Store | None) -> Table:
-    """A text that is no table of labels counts as none: good defaults are always there."""
+    """Parse stored configs; a text that is not a table of labels counts as empty."""
     try:
         found = parse_table(await store.read() if store else "", "tuning.json", ValueError)
     except ValueError:

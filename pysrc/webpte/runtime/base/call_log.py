@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from webpte.gpu.device import Progress
+from webpte.runtime.base.call_context import CallContext
 from webpte.runtime.base.lifetime import Lifetime
-from webpte.runtime.base.submissions import Tally, tallying
 
 
 class CallLog:
@@ -25,16 +26,16 @@ class CallLog:
         """Return how often a method was called."""
         return self._calls[method]
 
-    def tally(self) -> Tally:
+    def context(self, progress: Progress | None = None) -> CallContext:
         """Return a context that counts the submissions of one call."""
-        return tallying(self._note)
+        return CallContext(progress, self._set_submissions)
 
-    def _note(self, submissions: int) -> None:
-        self.submissions = submissions
+    def _set_submissions(self, count: int) -> None:
+        self.submissions = count
 
     @contextmanager
     def calling(self, method: str, lifetime: Lifetime) -> Iterator[None]:
         """Count a call that may change state, and hold a lease while it runs."""
         self.count(method)
-        with lifetime.lease(), self.tally():
+        with lifetime.lease(), self.context():
             yield

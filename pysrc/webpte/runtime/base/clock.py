@@ -1,4 +1,4 @@
-"""How long the stages of loading take."""
+"""A clock for the stages of loading."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class _SharedDevices:
 
 
 async def shared_device(name: str = "webgpu") -> Device:
-    """The default device, made on first use and again after it was lost.
+    """Return the default device, opened on first use and again after it was lost.
 
     name    "webgpu": the browser's; "native": this machine's, from CPython
     """
@@ -52,7 +52,7 @@ async def _make(name: str) -> Device:
 
 
 def made_device() -> Device:
-    """The default device, if something has made it."""
+    """Return the default device if it is open already."""
     for device in _SharedDevices.made.values():
         return device
     raise DeviceError(

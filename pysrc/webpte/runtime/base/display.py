@@ -9,7 +9,7 @@ from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
 
 
 def program_table(name: str, methods: Mapping[str, MethodInfo]) -> ReportTable:
-    """Its methods: what they take and give, and how large they are."""
+    """Build the table of a program's methods: inputs, outputs and sizes."""
     rows = [
         (
             method.name,

@@ -1,45 +1,27 @@
-"""What goes wrong inside of a call, as the caller is told."""
+"""Locations in the errors of calls: the method, and the step of it that failed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-from webpte.errors import (
-    ClosedError,
-    ExecutionError,
-    GraphError,
-    InputError,
-    WebpteError,
-    retold,
-)
+from webpte.errors import ClosedError, ExecutionError, GraphError, InputError, located
 
 
 def executing(method: str) -> AbstractContextManager[None]:
-    """What goes wrong inside names the method."""
-    return naming(lambda message: f"method {method!r}: {message}")
+    """Name the method in errors that are raised inside."""
+    return located_in_call(lambda message: f"method {method!r}: {message}")
 
 
-@contextmanager
-def naming(place: Callable[[str], str]) -> Iterator[None]:
-    """What goes wrong inside says where, as `place` makes of its message.
+def located_in_call(place: Callable[[str], str]) -> AbstractContextManager[None]:
+    """Add a location to errors that are raised inside, as `place` does to a message.
 
-    Wrong inputs and closed programs say enough.
+    Wrong inputs and closed programs say enough. A GraphError becomes an ExecutionError: the file
+    was fine when it was loaded, so the inputs of this call do not suit it.
     """
-    try:
-        yield
-    except (InputError, ClosedError):
-        raise
-    except Exception as error:
-        raise _in_call(error, place(str(error) or type(error).__name__)) from error
-
-
-def _in_call(error: Exception, message: str) -> WebpteError:
-    """What the caller is to catch: a lost device is a DeviceLostError, in a call as anywhere.
-
-    What is none of ours becomes an ExecutionError, and so does a GraphError: the file was fine
-    when it was loaded, so it is this call that does not go together.
-    """
-    if isinstance(error, WebpteError) and not isinstance(error, GraphError):
-        return retold(error, message)
-    return ExecutionError(message)
+    return located(
+        lambda error: place(str(error) or type(error).__name__),
+        ExecutionError,
+        converted=(GraphError,),
+        untouched=(InputError, ClosedError),
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from webpte.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
 from webpte.errors import ClosedError, DeviceLostError, InputError
 from webpte.gpu.device import Device
 from webpte.plan.memory_plan import aligned
+from webpte.runtime.base.call_context import count_submission
 from webpte.runtime.base.devices import made_device
 from webpte.runtime.base.display import tensor_table
-from webpte.runtime.base.submissions import count_submission
 from webpte.shapes import Dims, numel
 
 WORD_BYTES = 4  # WebGPU copies whole words
@@ -28,28 +29,33 @@ WORD_BYTES = 4  # WebGPU copies whole words
 
 @dataclass(frozen=True)
 class DeviceTensor:
-    """Where a tensor is; whoever handed it out says how long it stays valid."""
+    """A tensor in a buffer on the device; who hands it out says how long it stays valid."""
 
     buffer: int
-    dtype: DType  # what it is as an array
-    stored: DType  # what its elements are in the buffer
+    dtype: DType  # as an array
+    stored: DType  # of the elements in the buffer
     shape: Dims
+
+    @cached_property
+    def count(self) -> int:
+        """Number of elements."""
+        return numel(self.shape)
 
     @property
     def nbytes(self) -> int:
-        return numel(self.shape) * self.stored.itemsize
+        return self.count * self.stored.itemsize
 
     @property
     def copy_bytes(self) -> int:
-        """What to copy so that every element comes along."""
+        """Bytes to copy for all elements: whole words."""
         return -(-self.nbytes // WORD_BYTES) * WORD_BYTES
 
     def decode(self, data: bytes, offset: int = 0) -> np.ndarray:
-        """Bytes of the buffer as an array of their own."""
-        flat = np.frombuffer(data, self.stored.numpy, numel(self.shape), offset)
+        """Return bytes of the buffer as a new array."""
+        flat = np.frombuffer(data, self.stored.numpy, self.count, offset)
         if self.stored is self.dtype:
             return flat.reshape(self.shape).copy()
-        with np.errstate(over="ignore"):  # what no half float holds is infinite
+        with np.errstate(over="ignore"):  # values beyond f16 become infinite
             return flat.reshape(self.shape).astype(self.dtype.numpy)
 
     async def read(self, device: Device) -> np.ndarray:
@@ -61,7 +67,7 @@ class DeviceTensor:
 
 
 class _Memory:
-    """A buffer that is given back when it is told to be, or when nothing refers to it any more."""
+    """A buffer that is freed on request, or when nothing refers to it any more."""
 
     def __init__(
         self, device: Device, buffer: int, give_back: Callable[[Sequence[int]], None]
@@ -86,7 +92,7 @@ class GpuTensor:
     def from_buffer(
         cls, buffer: Any, dtype: Any, shape: Sequence[int], device: Device | None = None
     ) -> GpuTensor:
-        """A JavaScript `GPUBuffer` (usage COPY_SRC) as an input; it stays yours to destroy.
+        """Wrap a JavaScript `GPUBuffer` (usage COPY_SRC) as an input; it stays yours to destroy.
 
         Elements are row-major from the start of the buffer, as the GPU stores `dtype`: see
         `stored_dtype`. `device` is `program.device` of a program that has a device of its own.
@@ -109,14 +115,14 @@ class GpuTensor:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What it is as an array."""
+        """The dtype as an array."""
         return self._tensor.dtype.numpy
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """What its elements are in the buffer: 64-bit values have 32 bits there.
+        """The dtype of the elements in the buffer: 64-bit values have 32 bits there.
 
-        Half floats are float32, unless the GPU's shaders have them (the feature shader-f16).
+        float16 is stored as float32, unless the GPU's shaders have it (the feature shader-f16).
         """
         return self._tensor.stored.numpy
 
@@ -156,7 +162,7 @@ class GpuTensor:
         self._memory.give_back()
 
     def lend(self, device: Device) -> DeviceTensor:
-        """Where it is, for the time of one call on `device`."""
+        """Return its place on `device`, for the time of one call."""
         if self.device is not device:
             raise InputError(
                 f"{self} is on another device than the program; "
@@ -165,11 +171,11 @@ class GpuTensor:
         return self._checked()
 
     def viewed(self, shape: Dims) -> GpuTensor:
-        """The same memory in another shape of as many elements."""
+        """Return a tensor on the same memory, in another shape with as many elements."""
         return GpuTensor(self._memory, replace(self._tensor, shape=shape))
 
     def declared(self, dtype: DType) -> GpuTensor:
-        """The same memory under the type that a method declares."""
+        """Return a tensor on the same memory, with the dtype that a method declares."""
         return GpuTensor(self._memory, replace(self._tensor, dtype=dtype))
 
     def shares_memory(self, other: GpuTensor) -> bool:
@@ -204,7 +210,7 @@ async def allocate(device: Device, tensors: Sequence[tuple[DType, DType, Dims]])
 
 
 async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> GpuTensor:
-    """An array as a tensor of its own; OverflowError for integers beyond what the GPU stores."""
+    """Upload an array to a new tensor; OverflowError for integers that the GPU cannot store."""
     stored = _stored(dtype, device)
     elements = np.ascontiguousarray(convert_exactly(array, stored.numpy, what))
     (tensor,) = await allocate(device, [(dtype, stored, array.shape)])
@@ -214,7 +220,7 @@ async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> 
         try:
             device.write(tensor.lend(device).buffer, 0, data)
         except BaseException:
-            tensor.destroy()  # whoever keeps the error would keep the memory, too
+            tensor.destroy()  # a reference to the error would keep the memory, too
             raise
     return tensor
 

@@ -1,4 +1,4 @@
-"""What a program says about itself, before and after it runs."""
+"""Public facts about a program: its methods before it runs, its counters after."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the calls of one operator run: "gpu", "alias" (no work at all) or "host"."""
+    """The place where the calls of one operator run: "gpu", "alias" (no work at all) or "host"."""
 
     method: str
     op: str

@@ -13,7 +13,7 @@ from webpte.runtime.base.open import IN_BROWSER
 
 
 async def python_package(name: str, extra: str) -> ModuleType:
-    """An optional package; `extra` is the one of webpte's extras that installs it."""
+    """Import an optional package; `extra` is the one of webpte's extras that installs it."""
     if IN_BROWSER:
         try:
             return importlib.import_module(name)
@@ -54,7 +54,7 @@ class TextEngine(Protocol):
 async def javascript_tokenizer(
     module: JavaScriptModule, text: str, config: Mapping[str, str], name: str
 ) -> TextEngine:
-    """In the browser: a tokenizer.json by Hugging Face's module, which is given."""
+    """Load a tokenizer.json in the browser with the given Hugging Face module."""
     from webpte.gpu.browser.libraries import JavaScriptTokenizer, load_javascript_module
 
     library = await load_javascript_module(module.served, module.url, module.sha256)

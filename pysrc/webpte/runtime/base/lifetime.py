@@ -1,4 +1,4 @@
-"""How long what is on a device may be used, and when it is given back."""
+"""The lifetime of what a program has on a device, and the leases of its calls."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from webpte.errors import ClosedError
 
 
-class Lifetime:
-    """Calls hold a lease on what they use.
+class Lifetime(AbstractContextManager[None]):
+    """The lifetime of what is on a device. Calls hold a lease on it.
 
     Ending it refuses new leases at once, and calls that are still being prepared stop at their next
-    `check`; memory goes back when the last lease does. So no call ever meets memory that is gone,
-    and none is left behind by a call that allocates late.
+    `check`; memory is given back when the last lease ends. So no call ever meets freed memory, and
+    nothing that a late call allocates is left over.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Lifetime:
         self._held: list[Callable[[], None]] = []
 
     def hold(self, give_back: Callable[[], None]) -> None:
-        """Something more to give back at the end, in the order in which it came."""
+        """Register a function that gives something back at the end; they run in this order."""
         self._held.append(give_back)
 
     @property
@@ -30,44 +30,28 @@ class Lifetime:
         return self._ended is not None
 
     def check(self) -> None:
+        """Raise ClosedError after `end`."""
         if self._ended is not None:
             raise ClosedError(self._ended)
 
     def lease(self) -> AbstractContextManager[None]:
-        """For as long as a call may use what is behind this."""
-        return _Lease(self)
+        """Keep everything on the device during the `with` block; leases may overlap."""
+        return self
 
-    def begin_lease(self) -> None:
+    def __enter__(self) -> None:
         self.check()
         self._leases += 1
 
-    def end_lease(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leases -= 1
-        self._settle()
+        if self._ended is not None:
+            self.end(self._ended)
 
     def end(self, why: str) -> None:
-        """`why` is what calls are told from now on; ending twice does nothing."""
+        """Refuse leases from now on, with `why` as the message; ending twice does nothing."""
         if self._ended is None:
             self._ended = why
-        self._settle()
-
-    def _settle(self) -> None:
-        if self._ended is not None and not self._leases:
+        if not self._leases:
             held, self._held = self._held, []
             for give_back in held:
                 give_back()
-
-
-class _Lease(AbstractContextManager[None]):
-    """A class, not a generator: every call takes two, and this costs a third."""
-
-    __slots__ = ("_lifetime",)
-
-    def __init__(self, lifetime: Lifetime) -> None:
-        self._lifetime = lifetime
-
-    def __enter__(self) -> None:
-        self._lifetime.begin_lease()
-
-    def __exit__(self, *_: object) -> None:
-        self._lifetime.end_lease()

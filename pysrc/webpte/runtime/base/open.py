@@ -1,4 +1,4 @@
-"""Whatever the caller has (bytes, a path, a URL, a Blob) as a ByteSource."""
+"""Opens what a caller gives (bytes, a path, a URL, a Blob) as a ByteSource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IN_BROWSER = sys.platform == "emscripten"
 async def open_source(
     source: Any, *, name: str | None = None, progress: Progress | None = None, keep: bool = False
 ) -> ByteSource:
-    """In the browser all become JavaScript objects: constants go from there to the GPU.
+    """Open a source; in the browser as a JavaScript object, from which constants go to the GPU.
 
     With `keep` a URL comes from the library where that has it, and can be kept there.
     """
@@ -60,7 +60,7 @@ async def open_source(
 def keeping(wanted: bool) -> Iterator[list[Any]]:
     """Files of the library that are put into the list are kept, which nobody waits for.
 
-    If something goes wrong in here, such as that another file cannot be opened, none of them is.
+    If anything is raised inside, for example because another file cannot be opened, none is kept.
     """
     files: list[Any] = []
     try:
@@ -78,7 +78,7 @@ def _of_library(files: Sequence[Any], wanted: bool) -> list[Any]:
 
 
 def _opened(source: Any, name: str | None) -> ByteSource | None:
-    """A file of the library that is open already; it is called by `name` from now on."""
+    """Rename a file of the library that is open already."""
     from webpte.gpu.browser.files import JsFile
 
     if not isinstance(source, JsFile):

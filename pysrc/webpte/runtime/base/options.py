@@ -1,6 +1,6 @@
-"""Which of the optional ways a program takes on a device: for comparison, and to find a fault.
+"""Options that change how a program runs on a device: for comparison, and to find a fault.
 
-What a program computes is the same on every way, up to the order of sums and the width of floats.
+Results are the same with all of them, up to the order of sums and the width of floats.
 docs/adapters.md says how far they may differ, and `serve.py verify SUITE --options` compares them.
 """
 
@@ -13,14 +13,14 @@ from webpte.gpu.device import HALVES, DeviceInfo
 
 @dataclass(frozen=True)
 class Options:
-    """What `load` takes as `options`. None: as suits the adapter.
+    """Options of `load`. None means: as suits the adapter.
 
     fuse       let one kernel do the work of several calls where it can
-    halves     store and compute half floats as such where shaders have them, not as float32
-    matrices   products of many rows by subgroup matrices, where shaders have them, of half floats;
-               None: where that is known to be faster
-    plain      the plain kernels that a CPU in disguise gets, which compile quickly
-    tuned      kernels cut as `Program.tune` has measured to be the fastest on this adapter
+    halves     store and compute f16 as f16 where shaders have it, not as float32
+    matrices   GEMM of many rows by f16 subgroup matrices, where shaders have them; None: where
+               that is known to be faster
+    plain      use the plain kernels that software adapters get, which compile quickly
+    tuned      use the tile configs that `Program.tune` has measured as fastest on this adapter
     """
 
     fuse: bool = True
@@ -30,7 +30,7 @@ class Options:
     tuned: bool = True
 
     def applied_to(self, info: DeviceInfo) -> DeviceInfo:
-        """The device as programs with these options see it."""
+        """Return the device info that programs with these options see."""
         features = tuple(name for name in info.features if self.halves or name != HALVES)
         matrices = info.prefers_matrices if self.matrices is None else self.matrices
         plain = info.software if self.plain is None else self.plain

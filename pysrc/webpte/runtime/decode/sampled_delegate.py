@@ -20,18 +20,18 @@ from webpte.gpu.device import PlanRun
 from webpte.gpu.tasks import detach
 from webpte.plan.memory_plan import aligned
 from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.base.call_context import count_submission
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.base.lifetime import Lifetime
-from webpte.runtime.base.submissions import count_submission
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.decode.sampling import SampledToken
 from webpte.runtime.decode.step_batch import TOKEN, TOKEN_BYTES, StepBatch, StepBatches
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.device_plan import DevicePlan
-from webpte.runtime.execute.io_binding import Input, OutputPlacement
 from webpte.runtime.execute.memory import ScratchKey
-from webpte.runtime.execute.replay import Prepared
+from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
+from webpte.runtime.execute.submission_queue import PreparedRun
 
 
 @dataclass(frozen=True)
@@ -113,14 +113,11 @@ class SampledDelegate:
         """Run both once, and return the sampler's outputs; `extra` are its other inputs."""
         body = self.body
         with body.lifetime.lease():
-            async with body.lock:
-                body.cut()
-                given = await body.to_readable_inputs(inputs)
-                body.guard.settle()
+            async with body.turn():
                 sampler = await self._built_sampler()
                 if keep_token:
                     await self._token_buffer()
-                first, second = await self._prepare(sampler, given, extra)
+                first, second = await self._prepare(sampler, inputs, extra)
                 batch = await self._batches.call(first.plan, second.plan, keep_token)
                 if body.may_spoil_state(first):
                     async with body.guard.guarding():
@@ -130,19 +127,17 @@ class SampledDelegate:
 
     async def _prepare(
         self, sampler: GpuDelegate, given: Sequence[Input], extra: Sequence[Input]
-    ) -> tuple[Prepared, Prepared]:
+    ) -> tuple[PreparedRun, PreparedRun]:
         body = self.body
-        first = await body.replayer.prepare(given, [OutputPlacement.LEND] * len(body.graph.outputs))
+        first = await body.prepare(RunRequest(given, OutputPlacement.BORROWED))
         lent = [output.tensor for output in first.plan.segments[-1].outputs]
-        second = await sampler.replayer.prepare(
-            [*lent, *extra], [OutputPlacement.READ] * len(sampler.graph.outputs)
-        )
+        second = await sampler.prepare(RunRequest([*lent, *extra]))
         return first, second
 
-    async def _submit(self, first: Prepared, batch: StepBatch) -> _SubmittedStep:
+    async def _submit(self, first: PreparedRun, batch: StepBatch) -> _SubmittedStep:
         """Submit both at once: a sampler that fails must not leave state that the body wrote."""
         started = perf_counter()
-        copies, validate = await self.body.replayer.lead(first)
+        copies, validate = await self.body.queue.run_host_segments(first)
         batch.fill()
         run = PlanRun(batch.handle, batch.payload, copies, validate=validate)
         running = self.body.device.run(run)
@@ -152,7 +147,7 @@ class SampledDelegate:
     async def _results(self, submitted: _SubmittedStep) -> list[np.ndarray]:
         data = await submitted.running
         submitted.batch.check(data)
-        self.body.replayer.note(submitted.started, submitted.submitted)
+        self.body.queue.record_timing(submitted.started, submitted.submitted)
         return submitted.batch.outputs(data)
 
     # Several steps
@@ -175,9 +170,7 @@ class SampledDelegate:
         """
         body = self.body
         with body.lifetime.lease():
-            async with body.lock:
-                body.cut()
-                body.guard.settle()
+            async with body.turn():
                 sampler = await self._built_sampler()
                 token = self._as_input(await self._token_buffer())
                 started, history = perf_counter(), self._history(sampler)
@@ -206,8 +199,8 @@ class SampledDelegate:
     def _rows(
         self,
         sampler: GpuDelegate,
-        first: Prepared,
-        second: Prepared,
+        first: PreparedRun,
+        second: PreparedRun,
         inputs: Sequence[Sequence[Input]],
         extra: Sequence[Sequence[Input]],
         history: Sequence[Input],
@@ -219,11 +212,11 @@ class SampledDelegate:
         for given, added in zip(inputs, extra, strict=True):
             wanted = [*lent, *added, *history]
             # A sampler without other inputs has the same inputs in every step.
-            if not body.preparer.follow(given) or (added and not sampler.preparer.follow(wanted)):
+            if not body.plans.try_reuse(given) or (added and not sampler.plans.try_reuse(wanted)):
                 break
-            body.replayer.fill(first.plan, given)
+            body.queue.pack_inputs(first.plan, given)
             if added:
-                sampler.replayer.fill(second.plan, wanted)
+                sampler.queue.pack_inputs(second.plan, wanted)
             rows.append(np.concatenate([payload.data for payload in payloads]))
         return rows
 
@@ -234,7 +227,7 @@ class SampledDelegate:
     async def _sampled(self, submitted: _SubmittedStep, lease: ExitStack) -> list[SampledToken]:
         with lease:
             data = await submitted.running
-            self.body.replayer.note(submitted.started, submitted.submitted)
+            self.body.queue.record_timing(submitted.started, submitted.submitted)
             words = np.frombuffer(data, np.int32).reshape(len(submitted.batch.rows), -1)
             return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in words]
 

@@ -1,10 +1,12 @@
-"""One delegate's graph on a GPU device: built once, then executed at whatever shapes come."""
+"""One delegate's graph on a GPU device: built once, then run at any shapes it takes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from webpte.gpu.device import Device, DeviceInfo, Progress, Transfer
@@ -29,12 +31,12 @@ from webpte.rewrite.validate import (
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.device_plan import DevicePlan, PlanFactory
 from webpte.runtime.execute.guard import StateGuard
-from webpte.runtime.execute.io_binding import Input, OutputPlacement, to_readable_inputs
+from webpte.runtime.execute.io_binding import to_readable_inputs
 from webpte.runtime.execute.memory import DelegateMemory
 from webpte.runtime.execute.plan_selection import PlanSelector
-from webpte.runtime.execute.replay import Prepared, SubmissionQueue
+from webpte.runtime.execute.request import DryRun, RunRequest
 from webpte.runtime.execute.shared_weights import ConstantStore, conversion, shareable
-from webpte.runtime.execute.timings import Timings
+from webpte.runtime.execute.submission_queue import PreparedRun, SubmissionQueue
 from webpte.runtime.load.fold_graph import fold_constants
 
 # Plans kept per delegate: prefill lengths come and go, and each plan holds its bind groups.
@@ -42,7 +44,10 @@ MAX_PLANS = 32
 
 
 class GpuDelegate:
-    """Made by `create`; `execute` may be called again and again, also concurrently."""
+    """A graph on a device, built by `create`; runs may overlap.
+
+    `plans` finds the plan of each run, and `queue` submits it.
+    """
 
     def __init__(
         self,
@@ -70,35 +75,26 @@ class GpuDelegate:
         self.graph = graph
         self.device = device
         self.lifetime = lifetime
-        self._live = LiveState(graph)
-        self._cut = self.info.choices  # how kernels are cut now: during a trial not as was chosen
-        self.asked: dict[int, tuple[Tunable, ...]] = {}  # by each call, in the last trial
-        self._asked_for: DevicePlan | None = None
-        self._planner = Planner(graph, self._live, ops, storage, self.info.target)
-        self._symints = graph.used_symints()
+        self.live = LiveState(graph)  # shapes and SymInts of the last run
+        self.planner = Planner(graph, self.live, ops, storage, self.info.target)
+        self.symints = graph.used_symints()  # those that are uploaded with every run
         sources = symint_sources(graph, ops)
         self._on_host = {source.input for source in sources}
         shared = shareable(graph, self._transfers, storage)
-        self.memory = DelegateMemory(device, storage, self._symints, shared, constants, borrowed)
-        self._factory = PlanFactory(
-            graph, self._live, self._planner, self.memory, device, library, self._symints
+        self.memory = DelegateMemory(device, storage, self.symints, shared, constants, borrowed)
+        self.factory = PlanFactory(
+            graph, self.live, self.planner, self.memory, device, library, self.symints
         )
-        self.preparer = PlanSelector(
-            graph, self._live, self._planner, self._factory, sources, lifetime, strict, MAX_PLANS
+        self.plans = PlanSelector(
+            graph, self.live, self.planner, self.factory, sources, lifetime, strict, MAX_PLANS
         )
+        self.queue = SubmissionQueue(graph, self.live, self.memory, device, lifetime)
         self.guard = StateGuard(device, self.memory, sorted(Dataflow.of(graph).state))
-        self.replayer = SubmissionQueue(
-            graph,
-            self._live,
-            self._planner,
-            self.preparer,
-            self.memory,
-            device,
-            self._symints,
-            lifetime,
-        )
         self.lock = asyncio.Lock()
-        self._all_read = [OutputPlacement.READ] * len(graph.outputs)
+        self._plain_turn = _Turn(self, None)
+        self._configs = self.info.choices  # of the last run: during a trial not the chosen ones
+        self.tunables: dict[int, tuple[Tunable, ...]] = {}  # by call, in the last trial
+        self._tunables_of: DevicePlan | None = None
         self.transfers = 0
 
     @classmethod
@@ -115,12 +111,11 @@ class GpuDelegate:
         fused: bool = True,
         info: DeviceInfo | None = None,
     ) -> GpuDelegate:
-        """Allocate, compile and move constants; gives everything back if any of it fails.
+        """Allocate, compile and upload constants; free everything if any of it fails.
 
-        Delegates with one store of `constants` share those that they have in common. What is on
-        the device stays for the `lifetime`, by default one that `close` ends. `borrowed` are inputs
-        that are in memory of others. Without `fused` every call stays by itself. `info` is what to
-        take the device for, if not for what it is.
+        Delegates with one store of `constants` share those that they have in common. Memory stays
+        for the `lifetime`, by default one that `close` ends. `borrowed` maps inputs to buffers of
+        others. Without `fused` no calls are fused. `info` overrides the info of the device.
         """
         lifetime = lifetime or Lifetime()
         store = constants or ConstantStore()
@@ -136,21 +131,21 @@ class GpuDelegate:
         return delegate
 
     async def _build(self, progress: Progress | None) -> None:
-        self.preparer.lower()
+        self.plans.lower()
         await self.memory.allocate()
         # The GPU process compiles while this one reads the file. Both end before either's error
         # is raised: what is still under way cannot be given back.
-        dispatches = self._planner.dispatches()
-        compiling = asyncio.ensure_future(self._factory.compile(dispatches, progress))
+        dispatches = self.planner.dispatches()
+        compiling = asyncio.ensure_future(self.factory.compile(dispatches, progress))
         try:
             await self._transfer_constants(progress)
         finally:
             await asyncio.gather(compiling, return_exceptions=True)
         compiling.result()
-        await self.preparer.declared()
+        await self.plans.plan_declared_shapes()
 
     async def _transfer_constants(self, progress: Progress | None) -> None:
-        """Everything that no other delegate has moved already."""
+        """Upload the constants that no other delegate has uploaded already."""
         moved = [t for t in self._transfers if self.memory.is_fresh(t.target.id)]
         transfers = [
             Transfer(
@@ -166,29 +161,31 @@ class GpuDelegate:
 
     # Tuning
 
-    async def choose(self, choices: TunedConfigs) -> None:
-        """Cut kernels so from now on."""
-        self.info = replace(self.info, choices=choices)
+    async def use_configs(self, configs: TunedConfigs) -> None:
+        """Use these tile configs from now on."""
+        self.info = replace(self.info, choices=configs)
         with self.lifetime.lease():
-            async with self.lock:
-                self.cut()
+            async with self.turn():
+                pass
 
-    def cut(self, trial: TunedConfigs | None = None) -> None:
-        """Kernels as they were chosen, or for a run that tries others: so no other call ever has
-        those that are on trial. Only for whoever has the lock."""
+    def select_configs(self, trial: TunedConfigs | None = None) -> None:
+        """Lower for the chosen tile configs, or for those on trial; needs the lock.
+
+        Every run selects its own, so no other run ever sees configs that are on trial.
+        """
         wanted = self.info.choices if trial is None else trial
-        if self._cut is not wanted:
-            self._planner.retarget(replace(self.info.target, choices=wanted))
-            self.preparer.plans.clear()
-            self._cut = wanted
+        if self._configs is not wanted:
+            self.planner.retarget(replace(self.info.target, choices=wanted))
+            self.plans.clear()
+            self._configs = wanted
 
-    def _ask(self, plan: DevicePlan) -> None:
-        """What each call asks about the cut of its kernels, at the shapes of this plan."""
-        if self._asked_for is not plan:
-            self.asked = self._planner.retarget(replace(self.info.target, choices=self._cut))
-            self._asked_for = plan
+    def _find_tunables(self, plan: DevicePlan) -> None:
+        """Update `tunables` to the shapes of this plan."""
+        if self._tunables_of is not plan:
+            self.tunables = self.planner.retarget(replace(self.info.target, choices=self._configs))
+            self._tunables_of = plan
 
-    # Execution
+    # Runs
 
     @property
     def input_count(self) -> int:
@@ -203,95 +200,77 @@ class GpuDelegate:
         return self.guard.has_state
 
     async def save_state(self) -> Callable[[], None]:
-        """Returns what puts the state back as it is now; for callers that run alone."""
+        """Return a function that restores the state as it is now; for callers that run alone."""
         with self.lifetime.lease():
             return await self.guard.save()
 
-    async def execute(self, inputs: Sequence[Input]) -> list[Any]:
-        """Run once: an array per tensor, an int per SymInt. After an error all is as before."""
-        return await self.execute_mixed(inputs, self._all_read)
-
-    async def execute_mixed(
-        self,
-        inputs: Sequence[Input],
-        fates: Sequence[OutputPlacement],
-        *,
-        timings: Timings | None = None,
-        dry_run: bool = False,
-        guarded: bool = False,
-        trial: TunedConfigs | None = None,
-    ) -> list[Any]:
-        """Run once; `fates` says what becomes of each tensor. SymInts are always on the host.
-
-        With `timings` every kernel is timed. A `dry_run` leaves state as it was, and can be the
-        `trial` of other cuts of kernels. If it is `guarded`, the caller puts state back, for a
-        method that may call this twice.
-        """
-        replayer = self.replayer
+    async def run(self, request: RunRequest) -> list[Any]:
+        """Run once: a tensor or an int per output. After an error all is as before."""
         with self.lifetime.lease():
-            async with self.lock:  # calls run in the order in which they came
-                self.cut(trial)
-                self.guard.settle()
-                usual = fates is self._all_read and timings is None and not dry_run
-                submitted = replayer.again(inputs) if usual else None
-                if submitted is None:
-                    given = await self.to_readable_inputs(inputs)
-                    self.guard.settle()
-                    call = await replayer.prepare(given, fates, timings)
-                    if trial is not None:
-                        self._ask(call.plan)
-                    if not guarded and (dry_run or self.may_spoil_state(call)):
-                        return await self._execute_guarded(call, dry_run)
-                    submitted = await replayer.submit(call)
-            return await replayer.results(submitted)
+            async with self.turn(request.dry_run):
+                run = await self.prepare(request)
+                is_dry = request.dry_run is not None
+                if (is_dry or self.may_spoil_state(run)) and not request.caller_restores:
+                    return await self._run_guarded(run)
+                submission = await self.queue.submit(run)
+            return await submission.outputs()
 
-    def may_spoil_state(self, call: Prepared) -> bool:
-        """Whether a call can fail after some of its kernels have written state."""
-        if not self.has_state:
-            return False
-        return call.is_split or not self.preparer.are_checked(call.plan, call.inputs)
+    def turn(self, dry_run: DryRun | None = None) -> _Turn:
+        """Wait for this run's turn: runs are submitted in the order in which they came."""
+        return self._plain_turn if dry_run is None else _Turn(self, dry_run.configs)
 
-    async def _execute_guarded(self, call: Prepared, dry_run: bool) -> list[Any]:
-        """No other call may come between what a call writes and its being put back."""
+    async def prepare(self, request: RunRequest) -> PreparedRun:
+        """Do everything of a run that comes before its submission; only during its turn."""
+        started = perf_counter()
+        plan = self.plans.last_if_same(request)
+        if plan is None:
+            inputs = request.inputs
+            inputs = await to_readable_inputs(inputs, self.graph, self._on_host, self.device)
+            request = request.with_inputs(inputs)
+            plan = await self.plans.for_request(request)
+        if request.dry_run is not None and request.dry_run.configs is not None:
+            self._find_tunables(plan)
+        return await self.queue.prepare(plan, request, started)
+
+    def may_spoil_state(self, run: PreparedRun) -> bool:
+        """Tell whether a run can fail after some of its kernels have written state."""
+        return run.plan.can_fail_late and self.has_state
+
+    async def _run_guarded(self, run: PreparedRun) -> list[Any]:
+        """Run in this turn to the end, and put state back after an error or a dry run."""
         try:
-            async with self.guard.guarding(dry_run):
-                return await self.replayer.results(await self.replayer.submit(call))
+            async with self.guard.guarding(run.request.dry_run is not None):
+                submission = await self.queue.submit(run)
+                return await submission.outputs()
         except BaseException:
-            call.returns.drop()
+            run.owned.destroy()
             raise
-
-    async def execute_unread(self, inputs: Sequence[Input]) -> None:
-        """Run once for its effect on state alone."""
-        await self.execute_mixed(inputs, [OutputPlacement.LEND] * len(self.graph.outputs))
-
-    async def to_readable_inputs(self, inputs: Sequence[Input]) -> list[Input]:
-        return await to_readable_inputs(inputs, self.graph, self._on_host, self.device)
 
     # Facts
 
     @property
     def executions(self) -> int:
-        return self.replayer.executions
+        return self.queue.executions
 
     @property
     def last_ms(self) -> dict[str, float]:
-        """Milliseconds of the last execution: prepare, submit, wait."""
-        return self.replayer.last_ms
+        """Milliseconds of the last run: prepare, submit, wait."""
+        return self.queue.last_ms
 
     @property
     def ended(self) -> float:
-        """When the last execution did, by `perf_counter`."""
-        return self.replayer.ended
+        """When the last run ended, by `perf_counter`."""
+        return self.queue.ended
 
     @property
     def host_ms(self) -> dict[str, float]:
         """Op name to milliseconds spent on the host, in all."""
-        return self.replayer.host_ms
+        return self.queue.host_ms
 
     @property
     def host_ops(self) -> dict[str, int]:
         """Ops that run on the host at the live shapes, with counts."""
-        return self.preparer.host_ops
+        return self.plans.host_ops
 
     def placements(self) -> dict[tuple[str, str], int]:
         """(op or kernel, "gpu" | "alias" | "host") to the number of calls, at the live shapes.
@@ -299,7 +278,7 @@ class GpuDelegate:
         The calls are those of the file: of a fused one, its parts.
         """
         counts: dict[tuple[str, str], int] = {}
-        for step in self._planner.calls:
+        for step in self.planner.calls:
             where = "host" if step.host or step.op.scalar else "gpu"
             for call in step.call.parts or (step.call,):
                 op = definition_of(call)
@@ -309,41 +288,18 @@ class GpuDelegate:
                 counts[key] = counts.get(key, 0) + 1
         return counts
 
-    @property
-    def live(self) -> LiveState:
-        """Shapes and SymInts of the last call."""
-        return self._live
-
-    @property
-    def planner(self) -> Planner:
-        """What each call comes to at the live shapes."""
-        return self._planner
-
-    @property
-    def factory(self) -> PlanFactory:
-        return self._factory
-
-    @property
-    def symints(self) -> list[int]:
-        """Those that go up with every call."""
-        return self._symints
-
     def constants(self) -> dict[int, ConstantTransfer]:
-        """By value: the bytes of the file that it starts with."""
+        """Map value ids to the constants that they start with."""
         return {transfer.target.id: transfer for transfer in self._transfers}
 
     @property
-    def _current(self) -> DevicePlan | None:
-        """The plan of the last call, or of the shapes in the file."""
-        return self.preparer.plans.current
-
-    @property
     def dispatches(self) -> int:
-        return len(self._current.labels) if self._current else 0
+        plan = self.plans.current
+        return 0 if plan is None else len(plan.labels)
 
     @property
     def pipelines(self) -> int:
-        return len(self._factory.pipelines)
+        return len(self.factory.pipelines)
 
     @property
     def allocated(self) -> dict[int, int]:
@@ -352,16 +308,40 @@ class GpuDelegate:
 
     @property
     def hooks_fired(self) -> int:
-        return self._planner.hooks_fired
+        return self.planner.hooks_fired
 
     @property
     def lowerings(self) -> int:
-        return self._planner.lowerings
+        return self.planner.lowerings
 
     def close(self) -> None:
         """End its lifetime: everything is freed once the calls under way have ended."""
         self.lifetime.end("the delegate was closed")
 
     def _free(self) -> None:
-        self.preparer.plans.clear()
+        self.plans.clear()
         self.memory.free()
+
+
+class _Turn(AbstractAsyncContextManager[None]):
+    """One run's turn on a delegate, with its tile configs and with state put back."""
+
+    __slots__ = ("_delegate", "_trial")
+
+    def __init__(self, delegate: GpuDelegate, trial: TunedConfigs | None) -> None:
+        self._delegate = delegate
+        self._trial = trial
+
+    async def __aenter__(self) -> None:
+        delegate = self._delegate
+        await delegate.lock.acquire()
+        try:
+            delegate.select_configs(self._trial)
+            if delegate.guard.restore_pending:
+                delegate.guard.apply_pending_restore()
+        except BaseException:
+            delegate.lock.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._delegate.lock.release()

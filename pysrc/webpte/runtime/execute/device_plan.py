@@ -1,7 +1,7 @@
-"""Records at one shape signature, turned into something that the device replays.
+"""Builds device plans: the records at one shape signature as commands that a device replays.
 
-A plan is one segment, unless some op has to run on the host: then the GPU's work is cut there, what
-the op reads comes back, and what it gives goes up with the next segment.
+A plan is one segment, unless some op has to run on the host: then the segment ends there, the op's
+inputs are read back, and its outputs are uploaded with the next segment.
 """
 
 from __future__ import annotations
@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-import numpy as np
-
-from webpte.dtypes import narrow_to_storage
 from webpte.errors import GraphError, ShaderError
 from webpte.gpu.device import (
     UNIFORM_ALIGNMENT,
@@ -32,80 +29,19 @@ from webpte.ops.core.records import Dispatch, IndexFlag, SymIntBound, SymIntUnif
 from webpte.plan.memory_plan import aligned
 from webpte.plan.planner import PlannedCall, Planner, PlannerState
 from webpte.plan.shaders import Shader, ShaderLibrary
+from webpte.runtime.base.call_context import call_progress
 from webpte.runtime.base.gpu_tensor import DeviceTensor
-from webpte.runtime.base.progress import call_progress
 from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory, PlanMemory
+from webpte.runtime.execute.payload import Output, Payload, PayloadLayout
 from webpte.shapes import Dims, numel
-
-
-@dataclass(frozen=True)
-class Output:
-    """Where a tensor is: on the device until the next call, and in the bytes that come back."""
-
-    value_id: int
-    tensor: DeviceTensor
-    offset: int
-
-    def unpack(self, result: bytes) -> np.ndarray:
-        """An array of its own, in the declared dtype."""
-        return self.tensor.decode(result, self.offset)
-
-
-class Payload:
-    """Bytes on their way up: tensors by value id, then one block per SymInt."""
-
-    def __init__(self, tensors: Sequence[tuple[Tensor, Dims]], symints: int) -> None:
-        layout = _PayloadLayout()
-        places = [
-            (tensor, dims, layout.add(numel(dims) * tensor.dtype.storage.itemsize)[0])
-            for tensor, dims in tensors
-        ]
-        start, _ = layout.add(symints * UNIFORM_ALIGNMENT)
-        self.data = np.zeros(layout.nbytes, np.uint8)
-        self._dtypes = {tensor.id: tensor.dtype for tensor, _ in tensors}
-        self._views = {
-            tensor.id: self._view(offset, dims, tensor.dtype.storage.numpy)
-            for tensor, dims, offset in places
-        }
-        self.offsets = {tensor.id: offset for tensor, _, offset in places}
-        self.symint_offset = start
-        words = (symints, UNIFORM_ALIGNMENT // 4)
-        self._symints = self._view(start, words, np.dtype(np.int32))
-
-    def _view(self, offset: int, dims: Dims, dtype: np.dtype[np.generic]) -> np.ndarray:
-        nbytes = numel(dims) * dtype.itemsize
-        return self.data[offset : offset + nbytes].view(dtype).reshape(dims)
-
-    def __contains__(self, value_id: int) -> bool:
-        return value_id in self._views
-
-    def fill(self, value_id: int, array: np.ndarray, what: str) -> None:
-        """Put an array in its place; integers must fit into what the GPU stores."""
-        self._views[value_id][...] = narrow_to_storage(array, self._dtypes[value_id], what)
-
-    def fill_symints(self, values: Sequence[int]) -> None:
-        self._symints[:, 0] = values
-
-
-class _PayloadLayout:
-    """Places parts one after the other, each aligned, so that every copy has whole words."""
-
-    def __init__(self) -> None:
-        self.nbytes = 0
-
-    def add(self, nbytes: int) -> tuple[int, int]:
-        """Offset and padded size of the next part; nothing takes no room."""
-        offset, padded = self.nbytes, aligned(nbytes) if nbytes else 0
-        self.nbytes += padded
-        return offset, padded
 
 
 @dataclass(frozen=True)
 class Segment:
     """One replay, and the op that runs on the host after it, if there is one.
 
-    The last segment has what the kernels of the whole plan check of tensors of indices; the word
-    for faults is then the last thing that comes back.
+    The last segment has the index flags of all kernels of the plan; if there are any, the word for
+    faults is the last thing that is read back.
     """
 
     handle: int
@@ -120,7 +56,7 @@ class Segment:
     result_bytes: int
 
     def fault_in(self, result: bytes) -> IndexFlag | None:
-        """The call that met an index out of range, if one did, by what came back last."""
+        """Return the flag of the call that met an index out of range, if one did."""
         number = int.from_bytes(result[-FAULT_BYTES:][:4], "little") if self.faults else 0
         return next((fault for fault in self.faults if fault.number == number), None)
 
@@ -141,13 +77,33 @@ class DevicePlan:
     key: PlanKey
     state: PlannerState
     memory: PlanMemory
-    # What was made of this plan and of others, and has to go before it does; by whatever tells.
+    has_unchecked_indices: bool = False  # of tensors of indices, some that only the GPU has seen
+    # Step batches that use this plan and another, by any key; each is destroyed before the plan.
     made_of_it: dict[object, Callable[[], None]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def is_one_replay(self) -> bool:
-        """Whether nothing happens on the host between its kernels."""
+        """Whether no op runs on the host between its kernels."""
         return len(self.segments) == 1
+
+    @cached_property
+    def can_fail_late(self) -> bool:
+        """Whether a run can still fail once some of its kernels have run."""
+        return self.has_unchecked_indices or not self.is_one_replay
+
+    @property
+    def signature(self) -> Signature:
+        return self.key[0]
+
+    @cached_property
+    def has_gpu_inputs(self) -> bool:
+        """Whether some inputs are on the GPU already."""
+        return any(on_gpu for _, on_gpu in self.signature)
+
+    @cached_property
+    def host_dims(self) -> tuple[Dims, ...]:
+        """Dims of the inputs; only for a plan without `has_gpu_inputs`."""
+        return tuple(dims for dims, _ in self.signature)
 
     @property
     def labels(self) -> list[str]:
@@ -155,14 +111,14 @@ class DevicePlan:
 
 
 def faults_of(work: Iterable[Dispatch | PlannedCall]) -> Iterator[IndexFlag]:
-    """What kernels check of tensors of indices."""
+    """List the index flags that dispatches bind."""
     for item in work:
         bindings = item.bindings if isinstance(item, Dispatch) else ()
         yield from (binding for binding in bindings if isinstance(binding, IndexFlag))
 
 
 def _label(record: Dispatch) -> str:
-    """What people see in a profile: the kernel with its formula, or with what sets it apart."""
+    """Return the label of a dispatch in a profile: the kernel, with its formula or types."""
     types = dict(record.types)
     if "FORMULA" in types:
         return f"{record.kernel}: {types['FORMULA']}"
@@ -170,7 +126,7 @@ def _label(record: Dispatch) -> str:
     return " ".join([record.kernel, *short])
 
 
-# As which numbers a shader may see stored elements. Whatever only moves is seen by its bits.
+# The WGSL types that a shader may declare for stored elements; u32 is for moving bits.
 SEEN_AS = {
     "bool": ("u32",),
     "uint8": ("u32",),
@@ -182,7 +138,7 @@ SEEN_AS = {
 
 
 def check_types(record: Dispatch, shader: Shader, graph: Graph) -> None:
-    """A kernel that sees a tensor as another type would compute with garbage, and not say so."""
+    """Raise if a kernel declares a tensor as another type than it is stored as."""
     *variables, _params = shader.variables
     for index, (binding, variable) in enumerate(zip(record.bindings, variables, strict=True)):
         if not isinstance(binding, int):
@@ -196,7 +152,7 @@ def check_types(record: Dispatch, shader: Shader, graph: Graph) -> None:
 
 
 class PlanFactory:
-    """Makes plans for one delegate."""
+    """Builds and destroys the plans of one delegate."""
 
     def __init__(
         self,
@@ -218,7 +174,7 @@ class PlanFactory:
         self.pipelines: set[PipelineSpec] = set()
 
     def key(self, signature: Signature) -> PlanKey:
-        """Equal keys mean equal commands, equal shapes of what is read back, and equal checks."""
+        """Return a key: equal keys mean equal commands, shapes that are read back, and checks."""
         work = self._planner.work()
         crossing = [tensor.id for tensor in self._graph.tensor_outputs()]
         for item in work:
@@ -230,9 +186,9 @@ class PlanFactory:
     async def compile(
         self, records: Sequence[Dispatch], progress: Progress | None = None
     ) -> list[tuple[int, PipelineSpec]]:
-        """A pipeline for each record; equal ones are compiled once.
+        """Compile a pipeline for each record; equal ones are compiled once.
 
-        Without `progress` the call that this is for is told, if it wants to be.
+        By default the progress of the call under way is reported to.
         """
         progress = progress or call_progress()
         specs = []
@@ -251,7 +207,7 @@ class PlanFactory:
         return list(zip(ids, specs, strict=True))
 
     async def make(self, key: PlanKey) -> DevicePlan:
-        """The plan for the live shapes, whose key it is given."""
+        """Build the plan for the live shapes, of which `key` is the key."""
         signature, work, _, bounds = key
         inputs = [self._graph.value(i) for i in self._graph.inputs]
         tensors = [value for value in inputs if isinstance(value, Tensor)]
@@ -265,7 +221,7 @@ class PlanFactory:
         records: list[tuple[PlannedCall, Dispatch]] = []
         symints = len(self._symints)
         faults = tuple(faults_of(work))
-        # Whatever an earlier run left in the word for faults is gone before this one's kernels.
+        # The word for faults is cleared before this run's kernels.
         clears: tuple[int, ...] = ()
         try:
             if faults:
@@ -288,7 +244,11 @@ class PlanFactory:
         except BaseException:
             self._destroy(segments, memory)
             raise
-        return DevicePlan(tuple(segments), bounds, key, self._planner.state(), memory)
+        pairs = zip(tensors, signature, strict=True)
+        seen = {tensor.id for tensor, (_, on_gpu) in pairs if not on_gpu}
+        unchecked = any(i not in seen for fault in faults for i, _ in fault.indices)
+        state = self._planner.state()
+        return DevicePlan(tuple(segments), bounds, key, state, memory, unchecked)
 
     async def segment(
         self,
@@ -301,7 +261,7 @@ class PlanFactory:
         clears: tuple[int, ...],
         faults: tuple[IndexFlag, ...] = (),
     ) -> Segment:
-        """These records, and the tensors to read back after them."""
+        """Build a segment of these records, and the tensors to read back after them."""
         compiled = await self.compile([record for _, record in records])
         params = await memory.blocks([record.params for _, record in records])
         live = {i: self._memory.place(SymIntUniform(i)) for i in self._symints}
@@ -313,7 +273,7 @@ class PlanFactory:
                 DispatchCommand(pipeline, (*resources, block), record.grid, origins[step])
             )
         payload = Payload([(t, self._live.cur_dims(t.id)) for t in uploads], symints)
-        layout = _PayloadLayout()
+        layout = PayloadLayout()
         outputs, readbacks = self._plan_readbacks(reads, layout)
         if faults:
             assert self._memory.fault_buffer is not None
@@ -371,7 +331,7 @@ class PlanFactory:
         return uploads
 
     def _plan_readbacks(
-        self, tensors: Sequence[Tensor], layout: _PayloadLayout
+        self, tensors: Sequence[Tensor], layout: PayloadLayout
     ) -> tuple[tuple[Output, ...], list[Readback]]:
         outputs, readbacks = [], []
         for tensor in tensors:

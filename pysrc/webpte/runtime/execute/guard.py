@@ -1,4 +1,4 @@
-"""The state of a delegate (caches, mutable buffers), and how a call that fails leaves it alone.
+"""Restores the state of a delegate (caches, mutable buffers) after calls that fail.
 
 Most calls need nothing: all that can go wrong with them is checked before their one submission. A
 call that can still fail once its kernels have written state (an index that only the GPU has seen,
@@ -13,29 +13,29 @@ from contextlib import asynccontextmanager
 
 from webpte.errors import DeviceError
 from webpte.gpu.device import Device, GpuCopy
-from webpte.runtime.base.submissions import count_submission
+from webpte.runtime.base.call_context import count_submission
 from webpte.runtime.execute.memory import DelegateMemory
 
 
 class StateGuard:
-    """`values` are the tensors that keep their contents from call to call."""
+    """Saves and restores the tensors that keep their contents from call to call: `values`."""
 
     def __init__(self, device: Device, memory: DelegateMemory, values: Sequence[int]) -> None:
         self._device = device
         self._memory = memory
         self._values = values
         self._saves: list[GpuCopy] = []  # made on first use: most delegates need none
-        self._owed = False  # whether state has still to be put back
+        self.restore_pending = False  # whether state has still to be put back
 
     @property
     def has_state(self) -> bool:
         return bool(self._values)
 
     async def save(self) -> Callable[[], None]:
-        """Returns what puts the state back as it is now. The copies are kept for the next time."""
+        """Copy the state; returns a function that restores it. The copies are reused."""
         if not self._values:
             return lambda: None
-        self.settle()
+        self.apply_pending_restore()
         if not self._saves:
             buffers = self._memory.buffers_of(self._values)
             copies = await self._memory.create(list(buffers.values()))
@@ -48,7 +48,7 @@ class StateGuard:
 
     @asynccontextmanager
     async def guarding(self, dry_run: bool = False) -> AsyncIterator[None]:
-        """State is as before if anything is raised in here, and after a rehearsal."""
+        """Restore state if anything is raised inside, and after a dry run."""
         restore = await self.save()
         try:
             yield
@@ -59,16 +59,19 @@ class StateGuard:
             restore()
 
     def _restore(self) -> None:
-        """Never raises: the error that led here matters more, and the next call tries again."""
-        self._owed = True
-        with contextlib.suppress(DeviceError):
-            self.settle()
+        """Restore the state; if that fails, the next run tries again.
 
-    def settle(self) -> None:
-        """Put back what could not be put back before; no call may start without it."""
-        if self._owed and not self._device.lost:  # with the device, state is lost anyway
+        Never raises: the error that led here matters more.
+        """
+        self.restore_pending = True
+        with contextlib.suppress(DeviceError):
+            self.apply_pending_restore()
+
+    def apply_pending_restore(self) -> None:
+        """Do a restore that failed before; no run may start without it."""
+        if self.restore_pending and not self._device.lost:  # with the device, state is lost anyway
             self._copy([GpuCopy(c.target, c.source, c.nbytes) for c in self._saves])
-        self._owed = False
+        self.restore_pending = False
 
     def _copy(self, copies: Sequence[GpuCopy]) -> None:
         self._device.copy(copies)

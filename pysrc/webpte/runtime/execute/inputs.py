@@ -1,4 +1,4 @@
-"""What a caller gives to a method, checked before anything runs."""
+"""Checks of a method's inputs, before anything runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from webpte.shapes import Dims, fits, numel
 
 
 def check_inputs(method: MethodInfo, inputs: Sequence[Any], device: Device | None) -> list[Any]:
-    """Arrays in their declared types, GPU tensors of `device` (None: there is no GPU), numbers."""
+    """Check inputs; returns arrays in the declared dtypes, GPU tensors of `device`, and numbers.
+
+    `device` is None if there is no GPU.
+    """
     if len(inputs) != len(method.inputs):
         listed = "; ".join(map(str, method.inputs)) or "none"
         raise InputError(
@@ -33,7 +36,7 @@ def check_inputs(method: MethodInfo, inputs: Sequence[Any], device: Device | Non
 
 
 def _is_as_declared(info: TensorInfo, value: Any) -> bool:
-    """Whether there is nothing to check: calls are many, and messages take time to write."""
+    """Tell whether an array is exactly as declared: the quick check for repeated calls."""
     return (
         type(value) is np.ndarray
         and value.dtype == DTYPES[info.dtype].numpy
@@ -81,7 +84,7 @@ def _check_gpu_tensor(
 
 
 def _of_buffer(info: TensorInfo, buffer: Any, device: Device, where: str) -> GpuTensor:
-    """A `GPUBuffer` that is given as it is: it must be as large as the input, and no larger."""
+    """Wrap a `GPUBuffer` that is given as it is; it must be exactly as large as the input."""
     hint = "webpte.GpuTensor.from_buffer(buffer, dtype, shape) says what is in a buffer"
     if info.dynamic:
         raise InputError(f"{where}: the size of the input is not fixed; {hint}")

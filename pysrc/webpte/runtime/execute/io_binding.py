@@ -1,91 +1,62 @@
-"""What goes into a delegate's memory on the GPU, and what becomes of its outputs there."""
+"""Inputs on the GPU on their way into a delegate's memory, and outputs on their way out."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
 from webpte.gpu.device import Device, GpuCopy
 from webpte.graph.graph import Graph
 from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, allocate
-from webpte.runtime.execute.device_plan import Output
 from webpte.runtime.execute.memory import DelegateMemory
-
-OnGpu = DeviceTensor | GpuTensor
-Input = np.ndarray | int | OnGpu
-Result = np.ndarray | OnGpu
-
-
-class OutputPlacement(Enum):
-    """What becomes of an output."""
-
-    READ = "comes back as an array"
-    LEND = "stays where it is, until the delegate runs again"
-    KEEP = "is copied to memory of its own on the GPU"
+from webpte.runtime.execute.payload import Output
+from webpte.runtime.execute.request import Input, OnGpu, OutputPlacement
 
 
 @dataclass(frozen=True)
-class PendingOutputs:
-    """The outputs of one execution. `kept` are those whose fate it is, in order."""
+class OwnedOutputs:
+    """GPU memory of their own for the outputs that are placed as OWNED, in order."""
 
-    outputs: Sequence[Output]
-    fates: Sequence[OutputPlacement]
-    kept: Sequence[GpuTensor]
+    sources: Sequence[DeviceTensor]
+    tensors: Sequence[GpuTensor]
 
     @classmethod
-    async def prepare(
-        cls, device: Device, outputs: Sequence[Output], fates: Sequence[OutputPlacement]
-    ) -> PendingOutputs:
-        """Allocate memory for what is to be kept."""
-        if OutputPlacement.KEEP not in fates:
-            return cls(outputs, fates, ())
-        pairs = zip(outputs, fates, strict=True)
-        wanted = [output.tensor for output, fate in pairs if fate is OutputPlacement.KEEP]
-        kept = await allocate(device, [(t.dtype, t.stored, t.shape) for t in wanted])
-        return cls(outputs, fates, kept)
-
-    @property
-    def read(self) -> bool:
-        return OutputPlacement.READ in self.fates
+    async def allocate(
+        cls, device: Device, outputs: Sequence[Output], placements: Sequence[OutputPlacement]
+    ) -> OwnedOutputs:
+        """Allocate a tensor for each output that is to be OWNED."""
+        pairs = zip(outputs, placements, strict=True)
+        sources = [output.tensor for output, place in pairs if place is OutputPlacement.OWNED]
+        tensors = await allocate(device, [(t.dtype, t.stored, t.shape) for t in sources])
+        return cls(sources, tensors)
 
     def copies(self, device: Device) -> list[GpuCopy]:
-        """From the delegate's memory to what is kept."""
-        pairs = zip(self.outputs, self.fates, strict=True)
-        sources = [output.tensor for output, fate in pairs if fate is OutputPlacement.KEEP]
+        """List the copies from the delegate's memory."""
         return [
             GpuCopy(source.buffer, tensor.lend(device).buffer, source.copy_bytes)
-            for source, tensor in zip(sources, self.kept, strict=True)
+            for source, tensor in zip(self.sources, self.tensors, strict=True)
             if source.nbytes
         ]
 
-    def results(self, data: bytes) -> list[Result]:
-        """The outputs, given the bytes that came back."""
-        kept = iter(self.kept)
-        found: list[Result] = []
-        for output, fate in zip(self.outputs, self.fates, strict=True):
-            if fate is OutputPlacement.READ:
-                found.append(output.unpack(data))
-            else:
-                found.append(output.tensor if fate is OutputPlacement.LEND else next(kept))
-        return found
-
-    def drop(self) -> None:
-        """The execution failed: nothing is kept."""
-        for tensor in self.kept:
+    def destroy(self) -> None:
+        """Free the tensors of a run that failed."""
+        for tensor in self.tensors:
             tensor.destroy()
 
 
-def _place(value: OnGpu, device: Device) -> DeviceTensor:
+NONE_OWNED = OwnedOutputs((), ())
+
+
+def _on_device(value: OnGpu, device: Device) -> DeviceTensor:
     return value.lend(device) if isinstance(value, GpuTensor) else value
 
 
 async def to_readable_inputs(
     inputs: Sequence[Input], graph: Graph, on_host: Collection[int], device: Device
 ) -> list[Input]:
-    """Inputs as the graph can take them: some that are on the GPU have to be read back.
+    """Read back the inputs on the GPU that the graph cannot take from there.
 
     These are the ones that are needed `on_host`, and those whose elements are stored in another way
     than the graph stores them.
@@ -93,9 +64,9 @@ async def to_readable_inputs(
     given: list[Input] = []
     for value_id, value in zip(graph.inputs, inputs, strict=False):  # the count is checked later
         if isinstance(value, OnGpu):
-            place, stored = _place(value, device), graph.tensor(value_id).dtype.storage
-            if value_id in on_host or place.stored != stored:
-                given.append(await place.read(device))
+            tensor, stored = _on_device(value, device), graph.tensor(value_id).dtype.storage
+            if value_id in on_host or tensor.stored != stored:
+                given.append(await tensor.read(device))
                 continue
         given.append(value)
     return [*given, *inputs[len(given) :]]
@@ -104,17 +75,17 @@ async def to_readable_inputs(
 def input_copies(
     inputs: Sequence[Input], graph: Graph, memory: DelegateMemory, device: Device
 ) -> list[GpuCopy]:
-    """How inputs that are on the GPU get to where the graph reads them."""
+    """List the copies of inputs on the GPU to where the graph reads them."""
     copies = []
     for value_id, value in zip(graph.inputs, inputs, strict=True):
         if isinstance(value, OnGpu) and memory.holds(value_id):
-            place, target = _place(value, device), memory.buffer_of(value_id)
-            if place.nbytes and place.buffer != target:
-                copies.append(GpuCopy(place.buffer, target, place.copy_bytes))
+            tensor, target = _on_device(value, device), memory.buffer_of(value_id)
+            if tensor.nbytes and tensor.buffer != target:
+                copies.append(GpuCopy(tensor.buffer, target, tensor.copy_bytes))
     return copies
 
 
 def host_arrays(inputs: Sequence[Input], graph: Graph) -> dict[int, np.ndarray]:
-    """The inputs that are arrays, by value id."""
+    """Map value ids to the inputs that are arrays."""
     by_id = zip(graph.inputs, inputs, strict=True)
     return {value_id: value for value_id, value in by_id if isinstance(value, np.ndarray)}

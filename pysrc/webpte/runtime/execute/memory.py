@@ -1,4 +1,4 @@
-"""Everything one delegate has on the device, and what a binding of a record is there."""
+"""Everything that one delegate has on the device, and the resources for bindings of records."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ScratchKey = tuple[str, int]
 
 
 class DelegateMemory:
-    """Buffers by slot, live scalars, params and scratch. `free` gives all of it back.
+    """The buffers of one delegate: slots, live scalars, params and scratch. `free` frees them all.
 
-    `shared` are the slots whose contents are in `constants`, or will be. `borrowed` are buffers of
-    others, by the tensors that are in them.
+    `shared` are the slots whose contents are in `constants`, or will be. `borrowed` maps tensors to
+    buffers of others that hold them.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class DelegateMemory:
         self.arena = ParamsArena(device)
 
     async def allocate(self) -> None:
-        """All that every shape needs: one buffer per slot, one for the SymInts."""
+        """Allocate what every shape needs: one buffer per slot, one for the SymInts."""
         slots = {self._storage.slot_of[i]: buffer for i, buffer in self._borrowed.items()}
         for index, key in self._shared.items():
             buffer = self._constants.take(key)
@@ -81,23 +81,23 @@ class DelegateMemory:
         return made
 
     def holds(self, value_id: int) -> bool:
-        """Whether a tensor has memory; one that nothing reads or returns has none."""
+        """Tell whether a tensor has memory; one that nothing reads or returns has none."""
         return value_id in self._storage.slot_of
 
     def is_fresh(self, value_id: int) -> bool:
-        """Whether the memory of a constant is new here, and has to be filled."""
+        """Tell whether the memory of a constant is new, and has to be filled."""
         return self._storage.slot_of[value_id] in self._fresh
 
     def buffer_of(self, value_id: int) -> int:
         return self._slots[self._storage.slot_of[value_id]]
 
     def buffers_of(self, value_ids: Sequence[int]) -> dict[int, int]:
-        """The distinct buffers of some values, with their bytes."""
+        """Return the distinct buffers of some values, with their bytes."""
         slots = [self._storage.slots[self._storage.slot_of[i]] for i in value_ids if self.holds(i)]
         return {self._slots[slot.index]: slot.nbytes for slot in slots}
 
     def place(self, binding: int | SymIntUniform) -> Resource:
-        """Where a tensor or a SymInt is, from `allocate` to `free`."""
+        """Return the resource of a tensor or a SymInt, valid from `allocate` to `free`."""
         if isinstance(binding, int):
             slot = self._storage.slots[self._storage.slot_of[binding]]
             return Resource(self._slots[slot.index], 0, slot.nbytes)
@@ -106,19 +106,19 @@ class DelegateMemory:
         return Resource(self.symint_buffer, offset, SYMINT_BYTES)
 
     async def faults(self) -> Resource:
-        """The word for faults, made on first use."""
+        """Return the word for faults, allocated on first use."""
         if self.fault_buffer is None:
             (self.fault_buffer,) = await self.create([FAULT_BYTES])
         return self.fault_word
 
     @property
     def fault_word(self) -> Resource:
-        """The same, once it is there."""
+        """The word for faults, once `faults` has allocated it."""
         assert self.fault_buffer is not None
         return Resource(self.fault_buffer, 0, FAULT_BYTES)
 
     async def absent(self) -> Resource:
-        """What is bound for a tensor that is not there, made on first use."""
+        """Return the resource to bind for an absent tensor, allocated on first use."""
         if self._absent is None:
             (self._absent,) = await self.create([aligned(0)])
         return Resource(self._absent, 0, aligned(0))
@@ -138,7 +138,7 @@ class DelegateMemory:
             self._device.destroy_buffers([buffer])
 
     def purposes(self) -> dict[int, str]:
-        """What buffers without tensors are for, by number; copies of state are not among them."""
+        """Map buffers without tensors to their purpose; copies of state are not among them."""
         small = (self.symint_buffer, self.fault_buffer, self._absent)
         params = [*self.arena.allocated, *(buffer for buffer in small if buffer is not None)]
         return dict.fromkeys(params, "params") | dict.fromkeys(self._scratch.values(), "scratch")
@@ -161,7 +161,7 @@ class DelegateMemory:
 
 
 class PlanMemory:
-    """What one plan takes beyond what every plan has. `release` gives it back."""
+    """The memory that one plan needs beyond what all plans share, until `release`."""
 
     def __init__(self, memory: DelegateMemory) -> None:
         self._memory = memory
@@ -174,7 +174,7 @@ class PlanMemory:
         return placed
 
     async def resource(self, binding: Binding) -> Resource:
-        """What to bind."""
+        """Return the resource for a binding."""
         if isinstance(binding, int | SymIntUniform):
             return self._memory.place(binding)
         if isinstance(binding, bytes):
@@ -190,7 +190,7 @@ class PlanMemory:
         return await self._memory.absent()
 
     def release(self) -> None:
-        """A second call does nothing."""
+        """Free the memory; a second call does nothing."""
         for key in self._scratch:
             self._memory.release_scratch(key)
         self._memory.arena.release(self._blocks)

@@ -11,7 +11,7 @@ import numpy as np
 
 from webpte.dtypes import convert_exactly
 from webpte.errors import ExecutionError
-from webpte.graph.graph import Call, Graph
+from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
 from webpte.plan import reference
 from webpte.rewrite.dataflow import Dataflow
@@ -24,10 +24,10 @@ from webpte.rewrite.validate import (
     resolve_ops,
     symint_sources,
 )
+from webpte.runtime.execute.request import RunRequest
+from webpte.runtime.execute.timings import Watch, watch_numpy
 
-_TURN_SECONDS = 0.05  # that a call keeps everybody else waiting, unless an op takes longer
-
-Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], None]]
+_TURN_SECONDS = 0.05  # that a run may block the event loop, unless one op takes longer
 
 
 class NumpyDelegate:
@@ -41,7 +41,7 @@ class NumpyDelegate:
         self._ops = resolve_ops(graph)
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
-        # Written in place or anew, for good: calls work on copies, kept when all went well.
+        # State: runs work on copies, which are kept when the run succeeds.
         self._state = Dataflow.of(graph).state & constants.keys()
         self.transfers = len(constants)
         self.executions = 0
@@ -60,10 +60,14 @@ class NumpyDelegate:
     def input_count(self) -> int:
         return len(self.graph.inputs)
 
-    async def execute(
-        self, inputs: Sequence[np.ndarray | int], watch: Watch | None = None
+    async def run(self, request: RunRequest) -> list[Any]:
+        """Run once: an array or an int per output, wherever the request places it."""
+        return await self.run_watched(request.inputs, watch_numpy(request.timings))
+
+    async def run_watched(
+        self, inputs: Sequence[np.ndarray | int], watch: Watch | None
     ) -> list[Any]:
-        """Run once; `watch` is told of every call, with what there is before and after it."""
+        """Run once; `watch` is called before every call, and what it returns after it."""
         if len(inputs) != len(self.graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self.graph.inputs)} inputs, not {len(inputs)}"
@@ -79,7 +83,7 @@ class NumpyDelegate:
             room -= reference.run_reference(op, call, self.graph, live, arrays, room)
             if done is not None:
                 done()
-            # Others have a turn, such as who wants to cancel this. Never between state and state.
+            # Let other tasks run, for example one that cancels this; not while state is written.
             if not self._state and watch is None and perf_counter() - rested > _TURN_SECONDS:
                 await asyncio.sleep(0)
                 rested = perf_counter()
@@ -96,7 +100,7 @@ class NumpyDelegate:
         return bool(self._state)
 
     async def save_state(self) -> Callable[[], None]:
-        """Returns what puts the state back as it is now."""
+        """Return a function that restores the state as it is now."""
         saved = {i: self._constants[i] for i in self._state}
         return lambda: self._constants.update(saved)
 

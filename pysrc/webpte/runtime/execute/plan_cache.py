@@ -1,4 +1,4 @@
-"""The plans of one delegate: by what they do, and by the shapes that led to them."""
+"""The plans of one delegate, by key and by input shapes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from webpte.runtime.execute.device_plan import DevicePlan, PlanKey, Signature
 
 
 class PlanCache:
-    """Forgets the plans that were not used for longest; never the current one."""
+    """A cache of plans that destroys the least recently used; never the current one."""
 
     def __init__(self, destroy: Callable[[DevicePlan], None], most: int) -> None:
         self._destroy = destroy
@@ -24,11 +24,11 @@ class PlanCache:
         return self._plans.get(key)
 
     def latest(self, signature: Signature) -> DevicePlan | None:
-        """The plan that inputs of these shapes led to the last time."""
+        """Return the plan that inputs of these shapes had the last time."""
         return self._latest.get(signature)
 
     def use(self, plan: DevicePlan) -> None:
-        """Make a plan, new or not, the current one."""
+        """Make a plan, new or cached, the current one."""
         if plan is not self.current:
             self._plans.pop(plan.key, None)
             self._plans[plan.key] = plan

@@ -1,4 +1,4 @@
-"""From the inputs of a call to the plan that runs it, whole or not at all.
+"""From the inputs of a run to the plan that runs it, as a transaction.
 
 Shapes and SymInts are brought up to date, everything that can be wrong with them is checked, and
 only then is a plan looked up or made. If any of this fails, the live state, the steps and the plans
@@ -20,16 +20,17 @@ from webpte.plan.planner import PlannedCall, Planner, check_bounds
 from webpte.rewrite.validate import SymIntSource, read_symint
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.device_plan import DevicePlan, PlanFactory, Signature, faults_of
-from webpte.runtime.execute.io_binding import Input, OnGpu, host_arrays
+from webpte.runtime.execute.io_binding import host_arrays
 from webpte.runtime.execute.plan_cache import PlanCache
+from webpte.runtime.execute.request import Input, OnGpu, RunRequest
 
 
 class _ChangedError(Exception):
-    """The commands are others at these inputs."""
+    """Other commands are needed at these inputs."""
 
 
 class PlanSelector:
-    """Finds the plan for a call of one delegate; one call at a time."""
+    """Finds or builds the plan for each run of one delegate; one run at a time."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class PlanSelector:
         symint_sources: Sequence[SymIntSource],
         lifetime: Lifetime,
         strict: bool,
-        most_plans: int,
+        max_plans: int,
     ) -> None:
         self._graph = graph
         self._live = live
@@ -50,24 +51,52 @@ class PlanSelector:
         self._lifetime = lifetime
         self._strict = strict
         self._has_symints = any(isinstance(value, SymIntValue) for value in graph.values)
-        self.plans = PlanCache(factory.destroy, most_plans)
+        self._cache = PlanCache(factory.destroy, max_plans)
+
+    @property
+    def current(self) -> DevicePlan | None:
+        """The plan of the last run, or of the shapes in the file."""
+        return self._cache.current
+
+    def clear(self) -> None:
+        """Destroy all plans."""
+        self._cache.clear()
 
     def lower(self) -> None:
-        """Everything once, at the shapes that the file declares."""
+        """Lower every call once, at the shapes that the file declares."""
         self._planner.lower_all()
         self._check_strict()
 
-    async def declared(self) -> None:
-        """Make the plan for the shapes that the file declares, if they tell enough for one."""
+    async def plan_declared_shapes(self) -> None:
+        """Build the plan for the shapes that the file declares, unless SymInts decide more."""
         if not self._planner.unsettled:
             tensors = [self._graph.tensor(i) for i in self._graph.inputs if self._is_tensor(i)]
-            self.plans.use(await self._plan(tuple((t.dims, False) for t in tensors)))
+            self._cache.use(await self._plan(tuple((t.dims, False) for t in tensors)))
 
     def _is_tensor(self, value_id: int) -> bool:
         return not self._graph.is_symint(value_id)
 
-    async def prepare(self, inputs: Sequence[Input]) -> DevicePlan:
-        """The plan for these inputs, made the current one."""
+    def last_if_same(self, request: RunRequest) -> DevicePlan | None:
+        """Return the current plan if only the contents of the arrays are new.
+
+        Then there are no shapes to propagate, and nothing to check but indices, all of which are in
+        these arrays: what is submitted now cannot fail because of what is in a tensor.
+        """
+        plan, inputs = self._cache.current, request.inputs
+        if plan is None or self._has_symints or plan.can_fail_late or plan.has_gpu_inputs:
+            return None
+        if len(inputs) != len(plan.host_dims):
+            return None
+        for value, dims in zip(inputs, plan.host_dims, strict=True):
+            if not isinstance(value, np.ndarray) or value.shape != dims:
+                return None
+        if plan.segments[0].faults:
+            self._check_indices(plan.segments[0].faults, inputs)
+        return plan
+
+    async def for_request(self, request: RunRequest) -> DevicePlan:
+        """Return the plan for these inputs, made the current one."""
+        inputs = request.inputs
         if len(inputs) != len(self._graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
@@ -78,7 +107,7 @@ class PlanSelector:
             if not isinstance(value, int)
         )
         with self._planner.transaction():
-            plan = self._likely(signature)
+            plan = self._last_plan_for(signature)
             self._set_inputs(inputs)
             self._planner.propagate_resize()
             if plan is None or self._planner.changed:
@@ -86,30 +115,16 @@ class PlanSelector:
             else:
                 check_bounds(plan.bounds, self._live)
                 self._check_indices(plan.segments[-1].faults, inputs)
-        self.plans.use(plan)
+        self._cache.use(plan)
         return plan
 
-    def again(self, inputs: Sequence[Input]) -> DevicePlan | None:
-        """The current plan, if all that is new about a call is what is in its arrays.
+    def try_reuse(self, inputs: Sequence[Input]) -> bool:
+        """Tell whether the current plan serves these inputs, too, and make them the live ones.
 
-        There is nothing to bring up to date then, and nothing to check but indices, of which none
-        may come from elsewhere: what is submitted now cannot fail for what is in tensors.
+        If it does not, all stays as it was. Errors in the inputs only make the answer no: nobody
+        has asked for a run with them yet.
         """
-        plan = self.plans.current
-        if plan is None or not plan.is_one_replay or self._has_symints:
-            return None
-        signature = tuple((value.shape, False) for value in inputs if isinstance(value, np.ndarray))
-        if signature != plan.key[0] or len(inputs) != len(signature):
-            return None
-        faults = plan.segments[0].faults
-        return plan if not faults or self._check_indices(faults, inputs) else None
-
-    def follow(self, inputs: Sequence[Input]) -> bool:
-        """Whether the current plan serves these inputs, too; if it does, they are the live ones.
-
-        If not, all is as before: nothing is raised, since nobody has asked for these inputs yet.
-        """
-        plan = self.plans.current
+        plan = self._cache.current
         assert plan is not None
         try:
             with self._planner.transaction():
@@ -123,10 +138,10 @@ class PlanSelector:
             return False
         return True
 
-    def _likely(self, signature: Signature) -> DevicePlan | None:
-        """The plan that inputs of these shapes had the last time, with its state restored."""
-        current, latest = self.plans.current, self.plans.latest(signature)
-        if current is not None and current.key[0] == signature:
+    def _last_plan_for(self, signature: Signature) -> DevicePlan | None:
+        """Return the plan that inputs of these shapes had the last time, with its live state."""
+        current, latest = self._cache.current, self._cache.latest(signature)
+        if current is not None and current.signature == signature:
             return current
         if latest is not None:
             self._planner.restore(latest.state)
@@ -135,14 +150,14 @@ class PlanSelector:
     async def _plan(
         self, signature: Signature, inputs: Sequence[Input] | None = None
     ) -> DevicePlan:
-        """The plan for the live shapes: one made before, or a new one, once all is checked."""
+        """Check everything, then find or build the plan for the live shapes."""
         self._check_strict()
         key = self._factory.key(signature)
         _, work, _, bounds = key
         if inputs is not None:
             check_bounds(bounds, self._live)
             self._check_indices(tuple(faults_of(work)), inputs)
-        plan = self.plans.find(key)
+        plan = self._cache.find(key)
         if plan is not None:
             return plan
         plan = await self._factory.make(key)
@@ -166,26 +181,16 @@ class PlanSelector:
                 counts[item.op.name] = counts.get(item.op.name, 0) + 1
         return counts
 
-    def _check_indices(self, faults: Sequence[IndexFlag], inputs: Sequence[Input]) -> bool:
-        """Before anything runs, for tensors of indices that the caller gave as arrays.
-
-        Returns whether these were all.
-        """
-        arrays, every = host_arrays(inputs, self._graph), True
+    def _check_indices(self, faults: Sequence[IndexFlag], inputs: Sequence[Input]) -> None:
+        """Raise for an index out of range in the tensors of indices that are arrays."""
+        arrays = host_arrays(inputs, self._graph)
         for fault in faults:
             for value_id, size in fault.indices:
                 array = arrays.get(value_id)
-                if array is None:
-                    every = False
-                elif array.size and not -size <= array.min() <= array.max() < size:
+                if array is None or not array.size:
+                    continue
+                if not -size <= array.min() <= array.max() < size:
                     raise IndexRangeError(str(fault))
-        return every
-
-    def are_checked(self, plan: DevicePlan, inputs: Sequence[Input]) -> bool:
-        """Whether every index that a plan's kernels look at was seen here already."""
-        arrays = host_arrays(inputs, self._graph)
-        faults = plan.segments[-1].faults
-        return all(value_id in arrays for fault in faults for value_id, _ in fault.indices)
 
     def _set_inputs(self, inputs: Sequence[Input]) -> None:
         by_id = dict(zip(self._graph.inputs, inputs, strict=True))
@@ -196,5 +201,5 @@ class PlanSelector:
                 self._live.set_cur_dims(value_id, value.shape)
         for source in self._symint_sources:
             value = by_id[source.input]
-            assert isinstance(value, np.ndarray | int), "see `readable`"
+            assert isinstance(value, np.ndarray | int), "see `to_readable_inputs`"
             self._live.set_symint(source.symint, read_symint(source, value))

@@ -21,7 +21,7 @@ from webpte.source import Region
 
 @dataclass(frozen=True)
 class ConstantKey:
-    """What makes two constants one: the bytes, what becomes of them, and how much room they get.
+    """The key of constants that can share a buffer: bytes, conversion, and size of the buffer.
 
     `copy` counts the values of one graph that are alike in all of this.
     """
@@ -33,14 +33,14 @@ class ConstantKey:
 
 
 def conversion(tensor: Tensor) -> str | None:
-    """Constants whose stored type is not the file's are converted on their way."""
+    """Return the dtype to convert a constant from, if the GPU stores it as another; else None."""
     return None if tensor.dtype.name == tensor.dtype.stored else tensor.dtype.name
 
 
 def shareable(
     graph: Graph, transfers: Iterable[ConstantTransfer], storage: MemoryPlan
 ) -> dict[int, ConstantKey]:
-    """The slots of a graph that hold constants which nothing writes to."""
+    """Map the slots that hold constants which nothing writes to, to their keys."""
     written = Dataflow.of(graph).volatile | set(graph.inputs)
     copies: Counter[ConstantKey] = Counter()
     keys: dict[int, ConstantKey] = {}
@@ -64,17 +64,17 @@ class ConstantStore:
         self._users: Counter[ConstantKey] = Counter()
 
     def take(self, key: ConstantKey) -> int | None:
-        """The buffer of a constant that is there already, for one more user."""
+        """Return the buffer of a constant that is uploaded already, and count one more user."""
         if key in self._buffers:
             self._users[key] += 1
         return self._buffers.get(key)
 
     def add(self, key: ConstantKey, buffer: int) -> None:
-        """A new constant, with its first user."""
+        """Add a new constant, with its first user."""
         self._buffers[key] = buffer
         self._users[key] = 1
 
     def release(self, key: ConstantKey) -> int | None:
-        """One user less; the buffer, if that was the last one."""
+        """Count one user less; returns the buffer if that was the last one."""
         self._users[key] -= 1
         return None if self._users[key] else self._buffers.pop(key)

@@ -1,4 +1,4 @@
-"""What a run does when: written down while it runs, for `Program.profile` and `Program.trace`."""
+"""The recorder of a timed run, for `Program.profile` and `Program.trace`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import numpy as np
 from webpte.graph.graph import Call, Graph
 from webpte.graph.live_state import LiveState, Snapshot
 from webpte.runtime.execute.device_plan import Segment
-from webpte.runtime.execute.numpy_delegate import Watch
+
+Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], None]]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Time of the host, by `perf_counter`; `call` is a call of a delegate, if it is for one."""
+    """A span of host time, by `perf_counter`; `call` is the call of a delegate that it is for."""
 
     kind: str  # prepare, upload, submit, wait or host
     name: str
@@ -49,9 +50,10 @@ class Entered:
 
 
 class Timings:
-    """`place` is the instruction of the method that is under way: whoever runs it sets it.
+    """Records spans and kernels of one run.
 
-    `clocked` is whether the GPU has a clock for its kernels.
+    `clocked` is whether the GPU can time its kernels. `place` is the instruction of the method that
+    is under way; the method sets it.
     """
 
     def __init__(self, clocked: bool = True) -> None:
@@ -65,7 +67,7 @@ class Timings:
     def prepared(
         self, graph: Graph, live: Snapshot, times: tuple[float, float, float], nbytes: int
     ) -> None:
-        """Between the `times`: a plan was found or made, then inputs were put in their place."""
+        """Record the spans between the `times`: finding or building a plan, then packing inputs."""
         started, planned, filled = times
         state = LiveState(graph)
         state.restore(live)
@@ -76,7 +78,7 @@ class Timings:
         ]
 
     def host(self, name: str, started: float, call: int | None = None) -> float:
-        """Something ran on the host until now; returns its milliseconds."""
+        """Record work on the host from `started` until now; returns its milliseconds."""
         ended = perf_counter()
         self.stretches.append(Stretch("host", name, started, ended, self.place, call))
         self.rows.append((f"host: {name}", (ended - started) * 1e6))
@@ -85,7 +87,7 @@ class Timings:
     def noting(
         self, segment: Segment, running: Awaitable[tuple[bytes, list[float]]], started: float
     ) -> Awaitable[bytes]:
-        """The bytes that come back from what was submitted between `started` and now."""
+        """Record a submission made between `started` and now; returns its bytes when they come."""
         return self._noted(segment, running, started, perf_counter(), self.place)
 
     async def _noted(
@@ -112,12 +114,12 @@ class Timings:
 
 
 async def untimed(running: Awaitable[bytes]) -> tuple[bytes, list[float]]:
-    """As a device with a clock gives it, from one without."""
+    """Return the result of a device without a clock in the form of one that has it."""
     return await running, []
 
 
-def timed(timings: Timings | None) -> Watch | None:
-    """Writes down every call of a delegate that runs in NumPy."""
+def watch_numpy(timings: Timings | None) -> Watch | None:
+    """Return a watch that times every call of a delegate that runs in NumPy."""
     if timings is None:
         return None
     place = timings.place

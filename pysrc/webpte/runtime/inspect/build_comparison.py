@@ -1,4 +1,4 @@
-"""From what a comparing run wrote down to what `Program.compare` gives."""
+"""Builds the result of `Program.compare` from what a comparing run recorded."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from webpte.report import (
 )
 from webpte.report.difference import Tolerance, difference, window
 from webpte.runtime.base.info import MethodInfo, TensorInfo
-from webpte.runtime.inspect.checker import Arrays, CheckedCall, ValueRecorder
+from webpte.runtime.inspect.recorder import Arrays, CheckedCall, ValueRecorder
 
 
-def made_of(
+def build_comparison(
     graph: MethodGraph,
-    notes: ValueRecorder,
+    recorder: ValueRecorder,
     device: str,
     outputs: Sequence[OutputComparison],
 ) -> Comparison:
-    """The calls by the names that the graph has for them."""
+    """Build the comparison, with calls named as in the graph."""
     nodes = {(node.place, node.call): node for node in graph.nodes}
-    calls = [_call(nodes[each.place, each.call], each) for each in notes.calls]
-    pairs = list(zip(calls, notes.calls, strict=True))
+    calls = [_call(nodes[each.place, each.call], each) for each in recorder.calls]
+    pairs = list(zip(calls, recorder.calls, strict=True))
     nan = next((c for c, each in pairs if each.nans and not each.given[0]), None)
     infinity = next((c for c, each in pairs if each.infinities and not each.given[1]), None)
     return Comparison(
         graph.program,
         graph.method,
         device,
-        notes.tolerance,
+        recorder.tolerance,
         tuple(calls),
-        _departure(nodes, calls, notes),
+        _departure(nodes, calls, recorder),
         nan,
         infinity,
         tuple(outputs),
-        kept_of(graph, notes),
+        kept_of(graph, recorder),
     )
 
 
-def kept_of(graph: MethodGraph, notes: ValueRecorder) -> dict[int, KeptValues]:
-    """The arrays that were kept, by node."""
+def kept_of(graph: MethodGraph, recorder: ValueRecorder) -> dict[int, KeptValues]:
+    """Map nodes to the arrays that were kept for them."""
     nodes = {(node.place, node.call): node for node in graph.nodes}
-    return {nodes[key].id: _kept(nodes[key], *arrays) for key, arrays in notes.kept.items()}
+    return {nodes[key].id: _kept(nodes[key], *arrays) for key, arrays in recorder.kept.items()}
 
 
 def calls_of(graph: MethodGraph, nodes: Iterable[int], argument: str) -> set[tuple[int, int]]:
-    """The calls that nodes stand for: the instruction of the method, and the index inside of it.
+    """Return the calls of nodes: the instruction of the method, and the index inside of it.
 
     `argument` is how they were given, for errors.
     """
@@ -94,9 +94,9 @@ def _call(node: Node, each: CheckedCall) -> CallComparison:
 def _departure(
     nodes: Mapping[tuple[int, int | None], Node],
     calls: Sequence[CallComparison],
-    notes: ValueRecorder,
+    recorder: ValueRecorder,
 ) -> Departure | None:
-    first = notes.first
+    first = recorder.first
     if first is None:
         return None
     node = nodes[first.place, first.call.index]
@@ -112,7 +112,7 @@ def _departure(
 
 
 def expected_outputs(info: MethodInfo, expected: Any) -> list[np.ndarray | None]:
-    """One array for each output of a method, or None where none was given for it.
+    """Return one array for each output of a method, or None where none was given.
 
     expected  a sequence in the order of the outputs, a mapping from their names, or the path of an
               `.npy` or `.npz` file
@@ -150,7 +150,7 @@ def compare_outputs(
     expected: Sequence[np.ndarray | None],
     tolerance: Tolerance,
 ) -> list[OutputComparison]:
-    """The outputs that something was expected of."""
+    """Compare the outputs for which arrays are expected."""
     found = []
     for each, output, wanted in zip(info.outputs, outputs, expected, strict=True):
         if wanted is not None and isinstance(each, TensorInfo):

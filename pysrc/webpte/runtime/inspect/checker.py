@@ -1,15 +1,13 @@
-"""One call of a delegate, followed on the device and in NumPy, call by call.
+"""Checks one run of a delegate call by call: the device against NumPy.
 
 What NumPy computes for a call it computes from what the device gave that call, so a difference is
-the call's own. Beside that runs NumPy alone, from the delegate's inputs on, which shows how
+the call's own. If wanted, NumPy also runs alone from the delegate's inputs on, which shows how
 differences add up. Constants are read when a call needs them, and forgotten after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -17,100 +15,20 @@ from webpte.graph.graph import Call, Graph
 from webpte.graph.live_state import LiveState
 from webpte.ops import OpDef
 from webpte.plan.reference import run_reference
-from webpte.report.difference import Difference, Tolerance, difference, non_finite
+from webpte.report.difference import Difference, Tolerance, difference
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import ConstantTransfer
-
-Arrays = dict[int, np.ndarray]
+from webpte.runtime.inspect.recorder import Arrays, Evidence, ValueRecorder, count_non_finite
 
 # Rounding to whole steps can go either way where two values are almost equally near.
 ROUNDING = ("quantize", "q8ta", "choose_qparams", "requant")
 
 
-@dataclass(frozen=True)
-class CheckedCall:
-    """What was found out about a call; `place` is the instruction of the method that it is in."""
-
-    place: int
-    call: int | None
-    name: str
-    own: Difference | None
-    drift: Difference | None
-    nans: int
-    infinities: int
-    given: tuple[int, int]  # NaN and infinities among what went in
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """The arrays of the first call that is off."""
-
-    place: int
-    call: Call
-    output: int  # value ids
-    inputs: Arrays
-    actual: np.ndarray
-    wanted: np.ndarray
-
-
-class ValueRecorder:
-    """What is collected over the calls of a method.
-
-    keep      calls, by the instruction of the method and their index: their arrays are kept
-    progress  told after each call how many there were
-    judged    whether calls are computed in NumPy as well, where the device has computed them
-    """
-
-    def __init__(
-        self,
-        tolerance: Tolerance,
-        drift: bool,
-        keep: Collection[tuple[int, int]] = (),
-        progress: Callable[[int], None] | None = None,
-        *,
-        judged: bool = True,
-    ) -> None:
-        self.judged = judged
-        self.tolerance = tolerance
-        self.drift = drift
-        self.calls: list[CheckedCall] = []
-        self.first: Evidence | None = None
-        self.kept: dict[tuple[int, int], tuple[Arrays, Arrays]] = {}  # inputs and outputs
-        self._keep = keep
-        self._progress = progress
-
-    def wants(self, place: int, call: Call) -> bool:
-        return (place, call.index) in self._keep
-
-    def keep(self, place: int, call: Call, given: Arrays, made: Arrays) -> None:
-        """The arrays of a call, if they are wanted; those of a loop's last turn stay."""
-        if self.wants(place, call):
-            self.kept[place, call.index] = dict(given), dict(made)
-
-    def add_values(
-        self,
-        place: int,
-        call: int | None,
-        name: str,
-        given: tuple[int, int],
-        made: Iterable[np.ndarray],
-        differences: tuple[Difference | None, Difference | None] = (None, None),
-    ) -> None:
-        """A call has run. `given` are NaN and infinities among what went in, by their number."""
-        nans, infinities = count_non_finite(made)
-        self.calls.append(CheckedCall(place, call, name, *differences, nans, infinities, given))
-        if self._progress is not None:
-            self._progress(len(self.calls))
-
-
-def count_non_finite(arrays: Iterable[Any]) -> tuple[int, int]:
-    """NaN and infinities in those that are arrays."""
-    counts = [non_finite(array) for array in arrays if isinstance(array, np.ndarray)]
-    return sum(nans for nans, _ in counts), sum(infinities for _, infinities in counts)
-
-
 class CallChecker:
-    """`device` has the values that the device has computed so far, as long as a call needs them."""
+    """Checks the calls of one run in order.
+
+    `device` has the values that the device has computed so far, as long as a call needs them.
+    """
 
     def __init__(
         self,
@@ -118,23 +36,23 @@ class CallChecker:
         live: LiveState,
         given: Arrays,
         constants: Mapping[int, ConstantTransfer],
-        notes: ValueRecorder,
+        recorder: ValueRecorder,
         place: int,
     ) -> None:
         self._graph = graph
         self._flow = Dataflow.of(graph)
         self._live = live
         self._constants = constants
-        self._notes = notes
+        self._recorder = recorder
         self._place = place
         self.device: Arrays = dict(given)
-        alone = given if notes.drift else {}
+        alone = given if recorder.drift else {}
         self._alone: Arrays = {i: array.copy() for i, array in alone.items()}
         self._last = {i: calls[-1] for i, calls in self._flow.readers.items()}
         self._kept = self._flow.state.union(graph.outputs)
 
     async def value(self, value_id: int) -> np.ndarray:
-        """As it is on the device now."""
+        """Return a value as it is on the device now."""
         if value_id in self.device:
             return self.device[value_id]
         transfer = self._constants[value_id]
@@ -143,12 +61,12 @@ class CallChecker:
         return np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.dims)
 
     async def follow(self, op: OpDef, call: Call, computed: Mapping[int, np.ndarray]) -> None:
-        """After a call: `computed` is what its kernels gave. What is missing there is NumPy's."""
+        """Check a call. `computed` is what its kernels gave; NumPy computes the rest."""
         if op.scalar is not None:
             run_reference(op, call, self._graph, self._live, {})
-            self._notes.add_values(self._place, call.index, call.name, (0, 0), ())
+            self._recorder.add_values(self._place, call.index, call.name, (0, 0), ())
             return
-        if not self._notes.judged and all(i in computed for i in self._flow.writes(call)):
+        if not self._recorder.judged and all(i in computed for i in self._flow.writes(call)):
             await self._take(call, computed)
             return
         flow = self._flow
@@ -157,39 +75,39 @@ class CallChecker:
         made = {i: computed.get(i, wanted[i]) for i in flow.writes(call)}
         own = self._worst(call, {i: (made[i], wanted[i]) for i in made if i in computed})
         drift = None
-        if self._notes.drift:
+        if self._recorder.drift:
             fixed = {i: given[i] for i in given if i not in self._alone}
             alone = self._run(op, call, fixed | {i: self._alone[i] for i in given.keys() - fixed})
             self._alone |= {i: alone[i] for i in made}
             drift = self._worst(call, {i: (made[i], alone[i]) for i in made if i in computed})
-        if own is not None and not own[1].agrees and self._notes.first is None:
+        if own is not None and not own[1].agrees and self._recorder.first is None:
             output = own[0]
-            self._notes.first = Evidence(
+            self._recorder.first = Evidence(
                 self._place, call, output, given, made[output], wanted[output]
             )
-        self._notes.keep(self._place, call, given, made)
+        self._recorder.keep(self._place, call, given, made)
         name = call.kernel or call.name
         differences = (own and own[1], drift and drift[1])
         inputs, outputs = count_non_finite(given.values()), made.values()
-        self._notes.add_values(self._place, call.index, name, inputs, outputs, differences)
+        self._recorder.add_values(self._place, call.index, name, inputs, outputs, differences)
         self.device |= made
         self._forget(call)
 
     async def _take(self, call: Call, computed: Mapping[int, np.ndarray]) -> None:
-        """What the kernels gave, as it is: nothing is computed here, nor read that nobody wants."""
+        """Record what the kernels gave, without computing it in NumPy."""
         made = {i: computed[i] for i in self._flow.writes(call)}
         given: Arrays = {}
-        if self._notes.wants(self._place, call):
+        if self._recorder.wants(self._place, call):
             given = {i: await self.value(i) for i in self._flow.reads(call)}
-            self._notes.keep(self._place, call, given, made)
+            self._recorder.keep(self._place, call, given, made)
         counts = count_non_finite(given.values())
         name = call.kernel or call.name
-        self._notes.add_values(self._place, call.index, name, counts, made.values())
+        self._recorder.add_values(self._place, call.index, name, counts, made.values())
         self.device |= made
         self._forget(call)
 
     def _run(self, op: OpDef, call: Call, given: Arrays) -> Arrays:
-        """What NumPy gives for a call; what it changes in place it changes in a copy."""
+        """Compute a call in NumPy; what it changes in place is changed in a copy."""
         changed = self._flow.changes(call)
         arrays = {i: array.copy() if i in changed else array for i, array in given.items()}
         run_reference(op, call, self._graph, self._live, arrays)
@@ -198,7 +116,7 @@ class CallChecker:
     def _worst(
         self, call: Call, pairs: Mapping[int, tuple[np.ndarray, np.ndarray]]
     ) -> tuple[int, Difference] | None:
-        """The output that is off most, and by how much."""
+        """Return the output that is off most, and its difference."""
         found = [
             (i, difference(made, wanted, self._tolerance(call, made)))
             for i, (made, wanted) in pairs.items()
@@ -206,13 +124,13 @@ class CallChecker:
         return max(found, key=lambda each: (each[1].wrong, each[1].max_abs), default=None)
 
     def _tolerance(self, call: Call, made: np.ndarray) -> Tolerance:
-        tolerance = self._notes.tolerance
+        tolerance = self._recorder.tolerance
         if made.dtype.kind in "iu" and any(word in call.name for word in ROUNDING):
             return Tolerance(tolerance.rtol, max(1.0, tolerance.atol))
         return tolerance
 
     def _forget(self, call: Call) -> None:
-        """What no later call reads."""
+        """Forget the values that no later call reads."""
         for value_id in (*self._flow.reads(call), *self._flow.writes(call)):
             if self._last.get(value_id, -1) <= call.index and value_id not in self._kept:
                 self.device.pop(value_id, None)

@@ -57,7 +57,7 @@ class Inside:
     where: str = "delegate"
 
     def place(self, call: Call) -> tuple[str, str | None]:
-        """Where a call runs, and why on the host."""
+        """Return where a call runs, and why on the host."""
         step = None if self.steps is None else self.steps.get(call.index)
         if step is None:
             return self.where, None
@@ -180,7 +180,7 @@ class _Describer:
         return list(value.items) if isinstance(value, DoubleList | BoolList) else value
 
     def _tensors(self, indices: Iterable[int]) -> list[str]:
-        """The keys of the tensors among values of the method, and in lists among them."""
+        """Return the keys of the tensors among values of the method, and in lists among them."""
         found = []
         for index in indices:
             value = self._plan.values[index]

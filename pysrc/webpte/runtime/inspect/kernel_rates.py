@@ -30,7 +30,7 @@ from webpte.rewrite.passes import store_halves
 from webpte.rewrite.validate import resolve_ops
 from webpte.runtime.base.gpu_tensor import GpuTensor, upload
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.io_binding import OutputPlacement
+from webpte.runtime.execute.request import DryRun, OutputPlacement, RunRequest
 from webpte.runtime.execute.timings import Timings
 from webpte.shapes import Dims, numel
 from webpte.source import Region, check_range
@@ -259,10 +259,10 @@ async def _times(
 
     async def run(behind: int) -> list[tuple[str, float]]:
         timings = Timings()
-        fates = [OutputPlacement.LEND] * len(delegate.outputs)
+        unread = RunRequest(inputs, OutputPlacement.BORROWED)
         await asyncio.gather(
-            *(delegate.execute_unread(inputs) for _ in range(behind)),
-            delegate.execute_mixed(inputs, fates, timings=timings, dry_run=True),
+            *(delegate.run(unread) for _ in range(behind)),
+            delegate.run(unread._replace(dry_run=DryRun(timings))),
         )
         return [row for row in timings.rows if not row[0].startswith("host: ")]
 

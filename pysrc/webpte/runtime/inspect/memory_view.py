@@ -1,4 +1,4 @@
-"""From the memory of a method's delegates to what `Program.memory` gives."""
+"""Builds the result of `Program.memory` from the memory of a method's delegates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.shapes import numel
 
 
-def made_of(
+def build_memory_report(
     graph: MethodGraph,
     device: str,
     limits: Mapping[str, int],
@@ -20,7 +20,10 @@ def made_of(
     calls: Sequence[int],
     others: Mapping[str, Iterable[GpuDelegate]],
 ) -> MemoryReport:
-    """`calls` are the delegates that the method calls, in order; `others` are of other methods."""
+    """Build the report.
+
+    `calls` are the delegates that the method calls, in order; `others` are of other methods.
+    """
     elsewhere = {
         name: frozenset(buffer for delegate in found for buffer in delegate.allocated)
         for name, found in others.items()
@@ -49,7 +52,7 @@ def _needed(buffers: Iterable[Buffer], count: int) -> Iterator[int]:
 
 
 class _Buffers:
-    """Those of one delegate, with its nodes; `end` is the number of all nodes."""
+    """The buffers of one delegate, with its nodes; `end` is the number of all nodes."""
 
     def __init__(self, delegate: GpuDelegate, nodes: Sequence[Node], end: int) -> None:
         self._delegate = delegate
@@ -75,7 +78,7 @@ class _Buffers:
             yield Buffer(number, kind, nbytes, tuple(found), ())
 
     def _kind(self, value_id: int, known: str | None) -> str:
-        """Views of weights are in their buffer, and what is mutated keeps it for itself."""
+        """Return the kind of a buffer that holds a value; views of weights are in their buffer."""
         if value_id in self._flow.state:
             return "state"
         return "weights" if value_id in self._flow.stored else known or "activations"

@@ -1,4 +1,4 @@
-"""A call of a delegate in pieces: what every kernel gives comes back before it is overwritten.
+"""A run of a delegate in pieces: the outputs of every kernel are read before they are overwritten.
 
 The kernels, their params and their buffers are those of any other call. Only the work is cut: where
 an op is about to write to memory that holds what an earlier one of the piece gave, what was given
@@ -22,13 +22,14 @@ from webpte.graph.live_state import LiveState
 from webpte.ops.core.records import Dispatch
 from webpte.plan.planner import PlannedCall
 from webpte.rewrite.dataflow import Dataflow
+from webpte.runtime.base.call_context import count_submission
 from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor
-from webpte.runtime.base.submissions import count_submission
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.device_plan import DevicePlan, Segment, faults_of
-from webpte.runtime.execute.io_binding import Input, OutputPlacement
 from webpte.runtime.execute.memory import PlanMemory
-from webpte.runtime.inspect.checker import Arrays, CallChecker
+from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
+from webpte.runtime.inspect.checker import CallChecker
+from webpte.runtime.inspect.recorder import Arrays
 
 PIECE_BYTES = 32 << 20  # that come back with one piece, if one op alone does not give more
 
@@ -48,7 +49,7 @@ class _Piece:
 
 
 class StepwiseRun:
-    """One such call; the caller says what follows it."""
+    """One run in pieces; `follow` makes the checker that is called after each step."""
 
     def __init__(self, delegate: GpuDelegate, follow: Follow) -> None:
         self._delegate = delegate
@@ -57,17 +58,15 @@ class StepwiseRun:
         self._follow = follow
 
     async def run(self, inputs: Sequence[Input], *, alone: bool) -> list[Any]:
-        """The outputs as arrays and numbers. State is put back if the delegate is `alone`;
-        otherwise whoever runs several takes care of that.
+        """Run once; returns arrays and numbers.
+
+        State is restored if the delegate is `alone`; otherwise the caller restores it.
         """
         delegate = self._delegate
         with delegate.lifetime.lease():
-            async with delegate.lock:
-                delegate.cut()
+            async with delegate.turn():
                 given = [await self._on_host(value) for value in inputs]
-                delegate.guard.settle()
-                fates = [OutputPlacement.LEND] * len(self._graph.outputs)
-                await delegate.replayer.prepare(given, fates)
+                await delegate.prepare(RunRequest(given, OutputPlacement.BORROWED))
                 if not alone:
                     return await self._run(given)
                 async with delegate.guard.guarding(dry_run=True):
@@ -88,7 +87,7 @@ class StepwiseRun:
         pieces = self._pieces()
         plan = await self._plan(pieces)
         try:
-            delegate.replayer.fill(plan, given)
+            delegate.queue.pack_inputs(plan, given)
             for number, (piece, segment) in enumerate(zip(pieces, plan.segments, strict=True)):
                 computed = await self._submitted(segment)
                 for step in piece.steps:
@@ -107,7 +106,7 @@ class StepwiseRun:
         ]
 
     async def _known(self, given: Sequence[np.ndarray | int]) -> Arrays:
-        """Inputs and state, as they are before the first kernel."""
+        """Return inputs and state, as they are before the first kernel."""
         arrays: Arrays = {}
         for index, (value_id, value) in enumerate(zip(self._graph.inputs, given, strict=True)):
             if isinstance(value, np.ndarray):
@@ -144,13 +143,13 @@ class StepwiseRun:
         return pieces
 
     def _given_by(self, step: PlannedCall, records: Sequence[Dispatch]) -> dict[int, Tensor]:
-        """What the kernels of a step write. An output that none of them binds means nothing."""
+        """Return the tensors that the kernels of a step write: outputs that one of them binds."""
         bound = {b for record in records for b in record.bindings if isinstance(b, int)}
         writes = [i for i in self._delegate.planner.writes(step) if i in bound]
         return {i: self._graph.tensor(i) for i in writes if self._memory.holds(i)}
 
     async def _plan(self, pieces: Sequence[_Piece]) -> DevicePlan:
-        """Segments like those of any plan, one for each piece."""
+        """Build a plan with one segment for each piece."""
         factory, planner = self._delegate.factory, self._delegate.planner
         memory, segments = PlanMemory(self._memory), list[Segment]()
         key = factory.key(())
@@ -185,5 +184,5 @@ class StepwiseRun:
 
 
 def _of_step(step: PlannedCall, computed: Mapping[int, np.ndarray]) -> Mapping[int, np.ndarray]:
-    """What came back for a step; nothing for one that no kernel runs."""
+    """Return what was read back for a step; nothing for one that no kernel runs."""
     return computed if step.host is None and not step.aliased else {}

@@ -1,4 +1,4 @@
-"""From what a timed run wrote down to what `Program.trace` gives."""
+"""Builds the result of `Program.trace` from what a timed run recorded."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from webpte.runtime.execute.timings import Entered, TimedKernel, Timings
 Nodes = Mapping[tuple[int, int | None], Node]
 
 
-def made_of(
+def build_trace(
     graph: MethodGraph, timings: Timings, device: str, started: float, ended: float
 ) -> Trace:
-    """The run between two times of `perf_counter`."""
+    """Build the trace of the run between two times of `perf_counter`."""
     nodes = {(node.place, node.call): node for node in graph.nodes}
     works = _works(timings, nodes)
     spans = [*_host_spans(timings, nodes, started), *_gpu_spans(timings, nodes, started)]
@@ -33,7 +33,7 @@ def made_of(
 
 
 def _works(timings: Timings, nodes: Nodes) -> dict[int, Work]:
-    """By node, for the calls inside of delegates that do something."""
+    """Map nodes to the work of the calls inside of delegates that compute something."""
     entered: dict[int, Entered] = {each.place: each for each in timings.entered}
     ops = {place: resolve_ops(each.graph) for place, each in entered.items()}
     works = {}
@@ -60,7 +60,7 @@ def _host_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSp
 
 
 def _gpu_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSpan]:
-    """Kernels one after the other, from when they were submitted."""
+    """Return spans of kernels one after the other, from when they were submitted."""
     for since, kernels in groupby(timings.kernels, key=lambda kernel: kernel.since):
         listed = list(kernels)
         at = (since - start) * 1e6
@@ -76,7 +76,7 @@ def _gpu_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSpa
 
 
 def _steps(timings: Timings, nodes: Nodes, works: Mapping[int, Work]) -> Iterator[TimedStep]:
-    """Dispatches, and what ran on the host; the work of a call is its longest dispatch's."""
+    """Return dispatches and work on the host; the work of a call is counted for its longest."""
 
     def call_of(kernel: TimedKernel) -> tuple[float, int, int]:
         return kernel.since, kernel.place, kernel.call

@@ -1,10 +1,10 @@
-"""Calls of kernels that constants determine: computed once, when the program is loaded.
+"""Folds the kernel calls of a method that constants determine, when the program is loaded.
 
-Exports have many of them (`full`, `arange`, `scalar_tensor`, masks that are made of these), and
-each would run with every call, in between what could be one piece of work for the GPU.
+Exports have many of them (`full`, `arange`, `scalar_tensor`, masks that are computed from these),
+and each would run with every call, between delegates that could be one piece of work for the GPU.
 
-A call stays where it is if something else writes to what it gives, if that is large, or if it
-fails: then the run says what is wrong, and only if it gets there.
+A call stays where it is if something else writes to its outputs, if these are large, or if it
+fails.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from webpte.errors import WebpteError
 from webpte.format.program import Dynamism, EValue, FreeCall, Instruction, KernelCall, TensorMeta
 from webpte.portable import lookup_kernel
+from webpte.runtime.load.constant_folder import ConstantFolder
 from webpte.runtime.load.kernel_calls import run_kernel
 from webpte.runtime.load.program_file import MethodContents
 from webpte.runtime.load.schedule import members, rewrite_blocks, uses_of, view_sources
@@ -29,18 +29,18 @@ from webpte.shapes import Dims, numel
 MOST_BYTES = 16 * 2**20  # of what one call gives; more would cost more memory than it saves time
 
 
-def fold(method: MethodContents, state: State) -> tuple[MethodContents, State]:
-    """The method without the calls that constants determine, and the state with what they give."""
-    folder = _Folder(method, state)
-    folded = [i for i in method.plan.instructions if isinstance(i, KernelCall) and folder.folds(i)]
-    if not folded:
+async def fold(method: MethodContents, state: State) -> tuple[MethodContents, State]:
+    """Fold the calls that constants determine; returns the method, and state with the results."""
+    folder = _MethodFolder(method, state)
+    await folder.fold(i for i in method.plan.instructions if isinstance(i, KernelCall))
+    if not folder.folded:
         return method, state
     plan = method.plan
-    gone = {id(i) for i in folded}
-    names = Counter(plan.operators[i.op_index].full_name for i in folded)
+    gone = {id(i) for i in folder.folded}
+    names = Counter(plan.operators[i.op_index].full_name for i in folder.folded)
 
     def without(block: Iterable[Instruction]) -> list[Instruction]:
-        """Nor is a constant freed: what runs again would not find it."""
+        """Drop folded calls, and frees of their results: the next run reads them again."""
         return [
             i
             for i in block
@@ -56,7 +56,7 @@ def fold(method: MethodContents, state: State) -> tuple[MethodContents, State]:
 
 
 def _as_value(value: Any, declared: EValue) -> EValue:
-    """What the plan says of a value: of an array, its exact shape, and no memory to be planned."""
+    """Return the plan's value for a result: an array has its exact shape, and no planned memory."""
     if not isinstance(value, np.ndarray):
         return value
     assert isinstance(declared, TensorMeta)
@@ -64,17 +64,18 @@ def _as_value(value: Any, declared: EValue) -> EValue:
 
 
 def _is_view(source: TensorMeta, view: EValue) -> bool:
-    """Whether a value can only be the same elements in another shape."""
+    """Tell whether a value can only be the same elements in another shape."""
     if not isinstance(view, TensorMeta) or view.scalar_type != source.scalar_type:
         return False
     exact = source.dynamism == view.dynamism == Dynamism.STATIC
     return exact and numel(view.sizes) == numel(source.sizes)
 
 
-class _Folder:
-    """Computes what it can. `results` are arrays and numbers, by index."""
+class _MethodFolder(ConstantFolder[KernelCall]):
+    """Folds the kernel calls of one method. `results` are arrays and numbers, by index."""
 
     def __init__(self, method: MethodContents, state: State) -> None:
+        super().__init__()
         self._method = method
         self._plan = method.plan
         self._state = state
@@ -84,27 +85,25 @@ class _Folder:
         for instruction in method.plan.instructions:
             if not isinstance(instruction, FreeCall):
                 self._writers.update(uses_of(method, instruction).writes)
-        self.results: dict[int, Any] = {}
 
-    def folds(self, call: KernelCall) -> bool:
-        """Whether the call needs to run no more: then `results` has what it gives."""
-        kernel = lookup_kernel(self._plan.operators[call.op_index].full_name)
+    def can_fold(self, call: KernelCall) -> bool:
         uses = uses_of(self._method, call)
-        if kernel is None or uses.fixed or not all(map(self._is_known, uses.reads)):
+        if lookup_kernel(self._name(call)) is None or uses.fixed:
             return False
-        if not all(map(self._may_be_constant, uses.writes)):
-            return False
-        try:
-            found = run_kernel(self._plan, kernel, call, self._read)
-        except (WebpteError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError):
-            return False
-        if not all(isinstance(value, np.ndarray | int | float) for _, value in found):
-            return False
-        for index, value in found:
-            self.results[index] = value
-            views = self._views_of(index)
-            self.results |= {view: value.reshape(self._sizes(view)) for view in views}
-        return True
+        return all(map(self._is_known, uses.reads)) and all(map(self._may_be_constant, uses.writes))
+
+    def compute(self, call: KernelCall) -> dict[int, Any] | None:
+        kernel = lookup_kernel(self._name(call))
+        assert kernel is not None, "see can_fold"
+        found = dict(run_kernel(self._plan, kernel, call, self._read))
+        if not all(isinstance(value, np.ndarray | int | float) for value in found.values()):
+            return None
+        for index, value in list(found.items()):
+            found |= {view: value.reshape(self._sizes(view)) for view in self._views_of(index)}
+        return found
+
+    def _name(self, call: KernelCall) -> str:
+        return self._plan.operators[call.op_index].full_name
 
     def _views_of(self, index: int) -> list[int]:
         return [view for view, sources in self._views.items() if index in sources]
@@ -129,7 +128,7 @@ class _Folder:
         return self._state[index].array if isinstance(value, TensorMeta) else value
 
     def _may_be_constant(self, index: int) -> bool:
-        """Written by this call alone, small, and never seen as something else."""
+        """Tell whether only one call writes a value, and it is small and has only plain views."""
         value = self._plan.values[index]
         if self._writers[index] > 1 or index in self._state:
             return False
@@ -141,7 +140,7 @@ class _Folder:
         return small and alone and all(_is_view(value, view) for view in views)
 
     def cells(self, method: MethodContents) -> State:
-        """Cells for the arrays that something still needs."""
+        """Return cells for the arrays that something still reads."""
         plan = method.plan
         read = set(members(plan, plan.outputs))
         for instruction in plan.instructions:

@@ -1,4 +1,4 @@
-"""One call of a kernel on the host: its arguments as it takes them, its results as they must be."""
+"""Runs a call of a portable kernel on the host, with arguments and outputs as declared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_kernel(
     *,
     unwritten: bool = False,
 ) -> list[tuple[int, Any]]:
-    """The values that the call gives, by index; `unwritten` if nothing wrote what it changes."""
+    """Run a kernel; returns values by index. `unwritten`: nothing has written its target yet."""
     written = targets(plan, kernel, call)
     arguments = [
         None if unwritten and index == written[0] else host_value(read, index)
@@ -46,7 +46,7 @@ def run_kernel(
 
 
 def host_value(read: Read, index: int) -> Any:
-    """A value as kernels take it: lists of indices become lists of what they point at."""
+    """Return a value as kernels take it: lists of indices become lists of values."""
     value = read(index)
     if isinstance(value, IntListRef | TensorList):
         return [host_value(read, item) for item in value.items]
@@ -58,7 +58,7 @@ def host_value(read: Read, index: int) -> Any:
 
 
 def out_spec(plan: ExecutionPlan, index: int) -> OutSpec | None:
-    """What a tensor output must look like; None for an output that is a number."""
+    """Return the dtype and shape that a tensor output must have; None for a number."""
     value = plan.values[index]
     if not isinstance(value, TensorMeta):
         return None

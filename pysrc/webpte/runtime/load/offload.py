@@ -1,4 +1,4 @@
-"""Calls of kernels that run on the GPU: what is between two delegates need not leave it.
+"""Moves calls of portable kernels onto the GPU, so that values between delegates stay there.
 
 Many kernels mean the same as an operator of the delegates (`Kernel.op`). A call of one can become a
 delegate of a single call, to which everything applies that is true of delegates. It does where
@@ -11,7 +11,7 @@ delegate of a single call, to which everything applies that is true of delegates
 - or it multiplies matrices; or it joins delegates, which can then be one (see `stitch.py`); or it
   takes something from the GPU that nothing else needs as an array (or constants alone), and what it
   gives is not for kernels on the host alone; or it takes no more from the host than it gives to
-  delegates. Lifting anything else would cost transfers.
+  delegates. Offloading anything else would cost transfers.
 
 `MethodContents.hosted` says of each call that stays on the host why it does.
 
@@ -36,7 +36,7 @@ from webpte.format.program import (
 )
 from webpte.gpu.device import DeviceInfo
 from webpte.portable import MOVED
-from webpte.runtime.load.offload_call import Lifted, as_delegate
+from webpte.runtime.load.offload_call import OffloadedCall, as_delegate
 from webpte.runtime.load.program_file import MethodContents
 from webpte.runtime.load.schedule import uses_of
 from webpte.runtime.load.state import Cell, State
@@ -48,54 +48,55 @@ NO_GAIN = "its tensors come from the host, or go there: moving them would cost m
 Place = tuple[int, int]  # of an instruction: which chain, and where in it
 
 
-def lift(
+def offload(
     method: MethodContents, state: State, device: DeviceInfo, shared: Collection[Cell] = ()
 ) -> MethodContents:
-    """The method with calls of delegates for the calls of kernels that belong on the GPU.
+    """Replace the calls of kernels that belong on the GPU by calls of delegates.
 
-    Buffers that it shares with other methods stay on the host."""
-    lifted: dict[Place, Lifted] = {}
+    Buffers that the method shares with other methods stay on the host.
+    """
+    offloaded: dict[Place, OffloadedCall] = {}
     hosted: dict[int, str] = {}
     writes = Writes(method)
     for chain, instructions in enumerate(method.plan.chains):
         for position, call in enumerate(instructions):
             if isinstance(call, KernelCall):
                 found = as_delegate(method.plan, call, state, writes, device)
-                if isinstance(found, Lifted):
-                    lifted[chain, position] = found
+                if isinstance(found, OffloadedCall):
+                    offloaded[chain, position] = found
                 else:
                     hosted[id(call)] = found
     moved = movable(method.plan, state, shared)
     on_host = state.keys() - moved
-    if _is_whole(method, len(lifted)) and not any(state[index].mutable for index in on_host):
-        return _rewritten(method, lifted)
-    heavy = any(call.kernel.heavy for call in lifted.values())
+    if _is_whole(method, len(offloaded)) and not any(state[index].mutable for index in on_host):
+        return _rewritten(method, offloaded)
+    heavy = any(call.kernel.heavy for call in offloaded.values())
     if not heavy and not any(isinstance(i, DelegateCall) for i in method.plan.instructions):
         on_host = set(state)
     while True:
-        result = _rewritten(method, lifted)
-        staying = _without_gain(result, lifted, on_host)
+        result = _rewritten(method, offloaded)
+        staying = _without_gain(result, offloaded, on_host)
         if not staying:
             return replace(result, hosted=hosted)
         for chain, position in staying:
             hosted[id(method.plan.chains[chain][position])] = NO_GAIN
-        lifted = {place: call for place, call in lifted.items() if place not in staying}
+        offloaded = {place: call for place, call in offloaded.items() if place not in staying}
 
 
-def _is_whole(method: MethodContents, lifted: int) -> bool:
-    """Whether nothing but delegates is left of a method once so many calls are lifted."""
+def _is_whole(method: MethodContents, offloaded: int) -> bool:
+    """Tell whether only delegates are left of a method once so many calls are offloaded."""
     others = [i for i in method.plan.instructions if not isinstance(i, DelegateCall | FreeCall)]
-    return len(others) == lifted
+    return len(others) == offloaded
 
 
-def _rewritten(method: MethodContents, lifted: Mapping[Place, Lifted]) -> MethodContents:
+def _rewritten(method: MethodContents, offloaded: Mapping[Place, OffloadedCall]) -> MethodContents:
     first = len(method.graphs)
-    numbers = {place: first + number for number, place in enumerate(lifted)}
+    numbers = {place: first + number for number, place in enumerate(offloaded)}
 
     def instruction(place: Place, old: Instruction) -> Instruction:
-        if place not in lifted:
+        if place not in offloaded:
             return old
-        call = lifted[place]
+        call = offloaded[place]
         return DelegateCall(numbers[place], (*call.inputs, *call.outputs))
 
     chains = tuple(
@@ -105,13 +106,13 @@ def _rewritten(method: MethodContents, lifted: Mapping[Place, Lifted]) -> Method
     return replace(
         method,
         plan=replace(method.plan, chains=chains),
-        graphs=(*method.graphs, *(call.graph for call in lifted.values())),
-        lifted={numbers[place]: call.kernel.name for place, call in lifted.items()},
+        graphs=(*method.graphs, *(call.graph for call in offloaded.values())),
+        offloaded={numbers[place]: call.kernel.name for place, call in offloaded.items()},
     )
 
 
 def movable(plan: ExecutionPlan, state: State, shared: Collection[Cell]) -> set[int]:
-    """Mutable buffers that delegates could keep, if nothing else touches them."""
+    """Return the mutable buffers that delegates could keep, if nothing else touches them."""
     if any(isinstance(instruction, JumpFalseCall) for instruction in plan.instructions):
         return set()  # a delegate could run again before, or without, what writes to one
     return {
@@ -123,24 +124,25 @@ def movable(plan: ExecutionPlan, state: State, shared: Collection[Cell]) -> set[
 
 
 def _without_gain(
-    method: MethodContents, lifted: Mapping[Place, Lifted], kept: Collection[int]
+    method: MethodContents, offloaded: Mapping[Place, OffloadedCall], kept: Collection[int]
 ) -> set[Place]:
-    """The calls that are light, and through which nothing passes that stays on the GPU.
+    """Return the calls that are light, and through which no value passes that stays on the GPU.
 
-    `kept` is state of the host."""
+    `kept` is state of the host.
+    """
     plan, writes = method.plan, Writes(method)
     on_host = host_values(plan, kept, writes)
     resident = writes.by_delegates - on_host - with_sources(plan, plan.outputs, writes)
     joining = _joining(method, writes)
 
-    def gains(call: Lifted) -> bool:
+    def gains(call: OffloadedCall) -> bool:
         taken = with_sources(plan, call.inputs, writes) & resident
         if not taken and call.inputs:
             given = _bytes_of(plan, resident & {*call.outputs})
             return 0 < given >= _bytes_of(plan, call.inputs)
         return not on_host.issuperset(call.outputs)
 
-    staying = {place for place, call in lifted.items() if not (call.kernel.heavy or gains(call))}
+    staying = {place for place, call in offloaded.items() if not (call.kernel.heavy or gains(call))}
     return staying - joining
 
 
@@ -150,21 +152,21 @@ def _bytes_of(plan: ExecutionPlan, indices: Iterable[int]) -> int:
 
 
 def _joining(method: MethodContents, writes: Writes) -> set[Place]:
-    """The delegates that take what one before them gives, and give what one after them takes."""
+    """Return the delegates that read from one before them, and are read by one after them."""
     found: set[Place] = set()
     for chain, instructions in enumerate(method.plan.chains):
         calls = [(at, i) for at, i in enumerate(instructions) if isinstance(i, DelegateCall)]
         uses = {at: uses_of(method, call) for at, call in calls}
         sources = {at: with_sources(method.plan, uses[at].reads, writes) for at in uses}
         given: set[int] = set()
-        behind = set()
+        after = set()
         for at, use in uses.items():
             if sources[at] & given:
-                behind.add(at)
+                after.add(at)
             given |= use.writes
         taken: set[int] = set()
         for at, use in reversed(uses.items()):
-            if at in behind and use.writes & taken:
+            if at in after and use.writes & taken:
                 found.add((chain, at))
             taken |= sources[at]
     return found

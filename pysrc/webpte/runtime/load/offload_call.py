@@ -1,4 +1,4 @@
-"""One call of a kernel as a delegate of a single call: what it means to the GPU, or why nothing.
+"""Builds a delegate of a single call for a call of a portable kernel, if the GPU can run it.
 
 Of two types, a call is a cast where the GPU gives the same: one type holds all that the other does,
 or the cast is from float64 to float32, which is what a tensor on the GPU has become already.
@@ -54,8 +54,8 @@ EXACT_CASTS = {
 
 
 @dataclass(frozen=True)
-class Lifted:
-    """A call as a delegate. `inputs` and `outputs` are values of the method."""
+class OffloadedCall:
+    """A kernel call as a delegate. `inputs` and `outputs` are values of the method."""
 
     kernel: PortableKernel
     graph: Graph
@@ -65,8 +65,11 @@ class Lifted:
 
 def as_delegate(
     plan: ExecutionPlan, call: KernelCall, state: State, writes: Writes, device: DeviceInfo
-) -> Lifted | str:
-    """The call on the GPU, or why only the host can run it; if it is wrong, the host says it."""
+) -> OffloadedCall | str:
+    """Build the delegate of a call, or say why only the host can run it.
+
+    A call that is wrong stays on the host, which raises the error when it runs.
+    """
     kernel = lookup_kernel(plan.operators[call.op_index].full_name)
     if kernel is None or kernel.op is None:
         return "there is no such kernel" if kernel is None else why_hosted(kernel)
@@ -93,13 +96,13 @@ def as_delegate(
             return problem
     except WebpteError as error:
         return str(error)
-    return Lifted(kernel, graph, tuple(builder.given), outputs)
+    return OffloadedCall(kernel, graph, tuple(builder.given), outputs)
 
 
 def _meaning(
     plan: ExecutionPlan, kernel: PortableKernel, call: KernelCall, arguments: Sequence[Any]
 ) -> tuple[OpDef, Sequence[Any]]:
-    """The operator that a call means, and its arguments."""
+    """Return the operator that a call stands for, and its arguments."""
     name, given = kernel.op, kernel.op_arguments(arguments)
     if kernel.copied is not None:
         at = kernel.parameters.index(kernel.copied)
@@ -122,7 +125,7 @@ def _op(name: str) -> OpDef:
 def _cast_types(
     plan: ExecutionPlan, kernel: PortableKernel, call: KernelCall, outputs: Sequence[int]
 ) -> frozenset[str] | None:
-    """The two types of a call that is a cast, and one that the GPU does as the host; else None."""
+    """Return the two types of a cast that the GPU does exactly as the host; else None."""
     ends = [plan.values[index] for index in (call.args[0], outputs[0])]
     codes = [value.scalar_type for value in ends if isinstance(value, TensorMeta)]
     if not kernel.casts or len(codes) < 2:
@@ -137,7 +140,7 @@ def _is_static(plan: ExecutionPlan, index: int) -> bool:
 
 
 def _marked(graph: Graph, kernel: PortableKernel, static: Sequence[bool]) -> Graph:
-    """The graph of a call that knows its kernel, and which outputs have the file's exact shape."""
+    """Mark the call of a graph with its kernel, and outputs whose shape in the file is exact."""
     values = list(graph.values)
     for value_id, exact in zip(graph.outputs, static, strict=True):
         values[value_id] = replace(graph.tensor(value_id), exact=exact)
@@ -146,7 +149,7 @@ def _marked(graph: Graph, kernel: PortableKernel, static: Sequence[bool]) -> Gra
 
 
 def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:
-    """Why the device cannot run a graph; None if it can."""
+    """Return why the device cannot run a graph; None if it can."""
     planner = lowers(graph, device)
     if planner is None:
         return "it has a tensor that fits no buffer of this GPU"
@@ -154,7 +157,7 @@ def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:
 
 
 def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
-    """The plan of a graph at the shapes of the file; None if some tensor fits no buffer."""
+    """Lower a graph at the shapes of the file; None if some tensor fits no buffer."""
     check_arity(graph)
     if device.has_halves:
         graph = store_halves(graph)
@@ -170,16 +173,17 @@ def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
 
 @dataclass(frozen=True)
 class _Live:
-    """A value of the method that its file does not tell: a tensor, or a number that changes.
+    """A value of the method that is not in the file: a tensor, or a number that changes.
 
-    `types` are those of a tensor that is not of the same type as the others."""
+    `types` are allowed for a tensor whose type may differ from the others'.
+    """
 
     index: int
     types: frozenset[str] | None = None
 
 
 class _Builder(CallBuilder):
-    """The graph of a call. `given` are the values of the method that are its inputs."""
+    """Builds the graph of a call. `given` are the values of the method that are its inputs."""
 
     def __init__(
         self, plan: ExecutionPlan, state: State, writes: Writes, types: frozenset[str]
@@ -194,7 +198,7 @@ class _Builder(CallBuilder):
         self.given: list[int] = []
 
     def argument(self, index: int, types: frozenset[str] | None) -> Any:
-        """A value as kernels take it, with what is not known yet in its place."""
+        """Return a value as kernels take it, with `_Live` in place of what is not known yet."""
         value = self._plan.values[index]
         if isinstance(value, TensorMeta):
             return _Live(index, types)
@@ -211,10 +215,13 @@ class _Builder(CallBuilder):
         raise UnsupportedError(f"value {index} changes, and only integers may")
 
     def bounds(self, index: int, types: frozenset[str] | None) -> tuple[DType, tuple[int, ...]]:
-        """The type, of `types` or the same as that of all others, and the largest sizes."""
+        """Return dtype and largest sizes of a tensor.
+
+        The dtype must be one of `types`; None: that of all other tensors.
+        """
         value = self._plan.values[index]
         if not isinstance(value, TensorMeta) or value.is_unbounded:
-            raise UnsupportedError(f"value {index} is no tensor, or one of any size")
+            raise UnsupportedError(f"value {index} is not a tensor, or one of any size")
         dtype = dtype_of_program(value.scalar_type, f"value {index}")
         if types is None:
             self._types.add(dtype.name)
@@ -231,7 +238,7 @@ class _Builder(CallBuilder):
             if value.index not in self._ids:
                 self._ids[value.index] = self._add_live(value)
             elif isinstance(self._plan.values[value.index], TensorMeta):
-                self.bounds(value.index, value.types)  # for what it is here
+                self.bounds(value.index, value.types)  # checks its type for this parameter
             return self._ids[value.index]
         if isinstance(value, np.ndarray):
             constant = Constant(_in_memory(value), None)
@@ -254,7 +261,7 @@ class _Builder(CallBuilder):
 
 
 def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> Constant | None:
-    """The bytes of a tensor that no call changes; None for all others."""
+    """Return the bytes of a tensor that no call changes; None for all others."""
     value = plan.values[index]
     if index not in state or index in writes or not isinstance(value, TensorMeta):
         return None
@@ -269,6 +276,6 @@ def bytes_of(cell: Cell) -> Constant:
 
 
 def _in_memory(array: np.ndarray) -> Region:
-    """The bytes of an array as a part of a file."""
+    """Return the bytes of an array as a region of a file in memory."""
     data = array.tobytes()
     return Region(open_bytes(data, "constant"), 0, len(data))

@@ -36,24 +36,26 @@ BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend re
 class MethodContents:
     """A method with the graphs of its delegates; None for a delegate of another backend.
 
-    `lifted` has the delegates that are no delegates of the file, but calls of kernels: their names.
-    `stitched` has what each delegate stands for, in order, once some of them have become one, and
-    `folded` how many calls of each kernel need to run no more. `hosted` says why calls of kernels
-    run on the host where there is a GPU, by the `id` of the instruction.
+    `offloaded` maps delegates that were calls of kernels in the file to the names of these.
+    `stitched` maps each delegate to the steps that it was joined from, in order. `folded` counts
+    the calls of each kernel that were folded into constants. `hosted` maps the `id` of an
+    instruction to why it runs on the host although there is a GPU.
     """
 
     plan: ExecutionPlan
     graphs: tuple[Graph | None, ...]
     info: MethodInfo
     named: dict[str, Region]
-    lifted: Mapping[int, str] = field(default_factory=dict)
+    offloaded: Mapping[int, str] = field(default_factory=dict)
     stitched: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     folded: Mapping[str, int] = field(default_factory=dict)
     hosted: Mapping[int, str] = field(default_factory=dict)
 
     def steps(self, delegate: int) -> tuple[str, ...]:
-        """What people call the steps of the file that a delegate runs."""
-        return self.stitched.get(delegate) or (self.lifted.get(delegate, f"delegate {delegate}"),)
+        """Return the names of the steps of the file that a delegate runs."""
+        return self.stitched.get(delegate) or (
+            self.offloaded.get(delegate, f"delegate {delegate}"),
+        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ async def _read_graph(
 
 
 def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
-    """A graph with more outputs than its call takes has the new values of buffers in front."""
+    """Tie surplus outputs to buffers: they come first, and are the new values of buffers."""
     tied = list(graphs)
     for call in (i for i in plan.instructions if isinstance(i, DelegateCall)):
         graph = graphs[call.delegate_index]
@@ -122,7 +124,7 @@ def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
 
 
 def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:
-    """Calls pass values that no op of the graph uses, but such are no inputs of the graph."""
+    """Drop the values that calls pass although the graph has no input for them."""
     chains = tuple(
         tuple(_fit_call(plan, graphs, i) if isinstance(i, DelegateCall) else i for i in chain)
         for chain in plan.chains
@@ -133,7 +135,7 @@ def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]
 def _fit_call(
     plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
 ) -> DelegateCall:
-    """The file does not say which values are unused; those that can be no others are taken out."""
+    """Drop the unused values of a call, if their number and kinds leave only one choice."""
     graph = graphs[call.delegate_index]
     if graph is None or len(call.args) <= len(graph.inputs) + len(graph.outputs):
         return call
@@ -141,14 +143,14 @@ def _fit_call(
     passed = [(index, plan.values[index]) for index in call.args[:first_output]]
     taken = [graph.values[value_id] for value_id in graph.inputs]
     early, late = _first_fitting(passed, taken), _first_fitting(passed[::-1], taken[::-1])[::-1]
-    # Where there are several ways, which one is meant cannot be known.
+    # Several choices are possible, so none can be made.
     if early != late or len(early) < len(taken):
         return call
     return replace(call, args=(*early, *call.args[first_output:]))
 
 
 def _first_fitting(passed: Sequence[tuple[int, EValue]], taken: Sequence[Value]) -> list[int]:
-    """The first of the passed values that are, in order, like those that a graph takes."""
+    """Return the first passed values that match the inputs of a graph, in order."""
     found: list[int] = []
     for index, value in passed:
         wanted = taken[len(found)] if len(found) < len(taken) else None
@@ -197,7 +199,7 @@ def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodIn
 
 
 def _keeps_state(graphs: Iterable[Graph | None], kernels: Iterable[str]) -> bool:
-    """Whether delegates write to their buffers, or kernels outside of them to the method's."""
+    """Tell whether delegates write to their buffers, or kernels to those of the method."""
     outside = (lookup_kernel(name) for name in kernels)
     return any(graph is not None and Dataflow.of(graph).state for graph in graphs) or any(
         kernel is not None and kernel.in_place for kernel in outside
@@ -251,7 +253,7 @@ def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | 
 
 
 def _describe_constants(graphs: list[Graph]) -> tuple[ConstantInfo, ...]:
-    """One entry per distinct place in the files, largest first."""
+    """List one entry per distinct place in the files, largest first."""
     found: dict[Region, ConstantInfo] = {}
     for graph in graphs:
         for tensor in graph.tensors():

@@ -1,10 +1,11 @@
 """Mutable buffers that stay on the GPU: state of a delegate, not of the host.
 
 The exporter ends a method with a `copy_` for each buffer that the model changes and that no
-delegate has taken. Once that call is lifted and stitched (see `lifted.py`, `stitch.py`), a delegate
-takes the buffer and gives its new value. If it is the only one that does, the buffer becomes a
-constant of its graph that a copy at the end writes to, as caches of the file's own delegates are:
-nothing goes up or comes back, and the delegate puts it back where a call fails (see `guard.py`).
+delegate has taken. Once that call is offloaded and stitched (see `offload.py`, `stitch.py`), a
+delegate takes the buffer and gives its new value. If it is the only one that does, the buffer
+becomes a constant of its graph that a copy at the end writes to, as caches of the file's own
+delegates are: nothing is uploaded or read back, and the delegate restores it if a call fails (see
+`guard.py`).
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from webpte.runtime.load.writes import Writes
 def keep_state(
     method: MethodContents, state: State, shared: Collection[Cell]
 ) -> tuple[MethodContents, State]:
-    """The method with buffers inside of delegates, and the state that is still the host's.
+    """Move buffers into delegates; returns the method and the state that stays on the host.
 
-    Those that are `shared` with other methods stay."""
+    Buffers that are `shared` with other methods stay.
+    """
     for index in sorted(movable(method.plan, state, shared)):
         moved = _moved(method, state, index)
         if moved is not None:
@@ -40,7 +42,7 @@ def keep_state(
 
 
 def _moved(method: MethodContents, state: State, index: int) -> MethodContents | None:
-    """The method with one buffer in the only delegate that touches it; None if there is none."""
+    """Move one buffer into the only delegate that touches it; None if it cannot be moved."""
     call = _only_user(method, index)
     graph = None if call is None else method.graphs[call.delegate_index]
     if call is None or graph is None:
@@ -64,7 +66,7 @@ def _moved(method: MethodContents, state: State, index: int) -> MethodContents |
 def _replaced(
     method: MethodContents, call: DelegateCall, graph: Graph, index: int
 ) -> MethodContents:
-    """The method whose call of a delegate runs another graph, which has nothing of one value."""
+    """Replace the graph of a delegate by one that neither takes nor returns value `index`."""
     graphs = list(method.graphs)
     graphs[call.delegate_index] = graph
     moved = replace(call, args=tuple(i for i in call.args if i != index))
@@ -79,7 +81,7 @@ def _is(graph: Graph, value_id: int, cell: Cell) -> bool:
 
 
 def _only_user(method: MethodContents, index: int) -> DelegateCall | None:
-    """The call of a delegate that is alone with a buffer, and sees it through no view."""
+    """Return the delegate call that alone touches a buffer, if no view of it is read."""
     plan, writes = method.plan, Writes(method)
     users = []
     for instruction in plan.instructions:
@@ -95,7 +97,7 @@ def _only_user(method: MethodContents, index: int) -> DelegateCall | None:
 
 
 def _with_buffer(graph: Graph, old: int, new: int, output: int, cell: Cell) -> Graph:
-    """A graph whose input `old` is a constant, to which its output number `output` is written."""
+    """Turn input `old` into a constant, to which output number `output` is written back."""
     flow, values, calls = Dataflow.of(graph), list(graph.values), list(graph.calls)
     tensor = graph.tensor(old)
     values[old] = replace(tensor, constant=bytes_of(cell), mem_obj_id=None)
@@ -103,7 +105,7 @@ def _with_buffer(graph: Graph, old: int, new: int, output: int, cell: Cell) -> G
     writer = [call for call in graph.calls if call.args[-1] == new]
     alone = new not in flow.readers and new not in outputs
     if alone and [call.name for call in writer] == [ALIAS]:
-        at = writer[0].index  # the call that says so: whatever reads the old value is before it
+        at = writer[0].index  # this call writes it back: readers of the old value come before
         calls[at] = replace(writer[0], args=(*writer[0].args[:-1], old))
     else:
         calls.append(Call(len(calls), ALIAS, (new, old), place="a buffer that is written back"))

@@ -68,12 +68,12 @@ def _uses_of_kernel(plan: ExecutionPlan, call: KernelCall) -> Uses:
     reads = frozenset(members(plan, call.args[: kernel.arguments]))
     try:
         return Uses(reads, frozenset(targets(plan, kernel, call)), kernel.in_place)
-    except ExecutionError:  # an output that is no list: the call fails where it is
+    except ExecutionError:  # an output that is not a list: the call fails when it runs
         return Uses(reads, frozenset(call.args[kernel.arguments :]), True)
 
 
 def members(plan: ExecutionPlan, indices: Iterable[int]) -> Iterator[int]:
-    """The values, and those that lists among them point at."""
+    """Yield the values, and those that lists among them point at."""
     for index in indices:
         yield index
         value = plan.values[index]
@@ -82,7 +82,7 @@ def members(plan: ExecutionPlan, indices: Iterable[int]) -> Iterator[int]:
 
 
 def viewed_places(method: MethodContents) -> set[Allocation]:
-    """Places that are read by way of a view which nothing writes: see `values.py`."""
+    """Return the places that are read through a view which nothing writes: see `values.py`."""
     plan, written = method.plan, Writes(method)
     read = set(plan.outputs).union(*(uses_of(method, i).reads for i in plan.instructions))
     places = {place_of(plan, index) for index in read if index not in written}
@@ -90,10 +90,10 @@ def viewed_places(method: MethodContents) -> set[Allocation]:
 
 
 def view_sources(method: MethodContents, before: Iterable[int]) -> dict[int, set[int]]:
-    """Views that nothing writes, by what each is read as: the values written last to its place.
+    """Map views that nothing writes to their sources: the values written last to their place.
 
     `before` are the values that are there before the first instruction. Where there are jumps,
-    whatever is ever written to the place can be the last.
+    any value that is ever written to the place can be the last.
     """
     plan, written = method.plan, Writes(method)
     straight = not any(isinstance(i, JumpFalseCall) for i in plan.instructions)
@@ -124,7 +124,7 @@ def view_sources(method: MethodContents, before: Iterable[int]) -> dict[int, set
 
 
 def rewrite_blocks(chain: Chain, rewrite: Rewrite) -> Chain:
-    """A chain with each of its blocks rewritten: no jump leads into a block, or out of one."""
+    """Rewrite each block of a chain: no jump leads into a block, or out of one."""
     jumps = {at: i for at, i in enumerate(chain) if isinstance(i, JumpFalseCall)}
     cuts = {0, len(chain), *jumps, *(at + 1 for at in jumps)}
     cuts |= {min(jump.destination, len(chain)) for jump in jumps.values()}
@@ -151,7 +151,7 @@ class Scheduler:
         self._viewed = viewed_places(method)
 
     def order(self, block: Sequence[Instruction]) -> list[Instruction]:
-        """The same instructions, with no more interruptions of delegates than there must be."""
+        """Reorder instructions so that as few as possible come between delegates."""
         result: list[Instruction] = []
         movable: list[Instruction] = []
         for instruction in block:
@@ -188,7 +188,7 @@ class Scheduler:
         return order if runs_of_delegates(order) < runs_of_delegates(block) else list(block)
 
     def _dependencies(self, block: Sequence[Instruction]) -> tuple[list[set[int]], list[int]]:
-        """By place in the block: what must come after, and how many must come before."""
+        """Return which instructions must follow each one, and how many must precede it."""
         after: list[set[int]] = [set() for _ in block]
         writer: dict[Hashable, int] = {}
         readers: dict[Hashable, list[int]] = {}
@@ -215,7 +215,7 @@ class Scheduler:
 
 
 def runs_of_delegates(block: Iterable[Instruction]) -> int:
-    """How many runs of calls of delegates there are, with nothing but freed values inside."""
+    """Count the runs of delegate calls that only frees of values interrupt."""
     runs, inside = 0, False
     for instruction in block:
         if not isinstance(instruction, FreeCall):

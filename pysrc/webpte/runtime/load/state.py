@@ -45,7 +45,7 @@ State = dict[int, Cell]
 
 
 async def read_states(contents: Contents) -> dict[str, State]:
-    """By method: value index to cell, for every tensor that has contents before a call."""
+    """Read the state of each method: a cell for every tensor that has contents before a call."""
     reader = _StateReader(contents)
     writes = {name: Writes(method) for name, method in contents.methods.items()}
     arenas = _shared_arenas(contents, writes)
@@ -71,7 +71,7 @@ async def read_states(contents: Contents) -> dict[str, State]:
 
 
 def share_cells(states: Iterable[State]) -> bool:
-    """Whether some tensor is the same in several methods, so that their calls must take turns."""
+    """Tell whether methods share a tensor, so that their calls must take turns."""
     cells = [cell for state in states for cell in state.values()]
     return len(set(cells)) < len(cells)
 
@@ -83,7 +83,7 @@ def _tensors(method: MethodContents) -> Iterator[tuple[int, TensorMeta]]:
 
 
 def _shared_arenas(contents: Contents, writes: Mapping[str, Writes]) -> set[int]:
-    """The parts of memory that hold nothing but buffers, and are the same in several methods."""
+    """Return the memory ids that hold only buffers, and have one size in several methods."""
     sizes: dict[int, list[int]] = {}
     for method in contents.methods.values():
         for memory_id, size in enumerate(method.plan.non_const_buffer_sizes):
@@ -100,9 +100,9 @@ def _shared_arenas(contents: Contents, writes: Mapping[str, Writes]) -> set[int]
 def _buffers(
     method: MethodContents, writes: Writes, arenas: set[int]
 ) -> Iterator[tuple[int, TensorMeta]]:
-    """Mutable buffers, also those whose initial bytes the exporter left out: they start as zeros.
+    """List mutable buffers, also those without initial bytes in the file: they start as zeros.
 
-    Only the call that writes one back tells them from other planned tensors, or that they are in
+    They differ from other planned tensors only by the call that writes them back, or by being in
     memory for shared state. Of several tensors at one place there, the others are views.
     """
     places: dict[Allocation, tuple[int, TensorMeta]] = {}
@@ -130,7 +130,7 @@ class _StateReader:
         self._arrays: dict[object, np.ndarray] = {}
 
     async def initial_cells(self, method: MethodContents) -> State:
-        """Value index to cell, for every tensor that the file gives bytes for."""
+        """Map the tensors that have bytes in the file to cells."""
         cells = {}
         for index, tensor in _tensors(method):
             region = self._region(method, index, tensor)
@@ -164,7 +164,7 @@ class _StateReader:
 
 
 def _decode(data: bytes, tensor: TensorMeta, method: str) -> np.ndarray:
-    """Bytes are in dim order; arrays are always in logical order."""
+    """Convert bytes in dim order to an array in logical order."""
     stored = [tensor.sizes[dim] for dim in tensor.dim_order]
     inverse = np.argsort(tensor.dim_order)
     dtype = _numpy_dtype(tensor, method)

@@ -1,13 +1,13 @@
 """Delegates that follow each other become one graph: one plan, one submission, memory in common.
 
 Exporters cut a method where the partitioner does not take an operator. If what is between two
-delegates is lifted (see `lifted.py`), or can come before or after both (see `schedule.py`),
+delegates is offloaded (see `offload.py`), or can come before or after both (see `schedule.py`),
 nothing has to happen on the host in between. A value that an earlier delegate gives and a later one
 takes is then one value of the graph. It is an output only if something else needs it as well.
 
 What stays apart: a delegate that the method calls in several places, one that writes to its own
 inputs, and a value that two delegates have in different sizes, or in types that only the host can
-turn into each other.
+convert.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ CAST = "aten._to_copy.default"
 
 
 def stitch(method: MethodContents, state: State, device: DeviceInfo) -> MethodContents:
-    """The method with one delegate for each run of them that can be one."""
+    """Join each run of delegates that can be one."""
     stitcher = _Stitcher(method, state, device)
     chains = tuple(rewrite_blocks(chain, stitcher.rewrite) for chain in method.plan.chains)
     return stitcher.result(chains)
 
 
 class _Stitcher:
-    """Finds the runs of one method, and collects what they become."""
+    """Finds the runs of delegates in one method, and collects the delegates that they become."""
 
     def __init__(self, method: MethodContents, state: State, device: DeviceInfo) -> None:
         self._method = method
@@ -63,12 +63,12 @@ class _Stitcher:
         self._calls = Counter(call.delegate_index for call in calls)
         self._readers = Counter(r for i in instructions for r in uses_of(method, i).reads)
         self._loops = any(isinstance(i, JumpFalseCall) for i in instructions)
-        # What nothing calls is built all the same: its faults are the file's.
+        # A delegate that nothing calls is built all the same: its errors are the file's.
         self._graphs = {i: g for i, g in enumerate(method.graphs) if not self._calls[i]}
         self._names = {i: method.steps(i) for i in self._graphs}
 
     def result(self, chains: tuple[tuple[Instruction, ...], ...]) -> MethodContents:
-        """The method with delegates numbered anew, in the order in which they were added."""
+        """Return the method with delegates renumbered, in the order in which they were added."""
         numbers = {old: new for new, old in enumerate(self._graphs)}
         renumbered = tuple(
             tuple(
@@ -83,12 +83,12 @@ class _Stitcher:
             self._method,
             plan=replace(self._method.plan, chains=renumbered),
             graphs=tuple(self._graphs.values()),
-            lifted={},
+            offloaded={},
             stitched={numbers[old]: names for old, names in self._names.items()},
         )
 
     def rewrite(self, block: Sequence[Instruction]) -> Iterator[Instruction]:
-        """A block with its runs of delegates as one each; values in one are freed after it."""
+        """Join the runs of delegates in a block; values inside of a run are freed after it."""
         if self._is_plain(block):
             yield from (self._kept(i) if isinstance(i, DelegateCall) else i for i in block)
             return
@@ -110,7 +110,7 @@ class _Stitcher:
         yield from self._finished(run, freed)
 
     def _is_plain(self, block: Sequence[Instruction]) -> bool:
-        """Whether there is nothing to join: most methods are one delegate, and that a large one."""
+        """Tell whether there is nothing to join: most methods are one large delegate."""
         calls = [i for i in block if isinstance(i, DelegateCall)]
         return len(calls) < 2 and not any(self._state.keys() & call.args for call in calls)
 
@@ -139,7 +139,7 @@ class _Stitcher:
         return not again and run.fits(call, graph)
 
     def _can_join(self, call: DelegateCall) -> bool:
-        """Whether a delegate is right, called once, and leaves its inputs alone."""
+        """Tell whether a delegate is valid, called once, and does not write to its inputs."""
         graph = self._graph_of(call)
         if self._calls[call.delegate_index] > 1:
             return False
@@ -147,11 +147,11 @@ class _Stitcher:
             check_arity(graph)
             constant_transfers(graph)
         except WebpteError:
-            return False  # said when the delegate is made
+            return False  # raised when the delegate is built
         return Dataflow.of(graph).volatile.isdisjoint(graph.inputs)
 
     def _finished(self, run: _DelegateRun, freed: Iterable[FreeCall]) -> Iterator[Instruction]:
-        """What a run becomes: one call, or those that it is made of."""
+        """Return the instructions for a run: one joined call, or its calls as they are."""
         joined = self._joined(run) if len(run.calls) > 1 or run.bound else None
         if joined is not None:
             number = len(self._method.graphs) + len(self._graphs)
@@ -171,8 +171,7 @@ class _Stitcher:
         return joined
 
     def _needed(self, run: _DelegateRun) -> set[int]:
-        """The values that something outside of a run needs of it, or its own next time: in a
-        loop, and of mutable buffers."""
+        """Return the values of a run that something outside reads, or its next turn in a loop."""
         inside = Counter(r for call in run.calls for r in uses_of(self._method, call).reads)
         outside = {index for index, count in self._readers.items() if count > inside[index]}
         plan = self._method.plan
@@ -191,7 +190,7 @@ def _lowers(graph: Graph, device: DeviceInfo) -> bool:
 
 @dataclass(frozen=True)
 class _Joined:
-    """Several delegates as one. `inputs` and `outputs` are values of the method."""
+    """Several delegates joined as one. `inputs` and `outputs` are values of the method."""
 
     graph: Graph
     inputs: tuple[int, ...]
@@ -205,7 +204,7 @@ class _DelegateRun:
     method: MethodContents
     state: State
     writes: Writes
-    has_halves: bool  # whether the device's shaders do
+    has_halves: bool  # whether the device's shaders have f16
     calls: list[DelegateCall] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     given: list[int] = field(default_factory=list)  # values of the method that come from outside
@@ -221,7 +220,7 @@ class _DelegateRun:
         self._constants: dict[tuple[object, ...], int] = {}
 
     def fits(self, call: DelegateCall, graph: Graph) -> bool:
-        """Whether what this delegate takes is what the ones before it give."""
+        """Tell whether the inputs of a delegate match what the ones before it compute."""
         on_host = read_on_host(graph)
         return all(
             self._agree(made, graph.values[value_id], self._is_view(index))
@@ -239,27 +238,27 @@ class _DelegateRun:
         return given.dims == taken.dims and self._conversion(given, taken) is not None
 
     def _conversion(self, given: Tensor, taken: Tensor) -> str | None:
-        """The op that changes a tensor's type as the host would; "" if there is nothing to do."""
+        """Return the op that converts a tensor as the host would; "" if none is needed."""
         if given.dtype == taken.dtype:
             return ""
         if taken.dtype.holds_stored(given.dtype):
             return CAST
         if (given.dtype.name, taken.dtype.name) != ("float32", "float16"):
             return None
-        return CAST if self.has_halves else COPY  # what is stored as a float stays what it is
+        return CAST if self.has_halves else COPY  # without f16 both are stored as float32
 
     def _is_view(self, index: int) -> bool:
         return index not in self._made
 
     def _source(self, index: int) -> int | None:
-        """The value of the graph that a value of the method is, or is a view of."""
+        """Return the graph value that a value of the method is, or is a view of."""
         if index in self._made or index in self.writes:
             return self._made.get(index)
         place = place_of(self.plan, index)
         return None if place is None else self._made.get(self._latest.get(place, -1))
 
     def add(self, call: DelegateCall, graph: Graph, name: str) -> None:
-        """Put a graph behind those that are there."""
+        """Append a graph."""
         self.calls.append(call)
         self.names.append(name)
         shift = len(self._values)
@@ -292,7 +291,7 @@ class _DelegateRun:
                 self._latest[at] = index
 
     def _bound(self, index: int, value_id: int) -> int | None:
-        """The constant of the graph that an input which never changes becomes."""
+        """Bind an input that never changes as a graph constant; returns its value id, or None."""
         value = self._values[value_id]
         if not isinstance(value, Tensor) or index not in self.state:
             return None
@@ -307,7 +306,7 @@ class _DelegateRun:
         return self.bound[key]
 
     def _taken(self, index: int, value_id: int) -> int:
-        """The value of the graph that an input is; `value_id` if it is none yet."""
+        """Return the graph value of an input; if it has none yet, `value_id` becomes it."""
         made = self._source(index)
         if made is not None:
             become = self._viewed if self._is_view(index) else self._cast
@@ -315,7 +314,7 @@ class _DelegateRun:
         value = self._values[value_id]
         key: tuple[object, ...] = (index,)
         if isinstance(value, Tensor):
-            # Whole numbers of several widths are stored alike: they are one input.
+            # Integers of several widths are stored alike: they are one input.
             dtype = value.dtype
             key = (index, dtype.name if dtype.is_float else dtype.stored, value.dims)
         if key not in self._inputs:
@@ -334,7 +333,7 @@ class _DelegateRun:
         return value_id
 
     def _viewed(self, source: int, value_id: int) -> int:
-        """A view that the exporter has left out."""
+        """Append a view that the exporter has left out."""
         value = self._values[value_id]
         assert isinstance(value, Tensor)
         self._values.append(IntListValue(value.dims))

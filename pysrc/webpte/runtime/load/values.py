@@ -1,7 +1,7 @@
 """The live values of one call of a method: arrays, numbers, and tensors that stayed on the GPU.
 
 The exporter leaves out a view whose tensor shares planned memory with its source: nothing writes
-such a value. It is read as what was written last to the same place, in its own shape.
+that value. Reading it returns what was written last to the same place, in the value's shape.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Values:
             self._latest[place] = index
 
     def keep_state(self) -> None:
-        """The call is over: what it wrote to mutable buffers is what the next one starts with."""
+        """Keep what a successful call wrote to mutable buffers, for the next call."""
         for index, cell in self._state.items():
             array = self._written.get(index)
             if array is not None and array is not self._initial[index]:
                 cell.array = array
 
     def made(self, results: Iterable[Any]) -> None:
-        """Tensors that this call made on the GPU are its own until they are handed out."""
+        """Remember tensors that this call allocated on the GPU, until they are returned."""
         self._made += [result for result in results if isinstance(result, GpuTensor)]
 
     def destroy_all_but(self, outputs: Sequence[Any]) -> None:
-        """The call is over: what it made on the GPU, and does not return, is freed now."""
+        """Free the tensors that a call allocated on the GPU and does not return."""
         returned = [value for value in outputs if isinstance(value, GpuTensor)]
         for tensor in self._made:
             if not any(tensor.shares_memory(other) for other in returned):
@@ -80,7 +80,7 @@ class Values:
         return viewed
 
     def known(self, indices: Iterable[int]) -> list[Any]:
-        """What there is of these values, and of the tensors in lists among them."""
+        """Return the written ones of these values, and of the tensors in lists among them."""
         found: list[Any] = []
         for index in indices:
             value = self._plan.values[index]
@@ -117,13 +117,13 @@ def _fits(source: np.ndarray | DeviceTensor | GpuTensor, view: TensorMeta) -> bo
 
 
 def place_of(plan: ExecutionPlan, index: int) -> Allocation | None:
-    """Where a value is in planned memory."""
+    """Return the place of a value in planned memory."""
     value = plan.values[index]
     return value.allocation if isinstance(value, TensorMeta) else None
 
 
 def with_sources(plan: ExecutionPlan, indices: Collection[int], writes: Writes) -> set[int]:
-    """These values, and for those that nothing writes what they may be views of."""
+    """Return these values, and the possible sources of those that are views."""
     views = [index for index in indices if index not in writes]
     places = {place_of(plan, index) for index in views} - {None}
     sources = {index for index in range(len(plan.values)) if place_of(plan, index) in places}
@@ -131,7 +131,7 @@ def with_sources(plan: ExecutionPlan, indices: Collection[int], writes: Writes) 
 
 
 def host_values(plan: ExecutionPlan, state: Collection[int], writes: Writes) -> set[int]:
-    """Values that are needed as arrays; what only delegates read can stay on the GPU."""
+    """Return the values that the host reads; what only delegates read can stay on the GPU."""
     needed = set(state)
     for instruction in plan.instructions:
         if isinstance(instruction, KernelCall):

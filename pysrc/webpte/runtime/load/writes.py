@@ -1,4 +1,4 @@
-"""What the instructions of a method do to its values."""
+"""The values that the instructions of a method write."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Writes:
 
 
 def targets(plan: ExecutionPlan, kernel: PortableKernel, call: KernelCall) -> Sequence[int]:
-    """The values that a call of a kernel writes."""
+    """Return the values that a call of a kernel writes."""
     if kernel.in_place:
         return call.args[:1]
     outputs = call.args[kernel.arguments : kernel.arguments + kernel.outputs]

@@ -18,6 +18,7 @@ from webpte.ops import lookup
 from webpte.ops.attention.attention_kernels import Heads, lower_update
 from webpte.ops.core.records import Dispatch
 from webpte.ops.core.target import Target
+from webpte.runtime.execute.request import RunRequest
 
 Case = CacheCase | PlainCase
 
@@ -189,8 +190,8 @@ def dispatches(case: CacheCase | PlainCase) -> list[str]:
     async def run() -> list[str]:
         delegate, _ = await make_delegate(graph)
         for index in range(len(case.steps)):
-            await delegate.execute(case.inputs(index))
-        records = delegate._planner.dispatches()
+            await delegate.run(RunRequest(case.inputs(index)))
+        records = delegate.planner.dispatches()
         assert all(isinstance(record, Dispatch) for record in records)
         return [record.kernel for record in records]
 
@@ -236,10 +237,10 @@ def test_a_new_position_lowers_nothing() -> None:
 
     async def run() -> None:
         delegate, device = await make_delegate(graph)
-        await delegate.execute(case.inputs(0))
+        await delegate.run(RunRequest(case.inputs(0)))
         before = delegate.lowerings, len(device.plans), len(device.pipelines)
         for index in range(1, len(case.steps)):
-            await delegate.execute(case.inputs(index))
+            await delegate.run(RunRequest(case.inputs(index)))
         assert (delegate.lowerings, len(device.plans), len(device.pipelines)) == before
 
     wait(run())
@@ -252,10 +253,10 @@ def test_lengths_that_come_back_lower_nothing() -> None:
     async def run() -> None:
         delegate, _ = await make_delegate(graph)
         for index in range(2):
-            await delegate.execute(case.inputs(index))
+            await delegate.run(RunRequest(case.inputs(index)))
         before = delegate.lowerings
         for index in range(2, 5):
-            await delegate.execute(case.inputs(index))
+            await delegate.run(RunRequest(case.inputs(index)))
         assert delegate.lowerings == before
 
     wait(run())

@@ -11,6 +11,7 @@ from support.cases.cases import Array
 from support.graphs.graphs import make_delegate, read_graph, run_once, wait
 from support.write.pte_writer import GraphWriter
 from webpte.errors import ExecutionError, WebpteError
+from webpte.runtime.execute.request import RunRequest
 
 
 @pytest.mark.parametrize("op", [PAIRS, ROPE_HF])
@@ -41,10 +42,10 @@ def test_both_tensors_take_one_dispatch_and_a_new_position_lowers_nothing() -> N
 
     async def run() -> None:
         delegate, device = await make_delegate(graph)
-        await delegate.execute(case.inputs(0))
+        await delegate.run(RunRequest(case.inputs(0)))
         before = delegate.lowerings, len(device.plans)
         for index in (1, 2):
-            await delegate.execute(case.inputs(index))
+            await delegate.run(RunRequest(case.inputs(index)))
         assert (delegate.lowerings, len(device.plans)) == before
         assert delegate.dispatches == 1
 

@@ -22,6 +22,7 @@ from support.graphs.graphs import make_delegate, read_graph, wait
 from webpte.errors import GraphError, WebpteError
 from webpte.ops.sampling import sample_numpy as op
 from webpte.ops.sampling.sample_numpy import Settings, choose_token, keys_of, numbers_of
+from webpte.runtime.execute.request import RunRequest
 
 
 def test_keys_order_as_numbers_do() -> None:
@@ -119,11 +120,11 @@ def test_settings_seeds_and_positions_lower_nothing() -> None:
 
     async def run() -> None:
         delegate, device = await make_delegate(graph)
-        await delegate.execute(case.inputs(0))
+        await delegate.run(RunRequest(case.inputs(0)))
         before = delegate.lowerings, len(device.plans)
         for step in (1, 2):
             logits, history, position, asked, seed = case.inputs(step)
-            await delegate.execute([logits, history, position, asked * 2, seed + 1])
+            await delegate.run(RunRequest([logits, history, position, asked * 2, seed + 1]))
         assert (delegate.lowerings, len(device.plans)) == before
 
     wait(run())
@@ -139,7 +140,7 @@ def test_a_position_beyond_the_history_is_refused(position: int) -> None:
         delegate, _ = await make_delegate(graph)
         logits, history, _, *rest = case.inputs(0)
         with pytest.raises(WebpteError, match="a history of 3 tokens"):
-            await delegate.execute([logits, history, np.array([position], np.int32), *rest])
+            await delegate.run(RunRequest([logits, history, np.array([position], np.int32), *rest]))
 
     wait(run())
 

@@ -23,7 +23,7 @@ from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Tunable
 from webpte.runtime import program as runtime_program
 from webpte.runtime import tune as runtime_tune
-from webpte.runtime.autotune.tuning import meant_by
+from webpte.runtime.autotune.tuning import tunables_of
 from webpte.runtime.program import Program
 
 Made = tuple[GraphWriter, list[np.ndarray]]
@@ -53,7 +53,7 @@ def convolution() -> Made:
 
 
 def gpu() -> Timed:
-    """With as many buffers to a shader as the widest kernels bind."""
+    """Return a device with as many buffers per shader as the widest kernels bind."""
     device = Timed(float)
     device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
     return device
@@ -187,7 +187,7 @@ def test_a_kernel_counts_for_the_questions_about_it() -> None:
         Tunable(key, "a", ("a",)) for key in ("gemv_q4 n1", "linear_q4 m1", "attention x")
     )
     asked = (row, tiles, splits)
-    assert meant_by("gemv_q4_gated f32", asked) == [row]
-    assert meant_by("linear_q4 f32", asked) == [tiles]
-    assert meant_by("attention_flash_reduce f32", asked) == [splits]
-    assert meant_by("gemm_split_k_sum f32", asked) == asked
+    assert tunables_of("gemv_q4_gated f32", asked) == [row]
+    assert tunables_of("linear_q4 f32", asked) == [tiles]
+    assert tunables_of("attention_flash_reduce f32", asked) == [splits]
+    assert tunables_of("gemm_split_k_sum f32", asked) == asked

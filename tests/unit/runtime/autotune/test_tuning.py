@@ -1,4 +1,4 @@
-"""What is asked, measured, chosen and kept, on a device whose clock is ours."""
+"""Tunables are found, measured, chosen and stored, on a device with a clock of the test."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def load(device: Any) -> tuple[Any, list[np.ndarray]]:
 
 
 async def tuned(slow: Callable[[int], float]) -> tuple[webpte.Tuning, int]:
-    """What was found, and the workgroups of the product afterwards."""
+    """Tune a GEMM; returns the result, and the number of its workgroups afterwards."""
     device = Timed(slow)
     loading, inputs = load(device)
     async with await loading as program:
@@ -288,7 +288,7 @@ TABLE = {adapter_key(NATIVE): {"a": "1", "b": "2"}, "another": {"a": "3"}}
 
 
 def test_damaged_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is in it, loading goes on, with choices that are texts or with none."""
+    """Loading goes on with any stored text: only configs that are texts are used."""
 
     def read(data: bytes) -> None:
         monkeypatch.setattr(FileStore, "read", text(data))

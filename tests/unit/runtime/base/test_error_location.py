@@ -1,4 +1,4 @@
-"""What goes wrong inside of a call names its place, and stays what it is."""
+"""Errors inside of a call name its place, and keep their class."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ def test_half_floats_are_stored_as_the_device_has_them(native: bool) -> None:
 
 
 def test_what_no_half_float_holds_is_infinite() -> None:
-    """Where halves are stored as float32; without a warning, which here is an error."""
+    """Values beyond f16, stored as float32, become infinite without a warning."""
     tensor = DeviceTensor(0, DTYPES["float16"], DTYPES["float32"], (3,))
     data = np.array([65504, 1e5, -1e9], np.float32).tobytes()
     assert tensor.decode(data).tolist() == [65504, np.inf, -np.inf]

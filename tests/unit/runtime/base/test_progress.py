@@ -1,4 +1,4 @@
-"""What a call tells on its way, and that others have a turn while it computes."""
+"""Calls report their progress, and let other tasks run while they compute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.devices.recorded import add_graph, ones
 from support.graphs.graphs import chain, load, wait
 from webpte.gpu.device import Progress
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.runtime.base.progress import reporting
+from webpte.runtime.base.call_context import reporting
 from webpte.runtime.execute import numpy_delegate
 
 

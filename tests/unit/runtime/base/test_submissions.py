@@ -1,4 +1,4 @@
-"""How often a call hands work to the GPU, as a program's stats tell it."""
+"""Programs count how often a call submits work to the GPU."""
 
 from __future__ import annotations
 

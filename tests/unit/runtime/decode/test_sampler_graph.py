@@ -13,6 +13,7 @@ from webpte.dtypes import DTYPES
 from webpte.errors import WebpteError
 from webpte.runtime.decode.sampler_graph import SamplerKind, argmax_graph, sample_graph
 from webpte.runtime.decode.sampling import Sampling, seed_words
+from webpte.runtime.execute.request import RunRequest
 
 ROWS = np.random.default_rng(0).normal(0, 2, (1, 4, 50)).astype(np.float32)
 
@@ -26,7 +27,7 @@ def as_cache(history: Sequence[int] | np.ndarray, room: int) -> np.ndarray:
 def test_argmax() -> None:
     async def run() -> Any:
         delegate, _ = await make_delegate(argmax_graph(DTYPES["float32"], (1, 4, 50)))
-        return await delegate.execute([ROWS])
+        return await delegate.run(RunRequest([ROWS]))
 
     (indices,) = wait(run())
     assert indices.tolist() == ROWS.argmax(axis=-1).tolist()
@@ -48,7 +49,7 @@ def test_sample(penalty: float | None, top_k: int | None, top_p: float | None) -
             inputs: list[Any] = [ROWS[:, :count], position, asked.settings, seed]
             if kind.penalized:
                 inputs.append(as_cache(history, 13))
-            (token,) = await delegate.execute(inputs)
+            (token,) = await delegate.run(RunRequest(inputs))
             row = ROWS[0, count - 1]
             want = asked.choose(row, seed, position, history[:position])
             assert (token.dtype, token.tolist()) == (np.int32, [[want]])
@@ -64,6 +65,6 @@ def test_a_history_that_is_full() -> None:
         settings, seed = Sampling(1.0, repetition_penalty=2.0).settings, seed_words(1)
         inputs: list[Any] = [ROWS[:, 0], 4, settings, seed, as_cache([], 3)]
         with pytest.raises(WebpteError, match="a history of 3 tokens: 4 is not in 0 to 3"):
-            await delegate.execute(inputs)
+            await delegate.run(RunRequest(inputs))
 
     wait(run())

@@ -15,6 +15,7 @@ from webpte import errors
 from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.records import Dispatch
+from webpte.runtime.execute.request import RunRequest
 
 # Static graphs
 
@@ -24,7 +25,7 @@ def test_a_static_graph_repeats_itself() -> None:
         delegate, device = await make_delegate(chain(5))
         start = len(device.log)
         for _ in range(4):
-            await delegate.execute([ones(4)])
+            await delegate.run(RunRequest([ones(4)]))
         entries = device.log[start:]
         assert [name for name, _ in entries] == ["run"] * 4
         assert all(entry == entries[0] for entry in entries), "the same plan, the same bytes"
@@ -40,7 +41,7 @@ def test_executions_cross_over_as_often_for_10_ops_as_for_500(count: int) -> Non
         delegate, device = await make_delegate(chain(count))
         assert delegate.dispatches == count
         before = device.interop_calls
-        await delegate.execute([ones(4)])
+        await delegate.run(RunRequest([ones(4)]))
         assert device.interop_calls - before == 1
 
     wait(run())
@@ -155,7 +156,7 @@ def test_inputs_go_up_packed_and_padded() -> None:
         assert [(r.result_offset, r.nbytes) for r in plan.readbacks] == [(0, 16), (16, 16)]
         assert plan.result_bytes == 32
         values = np.array([1, 2, 3], np.float32), np.array([True, False, True, True, False])
-        results = await delegate.execute(values)
+        results = await delegate.run(RunRequest(values))
         payload = sent(device)
         assert payload[:12] == values[0].tobytes()
         assert payload[16:21] == values[1].tobytes()
@@ -174,7 +175,7 @@ def test_an_unused_input_is_not_uploaded() -> None:
         delegate, device = await make_delegate(g)
         (plan,) = plans(device)
         assert [u.nbytes for u in plan.uploads] == [16]
-        await delegate.execute([ones(1000), ones(4)])
+        await delegate.run(RunRequest([ones(1000), ones(4)]))
 
     wait(run())
 
@@ -187,7 +188,7 @@ def test_outputs_have_the_declared_type(dtype: str) -> None:
         g.inputs(x)
         g.outputs(g.op(RELU, x, g.tensor((3,), dtype)))
         delegate, device = await make_delegate(g)
-        (result,) = await delegate.execute([np.array([1, 2, 3], dtype)])
+        (result,) = await delegate.run(RunRequest([np.array([1, 2, 3], dtype)]))
         assert result.dtype == np.dtype(dtype)
         payload = sent(device)
         stored = np.int32 if dtype == "int64" else np.float32
@@ -200,7 +201,7 @@ def test_the_wrong_number_of_inputs() -> None:
     async def run() -> None:
         delegate, _ = await make_delegate(chain(1))
         with pytest.raises(errors.ExecutionError, match="takes 1 inputs, not 2"):
-            await delegate.execute([ones(4), ones(4)])
+            await delegate.run(RunRequest([ones(4), ones(4)]))
 
     wait(run())
 
@@ -220,7 +221,7 @@ def test_each_of_several_executions_at_once_has_its_own_bytes() -> None:
     async def run() -> None:
         delegate, _ = await make_delegate(chain(1), Echo())
         inputs = [np.full(4, value, np.float32) for value in range(8)]
-        results = await asyncio.gather(*(delegate.execute([x]) for x in inputs))
+        results = await asyncio.gather(*(delegate.run(RunRequest([x])) for x in inputs))
         for x, (result,) in zip(inputs, results, strict=True):
             np.testing.assert_array_equal(result, x)
 
@@ -234,7 +235,7 @@ def test_close_gives_everything_back_and_can_be_called_again() -> None:
     async def run() -> None:
         delegate, device = await make_delegate(resizable())
         for rows in (8, 3):
-            await delegate.execute(pair(rows))
+            await delegate.run(RunRequest(pair(rows)))
         assert device.buffers
         assert len(device.plans) == 2
         delegate.close()

@@ -1,4 +1,4 @@
-"""How many dispatches real exports come to in decode, and how many of them wait for each other."""
+"""Counts of dispatches in decode of real exports, and of those that wait for each other."""
 
 from __future__ import annotations
 

@@ -15,10 +15,11 @@ from webpte import errors
 from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.request import RunRequest
 
 
 class Echo(SimulatedDevice):
-    """What goes up comes back, once it is `told` to; what has a NaN in it fails."""
+    """A device that returns each payload once it is told to, and fails for a NaN in it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,14 +66,14 @@ def test_only_what_is_new_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         seen = resizings(delegate, monkeypatch)
         for value, shape, looks in ((1, 8, 0), (2, 8, 0), (3, 5, 1), (4, 5, 1), (5, 8, 2)):
             before = device.interop_calls
-            (y,) = await delegate.execute([np.full(shape, value, np.float32)])
+            (y,) = await delegate.run(RunRequest([np.full(shape, value, np.float32)]))
             assert (y.shape, len(seen)) == ((shape,), looks)
             assert shape == 5 or device.interop_calls - before == 1
         assert delegate.executions == 5
         assert set(delegate.last_ms) == {"prepare", "submit", "wait"}
         with pytest.raises(errors.ResizeError):
-            await delegate.execute([ones(9)])
-        assert (await delegate.execute([ones(8)]))[0].shape == (8,)
+            await delegate.run(RunRequest([ones(9)]))
+        assert (await delegate.run(RunRequest([ones(8)])))[0].shape == (8,)
         assert len(seen) == 2, "what failed has changed nothing"
 
     wait(run())
@@ -122,25 +123,25 @@ def test_numbers_that_do_not_fit_are_refused_as_in_a_first_call() -> None:
 def test_indices_are_checked_and_nothing_else(
     computed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that are given. What the GPU alone knows may fail: such calls take no short way."""
+    """Only given indices can be checked first: calls with computed ones take no fast path."""
 
     async def run() -> None:
         delegate, device = await make_delegate(lookup(4, computed=computed))
         seen = resizings(delegate, monkeypatch)
         sign = -1 if computed else 1
         for rows in ([1, 2, 3, 0], [9, 0, 0, 1]):
-            (y,) = await delegate.execute([sign * np.array(rows, np.int32)])
+            (y,) = await delegate.run(RunRequest([sign * np.array(rows, np.int32)]))
             assert y[:, 0].tolist() == rows
         runs = len([name for name, *_ in device.log if name == "run"])
         messages = []
         for _ in range(2):
             with pytest.raises(errors.IndexRangeError) as caught:
-                await delegate.execute([sign * np.array([0, 10, 0, 0], np.int32)])
+                await delegate.run(RunRequest([sign * np.array([0, 10, 0, 0], np.int32)]))
             messages.append(str(caught.value))
         assert messages[0] == messages[1]
         after = len([name for name, *_ in device.log if name == "run"])
         assert after - runs == (2 if computed else 0), "what is given is checked before it goes"
-        (y,) = await delegate.execute([sign * np.array([4, 4, 4, 5], np.int32)])
+        (y,) = await delegate.run(RunRequest([sign * np.array([4, 4, 4, 5], np.int32)]))
         assert y[:, 0].tolist() == [4, 4, 4, 5]
         assert len(seen) == (5 if computed else 0)
 

@@ -1,4 +1,4 @@
-"""What programs take, and how they refuse the rest."""
+"""Programs take inputs that suit them, and refuse the rest."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_an_error_inside_names_the_step_and_has_its_cause(device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("failure", [ValueError("odd"), KeyError("odd"), errors.GraphError("odd")])
 def test_any_error_inside_is_one_execution_error(device: str, failure: Exception) -> None:
-    """Whatever goes wrong in there, callers catch one type."""
+    """Callers catch one type, for any error inside of a call."""
 
     def fail_later(args: Any) -> Any:
         if args.tensor("self").dims[0] == 5:

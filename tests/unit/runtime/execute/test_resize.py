@@ -15,13 +15,14 @@ from webpte.gpu.device import PlanCommands
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.args import Args
 from webpte.runtime.execute import delegate as delegate_module
+from webpte.runtime.execute.request import RunRequest
 
 
 def test_shrink_and_grow() -> None:
     async def run() -> None:
         delegate, device = await make_delegate(resizable())
         for rows in (8, 3, 1, 0, 7, 8):
-            (result,) = await delegate.execute(pair(rows))
+            (result,) = await delegate.run(RunRequest(pair(rows)))
             assert result.shape == (rows, 3)
         sizes = [[u.nbytes for u in plan.uploads] for plan in plans(device)]
         assert sizes == [[96, 96], [48, 48], [16, 16], [], [96, 96]], "only live bytes go up"
@@ -35,10 +36,10 @@ def test_plans_are_kept_by_shape() -> None:
     async def run() -> None:
         delegate, device = await make_delegate(resizable())
         for rows in (8, 3, 5):
-            await delegate.execute(pair(rows))
+            await delegate.run(RunRequest(pair(rows)))
         lowerings, start = delegate.lowerings, len(device.log)
         for rows in (3, 8, 5, 3, 3, 8):
-            await delegate.execute(pair(rows))
+            await delegate.run(RunRequest(pair(rows)))
         assert delegate.lowerings == lowerings
         assert names(device, start) == ["run"] * 6
         used = [detail[0] for name, detail in device.log if name == "run"]  # type: ignore[index]
@@ -50,11 +51,11 @@ def test_plans_are_kept_by_shape() -> None:
 def test_hooks_fire_once_per_change() -> None:
     async def run() -> None:
         delegate, _ = await make_delegate(resizable())
-        await delegate.execute(pair(8))
+        await delegate.run(RunRequest(pair(8)))
         assert delegate.hooks_fired == 0
-        await delegate.execute(pair(3))
+        await delegate.run(RunRequest(pair(3)))
         assert delegate.hooks_fired == 2
-        await delegate.execute(pair(3))
+        await delegate.run(RunRequest(pair(3)))
         assert delegate.hooks_fired == 2
 
     wait(run())
@@ -75,14 +76,14 @@ def test_a_failed_resize_leaves_the_delegate_usable(
 ) -> None:
     async def run() -> None:
         delegate, device = await make_delegate(resizable())
-        await delegate.execute(pair(rows_before))
+        await delegate.run(RunRequest(pair(rows_before)))
         wanted = device.log[-1]
         with pytest.raises(error):
-            await delegate.execute(inputs)
-        (result,) = await delegate.execute(pair(rows_before))
+            await delegate.run(RunRequest(inputs))
+        (result,) = await delegate.run(RunRequest(pair(rows_before)))
         assert result.shape == (rows_before, 3)
         assert device.log[-1] == wanted
-        (result,) = await delegate.execute(pair(6))
+        (result,) = await delegate.run(RunRequest(pair(6)))
         assert result.shape == (6, 3)
         assert len(plans(device)[-1].dispatches) == 2
         assert plans(device)[-1].result_bytes == 80
@@ -114,13 +115,13 @@ def test_a_failed_lowering_leaves_the_delegate_usable(failure: type[Exception]) 
             g.inputs(x)
             g.outputs(out)
             delegate, device = await make_delegate(g)
-            await delegate.execute([ones(8, 3)])
+            await delegate.run(RunRequest([ones(8, 3)]))
             for _ in range(2):
                 with pytest.raises(errors.GraphError, match="five is too many") as caught:
-                    await delegate.execute([ones(5, 3)])
+                    await delegate.run(RunRequest([ones(5, 3)]))
                 assert isinstance(caught.value.__cause__, failure)
             for rows in (8, 4):
-                (result,) = await delegate.execute([ones(rows, 3)])
+                (result,) = await delegate.run(RunRequest([ones(rows, 3)]))
                 assert result.shape == (rows, 3)
                 grids = [d.grid for d in plans(device)[-1].dispatches]
                 assert len(grids) == 2
@@ -140,14 +141,14 @@ def test_a_plan_that_cannot_be_made_leaves_the_delegate_usable() -> None:
     async def run() -> None:
         delegate, device = await make_delegate(resizable(), Full())
         assert isinstance(device, Full)
-        await delegate.execute(pair(8))
+        await delegate.run(RunRequest(pair(8)))
         device.full = True
         with pytest.raises(errors.OutOfMemoryError):
-            await delegate.execute(pair(2))
-        (result,) = await delegate.execute(pair(8))
+            await delegate.run(RunRequest(pair(2)))
+        (result,) = await delegate.run(RunRequest(pair(8)))
         assert result.shape == (8, 3)
         device.full = False
-        (result,) = await delegate.execute(pair(2))
+        (result,) = await delegate.run(RunRequest(pair(2)))
         assert result.shape == (2, 3)
         assert [u.nbytes for u in plans(device)[-1].uploads] == [32, 32]
 
@@ -160,7 +161,7 @@ def test_the_number_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     async def run() -> None:
         delegate, device = await make_delegate(resizable())
         for rows in (8, 1, 2, 3, 4, 5, 6, 7, 8):
-            (result,) = await delegate.execute(pair(rows))
+            (result,) = await delegate.run(RunRequest(pair(rows)))
             assert result.shape == (rows, 3)
             assert len(device.plans) <= 3
         delegate.close()
@@ -175,11 +176,11 @@ def test_a_plan_in_use_is_not_the_one_to_go(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def run() -> None:
         delegate, device = await make_delegate(resizable())
-        await delegate.execute(pair(1))
+        await delegate.run(RunRequest(pair(1)))
         for rows in (2, 3, 4, 5, 6, 7):
-            await delegate.execute(pair(rows))
+            await delegate.run(RunRequest(pair(rows)))
             start = len(device.log)
-            await delegate.execute(pair(1))
+            await delegate.run(RunRequest(pair(1)))
             assert names(device, start) == ["run"]
 
     wait(run())
@@ -210,12 +211,12 @@ def test_a_failed_call_does_not_go_back_to_a_plan_that_is_gone(
             def inputs(rows: int, at: int) -> list[np.ndarray]:
                 return [ones(rows, 3), np.array([at])]
 
-            await delegate.execute(inputs(8, 0))
-            await delegate.execute(inputs(2, 0))
-            await delegate.execute(inputs(8, 0))
+            await delegate.run(RunRequest(inputs(8, 0)))
+            await delegate.run(RunRequest(inputs(2, 0)))
+            await delegate.run(RunRequest(inputs(8, 0)))
             with pytest.raises(errors.ResizeError, match="the cache holds 10: 10 is not in 0 to 9"):
-                await delegate.execute(inputs(5, 10))
-            (result,) = await delegate.execute(inputs(8, 9))
+                await delegate.run(RunRequest(inputs(5, 10)))
+            (result,) = await delegate.run(RunRequest(inputs(8, 9)))
             assert result.shape == (8, 3)
 
     wait(run())

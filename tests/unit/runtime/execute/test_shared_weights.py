@@ -120,7 +120,7 @@ def test_every_value_of_a_graph_has_a_buffer_of_its_own() -> None:
 
 
 def test_what_is_converted_in_another_way_is_another_constant() -> None:
-    """The same bytes as float64, which becomes float32, and as int64, which becomes int32."""
+    """Equal bytes as float64, converted to float32, and as int64, converted to int32, differ."""
     wide = W.astype(np.int64)
     doubles, longs = plus(wide.view(np.float64), dtype="float64"), plus(wide, dtype="int64")
 

@@ -15,6 +15,7 @@ from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.args import Args
+from webpte.runtime.execute.request import RunRequest
 
 # SymInts
 
@@ -32,7 +33,7 @@ def test_a_position_goes_up_with_the_inputs_and_lowers_nothing() -> None:
         delegate, device = await make_delegate(g)
         lowerings, made = delegate.lowerings, len(device.plans)
         for at in (0, 5, 6, 6, -3):
-            await delegate.execute([ones(4), np.array([at])])
+            await delegate.run(RunRequest([ones(4), np.array([at])]))
             payload = sent(device)
             block = np.frombuffer(payload, np.int32)[-128:].reshape(2, 64)
             assert block[:, 0].tolist() == [at, at + 1]
@@ -116,7 +117,7 @@ def test_a_symint_that_does_not_fit_leaves_the_delegate_usable() -> None:
         delegate, _ = await make_delegate(g)
 
         async def shape(n: int) -> tuple[int, ...]:
-            (result,) = await delegate.execute([ones(6, 2), np.array([n])])
+            (result,) = await delegate.run(RunRequest([ones(6, 2), np.array([n])]))
             return result.shape
 
         assert await shape(3) == (4, 3)
@@ -154,7 +155,7 @@ def test_a_failed_call_keeps_sizes_and_symints_together() -> None:
             delegate, _ = await make_delegate(g)
 
             async def shape(n: int, m: int) -> tuple[int, ...]:
-                result, _ = await delegate.execute([ones(12), np.array([n, m])])
+                result, _ = await delegate.run(RunRequest([ones(12), np.array([n, m])]))
                 return result.shape
 
             assert await shape(3, 0) == (1, 1)
@@ -190,7 +191,7 @@ def test_an_op_without_a_kernel_runs_between_two_replays() -> None:
             g.outputs(g.op("aten.neg.default", b, g.tensor((3,))))
             delegate, device = await make_delegate(g)
             start = len(device.log)
-            await delegate.execute([ones(3)])
+            await delegate.run(RunRequest([ones(3)]))
             assert names(device, start) == ["run", "run"]
             assert sent(device)[:12] == np.full(3, 8, np.float32).tobytes(), "relu(1) + 7"
             assert delegate.host_ops == {"test.host.default": 1}
@@ -222,7 +223,7 @@ def test_an_op_without_a_kernel_sees_sizes_that_follow_a_symint() -> None:
             g.outputs(g.op("test.note.default", v, g.tensor((2,))))
             delegate, _ = await make_delegate(g)
             for value in (3, 4, 12, 3):
-                await delegate.execute([ones(12), np.array([value])])
+                await delegate.run(RunRequest([ones(12), np.array([value])]))
             assert seen == [(3, 4), (4, 3), (12, 1), (3, 4)]
 
     wait(run())

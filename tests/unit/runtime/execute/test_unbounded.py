@@ -106,7 +106,7 @@ def test_the_rank_is_fixed(data: Path, shape: tuple[int, ...]) -> None:
 
 
 def test_a_bound_is_a_bound() -> None:
-    """The same declared as bounded: neither the input nor the output may be larger."""
+    """Neither the input nor the output of a bounded method may be larger than its bound."""
     m = MethodWriter()
     x, out = m.tensor((4, 3), dynamic=True), m.tensor((2, 2), "int64", dynamic=True)
     m.inputs(x)

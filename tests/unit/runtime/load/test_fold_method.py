@@ -26,11 +26,11 @@ CUMPROD = "aten::cumprod.out"
 async def folded(m: MethodWriter) -> tuple[MethodContents, State]:
     contents = await read_contents(BytesSource(write_pte(m)))
     states = await read_states(contents)
-    return fold(contents.methods["forward"], states["forward"])
+    return await fold(contents.methods["forward"], states["forward"])
 
 
 async def expect(m: MethodWriter, *calls: list[Any], folds: dict[str, int]) -> webpte.Program:
-    """What the NumPy device gives, which folds nothing, with these calls folded."""
+    """Expect these calls to be folded, and the results of the NumPy device, which folds nothing."""
     expected = await webpte.load(write_pte(m), device="numpy")
     program = await webpte.load(write_pte(m), device=SimulatedDevice())
     assert program._build.methods["forward"].folded == folds
@@ -211,7 +211,7 @@ def at_one_place(m: MethodWriter) -> tuple[Host, Host, Host]:
 
 
 def seen_as_something_else(m: MethodWriter) -> Host:
-    """Of two reads of a view, only the first reads the constant."""
+    """Build a view that is read twice, of which only the first read sees the constant."""
     weight, (made, other, view) = m.tensor((4,), data=numbers(4)), at_one_place(m)
     first, out = m.tensor((2, 2)), m.tensor((2, 2))
     m.kernel(CUMPROD, weight, 0, None, made, made)
@@ -222,7 +222,7 @@ def seen_as_something_else(m: MethodWriter) -> Host:
 
 
 def seen_in_a_loop(m: MethodWriter) -> Host:
-    """What is read first in the second round was written last in the first."""
+    """Build a loop whose second round first reads what the first round wrote last."""
     weight, (made, other, view) = m.tensor((4,), data=numbers(4)), at_one_place(m)
     rounds, done, out = m.value(2), m.value(False), m.tensor((2, 2))
     m.kernel(CUMPROD, weight, 0, None, made, made)

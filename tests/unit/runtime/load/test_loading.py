@@ -295,7 +295,7 @@ def test_which_of_two_alike_a_graph_takes_is_no_matter_for_a_guess() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_delegate_called_with_another_shape(device: str) -> None:
-    """So it is where the exporter left out one value and the call passes one too many."""
+    """This happens when the exporter left out one value, and the call passes one too many."""
     m = MethodWriter()
     x, y = m.tensor((4,)), m.tensor((1,))
     m.inputs(x)
@@ -327,7 +327,7 @@ def test_an_op_with_too_few_arguments_to_be_planned(device: str) -> None:
 
 
 class LibraryFile(BytesSource):
-    """As files of `webpte.library` are, which only a browser has."""
+    """A file like those of `webpte.library`, which only a browser has."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data, "model.pte")

@@ -10,7 +10,7 @@ import pytest
 import webpte
 from support.devices.recorded import ones, runs
 from support.graphs.graphs import wait
-from support.graphs.offloading import between, compute, expect, lifted, mean_between, places
+from support.graphs.offloading import between, compute, expect, mean_between, offloaded, places
 from support.harness.samples import convolution, numbers, relu
 from support.write.pte_writer import GraphWriter, MethodWriter, write_ptd, write_pte
 from webpte import errors
@@ -39,7 +39,7 @@ def test_what_is_between_two_delegates_stays_on_the_gpu() -> None:
     wait(run())
 
 
-def test_the_numpy_device_lifts_nothing() -> None:
+def test_the_numpy_device_offloads_nothing() -> None:
     async def run() -> None:
         async with await webpte.load(write_pte(mean_between()), device="numpy") as program:
             await program.forward(ones(4, 5, 2, 2))
@@ -148,7 +148,7 @@ def test_constants_move_once_in_their_logical_order(order: tuple[int, ...]) -> N
 
 
 def test_a_constant_that_is_changed_for_a_product_stays_on_the_gpu() -> None:
-    """As a linear layer is exported: x @ weight.T"""
+    """A linear layer is exported like this: x @ weight.T"""
 
     async def run() -> None:
         m = MethodWriter()
@@ -300,8 +300,8 @@ def test_outputs_can_be_several_or_a_list() -> None:
     m.outputs(relu(m, mean, (4, 1)), rstd, relu(m, parts[0], (4, 2)), parts[1])
 
     async def run() -> None:
-        contents, _ = await lifted(m)
-        assert len(contents.lifted) == 2
+        contents, _ = await offloaded(m)
+        assert len(contents.offloaded) == 2
         await expect(m, [numbers(4, 6)])
 
     wait(run())
@@ -340,6 +340,6 @@ def test_truth_values_between_delegates_stay_on_the_gpu(kernel: str) -> None:
 
 def test_integers_of_64_bits_stay_on_the_host() -> None:
     contents, _ = wait(
-        lifted(between("aten::permute_copy.out", [1, 0], dims=(4, 3), out=(3, 4), dtype="int64"))
+        offloaded(between("aten::permute_copy.out", [1, 0], dims=(4, 3), out=(3, 4), dtype="int64"))
     )
-    assert not contents.lifted
+    assert not contents.offloaded

@@ -308,7 +308,7 @@ def test_an_element_that_a_tensor_does_not_have_is_an_error(outside: int) -> Non
 
 
 def test_masks_stay_on_the_host() -> None:
-    """How many elements they pick is in the elements."""
+    """The number of elements that a mask picks depends on its contents."""
 
     async def run() -> None:
         row: Row = ("aten::index.Tensor_out", (X, [Const(MASK)]), [((5,), "float32")])

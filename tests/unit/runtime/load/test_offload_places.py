@@ -1,4 +1,4 @@
-"""Which calls of kernels go to the GPU, and which stay on the host."""
+"""Some calls of kernels go to the GPU, and others stay on the host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import webpte
 from support.devices.recorded import ones, runs
 from support.graphs.graphs import wait
-from support.graphs.offloading import expect, lifted, mean_between, places
+from support.graphs.offloading import expect, mean_between, offloaded, places
 from support.graphs.stitching import cumprod
 from support.harness.samples import numbers, relu
 from support.write.pte_writer import MethodWriter, write_pte
@@ -92,8 +92,8 @@ def test_the_rest_stays_on_the_host_and_the_graph_says_why(build: Any) -> None:
         m = MethodWriter()
         m.inputs(m.tensor((4,), "float64" if build is wide else "float32"))
         build(m)
-        contents, _ = await lifted(m)
-        assert not contents.lifted
+        contents, _ = await offloaded(m)
+        assert not contents.offloaded
         assert re.search(HOSTED[build], " ".join(contents.hosted.values()))
 
     wait(run())
@@ -110,8 +110,8 @@ def test_what_the_gpu_has_no_kernel_for_stays_on_the_host() -> None:
         given = relu(m, x, dims)
         m.kernel("aten::mul.out", given, m.tensor(other, data=ones(*other)), made, made)
         m.outputs(relu(m, made, (2,) * 13))
-        contents, _ = await lifted(m)
-        assert not contents.lifted
+        contents, _ = await offloaded(m)
+        assert not contents.offloaded
 
     wait(run())
 
@@ -120,8 +120,8 @@ def test_what_does_not_fit_a_buffer_stays_on_the_host() -> None:
     async def run() -> None:
         for limit, count in ((320, 1), (319, 0)):
             limits = {"maxBufferSize": 1000, "maxStorageBufferBindingSize": limit}
-            contents, _ = await lifted(mean_between(), limits=limits)
-            assert len(contents.lifted) == count
+            contents, _ = await offloaded(mean_between(), limits=limits)
+            assert len(contents.offloaded) == count
 
     wait(run())
 
@@ -132,10 +132,10 @@ def test_half_floats_fit_as_the_device_stores_them(features: tuple[str, ...], li
 
     async def run() -> None:
         for room, count in ((limit, 1), (limit - 1, 0)):
-            contents, _ = await lifted(
+            contents, _ = await offloaded(
                 mean_between(dtype="float16"), features=features, limits={"maxBufferSize": room}
             )
-            assert len(contents.lifted) == count
+            assert len(contents.offloaded) == count
 
     wait(run())
 
@@ -173,13 +173,13 @@ def test_a_product_goes_to_the_gpu_from_anywhere() -> None:
 
 
 @pytest.mark.parametrize("build", [also_returned, also_read_by_the_host], ids=lambda f: f.__name__)
-def test_what_joins_two_delegates_is_lifted_whoever_else_reads_it(build: Any) -> None:
+def test_what_joins_two_delegates_is_offloaded_whoever_else_reads_it(build: Any) -> None:
     async def run() -> None:
         m = MethodWriter()
         m.inputs(m.tensor((4,)))
         build(m)
-        contents, _ = await lifted(m)
-        assert list(contents.lifted.values()) == ["aten::exp.out"]
+        contents, _ = await offloaded(m)
+        assert list(contents.offloaded.values()) == ["aten::exp.out"]
         await expect(m, [numbers(4)])
         program = await webpte.load(write_pte(m), device=SimulatedDevice())
         await program.forward(ones(4))

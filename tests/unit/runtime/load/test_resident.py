@@ -11,7 +11,7 @@ import pytest
 import webpte
 from support.devices.recorded import ones, runs
 from support.graphs.graphs import wait
-from support.graphs.offloading import lifted, places
+from support.graphs.offloading import offloaded, places
 from support.graphs.stitching import (
     CUMPROD,
     X,
@@ -217,7 +217,7 @@ def test_what_is_written_to_an_input_and_not_read_is_no_output() -> None:
 
     async def run() -> None:
         await expect(m, [X])
-        contents, state = await lifted(m)
+        contents, state = await offloaded(m)
         (graph,) = stitch(contents, state, DeviceInfo("recording")).graphs
         assert graph is not None
         assert len(graph.outputs) == 1

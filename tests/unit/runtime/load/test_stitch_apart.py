@@ -1,4 +1,4 @@
-"""What keeps delegates apart, and what can get out of their way."""
+"""Some delegates stay apart, and some steps between delegates move out of their way."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ EDGES = np.array([65519, 65520, -7e4, 5e-8, 2.9e-8, 2049, 2051, 1e-3, -1 / 3, 0]
 
 @pytest.mark.parametrize("features", [(), ("shader-f16",)])
 def test_half_floats_become_floats_and_floats_half_floats(features: tuple[str, ...]) -> None:
-    """As force_fp16 exports them: graphs of half floats, and floats outside."""
+    """Exports with force_fp16 have graphs of f16, and float32 outside."""
 
     async def run() -> None:
         m = method((10,))
@@ -229,7 +229,7 @@ def test_half_floats_become_floats_and_floats_half_floats(features: tuple[str, .
 
 
 def test_a_delegate_that_writes_to_its_input_stays_apart() -> None:
-    """What the first gives is returned, too, and the second changes only its copy."""
+    """The output of the first is returned, too, and the second changes only its copy."""
     dims = (1, 4, 1, 4)
     m = method(dims)
     first = relu(m, m.input(0), dims)

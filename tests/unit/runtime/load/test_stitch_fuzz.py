@@ -1,4 +1,4 @@
-"""Random methods give with folded, lifted, moved and stitched steps what they give without."""
+"""Random methods give with folded, offloaded, moved and stitched steps what they give without."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Writer:
         return [v for v in self.live if v.index in self.places and v.index not in fixed]
 
     def target(self) -> Host:
-        """What a kernel writes: a new value, or one that was written before."""
+        """Return a value for a kernel to write: a new one, or one that was written before."""
         old = self.computed()
         if old and self.random.random() < 0.15:
             return self.random.choice(old)
@@ -87,7 +87,7 @@ class Writer:
         else:
             self.m.kernel(CUMPROD, self.m.input(0), 0, None, out, out)
 
-    def liftable(self) -> None:
+    def offloadable(self) -> None:
         x, y, out = self.any(), self.any(), self.target()
         if out in (x, y):
             x = y = self.m.input(1)
@@ -117,7 +117,7 @@ class Writer:
                 self.free_places.pop()  # a view of what was freed is an error
 
     def view(self) -> None:
-        """What is at a place, seen in another shape by a delegate or by the host."""
+        """Add a view of a place in another shape, read by a delegate or by the host."""
         if not (old := self.computed()):
             return
         end, source = self.m.planned_bytes, self.random.choice(old)
@@ -132,7 +132,7 @@ class Writer:
 
     def write(self) -> bytes:
         steps = [self.delegate, self.delegate, self.delegate_of_two, self.on_the_host]
-        steps += [self.liftable, self.liftable, self.constant, self.change_state]
+        steps += [self.offloadable, self.offloadable, self.constant, self.change_state]
         steps += [self.forget, self.view, self.change_input]
         for _ in range(self.random.randrange(4, 16)):
             self.random.choice(steps)()

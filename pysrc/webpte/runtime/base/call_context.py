@@ -1,0 +1,70 @@
+"""The context of the call that is under way: its progress, and its count of submissions.
+
+Both are those of the call in whose context work happens, so calls that overlap are kept apart.
+Whoever runs, copies or reads back on the device calls `count_submission` once that was handed over.
+Writing bytes to a buffer does not count: they go along with the next submission. A long plan may
+go to a browser's queue in pieces, one right after the other (see chunked_encoder.js): that counts
+as one submission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
+
+from webpte.gpu.device import Progress
+
+
+class CallContext(AbstractContextManager["CallContext"]):
+    """Counts submissions in the `with` block, also by tasks that start there.
+
+    `progress` hears how far compiling is; None: the progress of the surrounding context does.
+    `ended` receives the number of submissions at the end.
+    """
+
+    __slots__ = ("_ended", "_token", "progress", "submissions")
+
+    def __init__(
+        self,
+        progress: Progress | None = None,
+        ended: Callable[[int], None] | None = None,
+    ) -> None:
+        self.progress = progress
+        self.submissions = 0
+        self._ended = ended
+        self._token: Token[CallContext | None] | None = None
+
+    def __enter__(self) -> CallContext:
+        outer = _current.get()
+        if self.progress is None and outer is not None:
+            self.progress = outer.progress
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _current.reset(self._token)
+        if self._ended is not None:
+            self._ended(self.submissions)
+
+
+_current: ContextVar[CallContext | None] = ContextVar("the call under way", default=None)
+
+
+def count_submission() -> None:
+    """Count one submission to the GPU for the call under way, if there is one."""
+    context = _current.get()
+    if context is not None:
+        context.submissions += 1
+
+
+def call_progress() -> Progress | None:
+    """Return what the call under way reports its progress to, if anything."""
+    context = _current.get()
+    return None if context is None else context.progress
+
+
+def reporting(progress: Progress) -> CallContext:
+    """Report the progress of calls in the `with` block, except those that have their own."""
+    return CallContext(progress)
