@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.runtime.base.call_log import CallLog
+from webpte.runtime.base.call_context import CallLog
 from webpte.runtime.base.error_location import executing
 from webpte.runtime.build import Build
 from webpte.runtime.decode.rollback_safety import unsafe_state

@@ -22,7 +22,7 @@ from webpte.errors import (
 )
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.tasks import detach
-from webpte.runtime.base.call_log import CallLog
+from webpte.runtime.base.call_context import CallContext, CallLog
 from webpte.runtime.base.clock import Clock
 from webpte.runtime.base.devices import NAMES, SHARED, shared_device
 from webpte.runtime.base.display import program_table
@@ -231,6 +231,9 @@ class Program(Inspected):
         found = self._method(method)
         with self._log.context():
             await found.run(found.request(inputs, OutputPlacement.BORROWED))
+
+    def _call_context(self) -> CallContext:
+        return self._log.context()
 
     def _method(self, name: str) -> Method:
         """Return a method, and count a call that may change state."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from page.persistence.store import Store
+from page.store import Store
 from support.page.fake_page import FakeBrowser
 
 

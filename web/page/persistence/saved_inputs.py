@@ -19,8 +19,8 @@ from page.inputs.photos import FITS, ORDERS, SCALES, PhotoSettings
 from page.inputs.sounds import HIGHEST_RATE, LEVELS, LOWEST_RATE, PARTS, SoundSettings
 from page.npy import Array, NpyError, read_npy, write_npy
 from page.outputs.renderers.base import Choice
-from page.persistence.store import Store
 from page.session.session import Session
+from page.store import Store
 
 MOST_BYTES = 128 << 10  # of an array: browsers keep a few megabytes for a whole site
 _RULES = ("fill", "dims", "seed", "below", "text")

@@ -12,11 +12,11 @@ from page.browser import Browser
 from page.html.markup import Html
 from page.html.units import count_text
 from page.parts.status_view import error_view
-from page.persistence.store import Store
 from page.session.palette import Commands
 from page.session.session import Session
 from page.session.throttle import Ticker
 from page.session.undo import Undo
+from page.store import Store
 from webpte import DeviceInfo
 from webpte.errors import DeviceLostError
 from webpte.runtime.base.call_context import reporting

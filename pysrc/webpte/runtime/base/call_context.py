@@ -1,4 +1,4 @@
-"""The context of the call that is under way: its progress, and its count of submissions.
+"""The context of the call that is under way (progress, submissions), and the log of all calls.
 
 Both are those of the call in whose context work happens, so calls that overlap are kept apart.
 Whoever runs, copies or reads back on the device calls `count_submission` once that was handed over.
@@ -9,11 +9,13 @@ as one submission.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 
 from webpte.gpu.device import Progress
+from webpte.runtime.base.lifetime import Lifetime
 
 
 class CallContext(AbstractContextManager["CallContext"]):
@@ -68,3 +70,33 @@ def call_progress() -> Progress | None:
 def reporting(progress: Progress) -> CallContext:
     """Report the progress of calls in the `with` block, except those that have their own."""
     return CallContext(progress)
+
+
+class CallLog:
+    """The calls of each method, and the submissions of the call that ended last."""
+
+    def __init__(self) -> None:
+        self.submissions = 0
+        self._calls: Counter[str] = Counter()
+
+    def count(self, method: str) -> None:
+        """Count a call that may change state."""
+        self._calls[method] += 1
+
+    def calls(self, method: str) -> int:
+        """Return how often a method was called."""
+        return self._calls[method]
+
+    def context(self, progress: Progress | None = None) -> CallContext:
+        """Return a context that counts the submissions of one call."""
+        return CallContext(progress, self._set_submissions)
+
+    def _set_submissions(self, count: int) -> None:
+        self.submissions = count
+
+    @contextmanager
+    def calling(self, method: str, lifetime: Lifetime) -> Iterator[None]:
+        """Count a call that may change state, and hold a lease while it runs."""
+        self.count(method)
+        with lifetime.lease(), self.context():
+            yield

@@ -91,7 +91,7 @@ class GpuDelegate:
         self.queue = SubmissionQueue(graph, self.live, self.memory, device, lifetime)
         self.guard = StateGuard(device, self.memory, sorted(Dataflow.of(graph).state))
         self.lock = asyncio.Lock()
-        self._plain_turn = _Turn(self, None)
+        self._plain_turn = _DelegateTurn(self, None)
         self._configs = self.info.choices  # of the last run: during a trial not the chosen ones
         self.tunables: dict[int, tuple[Tunable, ...]] = {}  # by call, in the last trial
         self._tunables_of: DevicePlan | None = None
@@ -215,9 +215,9 @@ class GpuDelegate:
                 submission = await self.queue.submit(run)
             return await submission.outputs()
 
-    def turn(self, dry_run: DryRun | None = None) -> _Turn:
+    def turn(self, dry_run: DryRun | None = None) -> _DelegateTurn:
         """Wait for this run's turn: runs are submitted in the order in which they came."""
-        return self._plain_turn if dry_run is None else _Turn(self, dry_run.configs)
+        return self._plain_turn if dry_run is None else _DelegateTurn(self, dry_run.configs)
 
     async def prepare(self, request: RunRequest) -> PreparedRun:
         """Do everything of a run that comes before its submission; only during its turn."""
@@ -323,7 +323,7 @@ class GpuDelegate:
         self.memory.free()
 
 
-class _Turn(AbstractAsyncContextManager[None]):
+class _DelegateTurn(AbstractAsyncContextManager[None]):
     """One run's turn on a delegate, with its tile configs and with state put back."""
 
     __slots__ = ("_delegate", "_trial")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from page.persistence.store import encode
+from page.store import encode
 from page.views.chat.talk import Answer, Talk
 from webpte.llm import ReplyStats
 
