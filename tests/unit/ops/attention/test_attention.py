@@ -331,8 +331,8 @@ FLOATS, BAD_MASK = np.float32, np.zeros((2, 4), np.float32)
         ("update_cache", (FRESH[0], KEYS[..., :2], 0), "equal heads"),
         ("update_cache", (FRESH[0], np.zeros((2, 5, 2, 4), FLOATS), 0), "a batch of 1"),
         ("update_cache", (FRESH[0], np.zeros((1, 5, 2, 4), np.int32), 0), "a cache of int32"),
-        ("et_vk.sdpa", (QUERIES, BY_HEAD[0][..., :3], BY_HEAD[1]), "wanted are"),
-        ("et_vk.sdpa", (QUERIES, BY_HEAD[0], BY_HEAD[1][:, :, :2]), "wanted are"),
+        ("et_vk.sdpa", (QUERIES, BY_HEAD[0][..., :3], BY_HEAD[1]), "expected are"),
+        ("et_vk.sdpa", (QUERIES, BY_HEAD[0], BY_HEAD[1][:, :, :2]), "expected are"),
         ("et_vk.sdpa", (wave((1, 3, 2, 4), 1), *BY_HEAD), "3 query heads"),
         (
             "et_vk.sdpa",

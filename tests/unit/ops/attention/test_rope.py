@@ -97,14 +97,14 @@ Q, K = (1, 5, 4, 8), (1, 5, 2, 8)
         (PAIRS, (Q, (1, 4, 2, 8), (5, 4), (5, 4)), "equal tokens"),
         (PAIRS, ((1, 5, 4, 7), (1, 5, 2, 7), (5, 3), (5, 3)), "even"),
         (PAIRS, (Q, (1, 5, 2, 6), (5, 4), (5, 4)), "equal, even"),
-        (PAIRS, (Q[1:], K[1:], (5, 4), (5, 4)), "wanted are"),
+        (PAIRS, (Q[1:], K[1:], (5, 4), (5, 4)), "expected are"),
         (ROPE_HF, (Q, K, (9, 10), (9, 10)), "up to the head size"),
         (ROPE_HF, (Q, K, (9, 5), (9, 5)), "even number"),
         (ROPE_HF, (Q, K, (1, 9, 8), (1, 9, 8)), "tables"),
         (ROPE_HF, (Q, K, (4, 8), (4, 8)), "5 tokens in tables of 4"),
         (COMPLEX, ((1, 5, 8), (6, 8)), "N \\* C"),
         (COMPLEX, ((1, 5, 7), (5, 7)), "even C"),
-        (COMPLEX, ((8,), (8,)), "wanted are"),
+        (COMPLEX, ((8,), (8,)), "expected are"),
     ],
 )
 def test_wrong_shapes(op: str, shapes: tuple[tuple[int, ...], ...], message: str) -> None:
