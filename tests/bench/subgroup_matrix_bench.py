@@ -31,7 +31,8 @@ CODE = """
 from base64 import b64decode
 import numpy as np
 import webpte
-from webpte import Options, WebpteError
+from webpte import WebpteError
+from webpte.runtime.base.options import DeveloperOptions
 from webpte.ops.gemm import gemm, subgroup_matrix
 
 random = np.random.default_rng(1)
@@ -41,7 +42,7 @@ scales = random.uniform(0.01, 0.1, (k // group, n)).astype(np.float32)
 
 async def timed(matrices):
     # The result, and the least microseconds of each kernel.
-    options = Options(matrices=matrices)
+    options = DeveloperOptions(subgroup_matrices=matrices)
     async with await webpte.load(b64decode(data), options=options) as program:
         (result,) = await program.forward(x, packed, scales)
         rounds = [await program.profile("forward", x, packed, scales) for _ in range(runs)]
@@ -49,10 +50,10 @@ async def timed(matrices):
         return result, [(row[0][0], min(us for _, us in row)) for row in rows]
 
 info = (await webpte.shared_device()).info
-found = {"has matrices": info.has_matrices, "matrix shapes": info.matrix_shapes, "rows": []}
+found = {"has matrices": info.has_subgroup_matrices, "matrix shapes": info.matrix_shapes, "rows": []}
 expected, kernels = await timed(False)
 found["rows"].append(("float tiles", kernels, 0.0))
-if not info.has_matrices:
+if not info.has_subgroup_matrices:
     return found
 chosen = subgroup_matrix.choose_matrix_tile_config
 configs = [None, *((t, p) for t in subgroup_matrix.MATRIX_TILE_CONFIGS for p in (1, 2, 4, 8))]

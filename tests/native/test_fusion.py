@@ -163,7 +163,7 @@ def test_products_one_step_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=str,
 )
 def test_half_floats(shape: str, kind: str, sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not wait(webpte.shared_device("native")).info.has_halves:
+    if not wait(webpte.shared_device("native")).info.has_f16:
         pytest.skip("no shader-f16")
     monkeypatch.setattr(GraphWriter, "halves", True)
     graph, inputs = SHAPES[shape](sizes, kind)
@@ -171,7 +171,7 @@ def test_half_floats(shape: str, kind: str, sizes: Sizes, monkeypatch: pytest.Mo
 
 
 def test_half_floats_of_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not wait(webpte.shared_device("native")).info.has_halves:
+    if not wait(webpte.shared_device("native")).info.has_f16:
         pytest.skip("no shader-f16")
     monkeypatch.setattr(GraphWriter, "halves", True)
     net, inputs = encoder()
@@ -179,7 +179,7 @@ def test_half_floats_of_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_half_floats_of_attention(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not wait(webpte.shared_device("native")).info.has_halves:
+    if not wait(webpte.shared_device("native")).info.has_f16:
         pytest.skip("no shader-f16")
     monkeypatch.setattr(GraphWriter, "halves", True)
     net = attention(HEADS[1])

@@ -80,7 +80,7 @@ def test_floats_that_are_read_whole() -> None:
 )
 def test_half_floats(case: RowCase) -> None:
     """Tensors stored as f16 are not split: one f16 per number."""
-    if not asyncio.run(NativeDevice.create()).info.has_halves:
+    if not asyncio.run(NativeDevice.create()).info.has_f16:
         pytest.skip("no shader-f16")
     program = Row("linear", case).half_program()
     got, kernels = asyncio.run(run(program, case.steps[0], device()))

@@ -51,7 +51,7 @@ async def outputs(program: bytes, steps: Sequence[Sequence[Array]], device: str)
 def test_half_floats(row: Row) -> None:
     """f16 is stored and computed, to the last bit of an f16 of the largest element."""
     device = asyncio.run(webpte.shared_device("native"))
-    if not device.info.has_halves:
+    if not device.info.has_f16:
         pytest.skip(f"{device.info.description} has no shader-f16")
     program = row.half_program()
     steps = [[rounded_to_half(array) for array in step] for step in row.steps]

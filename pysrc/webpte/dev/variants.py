@@ -4,7 +4,7 @@ A variant is requested by its name, several at once with `+` between them:
 
     fuse        without fusion
     f16         f16 stored and computed as float32
-    matrices    GEMMs with subgroup matrices, or without them if they are the default
+    subgroup_matrices  GEMMs with subgroup matrices, or without them if they are the default
     plain       the kernels of a software adapter on a GPU, and a GPU's on a software adapter
     tuning      the default tile configs, without measured ones
 """
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import webpte
-from webpte import DeviceInfo, Options
+from webpte import DeviceInfo
 from webpte.dev.suite import (
     Array,
     FetchBytes,
@@ -28,7 +28,7 @@ from webpte.dev.suite import (
 )
 from webpte.errors import DeviceError
 from webpte.runtime.autotune.tuning_cache import kept_choices
-from webpte.runtime.base.options import AS_SUITS
+from webpte.runtime.base.options import AS_SUITS, DeveloperOptions, applied_to
 
 AS_CHOSEN = "as chosen"
 ALL = "all"
@@ -40,43 +40,43 @@ class Variant:
     """Load options with a label. `missing` is the reason if it cannot run here."""
 
     label: str
-    options: Options = AS_SUITS
+    options: DeveloperOptions = AS_SUITS
     missing: str = ""
 
 
-def _without_fusion(_info: DeviceInfo, options: Options) -> Variant:
+def _without_fusion(_info: DeviceInfo, options: DeveloperOptions) -> Variant:
     return Variant("without fusion", replace(options, fuse=False))
 
 
-def _without_halves(info: DeviceInfo, options: Options) -> Variant:
-    missing = "" if info.has_halves else "not there: this adapter has no shader-f16"
-    return Variant("without f16", replace(options, halves=False), missing)
+def _without_f16(info: DeviceInfo, options: DeveloperOptions) -> Variant:
+    missing = "" if info.has_f16 else "not there: this adapter has no shader-f16"
+    return Variant("without f16", replace(options, f16=False), missing)
 
 
-def _other_matrices(info: DeviceInfo, options: Options) -> Variant:
+def _other_matrices(info: DeviceInfo, options: DeveloperOptions) -> Variant:
     """Return the variant with or without subgroup matrices, which need f16."""
-    there = options.applied_to(info).has_matrices
-    other = not (info.prefers_matrices and there)
+    there = applied_to(options, info).has_subgroup_matrices
+    other = not (info.prefers_subgroup_matrices and there)
     missing = "" if there else "not there: this adapter has no subgroup matrices of f16"
-    label = f"{'with' if other else 'without'} matrices"
-    return Variant(label, replace(options, matrices=other), missing)
+    label = f"{'with' if other else 'without'} subgroup matrices"
+    return Variant(label, replace(options, subgroup_matrices=other), missing)
 
 
-def _other_kernels(info: DeviceInfo, options: Options) -> Variant:
+def _other_kernels(info: DeviceInfo, options: DeveloperOptions) -> Variant:
     other = not info.software
     label = "plain kernels" if other else "a GPU's kernels"
     return Variant(label, replace(options, plain=other))
 
 
-def _without_tuning(info: DeviceInfo, options: Options) -> Variant:
+def _without_tuning(info: DeviceInfo, options: DeveloperOptions) -> Variant:
     missing = "" if info.choices else "not there: nothing was tuned on this adapter"
     return Variant("without tuning", replace(options, tuned=False), missing)
 
 
-_VARIANTS: dict[str, Callable[[DeviceInfo, Options], Variant]] = {
+_VARIANTS: dict[str, Callable[[DeviceInfo, DeveloperOptions], Variant]] = {
     "fuse": _without_fusion,
-    "f16": _without_halves,
-    "matrices": _other_matrices,
+    "f16": _without_f16,
+    "subgroup_matrices": _other_matrices,
     "plain": _other_kernels,
     "tuning": _without_tuning,
 }
@@ -116,12 +116,12 @@ async def described_variants(requested: Sequence[str], device: str) -> list[dict
     return [asdict(variant) for variant in variants_of(requested, tuned)]
 
 
-async def options_of(way: str, device: str) -> Options:
+async def options_of(way: str, device: str) -> DeveloperOptions:
     """Return the load options of one variant; raises DeviceError if the device lacks it."""
     _, path = await described_variants([way], device)
     if path["missing"]:
         raise DeviceError(f"{path['label']}: {path['missing']}")
-    return Options(**path["options"])
+    return DeveloperOptions(**path["options"])
 
 
 class VariantRuns:
@@ -142,7 +142,7 @@ class VariantRuns:
                        tell: a run failed, or integers differ
         other_kernels  whether kernels ran that do not run as chosen
         """
-        seen, options = Seen(), Options(**path["options"])
+        seen, options = Seen(), DeveloperOptions(**path["options"])
         given = {**self._how, "options": options, "seen": seen}
         report = await run_entry(raw, self._fetch_bytes, self._device, **given)
         report |= {"path": path["label"], "difference": None, "other_kernels": None}

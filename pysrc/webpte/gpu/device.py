@@ -26,10 +26,10 @@ from webpte.source import Region
 UNIFORM_ALIGNMENT = 256
 
 # WebGPU's names of features.
-HALVES = "shader-f16"
+SHADER_F16 = "shader-f16"
 CLOCK = "timestamp-query"  # the GPU times its kernels
 MATRICES = "chromium-experimental-subgroup-matrix"
-FEATURES = (HALVES, CLOCK, "subgroups", MATRICES)  # requested in a browser, where it has them
+FEATURES = (SHADER_F16, CLOCK, "subgroups", MATRICES)  # requested in a browser, where it has them
 # The subgroup matrices that kernels use (f16, accumulated in f32, M x N x K), and their subgroup.
 MATRIX_SHAPE, MATRIX_SUBGROUP = "f16 f32 16x16x16", 32
 
@@ -52,21 +52,21 @@ class DeviceInfo:
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
     matrix_shapes: tuple[str, ...] = ()  # of subgroup matrices, such as "f16 f32 16x16x16"
-    prefers_matrices: bool = False  # off until they are known to be faster
+    prefers_subgroup_matrices: bool = False  # off until they are known to be faster
     choices: TunedConfigs = ()  # the fastest configs measured here, see `Target.choice`
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
 
     @property
-    def has_halves(self) -> bool:
+    def has_f16(self) -> bool:
         """Whether shaders have f16, so that buffers can store it."""
-        return HALVES in self.features
+        return SHADER_F16 in self.features
 
     @property
-    def has_matrices(self) -> bool:
+    def has_subgroup_matrices(self) -> bool:
         """Whether the device has the subgroup matrices that kernels use."""
         sizes = {self.limits.get(f"subgroup{end}Size") for end in ("Min", "Max")}
-        features = {MATRICES, HALVES, "subgroups"} <= set(self.features)
+        features = {MATRICES, SHADER_F16, "subgroups"} <= set(self.features)
         return features and MATRIX_SHAPE in self.matrix_shapes and sizes == {MATRIX_SUBGROUP}
 
     @property
@@ -74,7 +74,7 @@ class DeviceInfo:
         """The target that kernels are chosen for."""
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
-        matrices = self.prefers_matrices and self.has_matrices
+        matrices = self.prefers_subgroup_matrices and self.has_subgroup_matrices
         return Target(self.software, most, shared, self.choices, matrices)
 
 

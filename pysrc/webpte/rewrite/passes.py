@@ -12,7 +12,7 @@ from webpte.graph.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.rewrite.dataflow import Dataflow
 
 
-def store_halves(graph: Graph) -> Graph:
+def store_f16(graph: Graph) -> Graph:
     """Store f16 tensors as f16, for devices with f16 shaders: half the memory and traffic."""
     values = tuple(
         replace(value, dtype=NATIVE_HALF)

@@ -13,7 +13,7 @@ from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.autotune.tuning_cache import kept_choices
 from webpte.runtime.base.info import Placement
 from webpte.runtime.base.lifetime import Lifetime
-from webpte.runtime.base.options import AS_SUITS, Options
+from webpte.runtime.base.options import AS_SUITS, Options, applied_to
 from webpte.runtime.decode.sampled_delegate import SampledDelegate
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.execute.delegate import GpuDelegate
@@ -186,7 +186,7 @@ async def _on_gpu(
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
     """Return the device info for these options, with the tuned configs of the adapter."""
     choices = await kept_choices(info) if options.tuned else ()
-    return replace(options.applied_to(info), choices=choices)
+    return replace(applied_to(options, info), choices=choices)
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

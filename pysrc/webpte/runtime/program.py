@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -52,7 +51,6 @@ async def load(
     strict: bool = False,
     name: str | None = None,
     progress: Progress | None = None,
-    fuse: bool = True,
     options: Options | None = None,
     keep: bool = False,
 ) -> Program:
@@ -64,8 +62,7 @@ async def load(
     data      the `.ptd` files that belong to the program, each given like `source`
     strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
-    fuse      let one kernel do the work of several calls where it can; False is for comparison
-    options   this and other ways that a program can take, see `webpte.Options`
+    options   how it runs on the device, see `webpte.Options`
     keep      in the browser: take a URL from `webpte.library` if that has the newest, else keep it
               there, while it is loaded; without room for it there, it is loaded all the same
     """
@@ -89,7 +86,7 @@ async def load(
         if opening is not None:
             device = await opening
             clock.lap("device")
-        chosen = replace(options or Options(), **({} if fuse else {"fuse": False}))
+        chosen = options or Options()
         build = await Build.create(contents, device, strict, progress, chosen)
         clock.lap("build")
     return Program(contents, build, clock, strict, shared)

@@ -48,7 +48,6 @@ _IN_PAGE = """
 from urllib.parse import quote
 import js
 from pyodide.http import pyfetch
-from webpte import Options
 from webpte.dev.variants import VariantRuns
 from webpte.dev.suite import run_entry
 
@@ -63,7 +62,7 @@ async def fetch_bytes(path):
 
 how = {"locate": locate, "progress": report_progress}
 if way is None:
-    return await run_entry(entry, fetch_bytes, "webgpu", options=Options(fuse=fuse), **how)
+    return await run_entry(entry, fetch_bytes, "webgpu", **how)
 global ways
 # The default variant's outputs are kept for the next variants, which may run in a new page.
 if way["label"] == "as chosen" or "ways" not in globals():
@@ -114,18 +113,16 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         choices=chromium.ADAPTERS,
         help="swiftshader (default): WebGPU on the CPU; hardware: WebGPU on this machine's GPU",
     )
-    ways = parser.add_mutually_exclusive_group()
-    ways.add_argument("--no-fuse", action="store_true", help="run every operator as its own kernel")
-    ways.add_argument(
+    parser.add_argument(
         "--options",
         type=variant_table.names_of,
         nargs="?",
         const=("all",),
         default=(),
         metavar="VARIANTS",
-        help="also run every case with each of these settings inverted: fuse, f16, matrices, "
-        "plain, tuning (separated by commas; a+b inverts both at once), or all, the "
-        "default; a table compares the variants",
+        help="also run every case with each of these settings inverted: fuse, f16, "
+        "subgroup_matrices, plain, tuning (separated by commas; a+b inverts both at once), or "
+        "all, the default; a table compares the variants",
     )
     parser.add_argument(
         "--timeout",
@@ -209,9 +206,9 @@ def _runner(options: argparse.Namespace) -> Iterator[Runner]:
     if options.device != "webgpu":
         if options.device == "native":
             print(f"adapter: {native_adapter()}", flush=True)
-        yield HereRunner(options.suite, options.device, not options.no_fuse)
+        yield HereRunner(options.suite, options.device)
         return
-    given = (options.suite, options.timeout, options.adapter, not options.no_fuse)
+    given = (options.suite, options.timeout, options.adapter)
     with PageRunner(*given) as runner:
         yield runner
 
@@ -224,7 +221,7 @@ def native_adapter() -> str:
         info = asyncio.run(webpte.shared_device("native")).info
     except webpte.WebpteError as error:
         raise HostError(str(error)) from error
-    f16 = "with" if info.has_halves else "without"
+    f16 = "with" if info.has_f16 else "without"
     return f"{info.vendor} {info.architecture} {info.description}, {f16} f16"
 
 
@@ -233,10 +230,8 @@ def run_here(
     entry: dict[str, Any],
     show: Show = lambda _doing: None,
     device: str = "numpy",
-    fuse: bool = True,
 ) -> dict[str, Any]:
     """Run a case in this process."""
-    from webpte import Options
     from webpte.dev.suite import run_entry
 
     return asyncio.run(
@@ -246,7 +241,6 @@ def run_here(
             device,
             locate=lambda path: suite / path,
             progress=lambda *state: show(describe(*state)),
-            options=Options(fuse=fuse),
         )
     )
 
@@ -261,10 +255,9 @@ def _reader(suite: Path) -> Callable[[str], Awaitable[bytes]]:
 class HereRunner:
     """A runner in this process."""
 
-    def __init__(self, suite: Path, device: str, fuse: bool) -> None:
+    def __init__(self, suite: Path, device: str) -> None:
         self._suite = suite
         self._device = device
-        self._fuse = fuse
         self._ways: VariantRuns | None = None
         self._show: Show = lambda _doing: None
 
@@ -281,7 +274,7 @@ class HereRunner:
 
     def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
         if way is None:
-            return run_here(self._suite, entry, show, self._device, self._fuse)
+            return run_here(self._suite, entry, show, self._device)
         assert self._ways is not None
         self._show = show
         return asyncio.run(self._ways.run(entry, way))
@@ -290,9 +283,8 @@ class HereRunner:
 class PageRunner:
     """A runner in one harness page, which is replaced when it is lost."""
 
-    def __init__(self, suite: Path, timeout: float, adapter: str | None, fuse: bool = True) -> None:
+    def __init__(self, suite: Path, timeout: float, adapter: str | None) -> None:
         self._suite = suite
-        self._fuse = fuse
         self._timeout = timeout
         self._adapter = adapter
         self._site_stack = ExitStack()
@@ -362,7 +354,6 @@ class PageRunner:
                 watcher=show,
                 entry=entry,
                 prefix=_PREFIX,
-                fuse=self._fuse,
                 way=way,
             )
         except PagePythonError as error:

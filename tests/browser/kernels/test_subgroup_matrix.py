@@ -16,14 +16,14 @@ CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
 
 WAYS = """
 from dataclasses import replace
-import webpte
 from webpte import shared_device
 from webpte.dev.variants import described_variants
+from webpte.runtime.base.options import DeveloperOptions, applied_to
 
 info = (await shared_device()).info
-_, way = await described_variants(["matrices"], "webgpu")
-asked = webpte.Options(matrices=True).applied_to(replace(info, software=False))
-return way, info.has_matrices, info.target.matrices, asked.target.matrices
+_, way = await described_variants(["subgroup_matrices"], "webgpu")
+asked = applied_to(DeveloperOptions(subgroup_matrices=True), replace(info, software=False))
+return way, info.has_subgroup_matrices, info.target.subgroup_matrices, asked.target.subgroup_matrices
 """
 
 COMPARE = """
@@ -31,6 +31,7 @@ import base64, json
 import webpte
 import numpy as np
 from webpte.ops.gemm import subgroup_matrix
+from webpte.runtime.base.options import DeveloperOptions
 
 def array(dtype, shape, text):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
@@ -42,7 +43,7 @@ try:
     for case in json.loads(cases):
         data = base64.b64decode(case["program"])
         inputs = [array(*x) for x in case["steps"][0]]
-        gpu = await webpte.load(data, options=webpte.Options(matrices=True))
+        gpu = await webpte.load(data, options=DeveloperOptions(subgroup_matrices=True))
         cpu = await webpte.load(data, device="numpy")
         (result,), (wanted,) = await gpu.forward(*inputs), await cpu.forward(*inputs)
         off = float(np.abs(result - wanted).max() / np.abs(wanted).max())
@@ -66,7 +67,7 @@ def test_there_or_said_to_be_missing(harness: Harness) -> None:
 
 def test_every_tiling(harness: Harness) -> None:
     there: Any = harness.python(
-        "import webpte\nreturn (await webpte.shared_device()).info.has_matrices"
+        "import webpte\nreturn (await webpte.shared_device()).info.has_subgroup_matrices"
     )
     if not there:
         pytest.skip("no subgroup matrices, which the test above has seen to be said")

@@ -317,7 +317,7 @@ def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
         route.fulfill(body=files[route.request.url.rpartition("/")[2]])
 
     harness.page.route("**/made-up/*", fulfill)
-    found = harness.python(verify._FIND_WAYS, requested=["fuse", "f16", "fuse+matrices"])
+    found = harness.python(verify._FIND_WAYS, requested=["fuse", "f16", "fuse+subgroup_matrices"])
     ways = [way for way in found if way["label"] in ("as chosen", "without fusion")]
     given: dict[str, Any] = {"entry": entry, "prefix": "/made-up/", "fuse": True}
     chosen, single = [harness.python(verify._IN_PAGE, way=way, **given) for way in ways]

@@ -113,7 +113,8 @@ def test_executions_cross_over_as_often_for_10_dispatches_as_for_500(harness: Ha
     code = """
     counts = []
     for encoded in programs:
-        async with await webpte.load(base64.b64decode(encoded), fuse=False) as program:
+        apart = webpte.Options(fuse=False)
+        async with await webpte.load(base64.b64decode(encoded), options=apart) as program:
             x = np.array([-1, 2, -3, 4], np.float32)
             await program.forward(x)
             before = program.stats.interop_calls

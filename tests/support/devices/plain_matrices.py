@@ -126,5 +126,5 @@ def with_matrices(info: DeviceInfo) -> DeviceInfo:
         features=tuple(dict.fromkeys((*info.features, *FEATURES))),
         limits={**info.limits, **sizes},
         matrix_shapes=(MATRIX_SHAPE,),
-        prefers_matrices=True,
+        prefers_subgroup_matrices=True,
     )

@@ -29,10 +29,11 @@ from webpte.llm import Generator, OneOf
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.subgroup_matrix import SHARED_BYTES
 from webpte.plan.shaders import ShaderLibrary
+from webpte.runtime.base.options import DeveloperOptions
 from webpte_host.base.layout import ROOT
 
 SOFTWARE = Target(software=True)
-MATRICES = Target(shared_bytes=SHARED_BYTES, matrices=True)
+MATRICES = Target(shared_bytes=SHARED_BYTES, subgroup_matrices=True)
 LLAMAS = tuple(
     ROOT / "tests" / "data" / "llm" / f"llama_tiny_{weights}.pte" for weights in ("q4", "fp32")
 )
@@ -139,7 +140,7 @@ async def _run_case(device: Any, folder: Path, entry: pack_suite.Entry, fused: b
     async def fetch_bytes(path: str) -> bytes:
         return (folder / path).read_bytes()
 
-    how = webpte.Options(fuse=fused, plain=False)
+    how = DeveloperOptions(fuse=fused, plain=False)
     report = await run_entry(entry, fetch_bytes, device, options=how)
     # Nothing was computed, so outputs are wrong. But there are some.
     assert report["outputs"], report["error"]
@@ -149,7 +150,7 @@ async def collect_samples(device: SimulatedDevice, fused: bool) -> None:
     """Load all that ships: for the largest sizes, and language models for others, too."""
     for path in (*SAMPLES, *LLAMAS):
         async with await webpte.load(
-            path, device=device, options=webpte.Options(fuse=fused, plain=False)
+            path, device=device, options=DeveloperOptions(fuse=fused, plain=False)
         ) as program:
             if path.stem == "stories" or path in LLAMAS:
                 await collect_answers(program)

@@ -11,6 +11,7 @@ import numpy as np
 
 import webpte
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
+from webpte import Options
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
@@ -65,13 +66,14 @@ async def make_delegate(
 
 async def load(writer: GraphWriter | MethodWriter, **options: Any) -> webpte.Program:
     """Load a program without fusion, by default on NumPy."""
-    return await webpte.load(write_pte(writer), **{"device": "numpy", "fuse": False, **options})
+    given = {"device": "numpy", "options": Options(fuse=False), **options}
+    return await webpte.load(write_pte(writer), **given)
 
 
 async def run_once(
     writer: GraphWriter | MethodWriter, *inputs: Any, device: Any = "numpy", fuse: bool = False
 ) -> tuple[Any, ...]:
-    async with await load(writer, device=device, fuse=fuse) as program:
+    async with await load(writer, device=device, options=Options(fuse=fuse)) as program:
         return await program.forward(*inputs)
 
 

@@ -53,7 +53,9 @@ async def costs_of(program: bytes, *inputs: np.ndarray, fuse: bool = True) -> Co
     """Compute the costs at these inputs; without any, at the declared shapes."""
     device = SimulatedDevice()
     device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
-    async with await webpte.load(program, device=device, fuse=fuse) as loaded:
+    async with await webpte.load(
+        program, device=device, options=webpte.Options(fuse=fuse)
+    ) as loaded:
         if inputs:
             await loaded.forward(*inputs)
         delegates = loaded._build.gpu_delegates

@@ -16,15 +16,16 @@ from support.devices.plain_matrices import with_matrices
 from support.devices.recorded import ADD, RELU
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte import DeviceInfo, Options
+from webpte import DeviceInfo
 from webpte.dev.variants import AS_CHOSEN, NAMES, VariantRuns, unknown_names, variants_of
 from webpte.dev.variants import Variant as Way
 from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.runtime.base.options import DeveloperOptions
 from webpte_host.commands import bench, verify
 from webpte_host.setup import environment
 
-FULL = replace(with_matrices(DeviceInfo("webgpu")), prefers_matrices=False)
+FULL = replace(with_matrices(DeviceInfo("webgpu")), prefers_subgroup_matrices=False)
 FULL = replace(FULL, choices=(("a question", "a label"),))
 BARE = DeviceInfo("webgpu", software=True)
 
@@ -32,11 +33,11 @@ BARE = DeviceInfo("webgpu", software=True)
 def test_every_way_of_a_gpu_that_has_everything() -> None:
     assert variants_of(["all"], FULL) == [
         Way(AS_CHOSEN),
-        Way("without fusion", Options(fuse=False)),
-        Way("without f16", Options(halves=False)),
-        Way("with matrices", Options(matrices=True)),
-        Way("plain kernels", Options(plain=True)),
-        Way("without tuning", Options(tuned=False)),
+        Way("without fusion", DeveloperOptions(fuse=False)),
+        Way("without f16", DeveloperOptions(f16=False)),
+        Way("with subgroup matrices", DeveloperOptions(subgroup_matrices=True)),
+        Way("plain kernels", DeveloperOptions(plain=True)),
+        Way("without tuning", DeveloperOptions(tuned=False)),
     ]
 
 
@@ -46,7 +47,7 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
         AS_CHOSEN: "",
         "without fusion": "",
         "without f16": "not there: this adapter has no shader-f16",
-        "with matrices": "not there: this adapter has no subgroup matrices of f16",
+        "with subgroup matrices": "not there: this adapter has no subgroup matrices of f16",
         "a GPU's kernels": "left out: they can take minutes to compile here; "
         "ask for it by name: plain",
         "without tuning": "not there: nothing was tuned on this adapter",
@@ -55,10 +56,10 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
 
 
 def test_several_ways_at_once() -> None:
-    (_, both) = variants_of(["plain+matrices"], FULL)
-    options = Options(matrices=True, plain=True)
-    assert both == Way("plain kernels, with matrices", options)
-    for name in ("matrices+f16", "f16+matrices"):  # matrices need f16
+    (_, both) = variants_of(["plain+subgroup_matrices"], FULL)
+    options = DeveloperOptions(subgroup_matrices=True, plain=True)
+    assert both == Way("plain kernels, with subgroup matrices", options)
+    for name in ("subgroup_matrices+f16", "f16+subgroup_matrices"):  # matrices need f16
         assert "no subgroup matrices" in variants_of([name], FULL)[1].missing
     assert variants_of(["fuse+f16"], BARE)[1].missing.startswith("not there")
     assert unknown_names([*NAMES, "all", "fuse+speed"]) == ["speed"]
@@ -129,7 +130,7 @@ class FakeRunner:
         self._failing = failing
 
     def ways(self, asked: Sequence[str]) -> list[dict[str, Any]]:
-        assert asked == ("fuse", "f16", "matrices")
+        assert asked == ("fuse", "f16", "subgroup_matrices")
         missing = {"without f16": "not there: why"}
         labels = (AS_CHOSEN, "without fusion", "without f16")
         return [{"label": x, "options": {}, "missing": missing.get(x, "")} for x in labels]
@@ -152,7 +153,7 @@ def test_table(
     (tmp_path / "manifest.json").write_text(json.dumps([chain_suite(tmp_path)]))
     monkeypatch.setattr(environment, "inside", lambda: True)
     monkeypatch.setattr(verify, "PageRunner", lambda *_: FakeContext(FakeRunner(failing)))
-    code = verify.main([str(tmp_path), "--options", "fuse,f16,matrices"])
+    code = verify.main([str(tmp_path), "--options", "fuse,f16,subgroup_matrices"])
     table = [
         "way             passed  failed    largest error      from chosen  other kernels in",
         "as chosen            1       0  50.00% chain__a",
@@ -200,7 +201,6 @@ def test_names_are_looked_up_where_there_is_numpy(
     ("options", "message"),
     [
         (["--options", "speed"], "there is no variant 'speed'; there are fuse, f16"),
-        (["--options", "--no-fuse"], "not allowed with argument"),
         (["--options", "--device", "numpy"], "NumPy has no variants"),
     ],
 )

@@ -32,7 +32,7 @@ class Target:
     software         a CPU rendering driver, on which large kernels take minutes to compile
     storage_buffers  how many a kernel may bind; every GPU has 8
     shared_bytes     memory of a workgroup; every GPU has 16 KB
-    matrices         whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
+    subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
     choices          configs that were measured to be the fastest
     asked            collects the tunables that lowerings choose from, if not None
     """
@@ -41,7 +41,7 @@ class Target:
     storage_buffers: int = 8
     shared_bytes: int = 16384
     choices: TunedConfigs = ()
-    matrices: bool = False
+    subgroup_matrices: bool = False
     asked: list[Tunable] | None = field(default=None, compare=False)
 
     @property

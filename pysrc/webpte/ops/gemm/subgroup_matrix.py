@@ -94,7 +94,7 @@ def tuned_matrix_tile_config(name: str, gemm: Gemm, target: Target) -> MatrixCon
 
 def takes_matrices(gemm: Gemm, target: Target) -> bool:
     """Return whether a GEMM of many rows uses subgroup matrices on this device."""
-    there = target.matrices and not target.software and target.shared_bytes >= SHARED_BYTES
+    there = target.subgroup_matrices and not target.software and target.shared_bytes >= SHARED_BYTES
     plain = gemm.type == "f32" and gemm.batches == 1
     return there and plain and not gemm.empty and gemm.k > 0
 

@@ -226,7 +226,7 @@ async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> 
 
 
 def _stored(dtype: DType, device: Device) -> DType:
-    native = dtype.name == NATIVE_HALF.name and device.info.has_halves
+    native = dtype.name == NATIVE_HALF.name and device.info.has_f16
     return (NATIVE_HALF if native else dtype).storage
 
 

@@ -19,7 +19,7 @@ from webpte.plan.planner import Planner
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.fusion import fuse
-from webpte.rewrite.passes import merge_duplicate_calls, separate_buffer_writes, store_halves
+from webpte.rewrite.passes import merge_duplicate_calls, separate_buffer_writes, store_f16
 from webpte.rewrite.validate import (
     ConstantTransfer,
     check_arity,
@@ -63,8 +63,8 @@ class GpuDelegate:
     ) -> None:
         check_arity(graph)
         self.info = info or device.info
-        if self.info.has_halves:
-            graph = store_halves(graph)
+        if self.info.has_f16:
+            graph = store_f16(graph)
         self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(separate_buffer_writes(graph))
         check_defined(graph)

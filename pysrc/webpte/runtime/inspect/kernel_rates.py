@@ -26,7 +26,7 @@ from webpte.plan.shaders import ShaderLibrary
 from webpte.portable import CallBuilder
 from webpte.report import Rates
 from webpte.report.work import work_of
-from webpte.rewrite.passes import store_halves
+from webpte.rewrite.passes import store_f16
 from webpte.rewrite.validate import resolve_ops
 from webpte.runtime.base.gpu_tensor import GpuTensor, upload
 from webpte.runtime.execute.delegate import GpuDelegate
@@ -176,7 +176,7 @@ class Pattern:
 
 def bytes_of(call: BenchCall, halves: bool = False) -> int:
     """Return the bytes that a call reads and writes; with `halves` the GPU stores f16."""
-    graph = store_halves(call.graph) if halves else call.graph
+    graph = store_f16(call.graph) if halves else call.graph
     read = [value_id for parameter, value_id in call.args.given if parameter.kind != "any"]
     touched = set(graph.expand((*read, graph.calls[0].args[-1])))
     return sum(tensor.storage_bytes for tensor in graph.tensors() if tensor.id in touched)
@@ -231,7 +231,7 @@ async def measure(device: Device, call: BenchCall, effort: Effort) -> dict[str, 
             tensor.destroy()
         delegate.close()
     microseconds = median(times)
-    nbytes, flops = bytes_of(call, device.info.has_halves), flops_of(call)
+    nbytes, flops = bytes_of(call, device.info.has_f16), flops_of(call)
     return {
         "name": call.name,
         "op": call.op.name,

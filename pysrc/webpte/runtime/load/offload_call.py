@@ -33,7 +33,7 @@ from webpte.ops import OpDef, lookup
 from webpte.plan.memory_plan import plan_memory
 from webpte.plan.planner import Planner
 from webpte.portable import CallBuilder, PortableKernel, lookup_kernel, why_hosted
-from webpte.rewrite.passes import store_halves
+from webpte.rewrite.passes import store_f16
 from webpte.rewrite.validate import check_arity, resolve_ops
 from webpte.runtime.base.open import open_bytes
 from webpte.runtime.load.state import Cell, State
@@ -159,8 +159,8 @@ def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:
 def lowers(graph: Graph, device: DeviceInfo) -> Planner | None:
     """Lower a graph at the shapes of the file; None if some tensor fits no buffer."""
     check_arity(graph)
-    if device.has_halves:
-        graph = store_halves(graph)
+    if device.has_f16:
+        graph = store_f16(graph)
     ops = resolve_ops(graph)
     storage = plan_memory(graph, ops)
     limits = [device.limits[name] for name in BUFFER_LIMITS if name in device.limits]

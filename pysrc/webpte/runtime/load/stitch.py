@@ -115,7 +115,7 @@ class _Stitcher:
         return len(calls) < 2 and not any(self._state.keys() & call.args for call in calls)
 
     def _new_run(self) -> _DelegateRun:
-        return _DelegateRun(self._method, self._state, self._writes, self._device.has_halves)
+        return _DelegateRun(self._method, self._state, self._writes, self._device.has_f16)
 
     def _kept(self, call: DelegateCall) -> DelegateCall:
         self._graphs[call.delegate_index] = self._graph_of(call)
@@ -204,7 +204,7 @@ class _DelegateRun:
     method: MethodContents
     state: State
     writes: Writes
-    has_halves: bool  # whether the device's shaders have f16
+    has_f16: bool  # whether the device's shaders have f16
     calls: list[DelegateCall] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     given: list[int] = field(default_factory=list)  # values of the method that come from outside
@@ -245,7 +245,7 @@ class _DelegateRun:
             return CAST
         if (given.dtype.name, taken.dtype.name) != ("float32", "float16"):
             return None
-        return CAST if self.has_halves else COPY  # without f16 both are stored as float32
+        return CAST if self.has_f16 else COPY  # without f16 both are stored as float32
 
     def _is_view(self, index: int) -> bool:
         return index not in self._made

@@ -28,7 +28,7 @@ from webpte.ops.gemm.gemm import (
     tile_dispatches,
 )
 from webpte.plan.planner import Planner
-from webpte.rewrite.passes import store_halves
+from webpte.rewrite.passes import store_f16
 
 X = np.array([[1.5, -2, 3], [0.25, 4, -1]], np.float32)
 W = np.array([[1, 2, -1], [0.5, -0.25, 4]], np.float32)
@@ -169,7 +169,7 @@ def native_planner(*dtypes: str) -> Planner:
     a, b, out = (g.tensor(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
     g.inputs(a, b)
     g.outputs(g.op(MM, a, b, out))
-    planner, _ = make_planner(store_halves(build_graph(g)))
+    planner, _ = make_planner(store_f16(build_graph(g)))
     planner.lower_all()
     return planner
 

@@ -27,7 +27,7 @@ from webpte.ops.gemm.subgroup_matrix import (
 from webpte.plan.shaders import shader_folder
 
 Array = np.ndarray
-MATRICES = Target(shared_bytes=SHARED_BYTES, matrices=True)
+MATRICES = Target(shared_bytes=SHARED_BYTES, subgroup_matrices=True)
 
 
 def lowered(case: RowCase, target: Target) -> tuple[Dispatch, ...]:
@@ -71,11 +71,11 @@ def test_linear_layers_of_floats() -> None:
     [
         replace(MATRICES, software=True),
         replace(MATRICES, shared_bytes=SHARED_BYTES - 1),
-        replace(MATRICES, matrices=False),
+        replace(MATRICES, subgroup_matrices=False),
     ],
 )
 def test_where_there_are_none_nothing_changes(target: Target) -> None:
-    without = replace(target, matrices=False)
+    without = replace(target, subgroup_matrices=False)
     for case in (MANY[0], MATMUL_CASES[0]):
         assert lowered(case, target) == lowered(case, without)
 
@@ -83,7 +83,7 @@ def test_where_there_are_none_nothing_changes(target: Target) -> None:
 def test_few_rows_stay_as_they_are() -> None:
     for rows in (1, 2, 16):
         case = q4gsw((rows, 64), 8, 32)
-        assert lowered(case, MATRICES) == lowered(case, replace(MATRICES, matrices=False))
+        assert lowered(case, MATRICES) == lowered(case, replace(MATRICES, subgroup_matrices=False))
 
 
 def test_few_large_tiles_are_cut_or_made_smaller() -> None:

@@ -20,7 +20,7 @@ from webpte.ops.core.row_reduction import (
     strided_layout,
 )
 from webpte.ops.core.target import GPU
-from webpte.rewrite.passes import store_halves
+from webpte.rewrite.passes import store_f16
 
 # As PyTorch 2.13 gives them for SPECIAL.
 TORCH = {
@@ -108,7 +108,7 @@ def test_a_long_row_is_cut_into_parts() -> None:
 
 def test_parts_of_sums_are_never_halves() -> None:
     x = np.zeros((1, 40000), np.float16)
-    planner, _ = make_planner(store_halves(build_graph(call(SUM, x, (1,), "float16", [1], False))))
+    planner, _ = make_planner(store_f16(build_graph(call(SUM, x, (1,), "float16", [1], False))))
     planner.lower_all()
     parts, total = (dict(dispatch.types) for dispatch in planner.dispatches())
     assert (parts["STORED"], parts["ACC"], parts["OUT"]) == ("quad_f16", "f32", "f32")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import webpte
 from support.graphs.fusion_graphs import (
     ADD,
     CHOOSE,
@@ -321,7 +322,9 @@ def test_a_single_row_may_be_as_long_as_the_live_tensor() -> None:
 def test_it_can_be_switched_off() -> None:
     async def count(fuse: bool) -> int:
         graph, inputs = SHAPES["gated"](SIZES[0], "q4")
-        async with await load(graph, device=SimulatedDevice(), fuse=fuse) as program:
+        async with await load(
+            graph, device=SimulatedDevice(), options=webpte.Options(fuse=fuse)
+        ) as program:
             await program.forward(*inputs)
             return program.stats.dispatches
 

@@ -14,8 +14,9 @@ from support.devices.recorded import ADD, RELU
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import Options
-from webpte.gpu.device import HALVES, MATRICES
+from webpte.gpu.device import MATRICES, SHADER_F16
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.runtime.base.options import DeveloperOptions, applied_to
 
 
 def gpu() -> SimulatedDevice:
@@ -39,9 +40,9 @@ def half_chain() -> bytes:
 X = np.array([-1, 0, 2, 3], np.float16)
 
 
-async def run(options: Options, fuse: bool = True) -> tuple[Any, frozenset[str], Any]:
+async def run(options: Options) -> tuple[Any, frozenset[str], Any]:
     """The result, the kernels, and what the output is stored as."""
-    given: dict[str, Any] = {"device": gpu(), "options": options, "fuse": fuse}
+    given: dict[str, Any] = {"device": gpu(), "options": options}
     async with await webpte.load(half_chain(), **given) as program:
         (result,) = await program.forward(X)
         (tensor,) = await program.forward(X, output="gpu")
@@ -53,21 +54,24 @@ def names(kernels: frozenset[str]) -> set[str]:
 
 
 def test_every_way_gives_the_same() -> None:
-    ways = [Options(), Options(fuse=False), Options(halves=False), Options(plain=True)]
+    ways = [
+        Options(),
+        Options(fuse=False),
+        DeveloperOptions(f16=False),
+        DeveloperOptions(plain=True),
+    ]
     for options in ways:
         np.testing.assert_array_equal(wait(run(options))[0], [-1, 0, 4, 6])
 
 
-def test_without_fusion_by_either_name() -> None:
-    _, fused, _ = wait(run(Options()))
-    assert names(fused) == {"fused_elementwise"}
-    for options, fuse in ((Options(fuse=False), True), (Options(), False)):
-        assert names(wait(run(options, fuse))[1]) == {"unary", "binary"}
+def test_without_fusion() -> None:
+    assert names(wait(run(Options()))[1]) == {"fused_elementwise"}
+    assert names(wait(run(Options(fuse=False)))[1]) == {"unary", "binary"}
 
 
 def test_half_floats_can_be_stored_as_floats() -> None:
     _, kernels, stored = wait(run(Options()))
-    _, others, stored_as_floats = wait(run(Options(halves=False)))
+    _, others, stored_as_floats = wait(run(DeveloperOptions(f16=False)))
     assert (stored, stored_as_floats) == (np.float16, np.float32)
     assert names(kernels) == names(others)
     assert kernels.isdisjoint(others)  # of the same names, but not of the same text
@@ -78,7 +82,7 @@ def test_a_tensor_goes_from_one_way_to_another() -> None:
         device = gpu()
         program = half_chain()
         narrow = await webpte.load(program, device=device)
-        wide = await webpte.load(program, device=device, options=Options(halves=False))
+        wide = await webpte.load(program, device=device, options=DeveloperOptions(f16=False))
         async with narrow, wide:
             (between,) = await narrow.forward(X, output="gpu")
             (result,) = await wide.forward(between)
@@ -91,33 +95,35 @@ def test_a_tensor_goes_from_one_way_to_another() -> None:
     ("options", "software"),
     [
         (Options(), False),
-        (Options(plain=True), True),
-        (Options(plain=False, halves=False), False),
+        (DeveloperOptions(plain=True), True),
+        (DeveloperOptions(plain=False, f16=False), False),
     ],
 )
 def test_what_lowerings_are_told(options: Options, software: bool) -> None:
-    assert options.applied_to(gpu().info).target.software == software
+    assert applied_to(options, gpu().info).target.software == software
 
 
 def test_matrices_are_for_those_who_ask_where_there_are_such() -> None:
-    info = replace(with_matrices(gpu().info), prefers_matrices=False)
-    asked = Options(matrices=True)
-    assert not Options().applied_to(info).target.matrices
-    assert asked.applied_to(info).target.matrices
-    assert not replace(asked, halves=False).applied_to(info).target.matrices
-    assert not Options(matrices=False).applied_to(with_matrices(info)).target.matrices
-    for missing in (MATRICES, HALVES, "subgroups"):
+    info = replace(with_matrices(gpu().info), prefers_subgroup_matrices=False)
+    asked = DeveloperOptions(subgroup_matrices=True)
+    assert not applied_to(Options(), info).target.subgroup_matrices
+    assert applied_to(asked, info).target.subgroup_matrices
+    assert not applied_to(replace(asked, f16=False), info).target.subgroup_matrices
+    assert not applied_to(
+        DeveloperOptions(subgroup_matrices=False), with_matrices(info)
+    ).target.subgroup_matrices
+    for missing in (MATRICES, SHADER_F16, "subgroups"):
         features = tuple(name for name in info.features if name != missing)
-        assert not asked.applied_to(replace(info, features=features)).target.matrices
+        assert not applied_to(asked, replace(info, features=features)).target.subgroup_matrices
     others = replace(info, matrix_shapes=("i8 i32 16x16x32",))
-    assert not asked.applied_to(others).target.matrices
+    assert not applied_to(asked, others).target.subgroup_matrices
     sizes = replace(info, limits=info.limits | {"subgroupMaxSize": 64})
-    assert not asked.applied_to(sizes).target.matrices
+    assert not applied_to(asked, sizes).target.subgroup_matrices
 
 
 def test_options_outlive_a_rebuild() -> None:
     async def check() -> None:
-        options = Options(fuse=False, halves=False)
+        options = DeveloperOptions(fuse=False, f16=False)
         async with await webpte.load(half_chain(), device=gpu(), options=options) as program:
             await program.recover()
             (tensor,) = await program.forward(X, output="gpu")

@@ -22,7 +22,9 @@ async def decode(program: bytes, fuse: bool) -> tuple[int, int]:
     """Dispatches of one step, and the longest chain of them."""
     device = SimulatedDevice()
     device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
-    async with await webpte.load(program, device=device, fuse=fuse) as loaded:
+    async with await webpte.load(
+        program, device=device, options=webpte.Options(fuse=fuse)
+    ) as loaded:
         await loaded.forward(np.zeros((1, 1), np.int64), np.zeros(1, np.int64))
         (commands,) = [c for c in device.plans.values() if len(c.dispatches) > 1][-1:]
         assert len(commands.dispatches) == loaded.stats.dispatches

@@ -94,7 +94,9 @@ def test_a_language_model_goes_on_as_if_nothing_had_been_timed(root: Path) -> No
 
 def test_before_the_first_run_inputs_have_to_be_given() -> None:
     async def run() -> None:
-        program = await load(chain(3), device=SimulatedDevice(features=TIMED), fuse=False)
+        program = await load(
+            chain(3), device=SimulatedDevice(features=TIMED), options=webpte.Options(fuse=False)
+        )
         with pytest.raises(errors.InputError, match="has not run yet; give its inputs"):
             await program.profile()
         assert len(await program.profile("forward", ones(4))) == 3

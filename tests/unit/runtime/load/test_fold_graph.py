@@ -46,7 +46,9 @@ def test_answers_stay_and_every_call_stays_without_fusion() -> None:
 
     async def run(fuse: bool) -> tuple[np.ndarray, int]:
         device = SimulatedDevice()
-        async with await webpte.load(write_pte(positions()), device=device, fuse=fuse) as program:
+        async with await webpte.load(
+            write_pte(positions()), device=device, options=webpte.Options(fuse=fuse)
+        ) as program:
             (got,) = await program.forward(x)
             return got, program.stats.dispatches
 

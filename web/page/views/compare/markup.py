@@ -223,7 +223,7 @@ def departure_card(first: Departure, tolerance: Tolerance, device: str) -> Html:
             "p",
             "All calls before it match, and NumPy computed it from the same inputs, so this call "
             f"differs. Its kernel is in the view Graph, call {first.call.node}; if it fuses "
-            "several calls, webpte.load(..., fuse=False) shows which of them. If the difference "
+            "several calls, Options(fuse=False) shows which of them. If the difference "
             "is as small as rounding, use larger tolerances.",
             class_="note",
         ),
