@@ -93,7 +93,7 @@ def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def workshop(
     browser: Browser, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrowserContext]:
-    """The same for harness pages, apart from what pages store."""
+    """A browser that keeps compiled code, for harness pages: apart from what other pages store."""
     with _kept_context(browser, tmp_path_factory.mktemp("workshop")) as context:
         yield context
 

@@ -78,7 +78,7 @@ def test_a_cut_that_computes_something_else_is_refused(
             return tuple((given | {"UNITS": str(weights.steps - 1)}).items())
 
     cuts = [c for c in gemv_q4.GEMV_CONFIGS if (c.threads, c.slices) != (64, 16)]
-    monkeypatch.setattr(gemv_q4, "CUTS", (*cuts, Wrong(64, 16)))
+    monkeypatch.setattr(gemv_q4, "GEMV_CONFIGS", (*cuts, Wrong(64, 16)))
 
     async def check() -> None:
         async with await webpte.load(PROGRAM, device=await gpu()) as program:

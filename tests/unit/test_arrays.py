@@ -199,7 +199,7 @@ def test_an_array_is_held_once() -> None:
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.npz", Path("a\0b.npz")):
-        with pytest.raises(InputError, match=r"no \.npy or \.npz file that can be read"):
+        with pytest.raises(InputError, match=r"not a readable \.npy or \.npz file"):
             read_array_file(path)
 
 

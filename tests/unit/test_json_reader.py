@@ -38,7 +38,7 @@ def test_values_are_those_of_json(value: Any) -> None:
         (b'"\xff"', "x.json is not UTF-8"),
         (b"9" * 5000, "x.json is not JSON: Exceeds the limit"),
         (b"NaN", "NaN is not a JSON number"),
-        (b"[-Infinity]", "-Infinity is no number"),
+        (b"[-Infinity]", "-Infinity is not a JSON number"),
         (b"1e999", "1e999 is beyond"),
         (b"[" * 100_000, "nested deeper than 100"),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested deeper than 100"),

@@ -114,10 +114,13 @@ TYPES = {"aten::bitwise_not.out": MOVED - FLOATS, "aten::logical_not.out": MOVED
 for _name, _row in ROWS.items():
     if _name not in APART:
         register_row(_row)
+# A function that became an operator of the delegates is a row above, and no longer one of these.
 for _name, _function in FRACTIONS.items():
-    register_floats(f"aten::{_name}.out", "self", fraction(_function))
+    if f"aten.{_name}.default" not in ROWS:
+        register_floats(f"aten::{_name}.out", "self", fraction(_function))
 for _name, _function in PREDICATES.items():
-    register_predicate(f"aten::{_name}.out", _function)
+    if f"aten.{_name}.default" not in ROWS:
+        register_predicate(f"aten::{_name}.out", _function)
 for _name, (_arguments, _function) in WITH_ARGUMENTS.items():
     register_floats(f"aten::{_name}.out", f"self, {_arguments}", fraction(_function))
 register(

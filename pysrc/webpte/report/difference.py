@@ -82,7 +82,7 @@ def difference(actual: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> 
         return Difference(actual.size, actual.size, np.inf, np.inf, (), problem, np.inf)
     if not actual.size:
         return Difference(0, 0, 0.0, 0.0, ())
-    gap, size = _gap(actual, wanted, tolerance.equal_nan), np.abs(wanted.astype(np.float64))
+    gap, size = _gap(actual, wanted, tolerance.equal_nan), np.abs(_widened(wanted))
     finite = np.isfinite(size)
     scale = size
     if tolerance.relative_to == "largest":
@@ -103,9 +103,15 @@ def difference(actual: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> 
     )
 
 
+def _widened(array: np.ndarray) -> np.ndarray:
+    """Return float64, without the warning that signalling NaNs cause."""
+    with np.errstate(invalid="ignore"):
+        return array.astype(np.float64)
+
+
 def _gap(actual: np.ndarray, wanted: np.ndarray, equal_nan: bool) -> np.ndarray:
     """Return the absolute errors as float64: 0 for equal infinities, infinite for NaN."""
-    one, two = actual.astype(np.float64), wanted.astype(np.float64)
+    one, two = _widened(actual), _widened(wanted)
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(one - two)
         if actual.dtype.kind in "biu" and wanted.dtype.kind in "biu":
@@ -154,7 +160,7 @@ class ArrayFacts:
 
     @classmethod
     def of(cls, array: np.ndarray) -> ArrayFacts:
-        flat = array.astype(np.float64).reshape(-1)
+        flat = _widened(array).reshape(-1)
         finite = flat[np.isfinite(flat)]
         numbers = (finite.min(), finite.max(), finite.mean()) if finite.size else (0.0, 0.0, 0.0)
         low, high, mean = map(float, numbers)

@@ -23,7 +23,8 @@ from webpte.runtime.base.options import DeveloperOptions, applied_to
 info = (await shared_device()).info
 _, way = await described_variants(["subgroup_matrices"], "webgpu")
 asked = applied_to(DeveloperOptions(subgroup_matrices=True), replace(info, software=False))
-return way, info.has_subgroup_matrices, info.target.subgroup_matrices, asked.target.subgroup_matrices
+found = [each.target.subgroup_matrices for each in (info, asked)]
+return way, info.has_subgroup_matrices, *found
 """
 
 COMPARE = """

@@ -319,7 +319,7 @@ def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
     harness.page.route("**/made-up/*", fulfill)
     found = harness.python(verify._FIND_WAYS, requested=["fuse", "f16", "fuse+subgroup_matrices"])
     ways = [way for way in found if way["label"] in ("as chosen", "without fusion")]
-    given: dict[str, Any] = {"entry": entry, "prefix": "/made-up/", "fuse": True}
+    given: dict[str, Any] = {"entry": entry, "prefix": "/made-up/"}
     chosen, single = [harness.python(verify._IN_PAGE, way=way, **given) for way in ways]
     harness.page.unroute("**/made-up/*")
     assert [way["label"] for way in found][:3] == ["as chosen", "without fusion", "without f16"]

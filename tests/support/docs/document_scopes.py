@@ -141,7 +141,7 @@ PREPARED = {
     "docs/tuning.md": Prepared(
         {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},
         device=timed_device,
-        printed=("question | default | chosen", "gemv_q4 n"),
+        printed=("tunable | default | chosen", "gemv_q4 n"),
     ),
     "docs/speed.md": Prepared(
         {**PICTURE, "program": DIGITS}, {"model.pte": DIGITS}, timed_device, printed=("conv",)

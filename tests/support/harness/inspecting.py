@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from webpte import Options
 from webpte.gpu.simulated.emulation import EmulatedCall
 
 # Without fusion, every call is a kernel of its own.
-APART: dict[str, Any] = {"fuse": False}
+APART: dict[str, Any] = {"options": Options(fuse=False)}
 
 
 @contextmanager

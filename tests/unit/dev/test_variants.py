@@ -111,7 +111,7 @@ def test_ways_are_compared_with_what_was_chosen(
     ways = VariantRuns(fetch_bytes, device())  # type: ignore[arg-type]
     chosen = wait(ways.run(entry, {"label": AS_CHOSEN, "options": {}}))
     single = wait(ways.run(entry, {"label": "without fusion", "options": {"fuse": False}}))
-    floats = wait(ways.run(entry, {"label": "without f16", "options": {"halves": False}}))
+    floats = wait(ways.run(entry, {"label": "without f16", "options": {"f16": False}}))
     assert (chosen["verdict"], chosen["difference"], chosen["other_kernels"]) == (
         "passed",
         None,

@@ -242,7 +242,7 @@ def test_segments_without_a_header() -> None:
         program.slots[4] = [Node({1: Scalar("u64", 8)})]
 
     with pytest.raises(
-        FormatError, match=r"segments\[0\].size: a segment with data, but no header"
+        FormatError, match=r"segments\[0\].size: the segment has data, but there is no header"
     ):
         read_pte(write_pte(add_graph(), extended_header=False, edit=add_segment))
 

@@ -110,3 +110,8 @@ def test_either_passes_as_suites_have_always_passed() -> None:
         found = compare(actual, wanted, suite_tolerance(atol, rtol))
         assert found.wrong == np.count_nonzero(~passed)
         assert 0 < found.wrong < found.count
+
+
+def test_signalling_nans_agree_without_a_warning() -> None:
+    signalling = np.array([0x7F800001], np.uint32).view(np.float32)
+    assert compare(signalling, signalling, Tolerance()).agrees

@@ -281,7 +281,7 @@ def test_only_a_buffer_may_be_written_by_what_reads_it() -> None:
 
 
 def two_buffers(second: tuple[int, ...]) -> Graph:
-    """As exported by default: the new values of the buffers are the first outputs."""
+    """Exported by default: the new values of the buffers are the first outputs."""
     g = GraphWriter()
     x = g.tensor((4,))
     buffers = [

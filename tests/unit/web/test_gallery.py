@@ -335,7 +335,7 @@ def test_one_bad_card_leaves_the_others(tmp_path: Path) -> None:
     told = [card.get("problem") for card in cards if card["folder"] == "models/pitch/"]
     assert told[0].startswith("the card of pitch: inputs must be a list, got 3")
     assert told[1] is None
-    assert "no table with a name" in problems["model 0 of the list"]
+    assert "not a table with a name" in problems["model 0 of the list"]
 
 
 BAD_CARDS = [

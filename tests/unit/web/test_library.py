@@ -184,7 +184,7 @@ def test_ages_are_round() -> None:
 
 
 def test_outside_of_the_browser_there_is_no_library() -> None:
-    with pytest.raises(SourceError, match="in the browser"):
+    with pytest.raises(SourceError, match="only in a browser"):
         asyncio.run(webpte.library.entries())
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from support.graphs.fusion_graphs import HEADS, Heads, Net, attention, attention_steps
 from support.graphs.graphs import build_graph, load, make_planner, wait
+from webpte import Options
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Graph
 from webpte.ops.core.target import Target
@@ -30,7 +31,7 @@ def test_attention_stays_what_it_was(heads: Heads) -> None:
     steps = attention_steps(net, heads)
 
     async def run(device: object) -> list[np.ndarray]:
-        async with await load(net.g, device=device, fuse=True) as program:
+        async with await load(net.g, device=device, options=Options()) as program:
             return [output for step in steps for output in await program.forward(*step)]
 
     assert fused(net) == ["et_vk.select_as_symint.default", "webpte.attention_block"]

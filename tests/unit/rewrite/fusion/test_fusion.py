@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import webpte
 from support.graphs.fusion_graphs import (
     ADD,
     CHOOSE,
@@ -18,6 +17,7 @@ from support.graphs.fusion_graphs import (
     chains,
 )
 from support.graphs.graphs import build_graph, load, make_planner, run_once, wait
+from webpte import Options
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.graph.graph import Graph
 from webpte.ops.core.target import Target
@@ -308,7 +308,7 @@ def test_a_single_row_may_be_as_long_as_the_live_tensor() -> None:
     net.finish((x, row), net.sigmoid(net.mul(x, row)))
 
     async def run(device: object) -> list[np.ndarray]:
-        async with await load(net.g, device=device, fuse=True) as program:
+        async with await load(net.g, device=device, options=Options()) as program:
             rng, found = np.random.default_rng(1), list[np.ndarray]()
             for rows in ((7, 7), (1, 1), (4, 1), (1, 1)):
                 arrays = [rng.normal(size=(n, 5)).astype(np.float32) for n in rows]
@@ -323,7 +323,7 @@ def test_it_can_be_switched_off() -> None:
     async def count(fuse: bool) -> int:
         graph, inputs = SHAPES["gated"](SIZES[0], "q4")
         async with await load(
-            graph, device=SimulatedDevice(), options=webpte.Options(fuse=fuse)
+            graph, device=SimulatedDevice(), options=Options(fuse=fuse)
         ) as program:
             await program.forward(*inputs)
             return program.stats.dispatches
@@ -345,7 +345,7 @@ def test_shapes_between_the_parts_follow() -> None:
     assert fused(net) == ["sym_size.int", SUM]
 
     async def run(device: object) -> list[np.ndarray]:
-        async with await load(net.g, device=device, fuse=True) as program:
+        async with await load(net.g, device=device, options=Options()) as program:
             rng = np.random.default_rng(1)
             found = []
             for rows in (7, 1, 4):

@@ -13,6 +13,7 @@ from support.graphs.near_misses import NEAR_MISSES
 from support.graphs.random_images import random_graph
 from support.harness import extent
 from support.write.pte_writer import GraphWriter
+from webpte import Options
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse
@@ -28,7 +29,7 @@ def kernels(name: str) -> list[str]:
 
 
 async def run(graph: GraphWriter, steps: list[list[np.ndarray]], device: Any) -> list[np.ndarray]:
-    async with await load(graph, device=device, fuse=True) as program:
+    async with await load(graph, device=device, options=Options()) as program:
         return [output for step in steps for output in await program.forward(*step)]
 
 
@@ -94,7 +95,7 @@ def test_a_sum_of_two_types_is_no_addend(kind: str, rows: int) -> None:
 
     async def run() -> int:
         device = SimulatedDevice(features=("shader-f16",))
-        async with await load(g, device=device, fuse=True) as program:
+        async with await load(g, device=device, options=Options()) as program:
             await program.forward(x.astype(half), added)
             return program.stats.dispatches
 
