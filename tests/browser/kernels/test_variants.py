@@ -31,7 +31,7 @@ MATRIX_FEATURE = "enable chromium_experimental_subgroup_matrix;"
 
 FACTS = """
 info = (await shared_device()).info
-return [info.software, "shader-f16" in info.features, info.has_matrices]
+return [info.software, "shader-f16" in info.features, info.has_subgroup_matrices]
 """
 
 SHADERS = """

@@ -209,7 +209,7 @@ def test_python_that_computes_for_ever_is_reported(
 ) -> None:
     monkeypatch.setattr(browser, "_ANSWER_MS", 2000)  # it computes all the while
     told = (
-        r"no progress for 5 s, though the browser is alive \(no stage reported\); "
+        r"no progress for 5 s, though the browser is busy \(no stage reported\); "
         "Python does not answer; another device of its GPU answers"
     )
     with pytest.raises(PageLostError, match=told):
