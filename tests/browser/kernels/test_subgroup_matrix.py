@@ -60,7 +60,7 @@ return failures
 
 def test_there_or_said_to_be_missing(harness: Harness) -> None:
     way, there, taken, taken_if_asked = harness.python(WAYS)
-    assert way["label"] == "with matrices"
+    assert way["label"] == "with subgroup matrices"
     assert there == (way["missing"] == "")
     assert not taken  # off unless one asks for it
     assert taken_if_asked == there

@@ -39,7 +39,7 @@ casts between float64 and float32, which lose on the GPU what they lose on the h
 Other casts run there if the new type holds all that the old one does: of bool, int8 and uint8 to
 float32, float16 and int32, and of float16 to float32.
 
-Mixed element types follow PyTorch's rules, half floats are computed in float32, and a result goes
+Mixed element types follow PyTorch's rules, f16 is computed in float32, and a result goes
 into an output of its own kind (bool, integer, float) or a higher one. An output is of the size that
 the file says, or at most of that size where the file calls it dynamic.
 """
