@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from support.graphs.stitching import counting, cumprod, method, unary
-from support.harness.inspecting import APART
 from support.page.page import encode_bytes, python
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.harness.browser import Harness
@@ -49,7 +48,8 @@ def flat_counts(harness: Harness) -> Iterator[None]:
 def test_a_language_model_agrees_with_numpy_and_goes_on(harness: Harness) -> None:
     """Caches, dynamic shapes and a position that moves; also timed, and its memory."""
     code = """
-    async with await webpte.load("/data/llm/llama_tiny_q4.pte", **apart) as program:
+    apart = webpte.Options(fuse=False)
+    async with await webpte.load("/data/llm/llama_tiny_q4.pte", options=apart) as program:
         prompt, step = (np.array([[5, 9, 33, 7]]), np.array([0])), (np.array([[3]]), np.array([4]))
         first = await program.compare("forward", *prompt)
         (logits,) = await program.forward(*prompt)
@@ -68,7 +68,7 @@ def test_a_language_model_agrees_with_numpy_and_goes_on(harness: Harness) -> Non
             "timestamp-query" in program.device_info.features,
         ]
     """
-    found = python(harness, code, apart=APART)
+    found = python(harness, code)
     agrees, worst, same, first, layers, trace, perfetto, dispatches, memory, used, clock = found
     assert agrees == [True] * 3, first
     assert 0 < worst < 1e-3, "a GPU that computes the very same would be no GPU"
@@ -93,7 +93,8 @@ def test_a_wrong_kernel_is_found_in_a_stitched_method(harness: Harness) -> None:
         BROKEN
         + """
 async def look():
-    async with await webpte.load(base64.b64decode(data), **apart) as program:
+    apart = webpte.Options(fuse=False)
+    async with await webpte.load(base64.b64decode(data), options=apart) as program:
         return await program.compare("forward", np.arange(10, dtype=np.float32).reshape(2, 5) - 6)
 broken = await with_broken("aten.sigmoid.default", "aten.tanh.default", look)
 right = await look()
@@ -105,7 +106,7 @@ return [
 ]
 """
     )
-    found = python(harness, code, data=encode_bytes(write_pte(m)), apart=APART)
+    found = python(harness, code, data=encode_bytes(write_pte(m)))
     op, label, wrong, actual, wanted, high, own, right, said = found
     assert (op, label) == (SIGMOID, f"delegate 1: op 0 ({SIGMOID})")
     assert wrong > 5
@@ -127,7 +128,8 @@ def test_state_and_steps_on_the_host_between(harness: Harness) -> None:
     m.delegate(g, [z, out])
     m.outputs(out)
     code = """
-    async with await webpte.load(base64.b64decode(data), **apart) as program:
+    apart = webpte.Options(fuse=False)
+    async with await webpte.load(base64.b64decode(data), options=apart) as program:
         x = np.array([1, 2, -4, 3], np.float32)
         before = await program.compare("forward", x)
         (first,) = await program.forward(x)
@@ -139,9 +141,7 @@ def test_state_and_steps_on_the_host_between(harness: Harness) -> None:
             np.nan_to_num(first, nan=-1), np.nan_to_num(second, nan=-1),
         ]
     """
-    agrees, ops, nan, first, second = python(
-        harness, code, data=encode_bytes(write_pte(m)), apart=APART
-    )
+    agrees, ops, nan, first, second = python(harness, code, data=encode_bytes(write_pte(m)))
     assert agrees == [True, True]
     assert ops[-2:] == ["aten::cumprod.out", "aten.log.default"]
     assert nan == "aten.log.default"
