@@ -272,7 +272,7 @@ def test_the_main_thread_stays_free(page: Page) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "told"),
     [
-        ("**/pyscript/core.js", "throw new Error();", "PyScript is not there"),
+        ("**/pyscript/core.js", "throw new Error();", "PyScript is missing"),
         ("**/main.py", "import nothing_of_that_name", "Python raised an error"),
     ],
 )
