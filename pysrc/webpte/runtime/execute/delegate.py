@@ -224,9 +224,10 @@ class GpuDelegate:
         started = perf_counter()
         plan = self.plans.last_if_same(request)
         if plan is None:
-            inputs = request.inputs
-            inputs = await to_readable_inputs(inputs, self.graph, self._on_host, self.device)
-            request = request.with_inputs(inputs)
+            inputs = await to_readable_inputs(
+                request.inputs, self.graph, self._on_host, self.device
+            )
+            request = request._replace(inputs=inputs)
             plan = await self.plans.for_request(request)
         if request.dry_run is not None and request.dry_run.configs is not None:
             self._find_tunables(plan)

@@ -64,10 +64,6 @@ class RunRequest(NamedTuple):
     def timings(self) -> Timings | None:
         return None if self.dry_run is None else self.dry_run.timings
 
-    def with_inputs(self, inputs: Sequence[Any]) -> RunRequest:
-        """Return this request with other inputs, for example checked ones."""
-        return self._replace(inputs=inputs)
-
 
 class Delegate(Protocol):
     """The interface of GpuDelegate and NumpyDelegate."""

@@ -210,13 +210,7 @@ class ProfilePanel(Panel):
         return [
             head,
             self._controls(session, profile),
-            h(
-                "p",
-                "Outdated: the inputs have changed since this trace.",
-                class_="notice notice-warn",
-            )
-            if stale
-            else None,
+            h("p", _OUTDATED, class_="notice notice-warn") if stale else None,
             h("p", profile.note, class_="note") if profile.note else None,
             clock_notes(trace),
             timeline_view(trace, self._zoom),
