@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.cases import Array
 from support.cases.sampling.sample_cases import is_nearly
 from support.devices.native import need_native
 from webpte.dtypes import DTYPES
 from webpte.gpu.native.device import NativeDevice
-from webpte.ops.sampling.sample_numpy import Settings, choose_token
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.decode.sampler_graph import SamplerKind, sample_graph
-from webpte.runtime.decode.sampling import Sampling, seed_words
+from webpte.runtime.decode.sampling import SamplerSettings, Sampling
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import RunRequest
 
@@ -62,7 +60,7 @@ async def compare(
     device: NativeDevice,
     dtype: str = "float32",
 ) -> None:
-    kind = SamplerKind(True, *asked.flags, CONTEXT + 1)
+    kind = SamplerKind(True, *SamplerSettings.of(asked, 0).flags, CONTEXT + 1)
     graph = sample_graph(DTYPES[dtype], (1, length), kind)
     delegate = await GpuDelegate.create(graph, device, ShaderLibrary())
     rng = np.random.default_rng(length + draws)
@@ -72,22 +70,18 @@ async def compare(
         # A vocabulary is drawn from many times, and half of the times it is another one.
         logits = np.roll(logits, 17 * draw + 1, axis=1) if draw % 2 else logits
         position = int(rng.integers(0, CONTEXT + 1))
-        seed = seed_words(int(rng.integers(0, 2**64, dtype=np.uint64)))
+        settings = SamplerSettings.of(asked, int(rng.integers(0, 2**64, dtype=np.uint64)))
         history = rng.integers(0, length, CONTEXT + 1).astype(np.int32)
-        inputs: list[Any] = [logits, position, asked.settings, seed]
+        inputs: list[Any] = [logits, position, settings.values, settings.seed]
         if kind.penalized:
             inputs.append(history.reshape(SamplerKind.history_dims(history.size)))
         (token,) = await delegate.run(RunRequest(inputs))
-        given = (logits, history, position, asked.settings, seed, *asked.flags)
-        if int(token[0, 0]) != (want := reference(asked, *given[:3], seed)):
+        want = settings.choose(logits[0], position, history[:position])
+        if int(token[0, 0]) != want:
             wrong.append((draw, int(token[0, 0]), want))
-        assert is_nearly(want, *given)
+        given = (position, settings.values, settings.seed, *settings.flags)
+        assert is_nearly(want, logits, history, *given)
     assert wrong == []
-
-
-def reference(asked: Sampling, logits: Array, history: Array, position: int, seed: Array) -> int:
-    settings = Settings.of(asked.settings, *asked.flags)
-    return choose_token(logits[0], settings, seed, position, history[:position])
 
 
 @pytest.mark.parametrize("software", [False, True], ids=["gpu", "software"])

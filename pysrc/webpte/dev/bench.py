@@ -16,6 +16,7 @@ import numpy as np
 
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from webpte.llm import GenerationStats, Generator
+from webpte.llm.generation import ignore_stops
 from webpte.runtime.base.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
 
@@ -82,7 +83,7 @@ async def _steady(
     times, stats = [], GenerationStats()
     for _ in range(4):  # the first makes plans
         answer = generator.generate(tokens, 2 * count, **asked)
-        answer.ignore_stops()
+        ignore_stops(answer)
         arrivals = [perf_counter() async for _ in answer]
         steady = arrivals[len(arrivals) // 2 :]
         times.append((steady[-1] - steady[0]) * 1000 / (len(steady) - 1))

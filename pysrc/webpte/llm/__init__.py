@@ -18,7 +18,6 @@ from webpte.llm.generation import (
     GenerationOptions,
     GenerationStats,
     Generator,
-    SamplerSettings,
     Sampling,
     generate,
 )
@@ -40,7 +39,6 @@ __all__ = [
     "Reply",
     "ReplyOptions",
     "ReplyStats",
-    "SamplerSettings",
     "Sampling",
     "TokenLogprob",
     "generate",

@@ -14,7 +14,7 @@ from webpte.llm.constrain.json_schema import json_of
 from webpte.llm.constrain.regex import expression_of
 from webpte.llm.generation import GenerationOptions, Generator
 from webpte.llm.prompt import GeneratedSpan, Prompt, PromptMaker, Turn
-from webpte.llm.reply import Reply, ReplyStats, StopStrings
+from webpte.llm.reply import Reply, ReplyStats, StopStrings, has_output, kept_tokens, replace
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
 
@@ -146,15 +146,15 @@ class Chat:
 
     def _set_reply(self, reply: Reply | None) -> None:
         if self._reply is not None:
-            self._reply.replace()
+            replace(self._reply)
         self._reply = reply
 
     def _all_turns(self) -> tuple[Turn, ...]:
         """Return the turns with the current answer, as far as it has come."""
         reply, continued = self._reply, self._continued
-        if reply is None or not reply.has_output:
+        if reply is None or not has_output(reply):
             return self._turns if continued is None else (*self._turns, continued)
-        kept = reply.kept_tokens()
+        kept = kept_tokens(reply)
         span = None
         if kept is not None:
             tokens = (*self._prompt.tokens, *kept)
@@ -215,9 +215,8 @@ class Chat:
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
         stats = ReplyStats(**asdict(generation.stats))
         stats.retokenized, stats.dropped = prompt.retokenized, dropped
-        reply = Reply(generation, self._tokenizer, stop, stats, constraint)
-        if continued is not None:
-            reply.continue_from(continued.content, prompt.tokens[question:])
+        begun = ("", ()) if continued is None else (continued.content, prompt.tokens[question:])
+        reply = Reply(generation, self._tokenizer, stop, stats, constraint, begun)
         # Nothing fails from here on: the conversation is either unchanged, or has the new turn.
         self._set_reply(reply)
         self._turns, self._prompt, self._dropped = tuple(turns), prompt, dropped

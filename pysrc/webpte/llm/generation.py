@@ -21,7 +21,7 @@ from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constrain.constraint import Allowed, Constraint
 from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
-from webpte.llm.logprobs import TokenLogprob, sampled_logprobs
+from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
 from webpte.ops.sampling.sample_numpy import mask_of
 from webpte.runtime.decode.sampling import GREEDY, SampledToken, SamplerSettings, Sampling
 from webpte.runtime.program import Program
@@ -31,7 +31,6 @@ __all__ = [
     "GenerationOptions",
     "GenerationStats",
     "Generator",
-    "SamplerSettings",
     "Sampling",
     "generate",
 ]
@@ -134,13 +133,16 @@ class Generator:
         """Empty the context, and end the current answer."""
         self._session.reset()
 
-    async def prefill(self, tokens: Sequence[int], settings: SamplerSettings = GREEDY) -> int:
+    async def prefill(
+        self, tokens: Sequence[int], sampling: Sampling = GREEDY, seed: int | None = None
+    ) -> int:
         """Add `tokens` to the context and the cache; return the token that the model puts next.
 
-        That token is not part of the context. If this fails or is cancelled, the context stays as
-        it was. Where a program's state does not follow the position, the cache is then unknown: the
-        Generator raises ContextError until it is `reset`.
+        That token is not part of the context; `seed` is that of `GenerationOptions`. If this fails
+        or is cancelled, the context stays as it was. Where a program's state does not follow the
+        position, the cache is then unknown: the Generator raises ContextError until it is `reset`.
         """
+        settings = SamplerSettings.of(sampling, seed)
         sampled = await self._session.prefill(self._session.check_tokens(tokens), settings)
         self._session.end_answer()
         return sampled.token
@@ -219,19 +221,7 @@ class Generation:
         self._constraint: Constraint | None = None
         self._note_steps()
         if constraint is not None:
-            self.constrain(constraint)
-
-    def constrain(self, constraint: Constraint) -> None:
-        """Restrict the answer; to be called before it begins."""
-        if not constraint.after(()).tokens.size:
-            raise InputError("the constraint allows no answer but an empty one")
-        self._constraint = constraint
-        self._loop.step_by_step = "what a token may be depends on the one before"
-        self._note_steps()
-
-    def ignore_stops(self) -> None:
-        """Decode as many tokens as were requested, whatever they are; for benchmarks."""
-        self._stop = frozenset()
+            constrain(self, constraint)
 
     @property
     def why_ended(self) -> str:
@@ -292,7 +282,7 @@ class Generation:
             raise StopAsyncIteration
         self.tokens.append(token)
         if sampled.words is not None:
-            self.logprobs.append(TokenLogprob.of(sampled, self._top))
+            self.logprobs.append(logprob_of(sampled, self._top))
         if self._constraint is not None and self._constraint.after(self.tokens).is_end:
             self._left, self.is_complete = 0, True
         return token
@@ -318,6 +308,23 @@ class Generation:
         else:
             self.stats.decode_tokens += tokens
             self.stats.decode_seconds += seconds
+
+
+# The package's own use of answers: no part of the public API
+
+
+def constrain(generation: Generation, constraint: Constraint) -> None:
+    """Restrict an answer that has not begun."""
+    if not constraint.after(()).tokens.size:
+        raise InputError("the constraint allows no answer but an empty one")
+    generation._constraint = constraint
+    generation._loop.step_by_step = "what a token may be depends on the one before"
+    generation._note_steps()
+
+
+def ignore_stops(generation: Generation) -> None:
+    """Decode as many tokens as were requested, whatever they are; for benchmarks."""
+    generation._stop = frozenset()
 
 
 def generate(

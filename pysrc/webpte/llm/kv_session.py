@@ -13,7 +13,7 @@ from webpte.errors import ContextError, DeviceError, InputError
 from webpte.runtime.base.info import ScalarInfo, TensorInfo
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
-from webpte.runtime.program import Program
+from webpte.runtime.program import Program, calls_of, check_open, decoder_of
 
 
 class KVSession:
@@ -189,12 +189,12 @@ class KVSession:
         _check_not_empty(context)
         self.check_idle()
         self._busy = True
-        calls = self.program.calls(self.method)
+        calls = calls_of(self.program, self.method)
         try:
             sampled = await self._prefill_chunks(context, settings, allowed)
         except BaseException as error:
             # Where state follows the position, the next prefill writes the same rows again.
-            run = self.program.calls(self.method) - calls
+            run = calls_of(self.program, self.method) - calls
             self._is_broken |= not self._can_rewind and _leaves_traces(error, run)
             raise
         finally:
@@ -210,10 +210,10 @@ class KVSession:
         while len(tokens) > self.max_chunk:
             chunk, tokens = tokens[: self.max_chunk], tokens[self.max_chunk :]
             with self._writing(position):
-                await program.run_unread(self.method, *self._inputs(chunk, position))
+                await decoder_of(program, self.method).run_unread(self._inputs(chunk, position))
             position += len(chunk)
         with self._writing(position):
-            return await program.decoder(self.method).sample(
+            return await decoder_of(program, self.method).sample(
                 self._inputs(tokens, position), settings, history, self.max_context, allowed
             )
 
@@ -236,12 +236,12 @@ class KVSession:
     @contextmanager
     def _own_call(self) -> Iterator[None]:
         """Count at most one of the program's calls in this block as the session's own."""
-        before = self.program.calls(self.method)
+        before = calls_of(self.program, self.method)
         try:
             yield
         finally:
             # A call that was refused at once (the program is closed) was not counted.
-            self._calls = before + min(1, self.program.calls(self.method) - before)
+            self._calls = before + min(1, calls_of(self.program, self.method) - before)
 
     # Decoding ahead: steps that take their token from the step before, on the GPU
 
@@ -265,7 +265,7 @@ class KVSession:
         dtype = self._dtypes[1]
         positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
         with self._own_call():
-            decoder = self.program.decoder(self.method)
+            decoder = decoder_of(self.program, self.method)
             return await decoder.decode_ahead(positions, settings, position + 1, self.max_context)
 
     @contextmanager
@@ -273,7 +273,7 @@ class KVSession:
         """Keep other calls of the session away while a step that was decoded ahead is awaited."""
         self.check_idle()
         self._check_cache()
-        self.program.check_open()
+        check_open(self.program)
         self._busy = True
         try:
             yield
@@ -290,17 +290,17 @@ class KVSession:
 
     @property
     def _can_rewind(self) -> bool:
-        return self.program.decoder(self.method).follows_position
+        return decoder_of(self.program, self.method).follows_position
 
     def _claim_cache(self) -> None:
-        self._calls = self.program.calls(self.method)
+        self._calls = calls_of(self.program, self.method)
         self._generation = self.program.generation
         self._is_broken = False  # whether an interrupted prefill left state that is not known
 
     @property
     def _owns_cache(self) -> bool:
         """Whether the cache holds what this session wrote."""
-        called = self.program.calls(self.method) != self._calls
+        called = calls_of(self.program, self.method) != self._calls
         rebuilt = self.program.generation != self._generation
         return not (called or rebuilt or self._is_broken)
 

@@ -29,13 +29,13 @@ class TokenLogprob:
     logprob: float
     top: tuple[Candidate, ...]
 
-    @classmethod
-    def of(cls, sampled: SampledToken, top: int) -> TokenLogprob:
-        """Read the log-probabilities that the sampler returned with a token."""
-        assert sampled.words is not None
-        read = TopLogprobs.of(sampled.words)
-        likeliest = zip(read.tokens[:top], read.logprobs, strict=False)
-        return cls(sampled.token, read.logprob, tuple(Candidate(*one) for one in likeliest))
+
+def logprob_of(sampled: SampledToken, top: int) -> TokenLogprob:
+    """Read the log-probabilities that the sampler returned with a token."""
+    assert sampled.words is not None
+    read = TopLogprobs.of(sampled.words)
+    likeliest = zip(read.tokens[:top], read.logprobs, strict=False)
+    return TokenLogprob(sampled.token, read.logprob, tuple(Candidate(*one) for one in likeliest))
 
 
 def sampled_logprobs(logprobs: bool, top: int) -> int:

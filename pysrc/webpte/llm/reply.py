@@ -8,7 +8,7 @@ from typing import Any
 
 from webpte.errors import ContextError, InputError
 from webpte.llm.constrain.constraint import Constraint
-from webpte.llm.generation import Generation, GenerationStats
+from webpte.llm.generation import Generation, GenerationStats, constrain
 from webpte.llm.logprobs import TokenLogprob
 from webpte.text import Tokenizer
 from webpte.text.stream import REPLACEMENT
@@ -74,10 +74,14 @@ class Reply:
         stop: StopStrings,
         stats: ReplyStats,
         constraint: Callable[[], Awaitable[Constraint]] | None = None,
+        continued: tuple[str, Sequence[int]] = ("", ()),
     ) -> None:
-        """`constraint` builds the answer's constraint when the answer begins."""
+        """
+        constraint  builds the answer's constraint when the answer begins
+        continued   text and tokens that the answer begins with already; a part of a character at
+                    the end of the tokens may be completed by this reply
+        """
         self.text = ""
-        self.prefix = ""
         self.ended: str | None = None
         self.stats = generation.stats = stats
         self._generation = generation
@@ -86,25 +90,16 @@ class Reply:
         self._constraint = constraint  # None once it is built
         self._stream = tokenizer.stream()
         self._decoded = ""  # `text`, and after it what may be the beginning of a stop text
-        self._tail = ""  # the end of `prefix`, where a stop text may have begun
+        before, tokens = continued
+        certain = self._stream.feed(*tokens)
+        self.prefix = certain if before.rstrip(REPLACEMENT) == certain else before
+        # The end of `prefix`, where a stop text may have begun.
+        self._tail = self.prefix[max(0, len(self.prefix) - stop.longest + 1) :]
         # After each token: the length of `_decoded`, and whether that was all of the token.
         self._marks: list[tuple[int, bool]] = []
         self._cut = False
         self._cut_prefix = False  # whether the stop text began in `prefix`
         self._is_replaced = False
-
-    def continue_from(self, text: str, tokens: Sequence[int]) -> None:
-        """Continue an answer that begins with this text.
-
-        A part of a character at the end of its tokens may be completed by this reply.
-        """
-        certain = self._stream.feed(*tokens)
-        self.prefix = certain if text.rstrip(REPLACEMENT) == certain else text
-        self._tail = self.prefix[max(0, len(self.prefix) - self._stop.longest + 1) :]
-
-    def replace(self) -> None:
-        """End the reply for good: the Chat has begun another, or its messages were changed."""
-        self._is_replaced = True
 
     @property
     def tokens(self) -> list[int]:
@@ -115,11 +110,6 @@ class Reply:
     def logprobs(self) -> list[TokenLogprob]:
         """One for each of the tokens, if they were requested."""
         return self._generation.logprobs
-
-    @property
-    def has_output(self) -> bool:
-        """Whether the conversation has anything of this reply."""
-        return bool(self.text) or self.ended is not None
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self
@@ -136,7 +126,7 @@ class Reply:
         while self.ended is None:
             self._check_current()
             if self._constraint is not None:
-                self._generation.constrain(await self._constraint())
+                constrain(self._generation, await self._constraint())
                 self._constraint = None
                 self._check_current()
             try:
@@ -191,12 +181,7 @@ class Reply:
         self.text += piece
         return piece
 
-    def kept_tokens(self) -> list[int] | None:
-        """Return the tokens of `text`, as far as possible those that the model generated.
-
-        The end of the text may be inside of a token: that part is encoded anew. Returns None if no
-        tokens decode to the text, or if it ends before the first of them.
-        """
+    def _kept_tokens(self) -> list[int] | None:
         if self._cut_prefix:
             return None
         tokens = self._generation.tokens
@@ -208,3 +193,25 @@ class Reply:
         rest = self.text[marks[count][0] :]
         kept = [*tokens[:count], *(self._tokenizer.encode(rest, special=False) if rest else ())]
         return kept if self._tokenizer.decode(kept) == self.text else None
+
+
+# What the Chat does with a reply: no part of the public API
+
+
+def has_output(reply: Reply) -> bool:
+    """Tell whether the conversation has anything of a reply."""
+    return bool(reply.text) or reply.ended is not None
+
+
+def kept_tokens(reply: Reply) -> list[int] | None:
+    """Return the tokens of a reply's text, as far as possible those that the model generated.
+
+    The end of the text may be inside of a token: that part is encoded anew. Returns None if no
+    tokens decode to the text, or if it ends before the first of them.
+    """
+    return reply._kept_tokens()
+
+
+def replace(reply: Reply) -> None:
+    """End a reply for good: the Chat has begun another, or its messages were changed."""
+    reply._is_replaced = True

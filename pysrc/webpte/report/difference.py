@@ -32,24 +32,6 @@ class Tolerance:
     relative_to: Literal["element", "largest"] = "element"
     equal_nan: bool = True
 
-    def allowed(self, scale: np.ndarray) -> np.ndarray:
-        """Return the largest error that passes for elements of this size; 0 for infinities."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            if self.combine == "either":
-                within = np.maximum(self.atol, self.rtol * np.maximum(scale, RELATIVE_FLOOR))
-            else:
-                within = self.atol + self.rtol * scale
-        return np.where(np.isfinite(scale), within, 0.0)
-
-    def relative(self, gap: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """Return the relative errors; with "sum", 0 for elements smaller than `atol`."""
-        if self.combine == "either":
-            with np.errstate(invalid="ignore"):
-                found = gap / np.maximum(scale, RELATIVE_FLOOR)
-            return np.where(np.isnan(found), np.inf, found)
-        measurable = np.isfinite(scale) & (scale >= max(self.atol, np.finfo(np.float32).tiny))
-        return np.divide(gap, scale, out=np.zeros_like(gap), where=measurable)
-
 
 EXACT = Tolerance(0.0, 0.0)
 
@@ -87,7 +69,7 @@ def difference(actual: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> 
     scale = size
     if tolerance.relative_to == "largest":
         scale = np.where(finite, size[finite].max(initial=0.0), size)
-    allowed = tolerance.allowed(scale)
+    allowed = _allowed(tolerance, scale)
     wrong = int((gap > allowed).sum())
     over = gap - allowed if wrong else gap
     worst = np.unravel_index(int(over.argmax()), gap.shape)
@@ -97,10 +79,31 @@ def difference(actual: np.ndarray, wanted: np.ndarray, tolerance: Tolerance) -> 
         actual.size,
         wrong,
         float(gap.max()),
-        float(tolerance.relative(gap, scale).max()),
+        float(_relative(tolerance, gap, scale).max()),
         tuple(int(i) for i in worst),
         used=float(used.max()),
     )
+
+
+def _allowed(tolerance: Tolerance, scale: np.ndarray) -> np.ndarray:
+    """Return the largest error that passes for elements of this size; 0 for infinities."""
+    atol, rtol = tolerance.atol, tolerance.rtol
+    with np.errstate(invalid="ignore", over="ignore"):
+        if tolerance.combine == "either":
+            within = np.maximum(atol, rtol * np.maximum(scale, RELATIVE_FLOOR))
+        else:
+            within = atol + rtol * scale
+    return np.where(np.isfinite(scale), within, 0.0)
+
+
+def _relative(tolerance: Tolerance, gap: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Return the relative errors; with "sum", 0 for elements smaller than `atol`."""
+    if tolerance.combine == "either":
+        with np.errstate(invalid="ignore"):
+            found = gap / np.maximum(scale, RELATIVE_FLOOR)
+        return np.where(np.isnan(found), np.inf, found)
+    measurable = np.isfinite(scale) & (scale >= max(tolerance.atol, np.finfo(np.float32).tiny))
+    return np.divide(gap, scale, out=np.zeros_like(gap), where=measurable)
 
 
 def _widened(array: np.ndarray) -> np.ndarray:
@@ -158,14 +161,15 @@ class ArrayFacts:
     nans: int
     infinities: int
 
-    @classmethod
-    def of(cls, array: np.ndarray) -> ArrayFacts:
-        flat = _widened(array).reshape(-1)
-        finite = flat[np.isfinite(flat)]
-        numbers = (finite.min(), finite.max(), finite.mean()) if finite.size else (0.0, 0.0, 0.0)
-        low, high, mean = map(float, numbers)
-        nans, infinities = non_finite(array)
-        return cls(array.dtype.name, array.shape, low, high, mean, nans, infinities)
+
+def facts_of(array: np.ndarray) -> ArrayFacts:
+    """Return the statistics of an array."""
+    flat = _widened(array).reshape(-1)
+    finite = flat[np.isfinite(flat)]
+    numbers = (finite.min(), finite.max(), finite.mean()) if finite.size else (0.0, 0.0, 0.0)
+    low, high, mean = map(float, numbers)
+    nans, infinities = non_finite(array)
+    return ArrayFacts(array.dtype.name, array.shape, low, high, mean, nans, infinities)
 
 
 def non_finite(array: np.ndarray) -> tuple[int, int]:

@@ -36,17 +36,6 @@ class GraphKernel:
     _record: Dispatch = field(repr=False, compare=False, metadata=HIDDEN)
     _library: ShaderLibrary = field(repr=False, compare=False, metadata=HIDDEN)
 
-    @classmethod
-    def of(cls, record: Dispatch, library: ShaderLibrary) -> GraphKernel:
-        return cls(
-            record.kernel,
-            record.grid,
-            dict(record.overrides),
-            dict(record.types),
-            record,
-            library,
-        )
-
     @property
     def wgsl(self) -> str:
         """The complete shader that the GPU compiles."""
@@ -56,6 +45,12 @@ class GraphKernel:
     def params(self) -> dict[str, Any]:
         """The uniform block's values, by the names in the shader's `struct Params`."""
         return read_params(self.wgsl, self._record.params)
+
+
+def kernel_of(record: Dispatch, library: ShaderLibrary) -> GraphKernel:
+    """Return the kernel of a dispatch."""
+    overrides, types = dict(record.overrides), dict(record.types)
+    return GraphKernel(record.kernel, record.grid, overrides, types, record, library)
 
 
 @dataclass(frozen=True)
@@ -84,9 +79,10 @@ class Node:
         default_factory=dict, repr=False, compare=False, metadata=HIDDEN
     )
 
-    def key(self, value_id: int) -> str:
-        """Return the key of a value of the delegate's graph, also of one that no call uses."""
-        return self._keys.get(value_id, f"{self.delegate}.{value_id}")
+
+def key_of(node: Node, value_id: int) -> str:
+    """Return the key of a value of the node's delegate, also of one that no call uses."""
+    return node._keys.get(value_id, f"{node.delegate}.{value_id}")
 
 
 @dataclass(frozen=True)

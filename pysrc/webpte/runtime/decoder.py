@@ -20,7 +20,7 @@ from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.request import Input
+from webpte.runtime.execute.request import Input, OutputPlacement
 from webpte.runtime.method import Method
 
 
@@ -37,6 +37,13 @@ class Decoder:
         """Whether the method can go back to an earlier position and continue from there."""
         graph = getattr(self._method.only_delegate, "graph", None)
         return graph is not None and unsafe_state(graph) is None
+
+    async def run_unread(self, inputs: Sequence[Any]) -> None:
+        """Run the method for its effect on state (caches) alone: nothing is read back."""
+        method = self._method
+        self._log.count(method.info.name)
+        with self._log.context():
+            await method.run(method.request(inputs, OutputPlacement.BORROWED))
 
     async def sample(
         self,
@@ -103,7 +110,7 @@ def _sampler_inputs(settings: SamplerSettings, kind: SamplerKind, position: int)
     """Return the sampler's inputs other than logits, allowed tokens and history."""
     if not kind.sampled:
         return []
-    return [position, settings.sampling.settings, settings.seed]
+    return [position, settings.values, settings.seed]
 
 
 def _padded(history: Sequence[int], room: int) -> np.ndarray:

@@ -157,19 +157,6 @@ class Inspected:
         graph = _graph(self.name, build, method)
         return build_trace(graph, timings, _device_name(build), started, ended)
 
-    @property
-    def can_tune(self) -> bool:
-        """Whether its kernels can be timed: it runs on a GPU, and that has a clock."""
-        return not isinstance(self._build.device, str) and _has_clock(self._build)
-
-    def remembers(self, method: str) -> bool:
-        """Tell whether the inputs of a method's last run are still there."""
-        try:
-            self._known(method).earlier_inputs()
-        except InputError:
-            return False
-        return True
-
     async def tune(
         self,
         method: str = "forward",
@@ -213,6 +200,21 @@ class Inspected:
         calls = [i.delegate_index for i in plan.instructions if isinstance(i, DelegateCall)]
         graph, info = _graph(self.name, build, method), build.device.info
         return build_memory_report(graph, info.kind, info.limits, gpu.pop(method), calls, gpu)
+
+
+def can_tune(program: Inspected) -> bool:
+    """Tell whether kernels can be timed: the program runs on a GPU, and that has a clock."""
+    build = program._build
+    return not isinstance(build.device, str) and _has_clock(build)
+
+
+def remembers(program: Inspected, method: str) -> bool:
+    """Tell whether the inputs of a method's last run are still there."""
+    try:
+        program._known(method).earlier_inputs()
+    except InputError:
+        return False
+    return True
 
 
 def _telling(stage: str, total: int, progress: Progress | None) -> Callable[[int], None]:

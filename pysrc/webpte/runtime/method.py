@@ -31,7 +31,7 @@ from webpte.format.program import (
 from webpte.gpu.device import Device
 from webpte.portable import lookup_kernel
 from webpte.runtime.base.error_location import located_in_call
-from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, upload
+from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, share_memory, upload, with_dtype
 from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.delegate import GpuDelegate
@@ -385,8 +385,8 @@ class Method:
         assert self._device is not None
         dtype = DTYPES[info.dtype]
         if isinstance(value, GpuTensor):
-            if not any(value.shares_memory(other) for other in taken):
-                return value.declared(dtype)
+            if not any(share_memory(value, other) for other in taken):
+                return with_dtype(value, dtype)
             value = await value.numpy()
         try:
             return await upload(self._device, value, dtype, info.name)

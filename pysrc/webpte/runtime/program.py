@@ -26,7 +26,7 @@ from webpte.runtime.base.clock import Clock
 from webpte.runtime.base.devices import NAMES, SHARED, shared_device
 from webpte.runtime.base.display import program_table
 from webpte.runtime.base.error_location import executing
-from webpte.runtime.base.gpu_tensor import GpuTensor
+from webpte.runtime.base.gpu_tensor import GpuTensor, allocated_bytes
 from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.base.options import Options
@@ -219,15 +219,8 @@ class Program(Inspected):
                 (indices,) = await build.with_sampler(delegate, ARGMAX).run(given)
             return indices
 
-    def decoder(self, method: str) -> Decoder:
-        """Return a language model's method with a sampler after it; see `webpte.llm`."""
+    def _decoder(self, method: str) -> Decoder:
         return Decoder(self._build, self._known(method), self._log)
-
-    async def run_unread(self, method: str, *inputs: Any) -> None:
-        """Run a method for its effect on state (caches) alone: nothing is read back."""
-        found = self._method(method)
-        with self._log.context():
-            await found.run(found.request(inputs, OutputPlacement.BORROWED))
 
     def _call_context(self) -> CallContext:
         return self._log.context()
@@ -238,22 +231,17 @@ class Program(Inspected):
         self._log.count(name)
         return found
 
-    def check_open(self) -> None:
-        """Raise ClosedError after `close`."""
+    def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(f"{self.name} was closed; load it again")
 
     def _known(self, name: str) -> Method:
-        self.check_open()
+        self._check_open()
         methods = self._build.methods
         if name not in methods:
             listed = ", ".join(methods) or "none"
             raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")
         return methods[name]
-
-    def calls(self, method: str) -> int:
-        """Return how often a method was called in any way, for example to notice other callers."""
-        return self._log.calls(method)
 
     @property
     def _methods(self) -> dict[str, Method]:
@@ -283,7 +271,7 @@ class Program(Inspected):
         tensors = [tensor for tensor in self._tensors if tensor.device is build.device]
         allocated = build.allocated
         for tensor in tensors:
-            allocated |= tensor.allocated
+            allocated |= allocated_bytes(tensor)
         return Stats(
             buffers=len(allocated),
             buffer_bytes=sum(allocated.values()),
@@ -379,6 +367,24 @@ class Program(Inspected):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+# The use that `webpte.llm` makes of a program: no part of the public API
+
+
+def decoder_of(program: Program, method: str) -> Decoder:
+    """Return a language model's method with a sampler after it; until `recover` builds it anew."""
+    return program._decoder(method)
+
+
+def calls_of(program: Program, method: str) -> int:
+    """Return how often a method was called in any way, for example to notice other callers."""
+    return program._log.calls(method)
+
+
+def check_open(program: Program) -> None:
+    """Raise ClosedError after the program was closed."""
+    program._check_open()
 
 
 LOADED: WeakSet[Program] = WeakSet()  # those that something still holds: see `webpte.tune`

@@ -5,6 +5,7 @@ from __future__ import annotations
 from webpte.errors import ClosedError, InputError
 from webpte.gpu.device import Progress
 from webpte.runtime.autotune.tuning import Measured, Tuning
+from webpte.runtime.inspecting import can_tune, remembers
 from webpte.runtime.program import LOADED, Program
 
 
@@ -18,8 +19,8 @@ async def tune(*programs: Program, progress: Progress | None = None, rest: float
     progress  called as progress("tune", done, total), for each method anew
     rest      seconds that are left to other calls after each candidate
     """
-    chosen = programs or tuple(each for each in LOADED if each.can_tune)
-    found = [(each, name) for each in chosen for name in each.methods if each.remembers(name)]
+    chosen = programs or tuple(each for each in LOADED if can_tune(each))
+    found = [(each, name) for each in chosen for name in each.methods if remembers(each, name)]
     if not found:
         raise InputError(
             "nothing to tune: load a program on a GPU that offers timestamps, and run it first"
@@ -27,7 +28,7 @@ async def tune(*programs: Program, progress: Progress | None = None, rest: float
     rows, refused = dict[str, Measured](), list[str]()
     for program, name in found:
         try:
-            if not program.remembers(name):
+            if not remembers(program, name):
                 continue  # what it was called with has gone meanwhile
             tuning = await program.tune(name, progress=progress, rest=rest)
         except ClosedError:

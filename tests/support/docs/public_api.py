@@ -15,6 +15,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,7 +34,10 @@ tests/support/docs/public_api.py and held by a test: a change to this file is a 
 people's code may rely on, and belongs into CHANGELOG.md.
 """
 _SHOWN_METHODS = ("__call__", "__getattr__", "__aenter__", "__aiter__", "__await__", "__len__")
-_MADE_BY_WEBPTE = ("Device", "GpuTensor", "Program")  # their constructors are not public
+# Classes whose constructors are not public.
+_MADE_BY_WEBPTE = frozenset(
+    {"ChatTemplate", "Generation", "GpuTensor", "Grammars", "Matching", "Program", "Reply"}
+)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -72,10 +76,14 @@ def _of_class(value: type) -> Iterator[str]:
                 yield f"    {field.name}: {field.type}{_default(field)}"
     elif issubclass(value, enum.Enum):
         yield f"    {', '.join(member.name for member in value)}"
-    elif "__init__" in vars(value) and value.__name__ not in _MADE_BY_WEBPTE:
+    elif "__init__" in vars(value) and not _is_made_by_webpte(value):
         yield f"    __init__{_signature(value.__init__)}"
     for name, member in _members(value):
         yield f"    {_member(name, member)}"
+
+
+def _is_made_by_webpte(value: type) -> bool:
+    return value.__name__ in _MADE_BY_WEBPTE or getattr(value, "_is_protocol", False)
 
 
 def _members(value: type) -> Iterator[tuple[str, Any]]:
@@ -88,14 +96,16 @@ def _members(value: type) -> Iterator[tuple[str, Any]]:
         member = seen[name]
         shown = name in _SHOWN_METHODS or not name.startswith("_")
         if shown and (
-            callable(getattr(member, "__func__", member)) or isinstance(member, property)
+            callable(getattr(member, "__func__", member))
+            or isinstance(member, property | cached_property)
         ):
             yield name, member
 
 
 def _member(name: str, member: Any) -> str:
-    if isinstance(member, property):
-        returns = inspect.signature(member.fget).return_annotation if member.fget else ""
+    if isinstance(member, property | cached_property):
+        getter = member.func if isinstance(member, cached_property) else member.fget
+        returns = inspect.signature(getter).return_annotation if getter else ""
         return f"{name}: {returns}  (read only)"
     function = getattr(member, "__func__", member)
     mark = {classmethod: "classmethod ", staticmethod: "staticmethod "}.get(type(member), "")

@@ -48,8 +48,7 @@ class failing:  # noqa: N801 - reads as a verb
         change_calls(self._program, fail)
 
     def __exit__(self, *_: object) -> None:
-        for name in ("decoder", "run_unread"):
-            delattr(self._program, name)
+        delattr(self._program, "_decoder")
 
 
 def slow(program: webpte.Program) -> None:
@@ -68,15 +67,15 @@ def change_calls(
     program: webpte.Program, change: Callable[[Awaitable[Any]], Awaitable[Any]]
 ) -> None:
     """Wrap all that a Generator awaits of a program."""
-    decoder, run_unread = program.decoder, program.run_unread
+    decoder = program._decoder
 
     def changed_decoder(method: str) -> Any:
         inner: Any = decoder(method)
-        sample, decode_ahead = inner.sample, inner.decode_ahead
+        sample, decode_ahead, run_unread = inner.sample, inner.decode_ahead, inner.run_unread
         inner.sample = lambda *given: change(sample(*given))
         inner.decode_ahead = lambda *given: change(decode_ahead(*given))
+        inner.run_unread = lambda *given: change(run_unread(*given))
         return inner
 
     changed: Any = program
-    changed.decoder = changed_decoder
-    changed.run_unread = lambda *given: change(run_unread(*given))
+    changed._decoder = changed_decoder

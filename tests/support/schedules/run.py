@@ -30,6 +30,7 @@ from support.schedules.kinds import KINDS
 from support.schedules.talk import Conversation
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError, WebpteError
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.runtime.program import decoder_of
 
 ERRORS = {"error": DeviceError, "memory": OutOfMemoryError, "loss": DeviceLostError}
 MOST_TURNS = 3000  # of the loop, for everything to end; usually a few dozen are enough
@@ -199,7 +200,7 @@ class World:
     async def _call(self, event: Event, step: Call, given: list[Any]) -> Any:
         program = self.programs[step.program]
         if step.how == "unread":
-            await program.run_unread(step.method, *given)
+            await decoder_of(program, step.method).run_unread(given)
             return []
         if step.how in ("profile", "again"):
             return await program.profile(step.method, *(given if step.how == "profile" else ()))

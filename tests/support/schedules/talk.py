@@ -79,7 +79,7 @@ class Conversation:
 
     async def _prefill(self, event: Event, step: Talk) -> list[int]:
         choice = _choice(step)
-        token = await self._generator.prefill(step.tokens, choice)
+        token = await self._generator.prefill(step.tokens, choice.sampling, step.seed)
         self._context += step.tokens
         self._current = None
         self._check_token(event, token, self._expected(choice))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from support.page.chats import END, Q4, conversation, open_chat, open_tokenizer,
 from support.page.conversations import greedy
 from webpte.errors import InputError
 from webpte.llm import Chat, GenerationStats, Reply, ReplyStats
-from webpte.llm.reply import StopStrings
+from webpte.llm.reply import StopStrings, kept_tokens
 from webpte.text import Tokenizer
 
 QUESTION = "Hello!"
@@ -199,10 +200,15 @@ class Script:
         return self.tokens[-1]
 
 
-def scripted(tokenizer: Tokenizer, said: list[int], *stop: str) -> Reply:
+def scripted(
+    tokenizer: Tokenizer,
+    said: list[int],
+    *stop: str,
+    continued: tuple[str, Sequence[int]] = ("", ()),
+) -> Reply:
     script: Any = Script(said)
     strings, stats = StopStrings(stop), ReplyStats()
-    return Reply(script, tokenizer, strings, stats)
+    return Reply(script, tokenizer, strings, stats, continued=continued)
 
 
 @pytest.mark.parametrize("kind", [BYTES, PIECES])
@@ -215,8 +221,7 @@ def test_parts_of_an_answer_that_are_parts_of_a_character(kind: str) -> None:
         for count in range(1, len(whole)):
             first = scripted(tokenizer, whole[:count])
             await first
-            rest = scripted(tokenizer, whole[count:])
-            rest.continue_from(first.text, first.tokens)
+            rest = scripted(tokenizer, whole[count:], continued=(first.text, first.tokens))
             await rest
             assert rest.prefix + rest.text == tokenizer.decode(whole)
 
@@ -236,7 +241,7 @@ def test_the_tokens_of_what_was_handed_out(kind: str) -> None:
             await anext(reply, "")
             count = len(reply.tokens)
             assert reply.text == texts[count]
-            assert reply.kept_tokens() == said[:count]
+            assert kept_tokens(reply) == said[:count]
             assert "\ufffd" not in reply.text
         # An error in the middle of a character: its first bytes are there, but not out.
         reply = scripted(tokenizer, said)
@@ -245,14 +250,14 @@ def test_the_tokens_of_what_was_handed_out(kind: str) -> None:
         whole = len(reply.tokens)
         for _ in range(2):
             assert reply._append(await anext(reply._generation)) == ""
-        assert reply.kept_tokens() == said[:whole]
+        assert kept_tokens(reply) == said[:whole]
         # Broken off after "the fox": the next tokens are there, but not out.
         reply = scripted(tokenizer, said, " 🙂 never")
         while reply.text != "the fox":
             await anext(reply)
         for _ in range(3):
             reply._append(await anext(reply._generation))
-        kept = reply.kept_tokens()
+        kept = kept_tokens(reply)
         assert kept is not None
         assert kept == said[: len(kept)]
         assert tokenizer.decode(kept) == "the fox"
@@ -269,10 +274,10 @@ def test_a_text_that_no_tokens_are() -> None:
         assert tokenizer.decode(said[:1]).startswith("the")
         reply = scripted(tokenizer, said, "ox")
         assert await reply == "the f"
-        assert reply.kept_tokens() is None
+        assert kept_tokens(reply) is None
         reply = scripted(tokenizer, said, "he")
         assert await reply == "t"
-        assert reply.kept_tokens() == tokenizer.encode("t", special=False)
+        assert kept_tokens(reply) == tokenizer.encode("t", special=False)
 
     wait(run())
 

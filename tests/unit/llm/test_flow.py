@@ -16,6 +16,7 @@ from support.graphs.graphs import wait
 from support.page.chats import open_chat
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Reply, decode
+from webpte.llm.generation import ignore_stops
 
 PACKAGE = f"{Path(webpte.__file__).parent}/"
 # From the caller down; a file that is not listed may be called by any of these.
@@ -93,7 +94,7 @@ def test_a_decoded_token_takes_few_files_and_no_call_goes_up() -> None:
     async def run() -> None:
         chat = await open_chat(SimulatedDevice())
         reply = chat.send("Hello there", 48, steps_ahead=4)
-        reply._generation.ignore_stops()
+        ignore_stops(reply._generation)
         traces = (await _traced(reply))[3:]  # the first ones build plans
         waiting = [trace for trace in traces if not trace.submits]
         submitting = [trace for trace in traces if trace.submits]

@@ -314,7 +314,7 @@ def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
         change_calls(program, never)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(generator.prefill(SECOND), 0.05)
-        del program.decoder, program.run_unread
+        del program._decoder
         assert (generator.position, generator.pending) == before
         assert await by_count(generator, THIRD) == await greedy(fp32, [*FIRST, *said, *THIRD], 4)
 

@@ -18,6 +18,7 @@ from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute import delegate as delegate_module
 from webpte.runtime.execute.request import RunRequest
+from webpte.runtime.program import decoder_of
 
 
 def counting(extra: Callable[[GraphWriter, Any], Any] | None = None) -> GraphWriter:
@@ -295,7 +296,7 @@ def test_an_index_that_only_the_gpu_sees_does_not_change_state(way: str) -> None
         if way == "argmax":
             return await program.run_argmax("forward", *inputs)
         if way == "unread":
-            return await program.run_unread("forward", *inputs)
+            return await decoder_of(program, "forward").run_unread(inputs)
         return await program.forward(*inputs, output="gpu" if way == "gpu" else "numpy")
 
     async def run() -> None:

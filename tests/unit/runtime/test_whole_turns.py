@@ -21,6 +21,7 @@ from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.execute.request import RunRequest
+from webpte.runtime.program import decoder_of
 
 
 def test_a_fault_belongs_to_its_call() -> None:
@@ -75,7 +76,10 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[webpte.Program], Any]]] = {
         lambda program: program.forward(ones(5, 3), ones(5, 3), output="gpu"),
     ),
     "argmax": (lambda: chain(2), lambda program: program.run_argmax("forward", ones(4))),
-    "unread": (lambda: chain(2), lambda program: program.run_unread("forward", ones(4))),
+    "unread": (
+        lambda: chain(2),
+        lambda program: decoder_of(program, "forward").run_unread([ones(4)]),
+    ),
     "op on the host": (host_step, lambda program: program.forward(ones(4))),
     "two delegates": (two_delegates, lambda program: program.forward(ones(4))),
     "profile": (host_step, lambda program: program.profile("forward", ones(4))),

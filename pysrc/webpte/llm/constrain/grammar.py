@@ -20,7 +20,7 @@ STATES_KEPT = 256  # states whose allowed tokens are cached
 
 
 class Matching:
-    """Constrains answers to those that an expression matches as a whole. Built by `of`."""
+    """Constrains answers to those that an expression matches as a whole. Built by `Grammars`."""
 
     def __init__(self, automaton: ByteAutomaton, vocabulary: Vocabulary, ends: np.ndarray) -> None:
         """`ends` are the states from which tokens are known to lead to an accepting one."""
@@ -29,20 +29,6 @@ class Matching:
         self._allowed: dict[int, Allowed] = {}
         self._ends = ends
         self._stuck = np.zeros_like(ends)  # states from which they are known not to
-
-    @classmethod
-    async def of(cls, expression: Expression, vocabulary: Vocabulary, name: str) -> Matching:
-        """Compile an expression, which errors call by `name`.
-
-        Raises InputError if it is too large or matches nothing, TextError if the tokenizer has no
-        tokens for it.
-        """
-        automaton = await ByteAutomaton.of(expression, name)
-        # Some bytes may have no tokens; those that are tokens by themselves do.
-        matching = cls(automaton, vocabulary, await automaton.ended_by(vocabulary.alone))
-        if not matching._can_end(automaton.start):
-            raise TextError(f"{name}: the tokenizer has no tokens for any text that matches")
-        return matching
 
     def after(self, generated: Sequence[int]) -> Allowed:
         state = self._automaton.start
@@ -73,6 +59,20 @@ class Matching:
         return False
 
 
+async def compile_matching(expression: Expression, vocabulary: Vocabulary, name: str) -> Matching:
+    """Compile an expression, which errors call by `name`.
+
+    Raises InputError if it is too large or matches nothing, TextError if the tokenizer has no
+    tokens for it.
+    """
+    automaton = await ByteAutomaton.of(expression, name)
+    # Some bytes may have no tokens; those that are tokens by themselves do.
+    matching = Matching(automaton, vocabulary, await automaton.ended_by(vocabulary.alone))
+    if not matching._can_end(automaton.start):
+        raise TextError(f"{name}: the tokenizer has no tokens for any text that matches")
+    return matching
+
+
 class Grammars:
     """Builds constraints for the tokens of one tokenizer. Loaded by `load`."""
 
@@ -89,11 +89,11 @@ class Grammars:
         Raises InputError if an automaton cannot match it (regex.py), or would be too large.
         """
         name = f"the regex {pattern!r}"
-        return await Matching.of(expression_of(pattern), self._vocabulary, name)
+        return await compile_matching(expression_of(pattern), self._vocabulary, name)
 
     async def schema(self, schema: Mapping[str, Any]) -> Matching:
         """Constrain answers to JSON of a schema; json_schema.py lists the supported keywords."""
-        return await Matching.of(json_of(schema), self._vocabulary, "the schema")
+        return await compile_matching(json_of(schema), self._vocabulary, "the schema")
 
 
 class LazyGrammars:
@@ -107,4 +107,4 @@ class LazyGrammars:
         """Constrain answers to an expression; errors call it by `name`."""
         if self._vocabulary is None:
             self._vocabulary = await Vocabulary.of(self._tokenizer.pieces())
-        return await Matching.of(expression, self._vocabulary, name)
+        return await compile_matching(expression, self._vocabulary, name)

@@ -144,11 +144,6 @@ class GpuTensor:
         return not self._memory.give_back.alive
 
     @property
-    def allocated(self) -> dict[int, int]:
-        """The number of its buffer to its bytes, for counting memory; empty once destroyed."""
-        return {} if self.destroyed else {self._tensor.buffer: aligned(self.nbytes)}
-
-    @property
     def buffer(self) -> Any:
         """The JavaScript `GPUBuffer`: elements row-major from its start; usable in a bind group."""
         return self.device.native_buffer(self._checked().buffer)
@@ -160,26 +155,6 @@ class GpuTensor:
     def destroy(self) -> None:
         """Free its memory now; a second call does nothing."""
         self._memory.give_back()
-
-    def lend(self, device: Device) -> DeviceTensor:
-        """Return its place on `device`, for the time of one call."""
-        if self.device is not device:
-            raise InputError(
-                f"{self} is on another device than the program; "
-                "`await tensor.numpy()` gives an array that every program takes"
-            )
-        return self._checked()
-
-    def viewed(self, shape: Dims) -> GpuTensor:
-        """Return a tensor on the same memory, in another shape with as many elements."""
-        return GpuTensor(self._memory, replace(self._tensor, shape=shape))
-
-    def declared(self, dtype: DType) -> GpuTensor:
-        """Return a tensor on the same memory, with the dtype that a method declares."""
-        return GpuTensor(self._memory, replace(self._tensor, dtype=dtype))
-
-    def shares_memory(self, other: GpuTensor) -> bool:
-        return self._memory is other._memory
 
     def _checked(self) -> DeviceTensor:
         if self.device.lost:
@@ -194,6 +169,39 @@ class GpuTensor:
     def _repr_html_(self) -> str:
         place = "destroyed" if self.destroyed else self.device.info.kind
         return tensor_table(str(self.dtype), self.shape, self.nbytes, place).html()
+
+
+# The runtime's own use of tensors: no part of the public API
+
+
+def lend(tensor: GpuTensor, device: Device) -> DeviceTensor:
+    """Return a tensor's place on `device`, for the time of one call."""
+    if tensor.device is not device:
+        raise InputError(
+            f"{tensor} is on another device than the program; "
+            "`await tensor.numpy()` gives an array that every program takes"
+        )
+    return tensor._checked()
+
+
+def with_shape(tensor: GpuTensor, shape: Dims) -> GpuTensor:
+    """Return a tensor on the same memory, in another shape with as many elements."""
+    return GpuTensor(tensor._memory, replace(tensor._tensor, shape=shape))
+
+
+def with_dtype(tensor: GpuTensor, dtype: DType) -> GpuTensor:
+    """Return a tensor on the same memory, with the dtype that a method declares."""
+    return GpuTensor(tensor._memory, replace(tensor._tensor, dtype=dtype))
+
+
+def share_memory(one: GpuTensor, other: GpuTensor) -> bool:
+    """Tell whether two tensors are on the same memory."""
+    return one._memory is other._memory
+
+
+def allocated_bytes(tensor: GpuTensor) -> dict[int, int]:
+    """Map the number of a tensor's buffer to its bytes; empty once it is destroyed."""
+    return {} if tensor.destroyed else {tensor._tensor.buffer: aligned(tensor.nbytes)}
 
 
 async def allocate(device: Device, tensors: Sequence[tuple[DType, DType, Dims]]) -> list[GpuTensor]:
@@ -218,7 +226,7 @@ async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> 
         data = np.zeros(aligned(elements.nbytes), np.uint8)
         data[: elements.nbytes] = elements.reshape(-1).view(np.uint8)
         try:
-            device.write(tensor.lend(device).buffer, 0, data)
+            device.write(lend(tensor, device).buffer, 0, data)
         except BaseException:
             tensor.destroy()  # a reference to the error would keep the memory, too
             raise

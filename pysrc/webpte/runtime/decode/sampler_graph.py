@@ -37,14 +37,14 @@ class SamplerKind:
         cls, settings: SamplerSettings, context: int | None, masked: bool = False
     ) -> SamplerKind | None:
         """Return the kind for these settings; None if it needs a history of unknown length."""
-        sampling, top_logprobs = settings.sampling, settings.top_logprobs
-        if sampling.is_greedy and not masked:
+        top_logprobs = settings.top_logprobs
+        if settings.is_greedy and not masked:
             return cls(top_logprobs=top_logprobs)
-        if sampling.penalized and context is None:
+        if settings.penalized and context is None:
             return None
         # The last sampled token needs a place in the history, but none in the cache.
-        room = context + 1 if sampling.penalized and context is not None else 0
-        return cls(True, *sampling.flags, room, masked, top_logprobs)
+        room = context + 1 if settings.penalized and context is not None else 0
+        return cls(True, *settings.flags, room, masked, top_logprobs)
 
     def graph(self, logits: Tensor) -> Graph:
         """Build the graph: its outputs are the token and, if requested, log-probabilities."""

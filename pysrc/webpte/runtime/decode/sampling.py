@@ -1,7 +1,7 @@
 """Sampler settings: checked as a caller gives them, and converted for the sampling operator.
 
-ops/sampling/sample.py defines the settings. `Sampling.choose` is its reference, so a program whose
-logits come to the host generates the same tokens as one that samples on the GPU.
+ops/sampling/sample.py defines the settings. `SamplerSettings.choose` is its reference, so a program
+whose logits come to the host generates the same tokens as one that samples on the GPU.
 """
 
 from __future__ import annotations
@@ -53,50 +53,6 @@ class Sampling:
                 "that are in the context already, 1 changes nothing"
             )
 
-    @property
-    def penalized(self) -> bool:
-        return self.repetition_penalty not in (None, 1)
-
-    @property
-    def is_greedy(self) -> bool:
-        """Whether an argmax of the logits is enough."""
-        return self.temperature == 0 and not self.penalized
-
-    @property
-    def flags(self) -> tuple[bool, bool, bool]:
-        """The operator's flags with_top_k, with_top_p and penalized."""
-        chance = self.temperature > 0
-        with_top_p = chance and self.top_p is not None and self.top_p < 1
-        return chance and self.top_k is not None, with_top_p, self.penalized
-
-    @cached_property
-    def settings(self) -> Array:
-        """The operator's settings tensor, float32 [8]."""
-        penalty = 1.0 if self.repetition_penalty is None else self.repetition_penalty
-        values = [
-            0.0 if self.temperature == 0 else min(max(self.temperature, LEAST), MOST),
-            min(self.top_k or 0, MOST),
-            1.0 if self.top_p is None else max(self.top_p, LEAST),
-            self.min_p or 0.0,
-            min(max(penalty, LEAST), MOST),
-        ]
-        return np.array(values + [0.0] * (SETTINGS - len(values)), np.float32)
-
-    def choose(
-        self,
-        logits: Array,
-        seed: Array,
-        position: int,
-        history: Sequence[int] | Array = (),
-        allowed: Array | None = None,
-    ) -> int:
-        """Sample a token from logits (vocabulary,), after a history of `position` tokens.
-
-        `seed` is made by `seed_words`, `allowed` by `mask_of`.
-        """
-        settings = Settings.of(self.settings, *self.flags)
-        return choose_token(logits, settings, seed, position, history, allowed)
-
 
 def seed_words(seed: int | None) -> Array:
     """Return a seed as the operator takes it, int32 [2]; None is a new one each time."""
@@ -132,18 +88,64 @@ class SamplerSettings:
         """Return settings with a seed as an int; None is a new one."""
         return cls(sampling, seed_words(seed), top_logprobs)
 
+    @property
+    def penalized(self) -> bool:
+        """Whether tokens that are in the context already become rarer, or more frequent."""
+        return self.sampling.repetition_penalty not in (None, 1)
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether an argmax of the logits is enough."""
+        return self.sampling.temperature == 0 and not self.penalized
+
+    @property
+    def flags(self) -> tuple[bool, bool, bool]:
+        """The operator's flags with_top_k, with_top_p and penalized."""
+        top_k, top_p = self.sampling.top_k, self.sampling.top_p
+        chance = self.sampling.temperature > 0
+        with_top_p = chance and top_p is not None and top_p < 1
+        return chance and top_k is not None, with_top_p, self.penalized
+
+    @cached_property
+    def values(self) -> Array:
+        """The operator's settings tensor, float32 [8]."""
+        given = self.sampling
+        penalty = 1.0 if given.repetition_penalty is None else given.repetition_penalty
+        values = [
+            0.0 if given.temperature == 0 else min(max(given.temperature, LEAST), MOST),
+            min(given.top_k or 0, MOST),
+            1.0 if given.top_p is None else max(given.top_p, LEAST),
+            given.min_p or 0.0,
+            min(max(penalty, LEAST), MOST),
+        ]
+        return np.array(values + [0.0] * (SETTINGS - len(values)), np.float32)
+
+    def choose(
+        self,
+        logits: Array,
+        position: int,
+        history: Sequence[int] | Array = (),
+        allowed: Array | None = None,
+    ) -> int:
+        """Sample a token from logits (vocabulary,), after a history of `position` tokens.
+
+        `allowed` is made by `mask_of`.
+        """
+        settings = Settings.of(self.values, *self.flags)
+        return choose_token(logits, settings, self.seed, position, history, allowed)
+
     def on_host(
         self, logits: Array, history: Sequence[int], allowed: Array | None = None
     ) -> SampledToken:
         """Sample the token after the history from the last row of the logits."""
         row = logits.reshape(-1, logits.shape[-1])[-1]
-        if self.sampling.is_greedy and allowed is None:
+        if self.is_greedy and allowed is None:
             token = int(np.argmax(row))
         else:
-            token = self.sampling.choose(row, self.seed, len(history), history, allowed)
+            token = self.choose(row, len(history), history, allowed)
         if not self.top_logprobs:
             return SampledToken(token)
         return SampledToken(token, top_logprobs_words(row, token, self.top_logprobs))
 
 
-GREEDY = SamplerSettings(Sampling(), np.zeros(2, np.int32))
+GREEDY = Sampling()

@@ -11,7 +11,7 @@ from webpte.dtypes import DTYPES
 from webpte.errors import InputError
 from webpte.gpu.device import Device
 from webpte.plan.memory_plan import aligned
-from webpte.runtime.base.gpu_tensor import GpuTensor
+from webpte.runtime.base.gpu_tensor import GpuTensor, lend, with_dtype
 from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.shapes import Dims, fits, numel
 
@@ -79,8 +79,8 @@ def _check_gpu_tensor(
     dtype = DTYPES[info.dtype]
     _check_dtype(tensor.dtype, dtype.numpy, where)
     _check_shape(info, tensor.shape, where)
-    tensor.lend(device)
-    return tensor.declared(dtype)
+    lend(tensor, device)
+    return with_dtype(tensor, dtype)
 
 
 def _of_buffer(info: TensorInfo, buffer: Any, device: Device, where: str) -> GpuTensor:

@@ -9,7 +9,7 @@ import numpy as np
 
 from webpte.gpu.device import Device, GpuCopy
 from webpte.graph.graph import Graph
-from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, allocate
+from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, allocate, lend
 from webpte.runtime.execute.memory import DelegateMemory
 from webpte.runtime.execute.payload import Output
 from webpte.runtime.execute.request import Input, OnGpu, OutputPlacement
@@ -35,7 +35,7 @@ class OwnedOutputs:
     def copies(self, device: Device) -> list[GpuCopy]:
         """List the copies from the delegate's memory."""
         return [
-            GpuCopy(source.buffer, tensor.lend(device).buffer, source.copy_bytes)
+            GpuCopy(source.buffer, lend(tensor, device).buffer, source.copy_bytes)
             for source, tensor in zip(self.sources, self.tensors, strict=True)
             if source.nbytes
         ]
@@ -50,7 +50,7 @@ NONE_OWNED = OwnedOutputs((), ())
 
 
 def _on_device(value: OnGpu, device: Device) -> DeviceTensor:
-    return value.lend(device) if isinstance(value, GpuTensor) else value
+    return lend(value, device) if isinstance(value, GpuTensor) else value
 
 
 async def to_readable_inputs(

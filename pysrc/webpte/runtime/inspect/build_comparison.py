@@ -11,7 +11,6 @@ import numpy as np
 from webpte.arrays import read_array_file
 from webpte.errors import InputError
 from webpte.report import (
-    ArrayFacts,
     CallComparison,
     Comparison,
     Departure,
@@ -21,7 +20,8 @@ from webpte.report import (
     Node,
     OutputComparison,
 )
-from webpte.report.difference import Tolerance, difference, window
+from webpte.report.difference import Tolerance, difference, facts_of, window
+from webpte.report.method_graph import key_of
 from webpte.runtime.base.info import MethodInfo, TensorInfo
 from webpte.runtime.inspect.recorder import Arrays, CheckedCall, ValueRecorder
 
@@ -81,7 +81,7 @@ def _kept(node: Node, inputs: Arrays, outputs: Arrays) -> KeptValues:
 
 def _named(node: Node, arrays: Arrays) -> tuple[NamedArray, ...]:
     return tuple(
-        NamedArray(node.key(value_id), ArrayFacts.of(array), array)
+        NamedArray(key_of(node, value_id), facts_of(array), array)
         for value_id, array in arrays.items()
     )
 
@@ -104,7 +104,7 @@ def _departure(
     assert call.own is not None
     inputs = _named(node, first.inputs)
     around = window(first.actual, first.wanted, call.own.worst)
-    output = node.key(first.output)
+    output = key_of(node, first.output)
     return Departure(call, output, around, inputs, first.actual, first.wanted)
 
 

@@ -38,7 +38,7 @@ from webpte.plan.planner import PlannedCall
 from webpte.plan.shaders import ShaderLibrary
 from webpte.portable import lookup_kernel
 from webpte.report.layers import group_layers
-from webpte.report.method_graph import Argument, Edge, GraphKernel, GraphValue, MethodGraph, Node
+from webpte.report.method_graph import Argument, Edge, GraphValue, MethodGraph, Node, kernel_of
 from webpte.report.weight_stats import StoredConstant
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import resolve_ops
@@ -254,7 +254,7 @@ class _Describer:
             call=call.index,
             _keys=scope.keys,
             arguments=tuple(arguments),
-            kernels=tuple(GraphKernel.of(record, self._library) for record in records),
+            kernels=tuple(kernel_of(record, self._library) for record in records),
         )
 
     def _argument(self, scope: _Scope, name: str, kind: str, value_id: int) -> Argument:

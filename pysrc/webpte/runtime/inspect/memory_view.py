@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from webpte.plan.memory_plan import aligned, lifetimes
 from webpte.report import Buffer, MemoryReport, MethodGraph, Node, Tenant
+from webpte.report.method_graph import key_of
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.shapes import numel
@@ -87,7 +88,7 @@ class _Buffers:
         tensor, live = self._graph.tensor(value_id), self._delegate.live.cur_dims(value_id)
         stays = value_id in self._flow.stored
         node = next(iter(self._nodes.values()), None)
-        key = f"value {value_id}" if node is None else node.key(value_id)
+        key = f"value {value_id}" if node is None else key_of(node, value_id)
         return Tenant(
             key,
             tensor.dtype.stored,

@@ -24,7 +24,7 @@ from webpte.format.program import (
     TensorList,
     TensorMeta,
 )
-from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor
+from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, share_memory, with_shape
 from webpte.runtime.load.state import State
 from webpte.runtime.load.writes import Writes
 from webpte.shapes import Dims, numel
@@ -64,7 +64,7 @@ class Values:
         """Free the tensors that a call allocated on the GPU and does not return."""
         returned = [value for value in outputs if isinstance(value, GpuTensor)]
         for tensor in self._made:
-            if not any(tensor.shares_memory(other) for other in returned):
+            if not any(share_memory(tensor, other) for other in returned):
                 tensor.destroy()
 
     def free(self, index: int) -> None:
@@ -102,7 +102,7 @@ class Values:
         if isinstance(source, DeviceTensor) and _fits(source, tensor):
             return replace(source, shape=tensor.sizes)
         if isinstance(source, GpuTensor) and _fits(source, tensor):
-            return source.viewed(tensor.sizes)
+            return with_shape(source, tensor.sizes)
         if isinstance(source, np.ndarray) and _fits(source, tensor):
             return source.reshape(tensor.sizes)
         return None

@@ -17,7 +17,7 @@ from support.page.conversations import greedy, tokens_of
 from webpte.errors import DeviceError, ExecutionError, InputError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Allowed, Generator, OneOf
-from webpte.runtime.decode.sampling import Sampling, seed_words
+from webpte.runtime.decode.sampling import SamplerSettings, Sampling, seed_words
 
 PROMPT, STOP = [3, 1, 4], 11
 ANSWERS = [[2], [5, 6, 7], [5, 6, 7, 8], [5, 9], [10, 2, 2, 2]]
@@ -44,7 +44,7 @@ def by_hand(context: Sequence[int], asked: dict[str, Any]) -> tuple[list[int], b
         whole = [*context, *said]
         row = logits_of(whole)[-1].copy()
         row[[token for token in range(row.size) if token not in may]] = np.nan
-        token = Sampling(**given).choose(row, seed, len(whole), whole)
+        token = SamplerSettings(Sampling(**given), seed).choose(row, len(whole), whole)
         if token == STOP:
             return said, True
         said.append(token)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.runtime.autotune import tuning
 from webpte.runtime.autotune.tuning_cache import FileStore, adapter_key, keep_choices, kept_choices
+from webpte.runtime.program import decoder_of
 
 NATIVE = DeviceInfo("native", "maker", "kind", "its name")
 
@@ -184,8 +185,18 @@ def test_state_is_afterwards_as_it_was() -> None:
     wait(check())
 
 
-@pytest.mark.parametrize("how", ["run_argmax", "values", "run_unread"])
-def test_after_a_tuning_that_was_broken_off_every_way_to_run_has_what_was_chosen(how: str) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda program, inputs: program.run_argmax("forward", *inputs),
+        lambda program, inputs: program.values("forward", *inputs, nodes=[0]),
+        lambda program, inputs: decoder_of(program, "forward").run_unread(inputs),
+    ],
+    ids=["run_argmax", "values", "run_unread"],
+)
+def test_after_a_tuning_that_was_broken_off_every_way_to_run_has_what_was_chosen(
+    call: Callable[[webpte.Program, Any], Awaitable[Any]],
+) -> None:
     def stop(_: str, done: int, __: int) -> None:
         if done == 2:
             raise RuntimeError("enough")
@@ -197,8 +208,7 @@ def test_after_a_tuning_that_was_broken_off_every_way_to_run_has_what_was_chosen
             with pytest.raises(RuntimeError, match="enough"):
                 await program.tune("forward", *inputs, progress=stop)
             assert program.graph().nodes != chosen, "on trial until somebody calls"
-            more = {"nodes": [0]} if how == "values" else {}
-            await getattr(program, how)("forward", *inputs, **more)
+            await call(program, inputs)
             assert program.graph().nodes == chosen
 
     wait(check())

@@ -15,6 +15,7 @@ from support.page.conversations import tokens_of
 from webpte.errors import ContextError, DeviceError, ExecutionError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
+from webpte.runtime.program import decoder_of
 
 
 def greedy(context: list[int], count: int) -> list[int]:
@@ -62,7 +63,7 @@ def test_what_is_not_known_to_be_safe_goes_step_by_step(wrong: Any, reason: str)
 def test_a_mask_may_look_at_the_whole_cache() -> None:
     async def run() -> None:
         program = await webpte.load(small_llm(mask=True), device=SimulatedDevice())
-        assert not program.decoder("forward").follows_position
+        assert not decoder_of(program, "forward").follows_position
 
     wait(run())
 

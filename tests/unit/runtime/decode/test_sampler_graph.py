@@ -12,7 +12,7 @@ from support.graphs.graphs import make_delegate, wait
 from webpte.dtypes import DTYPES
 from webpte.errors import WebpteError
 from webpte.runtime.decode.sampler_graph import SamplerKind, argmax_graph, sample_graph
-from webpte.runtime.decode.sampling import Sampling, seed_words
+from webpte.runtime.decode.sampling import SamplerSettings, Sampling
 from webpte.runtime.execute.request import RunRequest
 
 ROWS = np.random.default_rng(0).normal(0, 2, (1, 4, 50)).astype(np.float32)
@@ -38,20 +38,20 @@ def test_argmax() -> None:
 @pytest.mark.parametrize("top_p", [None, 0.8])
 def test_sample(penalty: float | None, top_k: int | None, top_p: float | None) -> None:
     """Sample from the last row, whatever their number, as the host does."""
-    asked = Sampling(1.2, top_k, top_p, 0.01, penalty)
-    seed, history = seed_words(99), np.arange(12, dtype=np.int32)
+    asked = SamplerSettings.of(Sampling(1.2, top_k, top_p, 0.01, penalty), 99)
+    history = np.arange(12, dtype=np.int32)
     kind = SamplerKind(True, *asked.flags, 13)
 
     async def run() -> None:
         graph = sample_graph(DTYPES["float32"], (1, 4, 50), kind)
         delegate, _ = await make_delegate(graph)
         for count, position in ((4, 4), (1, 5), (2, 7), (1, 12)):
-            inputs: list[Any] = [ROWS[:, :count], position, asked.settings, seed]
+            inputs: list[Any] = [ROWS[:, :count], position, asked.values, asked.seed]
             if kind.penalized:
                 inputs.append(as_cache(history, 13))
             (token,) = await delegate.run(RunRequest(inputs))
             row = ROWS[0, count - 1]
-            want = asked.choose(row, seed, position, history[:position])
+            want = asked.choose(row, position, history[:position])
             assert (token.dtype, token.tolist()) == (np.int32, [[want]])
 
     wait(run())
@@ -62,8 +62,8 @@ def test_a_history_that_is_full() -> None:
         kind = SamplerKind(True, penalized=True, room=3)
         graph = sample_graph(DTYPES["float32"], (1, 50), kind)
         delegate, _ = await make_delegate(graph)
-        settings, seed = Sampling(1.0, repetition_penalty=2.0).settings, seed_words(1)
-        inputs: list[Any] = [ROWS[:, 0], 4, settings, seed, as_cache([], 3)]
+        asked = SamplerSettings.of(Sampling(1.0, repetition_penalty=2.0), 1)
+        inputs: list[Any] = [ROWS[:, 0], 4, asked.values, asked.seed, as_cache([], 3)]
         with pytest.raises(WebpteError, match="a history of 3 tokens: 4 is not in 0 to 3"):
             await delegate.run(RunRequest(inputs))
 

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from webpte.errors import InputError
-from webpte.runtime.decode.sampling import Sampling, seed_words
+from webpte.runtime.decode.sampling import SamplerSettings, Sampling, seed_words
 
 LOGITS = np.array([0.0, 3.0, 1.0, 2.0, -1.0], np.float32)
 SEED = seed_words(7)
 
 
 def drawn(sampling: Sampling, count: int = 400, history: Sequence[int] = ()) -> Counter[int]:
-    return Counter(sampling.choose(LOGITS, SEED, at, history) for at in range(count))
+    settings = SamplerSettings(sampling, SEED)
+    return Counter(settings.choose(LOGITS, at, history) for at in range(count))
 
 
 def test_a_low_temperature_takes_the_largest() -> None:
@@ -62,11 +63,11 @@ def test_min_p_is_a_share_of_the_largest(min_p: float, left: set[int]) -> None:
 
 
 def test_a_penalty_makes_tokens_rarer_that_were_there() -> None:
-    greedy = Sampling(repetition_penalty=2.0)
-    assert greedy.choose(LOGITS, SEED, 0) == 1
-    assert greedy.choose(LOGITS, SEED, 3, [1, 1, 1]) == 3  # 1.5 is below 2.0
-    assert greedy.choose(LOGITS, SEED, 2, [1, 3]) == 1  # 1.5 is above 1.0 and the other 1.0
-    assert greedy.choose(-LOGITS, SEED, 2, [4, 0]) == 4  # 0.5 is above -0.0
+    greedy = SamplerSettings(Sampling(repetition_penalty=2.0), SEED)
+    assert greedy.choose(LOGITS, 0) == 1
+    assert greedy.choose(LOGITS, 3, [1, 1, 1]) == 3  # 1.5 is below 2.0
+    assert greedy.choose(LOGITS, 2, [1, 3]) == 1  # 1.5 is above 1.0 and the other 1.0
+    assert greedy.choose(-LOGITS, 2, [4, 0]) == 4  # 0.5 is above -0.0
     often, rare = Sampling(1.0, repetition_penalty=0.5), Sampling(1.0, repetition_penalty=1.5)
     counts = [drawn(s, 600, [2])[2] for s in (often, Sampling(1.0), rare)]
     assert counts == sorted(counts, reverse=True)
@@ -109,16 +110,17 @@ def test_sampling_that_makes_no_sense(wrong: dict[str, Any]) -> None:
 def test_only_steps_that_are_needed(
     sampling: Sampling, flags: tuple[bool, ...], greedy: bool
 ) -> None:
-    assert sampling.flags == flags
-    assert sampling.is_greedy == greedy
-    assert sampling.settings.dtype == np.float32
-    assert sampling.settings.shape == (8,)
+    settings = SamplerSettings(sampling, SEED)
+    assert settings.flags == flags
+    assert settings.is_greedy == greedy
+    assert settings.values.dtype == np.float32
+    assert settings.values.shape == (8,)
 
 
 def test_settings_are_finite_and_in_order() -> None:
-    given = Sampling(0.75, 40, 0.5, 0.25, 1.5).settings.tolist()
-    assert given == [0.75, 40, 0.5, 0.25, 1.5, 0, 0, 0]
-    extreme = Sampling(1e300, 10**400, 1e-300, 1e-300, 1e300).settings
+    given = SamplerSettings(Sampling(0.75, 40, 0.5, 0.25, 1.5), SEED)
+    assert given.values.tolist() == [0.75, 40, 0.5, 0.25, 1.5, 0, 0, 0]
+    extreme = SamplerSettings(Sampling(1e300, 10**400, 1e-300, 1e-300, 1e300), SEED).values
     assert np.all(np.isfinite(extreme))
     assert extreme[2] > 0
 
@@ -138,8 +140,12 @@ def test_a_seed_that_is_none(seed: int) -> None:
 
 
 def test_seeds_and_positions_have_chances_of_their_own() -> None:
-    sampling, flat = Sampling(1.0), np.zeros(1000, np.float32)
-    by_seed = {sampling.choose(flat, seed_words(seed), 0) for seed in range(50)}
-    by_high_word = {sampling.choose(flat, seed_words(seed << 32), 0) for seed in range(50)}
-    by_position = {sampling.choose(flat, SEED, position) for position in range(50)}
+    flat = np.zeros(1000, np.float32)
+
+    def chosen(seed: int, position: int = 0) -> int:
+        return SamplerSettings.of(Sampling(1.0), seed).choose(flat, position)
+
+    by_seed = {chosen(seed) for seed in range(50)}
+    by_high_word = {chosen(seed << 32) for seed in range(50)}
+    by_position = {chosen(7, position) for position in range(50)}
     assert min(map(len, (by_seed, by_high_word, by_position))) > 40

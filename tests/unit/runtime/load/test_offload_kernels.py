@@ -21,6 +21,7 @@ from support.harness.samples import numbers
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.runtime.program import decoder_of
 
 Out = tuple[tuple[int, ...], str]  # dims and dtype
 Row = tuple[str, Sequence[Any], Sequence[Out]]
@@ -285,9 +286,9 @@ def test_a_chat_model_with_a_table_of_bytes_is_one_delegate() -> None:
     async def run() -> None:
         calls = [[ids(*range(count)).reshape(1, count)] for count in (4, 1, 3)]
         program = await expect(m, *calls)
-        assert program.decoder("forward").follows_position
+        assert decoder_of(program, "forward").follows_position
         start = len(runs(recording(program)))
-        await program.run_unread("forward", *calls[0])
+        await decoder_of(program, "forward").run_unread(calls[0])
         assert [done["read"] for done in runs(recording(program))[start:]] == [False]
 
     wait(run())

@@ -23,6 +23,7 @@ from support.page.chats import Q4
 from support.page.fake_page import Engine, FakeBrowser, drive, open_file, run
 from webpte.errors import DeviceLostError
 from webpte.llm import Chat
+from webpte.runtime.program import decoder_of
 from webpte.text import load_tokenizer
 
 
@@ -59,7 +60,7 @@ def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) ->
             raise lost
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(session.program.decoder("forward")), "sample", fails)
+            patch.setattr(type(decoder_of(session.program, "forward")), "sample", fails)
             await send(app, "And then?")
         assert "Rebuild the program" in browser.html["error"]
         assert [text for _, text in shown(browser)][2:] == ["And then?"]
