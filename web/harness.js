@@ -1,4 +1,4 @@
-// Pyodide with NumPy, flatbuffers and webpte, and a function to run Python in it.
+// Pyodide with NumPy, flatbuffers, webpte and the tools of its developers, and a function to run Python in it.
 //
 // The page starts this file again as a worker, in which the interpreter runs, as in the real page. So a program
 // that hangs does not block the page.
@@ -38,15 +38,16 @@ _run
 
 async function startPython() {
   const { loadPyodide } = await import("./runtime/pyodide/pyodide.mjs");
-  const [pyodide, archive] = await Promise.all([
+  const [pyodide, ...archives] = await Promise.all([
     loadPyodide({ packages: ["numpy", "flatbuffers"] }),
-    fetch("./webpte.zip").then((reply) => {
-      if (!reply.ok) throw new Error(`webpte.zip: ${reply.status} ${reply.statusText}`);
+    ...["webpte.zip", "webpte_dev.zip"].map(async (name) => {
+      const reply = await fetch(`./${name}`);
+      if (!reply.ok) throw new Error(`${name}: ${reply.status} ${reply.statusText}`);
       return reply.arrayBuffer();
     }),
   ]);
   const folder = pyodide.runPython("import site; site.getsitepackages()[0]");
-  pyodide.unpackArchive(archive, "zip", { extractDir: folder });
+  for (const archive of archives) pyodide.unpackArchive(archive, "zip", { extractDir: folder });
   return pyodide.runPython(RUNNER, { globals: pyodide.toPy({}) });
 }
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import webpte
-from webpte.dev.suite import parse_entry, run_entry
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.open import open_source
 from webpte.runtime.load.program_file import read_contents
+from webpte_dev.suite import parse_entry, run_entry
 from webpte_export.report import HostOp
 
 # The simulated device, which counts submissions, computes with NumPy: too slow for large models.

@@ -24,7 +24,6 @@ from unittest.mock import patch
 import numpy as np
 
 import webpte
-from webpte.dev.kernel_bench import read_calls
 from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.native.plan import NativeDispatch, NativePlan, submission
 from webpte.graph.graph import Graph
@@ -35,6 +34,7 @@ from webpte.rewrite import fusion
 from webpte.runtime.execute import delegate
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import RunRequest
+from webpte_dev.kernel_bench import read_calls
 
 Way = tuple[tuple[Any, str, Any], ...]  # module, name, value
 

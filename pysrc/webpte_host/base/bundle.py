@@ -1,7 +1,8 @@
 """The archives of Python sources that the browser fetches.
 
-    webpte.zip  the Python package; its shaders are at `webpte/wgsl/`, as in the wheel
-    page.zip    the modules of the page
+    webpte.zip      the Python package; its shaders are at `webpte/wgsl/`, as in the wheel
+    page.zip        the modules of the page
+    webpte_dev.zip  the tools of developers, for the harness page alone
 
 They are built in memory and rebuilt when a source changes, so that a reload of the page shows an
 edit. An archive costs one request; a request for each of a hundred modules would take a tenth of
@@ -71,6 +72,10 @@ def package_bundle(package: Path = PYSRC / "webpte", shaders: Path = WGSL) -> Bu
     return Bundle(
         Part(package, "webpte", _PACKAGE_SUFFIXES), Part(shaders, "webpte/wgsl", _SHADER_SUFFIXES)
     )
+
+
+def dev_bundle(package: Path = PYSRC / "webpte_dev") -> Bundle:
+    return Bundle(Part(package, "webpte_dev", _MODULE_SUFFIXES))
 
 
 def page_bundle(web: Path) -> Bundle:

@@ -16,9 +16,9 @@ from webpte_host.setup import chromium, environment
 
 _CODE = """
 import webpte
-from webpte.dev import bench
+from webpte_dev import bench
 from webpte.gpu.webgpu.device import WebGPUDevice
-from webpte.dev.variants import options_of
+from webpte_dev.variants import options_of
 
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
 options = await options_of(way, "webgpu") if way else webpte.Options()
@@ -166,8 +166,8 @@ def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
 
 def _run_native(options: argparse.Namespace) -> dict[str, Any]:
     import webpte
-    from webpte.dev import bench
-    from webpte.dev.variants import options_of
+    from webpte_dev import bench
+    from webpte_dev.variants import options_of
 
     async def run() -> dict[str, Any]:
         _refuse_cpu((await webpte.shared_device("native")).info, options)

@@ -26,7 +26,7 @@ def read_list(path: Path) -> Any:
 def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> dict[str, Any]:
     """Time the kernels; `refuse_cpu` raises for the info of a software device."""
     import webpte
-    from webpte.dev import kernel_bench
+    from webpte_dev import kernel_bench
 
     entries = read_list(path)
 

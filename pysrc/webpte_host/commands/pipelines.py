@@ -20,8 +20,8 @@ from webpte_host.base.errors import HostError
 from webpte_host.commands.verify import check_entries, read_manifest, select
 
 if TYPE_CHECKING:
-    from webpte.dev.suite import SuiteEntry
     from webpte.gpu.device import PipelineSpec
+    from webpte_dev.suite import SuiteEntry
 
 TARGETS = ("adapter", "software", "gpu")
 _SHOWN = 40
@@ -115,7 +115,7 @@ async def _collect(
 
 
 def _entries(suite: Path, pattern: str | None) -> Iterator[SuiteEntry]:
-    from webpte.dev.suite import parse_entry
+    from webpte_dev.suite import parse_entry
 
     for entry in select(check_entries(read_manifest(suite), suite), pattern):
         yield parse_entry(entry)

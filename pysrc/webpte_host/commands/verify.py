@@ -30,11 +30,11 @@ from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
 
 if TYPE_CHECKING:
-    from webpte.dev.variants import VariantRuns
+    from webpte_dev.variants import VariantRuns
     from webpte_host.harness.browser import Harness
 
 Show = Callable[[str], None]  # called with what a case does
-Way = dict[str, Any]  # a `webpte.dev.variants.Variant` as JSON
+Way = dict[str, Any]  # a `webpte_dev.variants.Variant` as JSON
 
 _PREFIX = "/suite/"
 NO_COMPARISON = {"difference": None, "other_kernels": None}  # for a case whose page was lost
@@ -48,8 +48,8 @@ _IN_PAGE = """
 from urllib.parse import quote
 import js
 from pyodide.http import pyfetch
-from webpte.dev.variants import VariantRuns
-from webpte.dev.suite import run_entry
+from webpte_dev.variants import VariantRuns
+from webpte_dev.suite import run_entry
 
 def locate(path):
     return str(js.location.origin) + prefix + quote(path)
@@ -71,7 +71,7 @@ return await ways.run(entry, way)
 """
 
 _FIND_WAYS = """
-from webpte.dev.variants import described_variants
+from webpte_dev.variants import described_variants
 
 return await described_variants(requested, "webgpu")
 """
@@ -161,7 +161,7 @@ def read_manifest(suite: Path) -> list[object]:
 
 
 def check_entries(entries: list[Any], suite: Path) -> list[dict[str, Any]]:
-    from webpte.dev.suite import SuiteError, parse_entry
+    from webpte_dev.suite import SuiteError, parse_entry
 
     for number, entry in enumerate(entries):
         try:
@@ -232,7 +232,7 @@ def run_here(
     device: str = "numpy",
 ) -> dict[str, Any]:
     """Run a case in this process."""
-    from webpte.dev.suite import run_entry
+    from webpte_dev.suite import run_entry
 
     return asyncio.run(
         run_entry(
@@ -262,7 +262,7 @@ class HereRunner:
         self._show: Show = lambda _doing: None
 
     def ways(self, requested: Sequence[str]) -> list[Way]:
-        from webpte.dev.variants import VariantRuns, described_variants
+        from webpte_dev.variants import VariantRuns, described_variants
 
         self._ways = VariantRuns(
             _reader(self._suite),

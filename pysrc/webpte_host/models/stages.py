@@ -162,7 +162,11 @@ def export_key(recipe: Recipe) -> str:
 
 def verdict_key(recipe: Recipe, device: str) -> str:
     runtime = hashlib.sha256()
-    for folder, pattern in ((PYSRC / "webpte", "*.py"), (PYSRC / "webpte", "*.js"), (WGSL, "*")):
+    sources = (
+        *((PYSRC / "webpte", "*.py"), (PYSRC / "webpte", "*.js"), (WGSL, "*")),
+        (PYSRC / "webpte_dev", "*.py"),
+    )
+    for folder, pattern in sources:
         for path in sorted(path for path in folder.rglob(pattern) if path.is_file()):
             runtime.update(path.read_bytes())
     return content_key([export_key(recipe), device, runtime.digest()])

@@ -1,9 +1,10 @@
-"""The local web server: mounts, two archives and the page's configuration, read only.
+"""The local web server: mounts, archives and the page's configuration, read only.
 
     /               web/
     /runtime/       the browser runtime (see runtime.py)
     /webpte.zip     the Python package with its shaders (see bundle.py)
     /page.zip       the page's modules
+    /webpte_dev.zip the tools of developers, for the harness page
     /pyscript.json  PyScript's configuration for the page (see page_config.py)
     /models/        the models that `serve.py models` installed (see models/store.py)
     /gallery.json   the cards of samples and installed models (see gallery.py)
@@ -34,7 +35,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from webpte_host.base.bundle import Bundle, package_bundle, page_bundle
+from webpte_host.base.bundle import Bundle, dev_bundle, package_bundle, page_bundle
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME, WEB
 from webpte_host.serving.gallery import gallery
@@ -318,7 +319,11 @@ class Site:
         """Create a server; `names` are accepted as `Host` besides localhost."""
         version = runtime_version(runtime)
         runtimes = [Mount(path, runtime) for path in ("/runtime/", f"/runtime/v-{version}/")]
-        bundles = {"/webpte.zip": bundle or package_bundle(), "/page.zip": page_bundle(web)}
+        bundles = {
+            "/webpte.zip": bundle or package_bundle(),
+            "/webpte_dev.zip": dev_bundle(),
+            "/page.zip": page_bundle(web),
+        }
         every = [Mount("/", web), *runtimes, *mounts]
         try:
             self._server = _Server((host, port), every, web, bundles, version, Hosts(names))

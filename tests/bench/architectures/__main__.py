@@ -15,7 +15,7 @@ from typing import Any
 from bench.architectures.groups import GROUPS
 from bench.architectures.rows import Architecture
 from bench.architectures.table import render
-from webpte.dev.suite import run_entry
+from webpte_dev.suite import run_entry
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
 from webpte_export.exporter_patches import patch_exporter

@@ -17,7 +17,7 @@ CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
 WAYS = """
 from dataclasses import replace
 from webpte import shared_device
-from webpte.dev.variants import described_variants
+from webpte_dev.variants import described_variants
 from webpte.runtime.base.options import DeveloperOptions, applied_to
 
 info = (await shared_device()).info

@@ -21,7 +21,6 @@ from support.graphs.encoder_graphs import Encoder, encoder_layer
 from support.graphs.graphs import chain, make_planner, read_graph
 from support.write import pack_suite
 from support.write.pte_writer import write_pte
-from webpte.dev.suite import run_entry
 from webpte.gpu.device import PipelineSpec
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.simulated.emulation import EmulatedCall
@@ -30,6 +29,7 @@ from webpte.ops.core.target import Target
 from webpte.ops.gemm.subgroup_matrix import SHARED_BYTES
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.base.options import DeveloperOptions
+from webpte_dev.suite import run_entry
 from webpte_host.base.layout import ROOT
 
 SOFTWARE = Target(software=True)

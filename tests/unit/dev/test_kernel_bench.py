@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from support.graphs.graphs import make_planner, wait
-from webpte.dev import kernel_bench
 from webpte.errors import DeviceError, GraphError, UnsupportedOpError, WebpteError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Target
 from webpte.runtime.inspect import kernel_rates
 from webpte.runtime.inspect.kernel_rates import BenchCall, Effort, Limits
+from webpte_dev import kernel_bench
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench, kernel_table
 

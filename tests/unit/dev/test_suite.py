@@ -15,8 +15,8 @@ import webpte
 from support.harness import extent
 from support.harness.bounded import bounded_work
 from support.harness.mutants import Random, damaged_json, outcomes
-from webpte.dev.suite import SuiteError, compare, parse_entry, run_entry, suite_tolerance
 from webpte.json_reader import parse_json
+from webpte_dev.suite import SuiteError, compare, parse_entry, run_entry, suite_tolerance
 
 F32 = np.float32
 NAN = float("nan")

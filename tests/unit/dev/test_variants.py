@@ -17,11 +17,11 @@ from support.devices.recorded import ADD, RELU
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import DeviceInfo
-from webpte.dev.variants import AS_CHOSEN, NAMES, VariantRuns, unknown_names, variants_of
-from webpte.dev.variants import Variant as Way
 from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.options import DeveloperOptions
+from webpte_dev.variants import AS_CHOSEN, NAMES, VariantRuns, unknown_names, variants_of
+from webpte_dev.variants import Variant as Way
 from webpte_host.commands import bench, verify
 from webpte_host.setup import environment
 
@@ -189,7 +189,7 @@ def test_names_are_looked_up_where_there_is_numpy(
     monkeypatch.setattr(environment, "inside", lambda: False)
     rerun: list[list[str]] = []
     monkeypatch.setattr(environment, "rerun_inside", lambda given, **_: rerun.append(given))
-    monkeypatch.setitem(sys.modules, "webpte.dev.variants", None)  # cannot be imported
+    monkeypatch.setitem(sys.modules, "webpte_dev.variants", None)  # cannot be imported
     of_verify = [str(tmp_path), "--options", "fuse,f16"]
     of_bench = [str(tmp_path / "chain.pte"), "--options", "fuse"]
     verify.main(of_verify)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from webpte.dev.suite import parse_entry
+from webpte_dev.suite import parse_entry
 from webpte_export.conformance.__main__ import main
 from webpte_export.conformance.checkout import _TestFinder, modules_under, use_checkout
 from webpte_export.conformance.parts import Case

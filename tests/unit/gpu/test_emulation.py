@@ -10,8 +10,8 @@ import pytest
 
 from support.graphs.graphs import wait
 from support.write import pack_suite
-from webpte.dev.suite import run_entry
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte_dev.suite import run_entry
 from webpte_host.base.layout import ROOT
 from webpte_host.commands.verify import case_id
 

@@ -7,9 +7,9 @@ import pytest
 
 from page.parts.output_view import comparison_view
 from support.page.markup import check
-from webpte.dev.suite import compare as verify
-from webpte.dev.suite import suite_tolerance
 from webpte.report.difference import EXACT, Difference, Tolerance, difference
+from webpte_dev.suite import compare as verify
+from webpte_dev.suite import suite_tolerance
 
 RULE = Tolerance()
 

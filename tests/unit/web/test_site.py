@@ -8,7 +8,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from webpte_host.base.bundle import page_bundle
+from webpte_host.base.bundle import Bundle, dev_bundle, package_bundle, page_bundle
 from webpte_host.serving.page_config import page_config
 
 WEB = Path(__file__).resolve().parents[3] / "web"
@@ -24,6 +24,23 @@ def test_every_page_module_is_in_the_archive() -> None:
     with zipfile.ZipFile(io.BytesIO(page_bundle(WEB).archive().data)) as archive:
         assert "page/views/run/panel.py" in archive.namelist()
         assert {(WEB / name) for name in archive.namelist()} == set(MODULES)
+
+
+def test_no_page_fetches_or_imports_the_tools_of_developers() -> None:
+    def names(bundle: Bundle) -> list[str]:
+        with zipfile.ZipFile(io.BytesIO(bundle.archive().data)) as archive:
+            return archive.namelist()
+
+    assert "webpte_dev/suite.py" in names(dev_bundle())
+    shipped = [*names(package_bundle()), *names(page_bundle(WEB))]
+    assert [name for name in shipped if "dev" in name.split("/")[:-1] or "_dev/" in name] == []
+    naming = [
+        path.relative_to(WEB).as_posix()
+        for path in WEB.rglob("*")
+        if path.suffix in {".html", ".js", ".json", ".py"}
+        and "webpte_dev" in path.read_text(encoding="utf-8")
+    ]
+    assert naming == ["harness.js"]
 
 
 def test_only_main_touches_the_browser() -> None:

@@ -304,13 +304,14 @@ def test_the_page_names_its_files_by_immutable_urls(site: Site, prefix: str) -> 
         "main.py",
         "pyscript.json",
         "webpte.zip",
+        "webpte_dev.zip",
         "page.zip",
         "runtime/pyodide/pyodide.mjs",
     ):
         status, headers, body = ask(site, prefix + path)
         assert (status, "immutable" in headers["Cache-Control"]) == (200, True), path
         assert "pyscript" in path or body == ask(site, f"/{path}")[2]
-    for path in ("main.py", "pyscript.json", "webpte.zip", "page.zip"):
+    for path in ("main.py", "pyscript.json", "webpte.zip", "webpte_dev.zip", "page.zip"):
         assert ask(site, f"/{path}")[1]["Cache-Control"] == "no-cache"
 
 

@@ -17,7 +17,10 @@ from typing import Any
 
 import webpte
 from webpte import DeviceInfo
-from webpte.dev.suite import (
+from webpte.errors import DeviceError
+from webpte.runtime.autotune.tuning_cache import kept_choices
+from webpte.runtime.base.options import AS_SUITS, DeveloperOptions, applied_to
+from webpte_dev.suite import (
     Array,
     FetchBytes,
     Seen,
@@ -26,9 +29,6 @@ from webpte.dev.suite import (
     run_entry,
     suite_tolerance,
 )
-from webpte.errors import DeviceError
-from webpte.runtime.autotune.tuning_cache import kept_choices
-from webpte.runtime.base.options import AS_SUITS, DeveloperOptions, applied_to
 
 AS_CHOSEN = "as chosen"
 ALL = "all"
