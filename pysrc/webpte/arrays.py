@@ -63,11 +63,6 @@ def read_array_file(path: Path) -> Array | dict[str, Array]:
         raise _no_file(path.name, error) from error
 
 
-def read_arrays(data: bytes, name: str) -> Array | dict[str, Array]:
-    """Read the bytes of a `.npy` or `.npz` file, whichever they are."""
-    return _read(io.BytesIO(data), name)
-
-
 def read_npy(data: bytes, name: str) -> Array:
     """Read the array in the bytes of a `.npy` file."""
     return _damage_told(name, lambda: _array(io.BytesIO(data), len(data), name))

@@ -46,15 +46,6 @@ def failures(out: Path, parts: Iterable[str]) -> list[str]:
     return found
 
 
-def host_calls(out: Path, parts: Iterable[str]) -> dict[str, int]:
-    """Count how often each kernel ran on the host, most frequent first."""
-    counts: Counter[str] = Counter()
-    for part in parts:
-        for row in _where(out, part):
-            counts.update(row["ran"]["host"])
-    return dict(counts.most_common())
-
-
 def _cells(out: Path, part: str) -> dict[str, int | None]:
     """Return the numbers of a row; None: not run."""
     entries = _read(out / part / "manifest.json") or []
