@@ -14,7 +14,7 @@ from webpte.llm.constrain.json_schema import json_of
 from webpte.llm.constrain.regex import expression_of
 from webpte.llm.generation import GenerationOptions, Generator
 from webpte.llm.prompt import GeneratedSpan, Prompt, PromptMaker, Turn
-from webpte.llm.reply import Reply, ReplyStats, StopStrings, has_output, kept_tokens, replace
+from webpte.llm.reply import Reply, ReplyStats, StopStrings, has_output, kept_tokens, mark_replaced
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
 
@@ -146,7 +146,7 @@ class Chat:
 
     def _set_reply(self, reply: Reply | None) -> None:
         if self._reply is not None:
-            replace(self._reply)
+            mark_replaced(self._reply)
         self._reply = reply
 
     def _all_turns(self) -> tuple[Turn, ...]:

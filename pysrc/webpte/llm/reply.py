@@ -212,6 +212,6 @@ def kept_tokens(reply: Reply) -> list[int] | None:
     return reply._kept_tokens()
 
 
-def replace(reply: Reply) -> None:
+def mark_replaced(reply: Reply) -> None:
     """End a reply for good: the Chat has begun another, or its messages were changed."""
     reply._is_replaced = True
