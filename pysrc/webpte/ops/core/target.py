@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -33,6 +34,7 @@ class Target:
     storage_buffers  how many a kernel may bind; every GPU has 8
     shared_bytes     memory of a workgroup; every GPU has 16 KB
     subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
+    binding_bytes    the most bytes of a buffer that a kernel can bind
     choices          configs that were measured to be the fastest
     asked            collects the tunables that lowerings choose from, if not None
     """
@@ -42,6 +44,7 @@ class Target:
     shared_bytes: int = 16384
     choices: TunedConfigs = ()
     subgroup_matrices: bool = False
+    binding_bytes: int = sys.maxsize
     asked: list[Tunable] | None = field(default=None, compare=False)
 
     @property

@@ -14,12 +14,14 @@ from webpte.graph.graph import Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops import definition_of
 from webpte.ops.core.target import Tunable, TunedConfigs
+from webpte.plan.binding_limits import check_bindable
 from webpte.plan.memory_plan import plan_memory
 from webpte.plan.planner import Planner
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.fusion import fuse
 from webpte.rewrite.passes import merge_duplicate_calls, separate_buffer_writes, store_f16
+from webpte.rewrite.split_rules import split_constants
 from webpte.rewrite.validate import (
     ConstantTransfer,
     check_arity,
@@ -65,6 +67,7 @@ class GpuDelegate:
         self.info = info or device.info
         if self.info.has_f16:
             graph = store_f16(graph)
+        graph = split_constants(graph, self.info.binding_bytes)
         self._transfers = constant_transfers(graph)
         graph = merge_duplicate_calls(separate_buffer_writes(graph))
         check_defined(graph)
@@ -72,6 +75,7 @@ class GpuDelegate:
             graph = fuse(graph)
         ops = resolve_ops(graph)
         storage = plan_memory(graph, ops)
+        check_bindable(graph, storage, self.info.binding_bytes)
         self.graph = graph
         self.device = device
         self.lifetime = lifetime
@@ -81,7 +85,10 @@ class GpuDelegate:
         sources = symint_sources(graph, ops)
         self._on_host = {source.input for source in sources}
         shared = shareable(graph, self._transfers, storage)
-        self.memory = DelegateMemory(device, storage, self.symints, shared, constants, borrowed)
+        self.memory = DelegateMemory(
+            *(device, storage, self.symints, shared, constants, borrowed),
+            most_bytes=self.info.binding_bytes,
+        )
         self.factory = PlanFactory(
             graph, self.live, self.planner, self.memory, device, library, self.symints
         )

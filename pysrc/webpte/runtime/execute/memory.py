@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from webpte.gpu.arena import ParamsArena
 from webpte.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
 from webpte.ops.core.records import Binding, IndexFlag, Scratch, SymIntUniform
+from webpte.plan.binding_limits import check_scratch
 from webpte.plan.memory_plan import MemoryPlan, aligned
 from webpte.runtime.execute.shared_weights import ConstantKey, ConstantStore
 
@@ -21,7 +23,7 @@ class DelegateMemory:
     """The buffers of one delegate: slots, live scalars, params and scratch. `free` frees them all.
 
     `shared` are the slots whose contents are in `constants`, or will be. `borrowed` maps tensors to
-    buffers of others that hold them.
+    buffers of others that hold them. No buffer is larger than `most_bytes`.
     """
 
     def __init__(
@@ -32,8 +34,10 @@ class DelegateMemory:
         shared: Mapping[int, ConstantKey],
         constants: ConstantStore,
         borrowed: Mapping[int, int] | None = None,
+        most_bytes: int = sys.maxsize,
     ) -> None:
         self._device = device
+        self._most_bytes = most_bytes
         self._borrowed = borrowed or {}
         self._shared = shared
         self._constants = constants
@@ -126,6 +130,7 @@ class DelegateMemory:
     async def take_scratch(self, key: ScratchKey) -> Resource:
         """Memory that the plans which take it share; `release_scratch` as often as this."""
         if key not in self._scratch:
+            check_scratch(*key, self._most_bytes)
             (self._scratch[key],) = await self.create([key[1]])
         self._scratch_users[key] += 1
         return Resource(self._scratch[key], 0, key[1])
