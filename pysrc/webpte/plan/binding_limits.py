@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from webpte.errors import OutOfMemoryError
 from webpte.graph.graph import Call, Graph, Tensor
+from webpte.ops.core.records import Dispatch, Scratch
 from webpte.plan.memory_plan import MemoryPlan
 from webpte.rewrite.dataflow import Dataflow
 
@@ -28,13 +29,14 @@ def check_bindable(graph: Graph, plan: MemoryPlan, most_bytes: int) -> None:
         raise OutOfMemoryError(_message(graph, max(large, key=_size), most_bytes))
 
 
-def check_scratch(key: str, nbytes: int, most_bytes: int) -> None:
+def check_scratch(dispatch: Dispatch, most_bytes: int) -> None:
     """Raise OutOfMemoryError for scratch memory over the limit."""
-    if nbytes > most_bytes:
-        raise OutOfMemoryError(
-            f"scratch memory ({key}) of {nbytes:,} bytes is over this GPU's limit of "
-            f"{most_bytes:,} bytes for one buffer; {_SMALLER_SHAPES}"
-        )
+    for binding in dispatch.bindings:
+        if isinstance(binding, Scratch) and binding.nbytes > most_bytes:
+            raise OutOfMemoryError(
+                f"scratch memory ({binding.key}) of {binding.nbytes:,} bytes is over this GPU's "
+                f"limit of {most_bytes:,} bytes for one buffer; {_SMALLER_SHAPES}"
+            )
 
 
 def _size(tensor: Tensor) -> int:
@@ -50,12 +52,13 @@ def _message(graph: Graph, tensor: Tensor, most_bytes: int) -> str:
     over = f"is over this GPU's limit of {most_bytes:,} bytes for one buffer"
     stored = tensor.id in flow.stored
     users = flow.readers.get(tensor.id, ()) if stored else flow.writers.get(tensor.id, ())
-    calls = [_name(graph.calls[index]) for index in users]
+    calls = [_name(graph.calls[index], tensor.id) for index in users]
     named = f", which {calls[0]} {'reads' if stored else 'writes'}," if calls else ""
     if tensor.id in flow.state:
         return f"{described}{named} {over}: state cannot be in parts; {_SMALLER_SHAPES}"
     return f"{described}{named} {over}; {_SMALLER_WEIGHTS if stored else _SMALLER_SHAPES}"
 
 
-def _name(call: Call) -> str:
-    return str(call.parts[0] if call.parts else call)
+def _name(call: Call, value_id: int) -> str:
+    """Name the call of the file that has to do with a value, not the fused one."""
+    return next((str(part) for part in call.parts if value_id in part.args), str(call))

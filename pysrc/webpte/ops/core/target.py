@@ -52,6 +52,18 @@ class Target:
         """Whether lowerings have to list their candidates: tunables are collected or were tuned."""
         return self.asked is not None or bool(self.choices)
 
+    def scratch_bytes(self, nbytes: int) -> int:
+        """Round the size of scratch memory up to a power of two, unless that is over the limit.
+
+        So changing shapes share a few buffers.
+        """
+        rounded = 1 << max(nbytes - 1, 0).bit_length()
+        return rounded if rounded <= self.binding_bytes else nbytes
+
+    def most_splits(self, nbytes: int) -> int:
+        """Return how many partial results of `nbytes` each fit into one buffer."""
+        return max(1, self.binding_bytes // max(nbytes, 1))
+
     def choice(self, name: str, shape_class: str, default: str, candidates: Mapping[str, T]) -> T:
         """Return the candidate that was measured to be the fastest for these shapes, or the
         default.

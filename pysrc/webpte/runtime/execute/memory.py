@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from webpte.gpu.arena import ParamsArena
 from webpte.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
 from webpte.ops.core.records import Binding, IndexFlag, Scratch, SymIntUniform
-from webpte.plan.binding_limits import check_scratch
 from webpte.plan.memory_plan import MemoryPlan, aligned
 from webpte.runtime.execute.shared_weights import ConstantKey, ConstantStore
 
@@ -37,7 +36,7 @@ class DelegateMemory:
         most_bytes: int = sys.maxsize,
     ) -> None:
         self._device = device
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._borrowed = borrowed or {}
         self._shared = shared
         self._constants = constants
@@ -130,7 +129,6 @@ class DelegateMemory:
     async def take_scratch(self, key: ScratchKey) -> Resource:
         """Memory that the plans which take it share; `release_scratch` as often as this."""
         if key not in self._scratch:
-            check_scratch(*key, self._most_bytes)
             (self._scratch[key],) = await self.create([key[1]])
         self._scratch_users[key] += 1
         return Resource(self._scratch[key], 0, key[1])
