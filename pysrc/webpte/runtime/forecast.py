@@ -49,8 +49,9 @@ async def forecast(
     """
     files = [await open_source(file) for file in data]
     contents = await read_contents(await open_source(source, name=name), files)
-    info = applied_to(options or Options(), await _info_of(device))
-    return forecast_contents(contents, info, options or Options(), budget)
+    chosen = options or Options()
+    info = applied_to(chosen, await _info_of(device))
+    return forecast_contents(contents, info, chosen.fuse, budget)
 
 
 async def _info_of(device: str | Device | DeviceInfo) -> DeviceInfo:
@@ -62,10 +63,10 @@ async def _info_of(device: str | Device | DeviceInfo) -> DeviceInfo:
 
 
 def forecast_contents(
-    contents: Contents, info: DeviceInfo, options: Options, budget: int | None = None
+    contents: Contents, info: DeviceInfo, fused: bool, budget: int | None = None
 ) -> MemoryForecast:
     """Forecast the memory of a file that has been read."""
-    counting = _Counting(info, options.fuse)
+    counting = _Counting(info, fused)
     for method in contents.methods.values():
         for graph in method.graphs:
             if graph is not None:

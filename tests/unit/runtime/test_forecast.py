@@ -117,3 +117,34 @@ def test_without_a_device() -> None:
     told = forecast(LLAMAS / "llama_tiny_q4.pte", device="numpy")
     assert told.fits
     assert told.limits == {}
+
+
+def test_a_load_tells_its_forecast_first() -> None:
+    async def check() -> None:
+        device, told = SimulatedDevice(), list[MemoryForecast]()
+
+        def tell(forecast: MemoryForecast) -> None:
+            assert not device.buffers
+            told.append(forecast)
+
+        path = LLAMAS / "llama_tiny_q4.pte"
+        async with await webpte.load(path, device=device, on_forecast=tell):
+            assert told == [await webpte.forecast(path, device=device)]
+
+    wait(check())
+
+
+def test_a_forecast_can_end_a_load() -> None:
+    async def check() -> None:
+        device = SimulatedDevice()
+
+        def refuse(_: MemoryForecast) -> None:
+            raise errors.OutOfMemoryError("too much for this page")
+
+        path = LLAMAS / "llama_tiny_q4.pte"
+        with pytest.raises(errors.OutOfMemoryError, match="too much for this page"):
+            await webpte.load(path, device=device, on_forecast=refuse)
+        assert not device.buffers
+        assert not device.log
+
+    wait(check())
