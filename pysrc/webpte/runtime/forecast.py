@@ -66,7 +66,7 @@ def forecast_contents(
     contents: Contents, info: DeviceInfo, fused: bool, budget: int | None = None
 ) -> MemoryForecast:
     """Forecast the memory of a file that has been read."""
-    counting = _Counting(info, fused)
+    counting = _MemoryTally(info, fused)
     for method in contents.methods.values():
         for graph in method.graphs:
             if graph is not None:
@@ -98,7 +98,7 @@ def _host_bytes(contents: Contents) -> int:
     return sum(found.values())
 
 
-class _Counting:
+class _MemoryTally:
     """Bytes by kind over the graphs of a program; methods share weights that are the same."""
 
     def __init__(self, info: DeviceInfo, fused: bool) -> None:
