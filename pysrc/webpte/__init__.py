@@ -23,6 +23,7 @@ from webpte.runtime.base.info import (
     TensorInfo,
 )
 from webpte.runtime.base.options import Options
+from webpte.runtime.forecast import forecast
 from webpte.runtime.program import Program, inspect, load
 from webpte.runtime.tune import tune
 
@@ -43,6 +44,7 @@ __all__ = [
     "Tuning",
     "WebpteError",
     "errors",
+    "forecast",
     "inspect",
     "library",
     "llm",

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+import numpy as np
+
 from webpte.errors import SourceError
 
 LOCAL = (
@@ -149,3 +151,39 @@ class Region:
     def head(self, size: int) -> Region:
         """Return the first `size` bytes of this part."""
         return Region(self.source, self.offset, size)
+
+    def part(self, offset: int, size: int) -> Region:
+        """Return `size` bytes from `offset` of this part."""
+        return Region(self.source, self.offset + offset, size)
+
+
+@dataclass(frozen=True)
+class ColumnSource:
+    """Columns of a matrix in a file, as if they were a file of their own, row after row.
+
+    Two of the same columns are equal, so they share a buffer wherever they are needed.
+    """
+
+    matrix: Region
+    row_bytes: int  # of the matrix
+    first: int  # byte of a row
+    count: int  # bytes of a row that belong to it
+
+    @property
+    def name(self) -> str:
+        return self.matrix.source.name
+
+    @property
+    def size(self) -> int:
+        return self.matrix.size // self.row_bytes * self.count
+
+    async def read(self, offset: int, length: int) -> bytes:
+        check_range(self, offset, length)
+        if not length:
+            return b""
+        first, last = offset // self.count, (offset + length - 1) // self.count
+        rows = await self.matrix.view(first * self.row_bytes, (last - first + 1) * self.row_bytes)
+        table = np.frombuffer(rows, np.uint8).reshape(-1, self.row_bytes)
+        found = table[:, self.first : self.first + self.count].tobytes()
+        start = offset - first * self.count
+        return found[start : start + length]

@@ -7,6 +7,7 @@ A variant is requested by its name, several at once with `+` between them:
     subgroup_matrices  GEMMs with subgroup matrices, or without them if they are the default
     plain       the kernels of a software adapter on a GPU, and a GPU's on a software adapter
     tuning      the default tile configs, without measured ones
+    phone       the limits and features of a phone's GPU
 """
 
 from __future__ import annotations
@@ -73,12 +74,17 @@ def _without_tuning(info: DeviceInfo, options: DeveloperOptions) -> Variant:
     return Variant("without tuning", replace(options, tuned=False), missing)
 
 
+def _as_on_a_phone(_info: DeviceInfo, options: DeveloperOptions) -> Variant:
+    return Variant("as on a phone", replace(options, phone=True))
+
+
 _VARIANTS: dict[str, Callable[[DeviceInfo, DeveloperOptions], Variant]] = {
     "fuse": _without_fusion,
     "f16": _without_f16,
     "subgroup_matrices": _other_matrices,
     "plain": _other_kernels,
     "tuning": _without_tuning,
+    "phone": _as_on_a_phone,
 }
 NAMES = tuple(_VARIANTS)
 

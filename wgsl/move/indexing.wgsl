@@ -1,12 +1,16 @@
 // Elements picked by index tensors: gather, index, index_select, embedding.
 // output[i] = source[sum of coordinate * stride + sum of index * its stride], a unit of the output
 // per invocation. A negative index counts from the end; one out of range sets the index flag.
+// A table in several buffers takes a dispatch for each: elements of rows that are elsewhere are 0,
+// and what the dispatches before have written stays.
 
 // use lib/grid.wgsl
 // use lib/move_units.wgsl
 // use lib/indices.wgsl
 
 const MAX_AXES = 16u;
+
+override IN_PARTS: bool = false; // whether the source has only some rows of the table
 
 // Sizes and strides of the source are in units; in parts with PARTS.
 struct Params {
@@ -18,6 +22,9 @@ struct Params {
     strides: vec4<i32>, // of the indexed dims in the source; 0 for absent ones
     axes: array<vec4<i32>, MAX_AXES>, // (size, stride of the source), outermost first
     index_strides: array<vec4<i32>, MAX_AXES>, // of the same axes, in each index tensor
+    first_row: i32, // of the source, in the table
+    rows: i32, // of the source
+    is_added: u32, // whether other parts have been written before
 }
 
 @group(0) @binding(0) var<storage, read> source: array<Unit>;
@@ -40,9 +47,15 @@ fn fetch(element: u32) -> Unit {
         places += coordinate * params.index_strides[i - 1u];
         rest /= u32(axis.x);
     }
-    let indices = indices_at(places);
+    var indices = indices_at(places);
     if (!is_inside(indices, params.sizes)) {
         return Unit();
+    }
+    if (IN_PARTS) {
+        indices.x -= params.first_row;
+        if (indices.x < 0 || indices.x >= params.rows) {
+            return Unit();
+        }
     }
     at += dot(indices, params.strides);
     return part_of(source[unit_of(u32(at))], u32(at));
@@ -51,7 +64,13 @@ fn fetch(element: u32) -> Unit {
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
     let unit = flat_index(invocation, workgroups);
-    if (unit < params.units) {
-        output[unit] = gathered(unit, params.elements);
+    if (unit >= params.units) {
+        return;
+    }
+    let found = gathered(unit, params.elements);
+    if (IN_PARTS && params.is_added != 0u) {
+        output[unit] |= found;
+    } else {
+        output[unit] = found;
     }
 }

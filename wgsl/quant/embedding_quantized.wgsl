@@ -1,6 +1,6 @@
 // Rows of a table of small numbers: output = (number - zero point) * scale of its group, a quad of
 // the output per invocation. A negative index counts from the end; one out of range sets the index
-// flag.
+// flag. A table in several buffers takes a dispatch for each, which writes the elements of its rows.
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
@@ -11,6 +11,7 @@ override HIGH_FIRST: bool; // whether the first number of a byte is in its highe
 override OFFSET: u32; // subtracted from each number
 override SIGNED: bool; // of bytes
 override ZERO_POINTS: bool; // whether there are any
+override IN_PARTS: bool = false; // whether the source has only some rows of the table
 override WHOLE: bool; // a quad is whole bytes of one word, one row and one group
 
 alias Stored = ${FLOAT};
@@ -24,6 +25,9 @@ struct Params {
     group_size: u32,
     row_groups: u32, // scales of a row; 0 where one scale is for all
     flag: u32,
+    first_row: i32, // of this part of the table
+    part_rows: i32,
+    is_added: u32, // whether other parts have been written before
 }
 
 @group(0) @binding(0) var<storage, read> weight: array<u32>;
@@ -34,11 +38,23 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> index_flag: array<atomic<u32>>;
 @group(0) @binding(6) var<uniform> params: Params;
 
-// -1 for a row that does not exist.
+// -1 for a row that does not exist, -2 for one in another part.
 fn row_of(element: u32) -> i32 {
     let rows = vec4<i32>(params.rows);
     let row = from_start(vec4<i32>(indices[element / params.width]), rows);
-    return select(-1, row.x, is_inside(row, rows));
+    if (!is_inside(row, rows)) {
+        return -1;
+    }
+    if (!IN_PARTS) {
+        return row.x;
+    }
+    let inside = row.x >= params.first_row && row.x < params.first_row + params.part_rows;
+    return select(-2, row.x - params.first_row, inside);
+}
+
+// Whether the element belongs to another part, which has been written already.
+fn is_kept(row: i32) -> bool {
+    return IN_PARTS && row == -2 && params.is_added != 0u;
 }
 
 fn dequantized(bits: vec4<u32>, row: u32, column: u32) -> vec4<f32> {
@@ -60,8 +76,7 @@ fn word_at(place: u32) -> u32 {
     return weight[place / 4u] >> (8u * (place % 4u));
 }
 
-fn whole_quad(element: u32) -> vec4<f32> {
-    let row = row_of(element);
+fn whole_quad(element: u32, row: i32) -> vec4<f32> {
     if (row < 0) {
         return vec4<f32>();
     }
@@ -71,8 +86,7 @@ fn whole_quad(element: u32) -> vec4<f32> {
     return dequantized(vec4<u32>(word_at(place_of(u32(row), column))) >> shifts, u32(row), column);
 }
 
-fn single(element: u32) -> f32 {
-    let row = row_of(element);
+fn single(element: u32, row: i32) -> f32 {
     if (row < 0) {
         return 0.0;
     }
@@ -89,12 +103,21 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         return;
     }
     if (WHOLE) {
-        output[quad] = vec4<Stored>(whole_quad(quad * 4u));
+        let row = row_of(quad * 4u);
+        if (!is_kept(row)) {
+            output[quad] = vec4<Stored>(whole_quad(quad * 4u, row));
+        }
         return;
     }
-    var values = vec4<f32>();
+    var values = vec4<Stored>();
     for (var lane = 0u; lane < 4u; lane++) {
-        values[lane] = single(min(quad * 4u + lane, params.elements - 1u));
+        let element = min(quad * 4u + lane, params.elements - 1u);
+        let row = row_of(element);
+        if (is_kept(row)) {
+            values[lane] = output[quad][lane];
+        } else {
+            values[lane] = Stored(single(element, row));
+        }
     }
-    output[quad] = vec4<Stored>(values);
+    output[quad] = values;
 }

@@ -7,8 +7,9 @@ however many dispatches its plan has.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -32,6 +33,18 @@ MATRICES = "chromium-experimental-subgroup-matrix"
 FEATURES = (SHADER_F16, CLOCK, "subgroups", MATRICES)  # requested in a browser, where it has them
 # The subgroup matrices that kernels use (f16, accumulated in f32, M x N x K), and their subgroup.
 MATRIX_SHAPE, MATRIX_SUBGROUP = "f16 f32 16x16x16", 32
+
+BINDING_LIMIT, BUFFER_LIMIT = "maxStorageBufferBindingSize", "maxBufferSize"
+# WebGPU's default limits, which every GPU has and many phones do not exceed.
+PHONE_LIMITS = {
+    BINDING_LIMIT: 128 << 20,
+    BUFFER_LIMIT: 256 << 20,
+    "maxComputeInvocationsPerWorkgroup": 256,
+    "maxComputeWorkgroupSizeX": 256,
+    "maxComputeWorkgroupSizeY": 256,
+    "maxComputeWorkgroupStorageSize": 16384,
+    "maxStorageBuffersPerShaderStage": 8,
+}
 
 Progress = Callable[[str, int, int], None]
 
@@ -70,12 +83,32 @@ class DeviceInfo:
         return features and MATRIX_SHAPE in self.matrix_shapes and sizes == {MATRIX_SUBGROUP}
 
     @property
+    def binding_bytes(self) -> int:
+        """The most bytes of a buffer that kernels can bind, in whole units of 16 bytes."""
+        known = [self.limits[n] for n in (BINDING_LIMIT, BUFFER_LIMIT) if n in self.limits]
+        return min(known, default=sys.maxsize) // 16 * 16
+
+    @property
     def target(self) -> Target:
         """The target that kernels are chosen for."""
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
         matrices = self.prefers_subgroup_matrices and self.has_subgroup_matrices
-        return Target(self.software, most, shared, self.choices, matrices)
+        return Target(
+            self.software, most, shared, self.choices, matrices, binding_bytes=self.binding_bytes
+        )
+
+
+def with_limits(info: DeviceInfo, most: Mapping[str, int]) -> DeviceInfo:
+    """Return the info with limits of at most these."""
+    lowered = {name: min(limit, info.limits.get(name, limit)) for name, limit in most.items()}
+    return replace(info, limits=info.limits | lowered)
+
+
+def like_a_phone(info: DeviceInfo) -> DeviceInfo:
+    """Return the info with no more than the limits and features of a phone's GPU."""
+    features = tuple(name for name in info.features if name == CLOCK)
+    return with_limits(replace(info, features=features), PHONE_LIMITS)
 
 
 def check_clock(info: DeviceInfo) -> None:
@@ -91,9 +124,7 @@ def is_software(*names: str) -> bool:
 
 def check_sizes(info: DeviceInfo, sizes: Sequence[int], uniform: bool) -> None:
     """Raise OutOfMemoryError for a buffer over the GPU's limit of size or of binding size."""
-    limit = info.limits["maxBufferSize"]
-    if not uniform:
-        limit = min(limit, info.limits["maxStorageBufferBindingSize"])
+    limit = info.limits[BUFFER_LIMIT] if uniform else info.binding_bytes
     if sizes and max(sizes) > limit:
         raise OutOfMemoryError(
             f"a buffer of {max(sizes):,} bytes is over this GPU's limit of {limit:,} bytes"

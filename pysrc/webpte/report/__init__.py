@@ -12,6 +12,7 @@ from webpte.report.comparison import (
     RunValues,
 )
 from webpte.report.difference import ArrayFacts, Difference, ElementWindow, Tolerance
+from webpte.report.forecast import PHONE_BUDGET, MemoryForecast
 from webpte.report.memory import Buffer, MemoryReport, Tenant
 from webpte.report.method_graph import (
     Argument,
@@ -28,6 +29,7 @@ from webpte.report.weight_stats import Histogram, StoredConstant
 from webpte.report.work import Work
 
 __all__ = [
+    "PHONE_BUDGET",
     "Argument",
     "ArrayFacts",
     "Buffer",
@@ -42,6 +44,7 @@ __all__ = [
     "Histogram",
     "KeptValues",
     "LayerGroup",
+    "MemoryForecast",
     "MemoryReport",
     "MethodGraph",
     "NamedArray",

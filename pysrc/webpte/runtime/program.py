@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -21,6 +21,7 @@ from webpte.errors import (
 )
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.tasks import detach
+from webpte.report.forecast import MemoryForecast
 from webpte.runtime.base.call_context import CallContext, CallLog
 from webpte.runtime.base.clock import Clock
 from webpte.runtime.base.devices import NAMES, SHARED, shared_device
@@ -29,13 +30,14 @@ from webpte.runtime.base.error_location import executing
 from webpte.runtime.base.gpu_tensor import GpuTensor, allocated_bytes
 from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.base.open import keeping, open_source
-from webpte.runtime.base.options import Options
+from webpte.runtime.base.options import Options, applied_to
 from webpte.runtime.build import Build
 from webpte.runtime.decode.sampler_graph import ARGMAX
 from webpte.runtime.decoder import Decoder
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
+from webpte.runtime.forecast import forecast_contents
 from webpte.runtime.inspecting import Inspected
 from webpte.runtime.load.program_file import BACKEND, Contents, read_contents
 from webpte.runtime.method import Method
@@ -53,6 +55,7 @@ async def load(
     progress: Progress | None = None,
     options: Options | None = None,
     keep: bool = False,
+    on_forecast: Callable[[MemoryForecast], None] | None = None,
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
@@ -65,6 +68,8 @@ async def load(
     options   how it runs on the device, see `webpte.Options`
     keep      in the browser: take a URL from `webpte.library` if that has the newest, else keep it
               there, while it is loaded; without room for it there, it is loaded all the same
+    on_forecast  called with the GPU memory that the program will need, before weights are read;
+              what it raises ends the load
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -87,6 +92,9 @@ async def load(
             device = await opening
             clock.lap("device")
         chosen = options or Options()
+        if on_forecast is not None and not isinstance(device, str):
+            info = applied_to(chosen, device.info)
+            on_forecast(forecast_contents(contents, info, chosen.fuse))
         build = await Build.create(contents, device, strict, progress, chosen)
         clock.lap("build")
     return Program(contents, build, clock, strict, shared)

@@ -19,14 +19,17 @@ HEAP = 32 << 20  # growth of Python's memory that is allowed: less than one rang
 LAST = bytes(range(256)) * (WIDTH // 256)
 
 
-def write_table(path: Path, nbytes: int) -> None:
-    """Write a program that looks up rows; its file is sparse: zeros except for the last row."""
+def write_table(path: Path, nbytes: int, dim: int = 0) -> None:
+    """Write a program that looks up rows, or with a `dim` of 1 columns, of a large table.
+
+    Its file is sparse: zeros except for the last row. A table of columns cannot be in parts.
+    """
     g = GraphWriter()
     table = g.tensor((nbytes // WIDTH, WIDTH), "uint8", constant=b"placeholder")
     index = g.tensor((2,), "int32")
-    rows = g.tensor((2, WIDTH), "uint8")
+    rows = g.tensor((nbytes // WIDTH, 2) if dim else (2, WIDTH), "uint8")
     g.inputs(index)
-    g.outputs(g.op("aten.index_select.default", table, g.int(0), index, rows))
+    g.outputs(g.op("aten.index_select.default", table, g.int(dim), index, rows))
 
     def enlarge(root: Node) -> None:
         segments = root.slots[4]
@@ -94,7 +97,9 @@ def test_a_large_constant_and_one_that_is_too_large(own_browser: Browser, folder
         assert grown < HEAP
         assert steps[-1] == nbytes
         assert len(steps) > 4
-        write_table(folder / "table.pte", limit + (1 << 28))
+        nbytes = (limit + (1 << 28)) // WIDTH * WIDTH
+        write_table(folder / "table.pte", nbytes, dim=1)
         message = python(harness, TOO_LARGE, origin=origin)
-        assert f"{limit + (1 << 28):,} bytes is over this GPU's limit of {limit:,} bytes" in message
+        assert f"{nbytes:,} bytes), which op 0 (aten.index_select.default) reads, is" in message
+        assert f"over this GPU's limit of {limit // 16 * 16:,} bytes for one buffer" in message
         harness.close()

@@ -12,6 +12,7 @@ import pytest
 
 import webpte
 from webpte.errors import NoWebGPUError
+from webpte.gpu.device import like_a_phone
 from webpte.gpu.native.dawn import load_dawn
 from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.native.plan import make_buffer
@@ -37,22 +38,14 @@ def need_native() -> None:
         pytest.skip(reason)
 
 
-# The limits that every GPU has, of those that kernels need.
-LEAST = {
-    "maxComputeInvocationsPerWorkgroup": 256,
-    "maxComputeWorkgroupSizeX": 256,
-    "maxComputeWorkgroupStorageSize": 16384,
-    "maxStorageBuffersPerShaderStage": 8,
-}
-WAYS = ("gpu", "least")
+WAYS = ("gpu", "phone")
 
 
 def make_device(way: str = "gpu") -> NativeDevice:
-    """Make a device that gets a GPU's kernels: with all of its limits, or with the least."""
+    """Make a device that gets a GPU's kernels: with all of its limits, or with a phone's."""
     dawn = load_dawn()
     adapter, info = dawn.find_adapter()
-    limits = info.limits | (LEAST if way == "least" else {})
-    info = replace(info, software=False, limits=limits)
+    info = replace(like_a_phone(info) if way == "phone" else info, software=False)
     return NativeDevice(dawn.open_device(adapter, info), info)
 
 

@@ -38,6 +38,7 @@ def test_every_way_of_a_gpu_that_has_everything() -> None:
         Way("with subgroup matrices", DeveloperOptions(subgroup_matrices=True)),
         Way("plain kernels", DeveloperOptions(plain=True)),
         Way("without tuning", DeveloperOptions(tuned=False)),
+        Way("as on a phone", DeveloperOptions(phone=True)),
     ]
 
 
@@ -51,6 +52,7 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
         "a GPU's kernels": "left out: they can take minutes to compile here; "
         "ask for it by name: plain",
         "without tuning": "not there: nothing was tuned on this adapter",
+        "as on a phone": "",
     }
     assert variants_of(["plain"], BARE)[1].missing == ""
 

@@ -25,6 +25,7 @@ from page.session.throttle import Throttle
 from webpte import MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
 from webpte.library import LOCAL
+from webpte.report import PHONE_BUDGET, MemoryForecast
 
 
 class _SupersededError(Exception):
@@ -187,9 +188,21 @@ class OpenController:
         if device is None:
             await state.adapter_known.wait()  # a quick click comes before the adapter is known
             device = state.device
+
+        def show_forecast(forecast: MemoryForecast) -> None:
+            self._check(turn)
+            budget = PHONE_BUDGET if state.narrow else None
+            told = replace(forecast, budget=budget)
+            state.show(arriving=contents_view(methods, self._limits, told))
+
         started = perf_counter()
         program = await state.engine.load(
-            source.data, data=extra, device=device, progress=progress, name=source.name
+            source.data,
+            data=extra,
+            device=device,
+            progress=progress,
+            name=source.name,
+            on_forecast=show_forecast,
         )
         spent = 1000 * (perf_counter() - started)
         try:

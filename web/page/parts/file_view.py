@@ -10,6 +10,7 @@ from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 from page.outputs.figures import bar
 from webpte import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
+from webpte.report import MemoryForecast
 
 SHOWN_OPS = 14
 SHOWN_CONSTANTS = 6
@@ -78,10 +79,25 @@ def _method(
     )
 
 
-def contents_view(methods: Mapping[str, MethodInfo], limits: Mapping[str, int]) -> Html:
+def forecast_view(forecast: MemoryForecast) -> Html:
+    """Return the memory that a program will need, with a warning if it may be too much."""
+    text = f"{forecast}."
+    if forecast.refusals:
+        text = f"{text} {forecast.refusals[0]}"
+    elif forecast.is_over_budget:
+        text = f"{text} A phone may close the page; choose a smaller model, or close other pages."
+    return h("p", text, class_="note" if forecast.fits else "notice notice-bad")
+
+
+def contents_view(
+    methods: Mapping[str, MethodInfo],
+    limits: Mapping[str, int],
+    forecast: MemoryForecast | None = None,
+) -> Html:
     """Return the contents of a file that is not loaded: every method, and nothing to click."""
     return render(
         (
+            forecast_view(forecast) if forecast is not None else None,
             [
                 _method(info, limits, {}, folded=True)
                 for info in methods.values()
@@ -283,7 +299,7 @@ def _constants(
             _more(rows[len(shown) : LISTED_CONSTANTS], "constants", "constants"),
             h("p", f"and {count_text(hidden)} smaller ones", class_="note") if hidden > 0 else None,
         ],
-        folded=folded and not 0 < allowed < ranked[0].nbytes,
+        folded=folded,
     )
 
 
@@ -293,9 +309,9 @@ def _budget(largest: int, allowed: int) -> Html:
     if share > 1:
         return h(
             "p",
-            f"The largest constant is {bytes_text(largest)}, but one tensor may have at most "
-            f"{bytes_text(allowed)} on this adapter.",
-            class_="notice notice-bad",
+            f"The largest constant is {bytes_text(largest)}. This adapter takes "
+            f"{bytes_text(allowed)} at once, so it is bound in parts where its operators allow it.",
+            class_="note",
         )
     share_text = "under 1 %" if share < 0.01 else f"{100 * share:.0f} %"
     return h(

@@ -29,6 +29,7 @@ from webpte.gpu.device import (
     Transfer,
     check_clock,
     check_sizes,
+    like_a_phone,
 )
 from webpte.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, load_dawn
 from webpte.gpu.native.pipelines import NativeCompiler
@@ -70,9 +71,11 @@ class NativeDevice:
         self._cache = PipelineCache(self._compiler.compile)
 
     @classmethod
-    async def create(cls) -> NativeDevice:
+    async def create(cls, phone: bool = False) -> NativeDevice:
+        """Open this machine's GPU; with `phone`, with no more than a phone's limits."""
         dawn = load_dawn()
         adapter, info = dawn.find_adapter()
+        info = like_a_phone(info) if phone else info
         return cls(dawn.open_device(adapter, info), info)
 
     @property

@@ -35,13 +35,12 @@
         });
     },
 
-    // Opens a device with the adapter's limits, and with those of `features` that the adapter has.
-    async open(adapter, features) {
+    // Opens a device with these features, and with these limits where the adapter has them.
+    async open(adapter, features, limits) {
         const requiredLimits = {};
-        for (const name in adapter.limits) {
-            if (typeof adapter.limits[name] === "number") requiredLimits[name] = adapter.limits[name];
+        for (const [name, limit] of Object.entries(JSON.parse(limits))) {
+            if (typeof adapter.limits[name] === "number") requiredLimits[name] = limit;
         }
-        const requiredFeatures = JSON.parse(features).filter((name) => adapter.features.has(name));
-        return adapter.requestDevice({ requiredFeatures, requiredLimits });
+        return adapter.requestDevice({ requiredFeatures: JSON.parse(features), requiredLimits });
     },
 })

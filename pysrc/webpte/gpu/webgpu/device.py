@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from pyodide.ffi import JsException, JsProxy, create_proxy
@@ -41,11 +41,12 @@ from webpte.gpu.device import (
     check_clock,
     check_sizes,
     is_software,
+    like_a_phone,
 )
 from webpte.gpu.pipelines import PipelineCache, add_packed_dot
 from webpte.gpu.tasks import shield_or_undo
 from webpte.gpu.webgpu.eager_future import EagerFuture
-from webpte.source import BytesSource
+from webpte.source import BytesSource, ColumnSource
 
 # JavaScript writes results up to this size into an array of Python's; larger ones are copied twice.
 _IN_PLACE_BYTES = 4 << 20
@@ -155,11 +156,17 @@ class WebGPUDevice:
         self.interop_calls = 0
 
     @classmethod
-    async def create(cls, waiting: str | None = None) -> WebGPUDevice:
-        """Open the browser's GPU. `waiting` is a way to wait for results; the best is measured."""
+    async def create(cls, waiting: str | None = None, phone: bool = False) -> WebGPUDevice:
+        """Open the browser's GPU; with `phone`, with no more than a phone's limits and features.
+
+        `waiting` is a way to wait for results; the best is measured.
+        """
         adapter, info = await find_adapter()
+        info = like_a_phone(info) if phone else info
+        features = [name for name in FEATURES if name in info.features]
+        given = json.dumps(features), json.dumps(info.limits)
         with _translated("requesting the GPU"):
-            device = await load_script("webgpu/adapter.js").open(adapter, json.dumps(FEATURES))
+            device = await load_script("webgpu/adapter.js").open(adapter, *given)
             waiter = await load_script("webgpu/waiting.js").open(device, info.software, waiting)
             scripts = ("chunked_encoder", "upload_constants", "heap_view", "staging_ring")
             parts = (load_script(f"webgpu/{name}.js") for name in scripts)
@@ -244,10 +251,10 @@ class WebGPUDevice:
     ) -> None:
         files = by_file(transfers)
         for source, _ in files:
-            if not isinstance(source, JsFile | BytesSource):
+            if not isinstance(source, JsFile | BytesSource | ColumnSource):
                 raise DeviceError(f"{source.name}: constants must be in files of the browser")
         for source, ordered in files:
-            if isinstance(source, BytesSource):  # computed when the program was built
+            if not isinstance(source, JsFile):  # made when the program was built, and small
                 for t in ordered:
                     stored = converted(await t.region.view(0, t.region.size), t.convert)
                     self.write(t.buffer, 0, np.frombuffer(stored, np.uint8))
@@ -256,8 +263,7 @@ class WebGPUDevice:
             total = sum(t.region.size for t in ordered)
             self.interop_calls += 1
             with _translated(f"{source.name}: uploading constants"), _proxied(progress) as proxy:
-                file = cast(JsFile, source).file
-                await self._engine.uploadConstants(file, json.dumps(described), total, proxy)
+                await self._engine.uploadConstants(source.file, json.dumps(described), total, proxy)
 
     async def create_plan(self, commands: PlanCommands) -> int:
         self.interop_calls += 1

@@ -233,10 +233,10 @@ def lower_tiled(block: ConvBlock, conv: Convolution, tile: ConvTile, splits: int
     pixels = conv.batch * math.prod(conv.phase_size)
     rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
     terms = conv.in_channels * conv.phase_taps
+    quads, target = quad_count(out.numel), block.args.target
+    splits = min(splits, target.most_splits(quads * 16))
     split_terms = ceil_div(terms, splits * tile.step) * tile.step
-    quads = quad_count(out.numel)
-    # Sizes that are powers of two let calls of similar size share their memory.
-    parts = Scratch("conv_parts", 1 << (splits * quads * 16 - 1).bit_length())
+    parts = Scratch("conv_parts", target.scratch_bytes(splits * quads * 16))
     taps = (("KERNEL_H", conv.kernel.h), ("KERNEL_W", conv.kernel.w))
     whole = terms % 4 == 0 and not conv.transposed
     own = (("SPLIT", splits > 1), *(() if conv.is_pointwise else taps), ("WHOLE_WEIGHTS", whole))

@@ -24,7 +24,6 @@ from webpte.graph.graph import Call
 from webpte.ops.core.args import Args, TensorArg, parse_signature
 from webpte.ops.core.records import Binding, Dispatch, Scratch, SymIntBound
 from webpte.ops.core.registry import Lowering, OpDef, definition_of, register_fused
-from webpte.ops.core.row_reduction import power_of_two
 from webpte.shapes import Dims
 
 Array = np.ndarray
@@ -118,6 +117,7 @@ class Between:
 
     def __init__(self, args: Args, steps: Sequence[FusedStep] | None = None) -> None:
         steps = single_steps(parts_of(args)) if steps is None else steps
+        self._target = args.target
         self._kept = {out.id for out in args.outs}
         self._roots: dict[int, int] = {}
         self._last: dict[int, int] = {}  # root to the last step that reads it
@@ -147,7 +147,9 @@ class Between:
             return
         taken = {slot for i, slot in self._slot_of.items() if self._last.get(i, -1) >= index}
         slot = next(i for i in range(len(taken) + 1) if i not in taken)
-        nbytes = power_of_two(max(out.numel * out.dtype.storage.itemsize, SMALLEST_SCRATCH))
+        least = min(SMALLEST_SCRATCH, self._target.binding_bytes)
+        needed = max(out.numel * out.dtype.storage.itemsize, least)
+        nbytes = self._target.scratch_bytes(needed)
         self._slot_of[out.id] = slot
         self._last.setdefault(out.id, index)
         self._places[out.id] = Scratch(f"between parts {slot}", nbytes)

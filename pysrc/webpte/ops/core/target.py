@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -33,6 +34,7 @@ class Target:
     storage_buffers  how many a kernel may bind; every GPU has 8
     shared_bytes     memory of a workgroup; every GPU has 16 KB
     subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
+    binding_bytes    the most bytes of a buffer that a kernel can bind
     choices          configs that were measured to be the fastest
     asked            collects the tunables that lowerings choose from, if not None
     """
@@ -42,12 +44,25 @@ class Target:
     shared_bytes: int = 16384
     choices: TunedConfigs = ()
     subgroup_matrices: bool = False
+    binding_bytes: int = sys.maxsize
     asked: list[Tunable] | None = field(default=None, compare=False)
 
     @property
     def asks(self) -> bool:
         """Whether lowerings have to list their candidates: tunables are collected or were tuned."""
         return self.asked is not None or bool(self.choices)
+
+    def scratch_bytes(self, nbytes: int) -> int:
+        """Round the size of scratch memory up to a power of two, unless that is over the limit.
+
+        So changing shapes share a few buffers.
+        """
+        rounded = 1 << max(nbytes - 1, 0).bit_length()
+        return rounded if rounded <= self.binding_bytes else nbytes
+
+    def most_splits(self, nbytes: int) -> int:
+        """Return how many partial results of `nbytes` each fit into one buffer."""
+        return max(1, self.binding_bytes // max(nbytes, 1))
 
     def choice(self, name: str, shape_class: str, default: str, candidates: Mapping[str, T]) -> T:
         """Return the candidate that was measured to be the fastest for these shapes, or the

@@ -245,18 +245,21 @@ def tile_dispatches(
     """Return the dispatches of a tiled GEMM: with split-K, the sum of the parts is a second one."""
     if gemm.empty:
         return []
-    return split_k_dispatches(kernel, gemm, out, tuned_tile_config(kernel.name, gemm.plain, target))
+    config = tuned_tile_config(kernel.name, gemm.plain, target)
+    return split_k_dispatches(kernel, gemm, out, config, target)
 
 
 def split_k_dispatches(
-    kernel: GemmKernel, gemm: Gemm, out: int, config: tuple[GemmTiles, int]
+    kernel: GemmKernel, gemm: Gemm, out: int, config: tuple[GemmTiles, int], target: Target = GPU
 ) -> list[Dispatch]:
+    """Return the dispatches of a GEMM with as many parts of k as fit into one buffer."""
     tiling, wanted = config
-    k_part = part_length(gemm.k, wanted)
+    most = target.most_splits(4 * gemm.batches * gemm.m * gemm.n)
+    k_part = part_length(gemm.k, min(wanted, most))
     k_parts = max(1, ceil_div(gemm.k, k_part))
     m_parts, n_parts = ceil_div(gemm.m, tiling.rows), ceil_div(gemm.n, tiling.columns)
     first = gemm.plain if k_parts > 1 else gemm
-    written_to = parts_memory(gemm, k_parts) if k_parts > 1 else out
+    written_to = parts_memory(gemm, k_parts, target) if k_parts > 1 else out
     written = gemm.type if k_parts > 1 else gemm.stored
     dispatches = [
         Dispatch(
@@ -273,10 +276,10 @@ def split_k_dispatches(
     return dispatches
 
 
-def parts_memory(gemm: Gemm, k_parts: int) -> Scratch:
-    """Return scratch for the parts; powers of two let changing shapes share a few buffers."""
+def parts_memory(gemm: Gemm, k_parts: int, target: Target) -> Scratch:
+    """Return scratch for the parts."""
     elements = k_parts * gemm.batches * gemm.m * gemm.n
-    return Scratch("matmul parts", 4 * power_of_two(elements))
+    return Scratch("matmul parts", target.scratch_bytes(4 * elements))
 
 
 def sum_dispatch(gemm: Gemm, k_parts: int, parts: Binding, out: int) -> Dispatch:

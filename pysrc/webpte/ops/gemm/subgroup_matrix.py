@@ -96,7 +96,8 @@ def takes_matrices(gemm: Gemm, target: Target) -> bool:
     """Return whether a GEMM of many rows uses subgroup matrices on this device."""
     there = target.subgroup_matrices and not target.software and target.shared_bytes >= SHARED_BYTES
     plain = gemm.type == "f32" and gemm.batches == 1
-    return there and plain and not gemm.empty and gemm.k > 0
+    fits = split_f16_memory(gemm, max(gemm.m, gemm.n)).nbytes <= target.binding_bytes
+    return there and plain and not gemm.empty and gemm.k > 0 and fits
 
 
 def split_f16_memory(gemm: Gemm, rows: int) -> Scratch:
@@ -128,4 +129,4 @@ def matrix_dispatches(
         types=(*kernel.types, ("A_PARTS", f16_parts(gemm))),
     )
     config = tuned_matrix_tile_config(kernel.name, gemm.plain, target)
-    return [before, *split_k_dispatches(multiply, gemm, out, config)]
+    return [before, *split_k_dispatches(multiply, gemm, out, config, target)]

@@ -202,7 +202,25 @@ INDEXING = (
 )
 
 
-def lower_indexing(op: Indexing, args: Args) -> list[Dispatch]:
+@dataclass(frozen=True)
+class RowPart:
+    """Some rows of a table that is in several buffers: `rows` of them, from `first` on."""
+
+    tensor: TensorArg
+    first: int
+
+    @property
+    def rows(self) -> int:
+        return self.tensor.dims[0] if self.tensor.rank else 1
+
+    @property
+    def params(self) -> bytes:
+        """The last three params of a kernel that takes tables in parts."""
+        return pack("2iI", self.first, self.rows, self.first > 0)
+
+
+def lower_indexing(op: Indexing, args: Args, parts: Sequence[RowPart] = ()) -> list[Dispatch]:
+    """Lower a gather, with a dispatch for each of the `parts` that hold its source, if any do."""
     picks, out = op.picks(args), args.out
     check_same_type(args, picks.source.dtype)
     if out.numel == 0:
@@ -236,9 +254,16 @@ def lower_indexing(op: Indexing, args: Args) -> list[Dispatch]:
     )
     tables = pack_rows(args, rows) + pack_rows(args, list(zip(*places, strict=True)))
     ids = tuple(picked.tensor.id for picked in picks.indices)
-    bindings = (picks.source.id, *ids, *[None] * absent, out.id, flag)
-    dispatch = move("indexing", bindings, unit, out.numel, params + tables)
-    return [replace(dispatch, overrides=(*dispatch.overrides, ("INDICES", len(ids))))]
+    bindings = (*ids, *[None] * absent, out.id, flag)
+    whole = RowPart(picks.source, 0)
+    dispatches = []
+    for part in parts or [whole]:
+        block = params + tables + part.params
+        dispatch = move("indexing", (part.tensor.id, *bindings), unit, out.numel, block)
+        overrides = (*dispatch.overrides, ("INDICES", len(ids)))
+        overrides += (("IN_PARTS", True),) if parts else ()
+        dispatches.append(replace(dispatch, overrides=overrides))
+    return dispatches
 
 
 def run_indexing(op: Indexing, args: Args) -> Array:

@@ -14,7 +14,7 @@ Indices are treated as in indexing.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,7 @@ from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.quads import float_type, quad_count, quad_grid
 from webpte.ops.core.records import Dispatch, ceil_div, pack
 from webpte.ops.core.registry import register
-from webpte.ops.move.indexing import check_indices
+from webpte.ops.move.indexing import RowPart, check_indices
 from webpte.shapes import Dims
 
 
@@ -145,9 +145,20 @@ def check_table(args: Args, op: Embedding) -> QuantizedTable:
     return table
 
 
-def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
+@dataclass(frozen=True)
+class TablePart:
+    """The buffers of a whole table, or of some of its rows."""
+
+    rows: RowPart
+    scales: TensorArg
+    zero_points: TensorArg | None
+
+
+def lower_embedding(op: Embedding, args: Args, parts: Sequence[TablePart] = ()) -> list[Dispatch]:
+    """Lower an embedding, with a dispatch for each of the `parts` of its table, if it has any."""
     weight, scales, indices = (args.tensor(name) for name in ("weight", "scales", "indices"))
     table, out, zero_points = check_table(args, op), args.out, zero_points_of(args, op)
+    whole = TablePart(RowPart(weight, 0), scales, zero_points)
     if out.numel == 0:
         return []
     quads, width, row_bytes = quad_count(out.numel), out.dims[-1], weight.dims[1]
@@ -159,14 +170,15 @@ def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
         Dispatch(
             kernel="embedding_quantized",
             bindings=(
-                *(weight.id, scales.id, zero_points.id if zero_points else None),
-                *(indices.id, out.id, flag),
+                *(part.rows.tensor.id, part.scales.id),
+                *(part.zero_points.id if part.zero_points else None, indices.id, out.id, flag),
             ),
             params=pack(
                 "4Ii3I",
                 *(quads, out.numel, width, row_bytes),
                 *(weight.dims[0], table.group_size, table.row_groups, flag.number),
-            ),
+            )
+            + part.rows.params,
             grid=quad_grid(quads),
             types=(
                 ("FLOAT", float_type(args, scales, out)),
@@ -179,8 +191,10 @@ def lower_embedding(op: Embedding, args: Args) -> list[Dispatch]:
                 ("SIGNED", int(signed)),
                 ("WHOLE", int(width % 4 == 0 and aligned and grouped)),
                 ("ZERO_POINTS", int(zero_points is not None)),
+                *((("IN_PARTS", True),) if parts else ()),
             ),
         )
+        for part in parts or [whole]
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from webpte.gpu.device import SHADER_F16, DeviceInfo
+from webpte.gpu.device import BINDING_LIMIT, SHADER_F16, DeviceInfo, like_a_phone, with_limits
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,16 @@ class DeveloperOptions(Options):
     f16                store f16 as such where shaders have it, not as float32
     subgroup_matrices  GEMMs of many rows with f16 subgroup matrices, where shaders have them
     plain              use the plain kernels that software adapters get, which compile quickly
+    phone              use no more than the limits and features of a phone's GPU
+    binding_bytes      the most bytes of a buffer, if the GPU's own limit is not less; no GPU has
+                       a limit so low that the weights of a small model would be bound in parts
     """
 
     f16: bool = True
     subgroup_matrices: bool | None = None
     plain: bool | None = None
+    phone: bool = False
+    binding_bytes: int | None = None
 
 
 AS_SUITS = DeveloperOptions()
@@ -46,9 +51,14 @@ def applied_to(options: Options, info: DeviceInfo) -> DeviceInfo:
         return info
     features = tuple(name for name in info.features if options.f16 or name != SHADER_F16)
     matrices, plain = options.subgroup_matrices, options.plain
-    return replace(
+    found = replace(
         info,
         features=features,
         prefers_subgroup_matrices=info.prefers_subgroup_matrices if matrices is None else matrices,
         software=info.software if plain is None else plain,
     )
+    if options.phone:
+        found = like_a_phone(found)
+    if options.binding_bytes is not None:
+        found = with_limits(found, {BINDING_LIMIT: options.binding_bytes})
+    return found

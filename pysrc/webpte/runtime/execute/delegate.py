@@ -14,26 +14,18 @@ from webpte.graph.graph import Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops import definition_of
 from webpte.ops.core.target import Tunable, TunedConfigs
-from webpte.plan.memory_plan import plan_memory
+from webpte.plan.binding_limits import check_bindable
 from webpte.plan.planner import Planner
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite.dataflow import Dataflow
-from webpte.rewrite.fusion import fuse
-from webpte.rewrite.passes import merge_duplicate_calls, separate_buffer_writes, store_f16
-from webpte.rewrite.validate import (
-    ConstantTransfer,
-    check_arity,
-    check_defined,
-    constant_transfers,
-    resolve_ops,
-    symint_sources,
-)
+from webpte.rewrite.validate import ConstantTransfer, symint_sources
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.device_plan import DevicePlan, PlanFactory
 from webpte.runtime.execute.guard import StateGuard
 from webpte.runtime.execute.io_binding import to_readable_inputs
 from webpte.runtime.execute.memory import DelegateMemory
 from webpte.runtime.execute.plan_selection import PlanSelector
+from webpte.runtime.execute.prepared_graph import prepare_graph
 from webpte.runtime.execute.request import DryRun, RunRequest
 from webpte.runtime.execute.shared_weights import ConstantStore, conversion, shareable
 from webpte.runtime.execute.submission_queue import PreparedRun, SubmissionQueue
@@ -61,17 +53,11 @@ class GpuDelegate:
         fused: bool = True,
         info: DeviceInfo | None = None,
     ) -> None:
-        check_arity(graph)
         self.info = info or device.info
-        if self.info.has_f16:
-            graph = store_f16(graph)
-        self._transfers = constant_transfers(graph)
-        graph = merge_duplicate_calls(separate_buffer_writes(graph))
-        check_defined(graph)
-        if fused:
-            graph = fuse(graph)
-        ops = resolve_ops(graph)
-        storage = plan_memory(graph, ops)
+        prepared = prepare_graph(graph, self.info, fused)
+        graph, ops, storage = prepared.graph, prepared.ops, prepared.storage
+        check_bindable(graph, storage, self.info.binding_bytes)
+        self._transfers = prepared.transfers
         self.graph = graph
         self.device = device
         self.lifetime = lifetime
@@ -81,7 +67,10 @@ class GpuDelegate:
         sources = symint_sources(graph, ops)
         self._on_host = {source.input for source in sources}
         shared = shareable(graph, self._transfers, storage)
-        self.memory = DelegateMemory(device, storage, self.symints, shared, constants, borrowed)
+        self.memory = DelegateMemory(
+            *(device, storage, self.symints, shared, constants, borrowed),
+            most_bytes=self.info.binding_bytes,
+        )
         self.factory = PlanFactory(
             graph, self.live, self.planner, self.memory, device, library, self.symints
         )

@@ -26,8 +26,9 @@ from webpte.gpu.device import (
 from webpte.graph.graph import Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops.core.records import Dispatch, IndexFlag, SymIntBound, SymIntUniform
+from webpte.plan.binding_limits import check_scratch
 from webpte.plan.memory_plan import aligned
-from webpte.plan.planner import PlannedCall, Planner, PlannerState
+from webpte.plan.planner import PlannedCall, Planner, PlannerState, located_at
 from webpte.plan.shaders import Shader, ShaderLibrary
 from webpte.runtime.base.call_context import call_progress
 from webpte.runtime.base.gpu_tensor import DeviceTensor
@@ -268,6 +269,8 @@ class PlanFactory:
         origins = {step: self._origin(step, live) for step, _ in records}
         dispatches = []
         for (step, record), (pipeline, _), block in zip(records, compiled, params, strict=True):
+            with located_at(step.call):
+                check_scratch(record, self._memory.most_bytes)
             resources = [await memory.resource(binding) for binding in record.bindings]
             dispatches.append(
                 DispatchCommand(pipeline, (*resources, block), record.grid, origins[step])

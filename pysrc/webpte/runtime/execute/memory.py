@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -21,7 +22,7 @@ class DelegateMemory:
     """The buffers of one delegate: slots, live scalars, params and scratch. `free` frees them all.
 
     `shared` are the slots whose contents are in `constants`, or will be. `borrowed` maps tensors to
-    buffers of others that hold them.
+    buffers of others that hold them. No buffer is larger than `most_bytes`.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class DelegateMemory:
         shared: Mapping[int, ConstantKey],
         constants: ConstantStore,
         borrowed: Mapping[int, int] | None = None,
+        most_bytes: int = sys.maxsize,
     ) -> None:
         self._device = device
+        self.most_bytes = most_bytes
         self._borrowed = borrowed or {}
         self._shared = shared
         self._constants = constants

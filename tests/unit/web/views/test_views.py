@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from page.inputs.inputs import Input, ScalarInput, TensorInput
 from page.outputs.renderers.base import Choice, Output, OutputContext
-from page.parts.file_view import Placed, constant_text, file_card, short_op
+from page.parts.file_view import Placed, constant_text, file_card, forecast_view, short_op
 from page.parts.gpu_view import adapter_banner, no_gpu_banner
 from page.parts.input_view import inputs_card
 from page.parts.kernel_view import KernelTime, kernel_times, kernels_view
@@ -13,7 +15,7 @@ from page.parts.output_view import outputs_card
 from page.parts.run_view import Timing, further_work, run_card, timing_strip
 from support.page.markup import NASTY, Checker, check, method
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, TensorInfo
-from webpte.report import TimedStep
+from webpte.report import MemoryForecast, TimedStep
 
 
 def card(*methods: MethodInfo, limits: dict[str, int] | None = None) -> Checker:
@@ -82,7 +84,7 @@ def test_constants_largest_first_against_the_limits() -> None:
     assert hashed not in told
     assert "50 %" in told
     over = card(method(constants=constants), limits={"maxBufferSize": 1024}).text
-    assert "at most 1.00 KiB" in over
+    assert "takes 1.00 KiB at once, so it is bound in parts" in over
 
 
 def test_many_constants_and_operators_stay_short() -> None:
@@ -295,3 +297,13 @@ def test_kernels() -> None:
     assert "0 dispatches" in check(kernels_view([])).text
     many = [KernelTime(f"k{i}", 1, 1.0) for i in range(30)]
     assert "18 more" in check(kernels_view(many)).text
+
+
+def test_forecasts_warn_of_too_much() -> None:
+    told = MemoryForecast("m", 700 << 20, 64 << 20, 48 << 20, 0, 96 << 20, 1 << 20, {})
+    text = check(forecast_view(told)).text
+    assert text == "Needs 851 MB of GPU memory: weights 734, caches 67, activations 50."
+    over = check(forecast_view(replace(told, budget=900_000_000))).text
+    assert "over the budget of 900 MB. A phone may close the page" in over
+    refused = check(forecast_view(replace(told, refusals=("value 3 is too large",)))).text
+    assert refused.endswith("activations 50. value 3 is too large")

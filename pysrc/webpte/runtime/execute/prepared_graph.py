@@ -1,0 +1,45 @@
+"""A delegate's graph as it runs on a device: rewritten, with a place for each tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webpte.gpu.device import DeviceInfo
+from webpte.graph.graph import Graph
+from webpte.ops import OpDef
+from webpte.plan.memory_plan import MemoryPlan, plan_memory
+from webpte.rewrite.fusion import fuse
+from webpte.rewrite.passes import merge_duplicate_calls, separate_buffer_writes, store_f16
+from webpte.rewrite.split_rules import split_constants
+from webpte.rewrite.validate import (
+    ConstantTransfer,
+    check_arity,
+    check_defined,
+    constant_transfers,
+    resolve_ops,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedGraph:
+    """A rewritten graph with its operators, its memory plan, and the constants to upload."""
+
+    graph: Graph
+    ops: dict[int, OpDef]
+    storage: MemoryPlan
+    transfers: list[ConstantTransfer]
+
+
+def prepare_graph(graph: Graph, info: DeviceInfo, fused: bool) -> PreparedGraph:
+    """Check a graph and rewrite it for a device; nothing is allocated or read."""
+    check_arity(graph)
+    if info.has_f16:
+        graph = store_f16(graph)
+    graph = split_constants(graph, info.binding_bytes)
+    transfers = constant_transfers(graph)
+    graph = merge_duplicate_calls(separate_buffer_writes(graph))
+    check_defined(graph)
+    if fused:
+        graph = fuse(graph)
+    ops = resolve_ops(graph)
+    return PreparedGraph(graph, ops, plan_memory(graph, ops), transfers)
