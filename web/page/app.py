@@ -270,9 +270,18 @@ class App:
         """Draw everything that depends on the session, which has changed."""
         if self._state.session is not None:
             self._closed = None
+            self._take_adapter(self._state.session.program.device_info)
         with self._state.browser.together():
             self._draw()
             self._state.announce(Change.SESSION)
+
+    def _take_adapter(self, info: DeviceInfo) -> None:
+        """Show what the self-test found, once a program has opened the GPU."""
+        known = self._state.adapter
+        if known is not None and info.self_test is not None and info.self_test != known.self_test:
+            self._state.adapter = info
+            self._state.show(gpu=adapter_banner(info))
+            self._state.announce(Change.ADAPTER)
 
     def _draw_file(self) -> None:
         self._opening.draw_file()

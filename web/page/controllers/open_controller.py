@@ -23,7 +23,13 @@ from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
 from webpte import MethodInfo, Program, TensorInfo
-from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
+from webpte.errors import (
+    DeviceLostError,
+    FaultyDeviceError,
+    OutOfMemoryError,
+    SourceError,
+    WebpteError,
+)
 from webpte.library import LOCAL
 
 
@@ -69,6 +75,11 @@ class OpenController:
         if self._failed is not None:
             wanted, extra, card = self._failed
             await self.open(wanted, extra, card=card)
+
+    async def on_retry_on_numpy(self, message: Message) -> None:
+        """Open the program that failed on the GPU, and those after it, on NumPy."""
+        self._state.device = "numpy"
+        await self.on_retry(message)
 
     def on_cancel_opening(self, message: Message) -> None:
         self.cancel()
@@ -254,7 +265,11 @@ class OpenController:
 
     def _tell_failure(self, error: Exception, name: str) -> None:
         state, kinds = self._state, list(causes(error))
-        again = any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds)
+        actions = {}
+        if any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds):
+            actions = {"retry": "Try again"}
+        elif any(isinstance(cause, FaultyDeviceError) for cause in kinds):
+            actions = {"retry": "Try again", "retry-on-numpy": "Open on NumPy"}
         note = ""
         if not isinstance(error, WebpteError | MemoryError):
             note = "This looks like an error in webpte: the details below say where. "
@@ -266,7 +281,7 @@ class OpenController:
         state.show_error(
             error,
             f"opening {name}",
-            {"retry": "Try again"} if again else None,
+            actions,
             note,
             unloaded_view(name, self._inspected, self._limits) if self._inspected else None,
         )
