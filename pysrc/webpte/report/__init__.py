@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webpte.report.check import Check, WorstElement
 from webpte.report.comparison import (
     CallComparison,
     Comparison,
@@ -32,6 +33,7 @@ __all__ = [
     "ArrayFacts",
     "Buffer",
     "CallComparison",
+    "Check",
     "Comparison",
     "Departure",
     "Difference",
@@ -60,4 +62,5 @@ __all__ = [
     "Tolerance",
     "Trace",
     "Work",
+    "WorstElement",
 ]

@@ -22,7 +22,7 @@ from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
-from webpte import MethodInfo, Program, TensorInfo
+from webpte import MethodInfo, Options, Program, TensorInfo
 from webpte.errors import (
     DeviceLostError,
     FaultyDeviceError,
@@ -123,10 +123,12 @@ class OpenController:
         device: str | None = None,
         card: Card | None = None,
         before: Session | None = None,
+        options: Options | None = None,
     ) -> bool:
         """Open a program and show errors; return whether it is on the page now.
 
-        `before` is a closed session of the same program, to continue from.
+        `before` is a closed session of the same program, to continue from. `options` are those of
+        `webpte.load`.
         """
         self._turn += 1
         turn, state = self._turn, self._state
@@ -143,7 +145,8 @@ class OpenController:
         state.tell(f"Opening {name}", "busy")
         self._announce(name)
         try:
-            session = await self._load(wanted, extra, device, card, turn)
+            how = {"device": device, "options": options}
+            session = await self._load(wanted, extra, how, card, turn)
             await self._replace(session, turn, before)
         except _SupersededError:
             return False
@@ -159,7 +162,7 @@ class OpenController:
         self,
         wanted: Source | str,
         extra: tuple[Any, ...],
-        device: str | None,
+        how: Mapping[str, Any],
         card: Card | None,
         turn: int,
     ) -> Session:
@@ -173,7 +176,7 @@ class OpenController:
         source = replace(wanted, extra=extra)
         try:
             self._check(turn)  # fetching may take long
-            return await self._load_source(source, device, turn, progress)
+            return await self._load_source(source, how, turn, progress)
         except BaseException:
             if source.file is not None:
                 source.file.leave()
@@ -187,9 +190,9 @@ class OpenController:
         )
 
     async def _load_source(
-        self, source: Source, device: str | None, turn: int, progress: Progress
+        self, source: Source, how: Mapping[str, Any], turn: int, progress: Progress
     ) -> Session:
-        state, extra = self._state, source.extra
+        state, extra, device = self._state, source.extra, how["device"]
         progress("read", 0, 0)
         methods = await state.engine.inspect(source.data, data=extra)
         self._check(turn)
@@ -200,7 +203,12 @@ class OpenController:
             device = state.device
         started = perf_counter()
         program = await state.engine.load(
-            source.data, data=extra, device=device, progress=progress, name=source.name
+            source.data,
+            data=extra,
+            device=device,
+            progress=progress,
+            name=source.name,
+            options=how["options"],
         )
         spent = 1000 * (perf_counter() - started)
         try:
