@@ -25,6 +25,7 @@ WebpteError
 ├── DeviceError                 the GPU failed, or is not reachable
 │   ├── NoWebGPUError           this browser or interpreter offers no adapter
 │   ├── DeviceLostError         the device went away; `recover` the program, or load it again
+│   ├── FaultyDeviceError       the GPU computes wrong results; names what failed, and what to do
 │   ├── OutOfMemoryError        an allocation failed or is over a limit; has the sizes
 │   └── ShaderError             a kernel did not compile: a bug in webpte
 ├── TextError                   text and tokens do not match, or a tokenizer is not valid
@@ -157,6 +158,14 @@ class NoWebGPUError(DeviceError):
 
 class DeviceLostError(DeviceError):
     """The device went away; `Program.recover` rebuilds the program on a new one."""
+
+
+class FaultyDeviceError(DeviceError):
+    """The GPU computes wrong results: `faults` has what was computed, by what was tested."""
+
+    def __init__(self, message: str, faults: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.faults = dict(faults)
 
 
 class OutOfMemoryError(DeviceError):

@@ -18,7 +18,7 @@ from webpte_export.errors import ExportError
 from webpte_export.exporter_patches import fewer_collections, patch_exporter
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
-from webpte_export.suite_writer import Call, Tolerance, write_suite
+from webpte_export.suite_writer import Call, Tolerance, write_example, write_suite
 
 _TOLERANCE = Tolerance(1e-3, 1e-3)
 _HALF_TOLERANCE = Tolerance(2e-2, 2e-2)
@@ -41,7 +41,8 @@ def export(
     """Export `model` (a torch.nn.Module) for webpte and check the result against PyTorch.
 
     inputs          the arguments of `model(*inputs)`: a tensor, or a tuple of tensors (or nested)
-    path            writes PATH.pte, PATH.suite (a folder for `serve.py verify`) and
+    path            writes PATH.pte, PATH.check.npz (an example for `Program.check`, if it is
+                    small), PATH.suite (a folder for `serve.py verify`) and
                     PATH.report.json; PATH may end in .pte
     dynamic_shapes  as for torch.export
     quantize        None, "4w", "8w" or "8da4w": see `webpte_export.quantize`. PyTorch's results in
@@ -119,6 +120,7 @@ def export_prepared(
     _write_whole(program, data)
     suite = program.with_suffix(".suite")
     entry = write_suite(suite, program, program.stem, results, tolerance)
+    write_example(program.with_suffix(".check.npz"), results[0], tolerance)
     clock.lap("PyTorch's results")
     verdict = check_on_numpy(suite, entry)
     placed = place(suite, entry, {op: tuple(sorted(why)) for op, why in reasons.items()})

@@ -17,6 +17,7 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+MAX_EXAMPLE_BYTES = 4 << 20  # the page downloads an example with its program
 _LEAST_TOLERANCE = 1e-6  # for outputs that are all zero
 
 
@@ -48,6 +49,20 @@ def write_suite(
     entry |= {"atol": tolerance.atol, "rtol": tolerance.rtol}
     (folder / "manifest.json").write_text(json.dumps([entry], indent=1) + "\n", encoding="utf-8")
     return entry
+
+
+def write_example(path: Path, call: Call, tolerance: Tolerance) -> bool:
+    """Write a call as an example for `Program.check`; returns whether it is small enough for one.
+
+    docs/inspecting.md describes the file.
+    """
+    arrays = {f"input{i}": np.asarray(value) for i, value in enumerate(call.inputs)}
+    arrays |= {f"output{i}": array for i, array in enumerate(call.expected) if array is not None}
+    path.unlink(missing_ok=True)
+    if sum(array.nbytes for array in arrays.values()) > MAX_EXAMPLE_BYTES:
+        return False
+    np.savez_compressed(path, rtol=tolerance.rtol, atol=tolerance.atol, **arrays)
+    return True
 
 
 def entry_of(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from page.browser import Browser, Message
+from page.controllers.check_controller import CheckController
 from page.controllers.gallery_controller import FILE, GalleryController
 from page.controllers.input_controller import InputController
 from page.controllers.library_controller import LibraryController
@@ -49,6 +50,7 @@ class App:
             self._state, self._opening, self._views, self._inputs, self._outputs
         )
         self._library = LibraryController(self._state, self._gallery.open_address)
+        self._checking = CheckController(self._state, self._opening)
         self._closed: Session | None = None  # the last one, until another is open
         self._tasks: set[asyncio.Task[None]] = set()
         self._state.commands.append(self._commands)
@@ -83,7 +85,8 @@ class App:
         if not view:
             controllers = (
                 *(self, self._opening, self._gallery, self._inputs),
-                *(self._running, self._outputs, self._views, self._library, self._state.undo),
+                *(self._running, self._checking, self._outputs, self._views, self._library),
+                self._state.undo,
             )
         for controller in controllers:
             if hasattr(controller, name):
@@ -227,7 +230,10 @@ class App:
 
     async def _reopen(self, closed: Session, front: str) -> None:
         """Open a closed program again, with its inputs, results and front view."""
-        if await self._opening.open(closed.source, device=closed.device, before=closed):
+        options = closed.program.options
+        if await self._opening.open(
+            closed.source, device=closed.device, before=closed, options=options
+        ):
             self._views.bring_to_front(front)
 
     def _commands(self) -> Iterator[Command]:
@@ -270,9 +276,18 @@ class App:
         """Draw everything that depends on the session, which has changed."""
         if self._state.session is not None:
             self._closed = None
+            self._take_adapter(self._state.session.program.device_info)
         with self._state.browser.together():
             self._draw()
             self._state.announce(Change.SESSION)
+
+    def _take_adapter(self, info: DeviceInfo) -> None:
+        """Show what the self-test found, once a program has opened the GPU."""
+        known = self._state.adapter
+        if known is not None and info.self_test is not None and info.self_test != known.self_test:
+            self._state.adapter = info
+            self._state.show(gpu=adapter_banner(info))
+            self._state.announce(Change.ADAPTER)
 
     def _draw_file(self) -> None:
         self._opening.draw_file()

@@ -50,8 +50,27 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
+class SelfTest:
+    """The outcome of the small kernels that check a device when it is opened, see self_test.py.
+
+    passed        what works: "barriers", "f16", ...
+    faults        what does not, and is not used: what was computed, by name
+    milliseconds  how long the test took when it ran
+    kept          whether the outcome was stored by an earlier visit, so that nothing ran
+    """
+
+    passed: tuple[str, ...]
+    faults: dict[str, str] = field(default_factory=dict)
+    milliseconds: float = 0.0
+    kept: bool = False
+
+
+@dataclass(frozen=True)
 class DeviceInfo:
     """Facts about a device. `software` is true for an adapter that computes on the CPU.
+
+    `packed_dot` is whether WGSL has `dot4I8Packed`. `self_test` is None for a device that was not
+    tested; what failed there is missing among the features.
 
     `waiting` is the way to wait for results in a browser ("plain", "scope" or "submit", see
     waiting.js), and `waiting_ms` the milliseconds measured for each way, if any were.
@@ -67,6 +86,8 @@ class DeviceInfo:
     matrix_shapes: tuple[str, ...] = ()  # of subgroup matrices, such as "f16 f32 16x16x16"
     prefers_subgroup_matrices: bool = False  # off until they are known to be faster
     choices: TunedConfigs = ()  # the fastest configs measured here, see `Target.choice`
+    packed_dot: bool = False
+    self_test: SelfTest | None = None
     waiting: str = "plain"
     waiting_ms: dict[str, float] = field(default_factory=dict)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webpte.report.check import Check, WorstElement
 from webpte.report.comparison import (
     CallComparison,
     Comparison,
@@ -34,6 +35,7 @@ __all__ = [
     "ArrayFacts",
     "Buffer",
     "CallComparison",
+    "Check",
     "Comparison",
     "Departure",
     "Difference",
@@ -63,4 +65,5 @@ __all__ = [
     "Tolerance",
     "Trace",
     "Work",
+    "WorstElement",
 ]

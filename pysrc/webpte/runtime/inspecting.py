@@ -1,4 +1,4 @@
-"""The part of a program that looks inside: graph, values, compare, trace, memory, tune.
+"""The part of a program that looks inside: graph, values, compare, check, trace, memory, tune.
 
 See docs/inspecting.md.
 """
@@ -11,14 +11,17 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from webpte.errors import DeviceError, InputError
 from webpte.format.program import DelegateCall
-from webpte.gpu.device import CLOCK, Progress, check_clock
-from webpte.report import Comparison, MemoryReport, MethodGraph, RunValues, Tolerance, Trace
+from webpte.gpu.device import CLOCK, DeviceInfo, Progress, check_clock
+from webpte.report import Check, Comparison, MemoryReport, MethodGraph, RunValues, Tolerance, Trace
 from webpte.report.difference import ATOL, RTOL
 from webpte.runtime.autotune.tuning import Tuner, Tuning
 from webpte.runtime.autotune.tuning_cache import keep_choices
-from webpte.runtime.base.options import Options
+from webpte.runtime.base.info import MethodInfo
+from webpte.runtime.base.options import Options, variant_label
 from webpte.runtime.build import Build
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
@@ -32,6 +35,7 @@ from webpte.runtime.inspect.build_comparison import (
     kept_of,
 )
 from webpte.runtime.inspect.describe import Inside, describe
+from webpte.runtime.inspect.example import Example, example_address, read_example
 from webpte.runtime.inspect.memory_view import build_memory_report
 from webpte.runtime.inspect.probe import ComparingProbe
 from webpte.runtime.inspect.recorder import ValueRecorder
@@ -47,6 +51,7 @@ class Inspected:
     """The methods of `Program` that show what it does."""
 
     name: str
+    origin: str  # the path or URL that it was loaded from; empty if it was none
     _build: Build
 
     def _known(self, name: str) -> Method:
@@ -140,6 +145,58 @@ class Inspected:
             )
         named = compare_outputs(info, outputs, wanted, tolerance) if wanted is not None else []
         return build_comparison(graph, recorder, _device_name(build), named)
+
+    async def check(
+        self,
+        inputs: Any = None,
+        expected: Any = None,
+        *,
+        method: str = "forward",
+        rtol: float | None = None,
+        atol: float | None = None,
+    ) -> Check:
+        """Run a method once and compare its outputs with those of a reference.
+
+        State (caches, mutable buffers) is afterwards as it was before.
+
+        inputs      the inputs, in order, with `expected`; or the file of an example (bytes, a path,
+                    a URL); None: the example beside the program, NAME.check.npz for NAME.pte
+        expected    as in `compare`
+        rtol, atol  |actual - expected| <= atol + rtol·|expected| is what agrees; by default the
+                    example's, or those of `compare`
+        """
+        build, found = self._build, self._known(method)
+        example = await self._example(found.info, inputs, expected)
+        tolerance = Tolerance(
+            example.tolerance.rtol if rtol is None else rtol,
+            example.tolerance.atol if atol is None else atol,
+        )
+        with build.lifetime.lease(), self._call_context():
+            outputs = await found.run(found.request(example.inputs, dry_run=DryRun()))
+        compared = compare_outputs(found.info, outputs, example.expected, tolerance)
+        if not compared:
+            raise InputError(f"method {method!r}: no output is expected, so nothing is compared")
+        info = DeviceInfo("numpy") if isinstance(build.device, str) else build.device.info
+        variant = variant_label(build.options, info)
+        device = _device_name(build)
+        return Check(self.name, method, device, variant, tolerance, tuple(compared))
+
+    async def _example(self, info: MethodInfo, inputs: Any, expected: Any) -> Example:
+        if expected is not None:
+            if inputs is None:
+                raise InputError("expected outputs were given without inputs")
+            given = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+            return Example(given, expected_outputs(info, expected))
+        if isinstance(inputs, list | tuple | np.ndarray):
+            raise InputError("inputs were given without expected outputs to compare with")
+        if inputs is not None:
+            return await read_example(info, inputs)
+        if not self.origin:
+            raise InputError(
+                f"{self.name} was not loaded from a path or a URL, so no example is beside it: "
+                "give check(inputs, expected)"
+            )
+        return await read_example(info, example_address(self.origin))
 
     async def trace(self, method: str = "forward", *inputs: Any) -> Trace:
         """Run a method once and write down what takes how long, on the host and on the GPU.

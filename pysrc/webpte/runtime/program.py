@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 from weakref import WeakSet
@@ -97,7 +98,9 @@ async def load(
             on_forecast(forecast_contents(contents, info, chosen.fuse))
         build = await Build.create(contents, device, strict, progress, chosen)
         clock.lap("build")
-    return Program(contents, build, clock, strict, shared)
+    program = Program(contents, build, clock, strict, shared)
+    program.origin = str(source) if isinstance(source, str | Path) else ""
+    return program
 
 
 async def inspect(
@@ -159,6 +162,7 @@ class Program(Inspected):
         self._generation = 0
         self._log = CallLog()
         self.name = contents.source.name
+        self.origin = ""
         LOADED.add(self)
 
     @property

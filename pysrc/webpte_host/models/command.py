@@ -160,6 +160,8 @@ def _card(recipe: Recipe, made: Path, verdicts: Mapping[str, Verdict]) -> Card:
     optional["questions"] = [recipe.question] if recipe.question else []
     for name in ("tokenizer", "tokenizer_config"):
         optional[name] = f"{name}.json" if (model / f"{name}.json").is_file() else ""
+    check = Path(report["program"]).with_suffix(".check.npz").name
+    optional["check"] = check if (model / check).is_file() else ""
     wheel = recipe.wheels[0]
     return {
         "name": recipe.name,

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.page.chats import open_chat
+from support.page.lost_gpu import KEEP_DEVICES
 from support.page.page_visit import status, visit
 from webpte_host.serving.server import Site
 
@@ -173,3 +174,27 @@ def test_an_answer_is_stopped_after_tabs_were_switched(page: Page) -> None:
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.locator("[data-act=close]").click()
     expect(page.get_by_role("tab", name="Chat")).to_have_count(0)
+
+
+def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site, but="404") as page:
+        (worker,) = page.workers
+        worker.evaluate(f"() => {{ {KEEP_DEVICES} }}")
+        page.get_by_label("or enter a URL").first.fill("/data/llm/llama_tiny_q4.pte")
+        page.get_by_role("button", name="Open", exact=True).click()
+        page.get_by_role("tab", name="Chat").click()
+        expect(page.get_by_text("Tokenizer: none")).to_be_visible()
+        page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")
+        page.get_by_role("button", name="Load", exact=True).click()
+        expect(page.get_by_text("with a chat template")).to_be_visible()
+        page.get_by_text("Generation settings").click()
+        for name, value in {**CHANCE, "max_tokens": 40}.items():
+            set_number(page, name, value)
+        field(page).fill("Hello")
+        field(page).press("Enter")
+        expect(answers(page)).not_to_have_text("")
+        worker.evaluate("() => devices.at(-1).destroy()")
+        wait_for_answer(page)
+        assert worker.evaluate("() => devices.length") == 2
+        expect(page.locator("#error")).to_have_text("")
+        expect(log_of(page)).to_contain_text("40 tokens")

@@ -24,7 +24,7 @@ BOXES = ("xyxy", "xywh", "cxcywh", "yxyx")  # outputs/renderers/boxes.py says wh
 STARTS = tuple(name for name in FILLS if name not in CHOSEN)  # of inputs; others need a file
 
 # The fields of a card; any other is reported as an error, since it is probably misspelled.
-_FILES = ("program", "example", "picture", "tokenizer", "tokenizer_config")
+_FILES = ("program", "example", "check", "picture", "tokenizer", "tokenizer_config")
 _FIELDS = (
     *("name", "title", "task", "licence", "size", "about", "order", "icon"),
     *("files", "questions", "view", "inputs", "outputs"),
@@ -93,6 +93,7 @@ class Card:
     licence: str = ""
     about: str = ""
     examples: tuple[str, ...] = ()
+    check: str = ""  # inputs with the outputs of a reference, see `Program.check`
     tokenizer: str = ""
     tokenizer_config: str = ""
     questions: tuple[str, ...] = ()  # that a chat may begin with
@@ -126,6 +127,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             licence=str(raw.get("licence") or ""),
             about=str(raw.get("about") or raw.get("notes") or ""),
             examples=tuple(folder + str(one) for one in _listed(example)),
+            check=_address(folder, named.get("check")),
             tokenizer=_address(folder, named.get("tokenizer")),
             tokenizer_config=_address(folder, named.get("tokenizer_config")),
             questions=tuple(map(str, raw.get("questions") or ())),

@@ -22,8 +22,14 @@ from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
-from webpte import MethodInfo, Program, TensorInfo
-from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
+from webpte import MethodInfo, Options, Program, TensorInfo
+from webpte.errors import (
+    DeviceLostError,
+    FaultyDeviceError,
+    OutOfMemoryError,
+    SourceError,
+    WebpteError,
+)
 from webpte.library import LOCAL
 from webpte.report import PHONE_BUDGET, MemoryForecast
 
@@ -71,6 +77,11 @@ class OpenController:
             wanted, extra, card = self._failed
             await self.open(wanted, extra, card=card)
 
+    async def on_retry_on_numpy(self, message: Message) -> None:
+        """Open the program that failed on the GPU, and those after it, on NumPy."""
+        self._state.device = "numpy"
+        await self.on_retry(message)
+
     def on_cancel_opening(self, message: Message) -> None:
         self.cancel()
 
@@ -113,10 +124,12 @@ class OpenController:
         device: str | None = None,
         card: Card | None = None,
         before: Session | None = None,
+        options: Options | None = None,
     ) -> bool:
         """Open a program and show errors; return whether it is on the page now.
 
-        `before` is a closed session of the same program, to continue from.
+        `before` is a closed session of the same program, to continue from. `options` are those of
+        `webpte.load`.
         """
         self._turn += 1
         turn, state = self._turn, self._state
@@ -133,7 +146,8 @@ class OpenController:
         state.tell(f"Opening {name}", "busy")
         self._announce(name)
         try:
-            session = await self._load(wanted, extra, device, card, turn)
+            how = {"device": device, "options": options}
+            session = await self._load(wanted, extra, how, card, turn)
             await self._replace(session, turn, before)
         except _SupersededError:
             return False
@@ -149,7 +163,7 @@ class OpenController:
         self,
         wanted: Source | str,
         extra: tuple[Any, ...],
-        device: str | None,
+        how: Mapping[str, Any],
         card: Card | None,
         turn: int,
     ) -> Session:
@@ -163,7 +177,7 @@ class OpenController:
         source = replace(wanted, extra=extra)
         try:
             self._check(turn)  # fetching may take long
-            return await self._load_source(source, device, turn, progress)
+            return await self._load_source(source, how, turn, progress)
         except BaseException:
             if source.file is not None:
                 source.file.leave()
@@ -177,9 +191,9 @@ class OpenController:
         )
 
     async def _load_source(
-        self, source: Source, device: str | None, turn: int, progress: Progress
+        self, source: Source, how: Mapping[str, Any], turn: int, progress: Progress
     ) -> Session:
-        state, extra = self._state, source.extra
+        state, extra, device = self._state, source.extra, how["device"]
         progress("read", 0, 0)
         methods = await state.engine.inspect(source.data, data=extra)
         self._check(turn)
@@ -203,6 +217,7 @@ class OpenController:
             progress=progress,
             name=source.name,
             on_forecast=show_forecast,
+            options=how["options"],
         )
         spent = 1000 * (perf_counter() - started)
         try:
@@ -267,7 +282,11 @@ class OpenController:
 
     def _tell_failure(self, error: Exception, name: str) -> None:
         state, kinds = self._state, list(causes(error))
-        again = any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds)
+        actions = {}
+        if any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds):
+            actions = {"retry": "Try again"}
+        elif any(isinstance(cause, FaultyDeviceError) for cause in kinds):
+            actions = {"retry": "Try again", "retry-on-numpy": "Open on NumPy"}
         note = ""
         if not isinstance(error, WebpteError | MemoryError):
             note = "This looks like an error in webpte: the details below say where. "
@@ -279,7 +298,7 @@ class OpenController:
         state.show_error(
             error,
             f"opening {name}",
-            {"retry": "Try again"} if again else None,
+            actions,
             note,
             unloaded_view(name, self._inspected, self._limits) if self._inspected else None,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from page.browser import Message
@@ -39,6 +39,7 @@ class RunController:
         self._inputs = inputs
         self._outputs = outputs
         self._repeats = 20
+        state.rebuild = self._recover
         state.listeners.append(self._follow)
         state.commands.append(self._commands)
 
@@ -82,8 +83,14 @@ class RunController:
         arrays, held = [state.array() for state in session.inputs], session.held()
         self._state.show(error="")
         self._state.tell(f"Running{self._while_opening(session)}", "busy")
-        work = self._run(session, session.method, arrays, held)
-        await self._state.do(session, work, f"running {session.method}", at_once=True)
+        method = session.method
+
+        def work() -> Coroutine[Any, Any, None]:
+            return self._run(session, method, arrays, held)
+
+        # State is gone with the GPU: whoever built it up has to decide how to go on.
+        redo = None if session.stateful else work
+        await self._state.do(session, work(), f"running {method}", at_once=True, redo=redo)
 
     def on_cancel(self, message: Message) -> None:
         session = self._state.session
@@ -222,7 +229,8 @@ class RunController:
         session.start_over()
         self._outputs.draw()
         self._state.announce(Change.RESULTS)
-        self._state.tell("The program is rebuilt: run it again")
+        since = ", and its state starts over" if session.stateful else ""
+        self._state.tell(f"The program is rebuilt{since}: run it again")
 
     # ---- drawing
 

@@ -52,6 +52,8 @@ def adapter_banner(info: DeviceInfo) -> Html:
         )
     else:
         verdict = "Programs run on this GPU."
+    tested = _tested(info)
+    has_faults = info.self_test is not None and bool(info.self_test.faults)
     chips = [
         h(
             "li",
@@ -70,7 +72,7 @@ def adapter_banner(info: DeviceInfo) -> Html:
         "div",
         h(
             "span",
-            class_=f"lamp {'lamp-warn' if info.software else 'lamp-good'}",
+            class_=f"lamp {'lamp-warn' if info.software or has_faults else 'lamp-good'}",
             aria_hidden="true",
         ),
         h(
@@ -82,11 +84,26 @@ def adapter_banner(info: DeviceInfo) -> Html:
                 class_="gpu-name",
             ),
             h("p", verdict, class_="gpu-verdict"),
+            h("p", tested, class_="gpu-verdict") if tested else None,
             class_="gpu-who",
         ),
         h("ul", chips, class_="chips", aria_label="Features"),
         h("dl", limits, class_="limits"),
         class_="gpu",
+    )
+
+
+def _tested(info: DeviceInfo) -> str:
+    """Return the outcome of the self-test in a sentence; empty if the GPU is not open yet."""
+    test = info.self_test
+    if test is None:
+        return ""
+    if not test.faults:
+        return f"It passed the self-test ({len(test.passed)} checks)."
+    faults = ", ".join(test.faults)
+    return (
+        f"The self-test found wrong results: {faults}. Programs run without, and may be slower. "
+        "Updating the browser or the graphics driver may help."
     )
 
 

@@ -31,6 +31,7 @@ _WAYS_OUT = {
     "DeviceLostError": "The browser took the GPU away: a driver reset, a crash or too much memory. "
     "Rebuild the program, or open the file again; close other tabs that use the GPU if it happens "
     "again.",
+    "FaultyDeviceError": "Programs still run on NumPy, on the CPU.",
     "OutOfMemoryError": "Close other tabs that use the GPU, or export a smaller or quantized "
     "model.",
     "ShaderError": "This is a bug in webpte. The details below say which kernel it is.",

@@ -64,6 +64,7 @@ class Session:
     history: History = field(default_factory=History)
     labels: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by output, of its last dim
     choices: dict[str, dict[int, Choice]] = field(default_factory=dict)  # by method and output
+    losses: int = 0  # of the GPU, since work on the program last succeeded
     _inputs: dict[str, list[Input]] = field(default_factory=dict)  # by method
 
     def __post_init__(self) -> None:

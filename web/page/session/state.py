@@ -21,6 +21,8 @@ from webpte import DeviceInfo
 from webpte.errors import DeviceLostError
 from webpte.runtime.base.call_context import reporting
 
+MOST_LOSSES = 2  # of the GPU, one after the other: then someone has to ask for a new one
+
 
 class Change(Enum):
     """Kinds of changes that `AppState.announce` passes to listeners."""
@@ -82,6 +84,8 @@ class AppState:
     store: Store = field(init=False)  # from visit to visit
     tab_store: Store = field(init=False)  # for a reload of this tab
     undo: Undo = field(init=False)
+    # Builds the program of a session anew; the page does so by itself when the GPU is lost.
+    rebuild: Callable[[Session], Coroutine[Any, Any, None]] | None = None
 
     def __post_init__(self) -> None:
         self.store = Store(self.browser)
@@ -134,12 +138,53 @@ class AppState:
         doing: str,
         can_stop: bool = True,
         at_once: bool = False,
+        redo: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         """Run work on the program of an idle session, with the buttons locked meanwhile.
 
         `can_stop`: the work checks `session.runner.stopping` and ends early. `at_once`: it may be
-        cancelled at any point.
+        cancelled at any point. `redo` makes the work that goes on after the GPU was lost and the
+        program rebuilt; without it, someone has to ask again.
         """
+        try:
+            await self._work(session, work, doing, can_stop, at_once)
+            session.losses = 0
+            return
+        except Exception as error:
+            if session is not self.session:  # errors of a closed program are dropped
+                return
+            lost = isinstance(error, DeviceLostError)
+            if not lost or self.rebuild is None or session.losses >= MOST_LOSSES:
+                actions = {"recover": "Rebuild the program"} if lost else None
+                self.show_error(error, doing, actions)
+                return
+        session.losses += 1
+        if await self._rebuilt(session) and redo is not None and session is self.session:
+            self.tell("The GPU was lost and the program is rebuilt: going on", "busy")
+            await self.do(session, redo(), doing, can_stop, at_once, redo)
+
+    async def _rebuilt(self, session: Session) -> bool:
+        """Rebuild the program of a session on a new device; return whether that worked."""
+        assert self.rebuild is not None
+        self.tell("The GPU was lost: rebuilding the program", "busy")
+        doing = "rebuilding the program after the GPU was lost"
+        try:
+            await self._work(session, self.rebuild(session), doing, False, False)
+        except Exception as error:
+            if session is self.session:
+                self.show_error(error, doing, {"recover": "Rebuild the program"})
+            return False
+        return True
+
+    async def _work(
+        self,
+        session: Session,
+        work: Coroutine[Any, Any, None],
+        doing: str,
+        can_stop: bool,
+        at_once: bool,
+    ) -> None:
+        """Run work until it ends or is cancelled, with the count of compiled kernels shown."""
         compiling = _CompileProgress(lambda: self.status, self._show_line)
         with reporting(compiling.progress):  # the task inherits the context
             task = session.runner.start(work, doing, can_stop, at_once)
@@ -148,11 +193,6 @@ class AppState:
             await asyncio.wait({task})
             if not task.cancelled():
                 task.result()
-        except Exception as error:
-            if session is self.session:  # errors of a closed program are dropped
-                lost = isinstance(error, DeviceLostError)
-                actions = {"recover": "Rebuild the program"} if lost else None
-                self.show_error(error, doing, actions)
         finally:
             compiling.end()
             self.announce(Change.BUSY)

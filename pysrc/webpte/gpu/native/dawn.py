@@ -174,6 +174,7 @@ class Dawn:
             software=facts.adapterType == c.WGPUAdapterType_CPU or is_software(*names),
             features=tuple(has),
             limits={name: int(getattr(limits.limits, name)) for name in fields},
+            packed_dot=self.has_packed_dot(),
         )
 
     def _feature(self, name: str) -> int:

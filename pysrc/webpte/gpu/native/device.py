@@ -47,6 +47,7 @@ from webpte.gpu.native.plan import (
     write_buffer,
 )
 from webpte.gpu.pipelines import PipelineCache
+from webpte.gpu.verdicts import MemoryText, checked_info
 
 T = TypeVar("T")
 
@@ -58,6 +59,7 @@ class NativeDevice:
     """This machine's GPU. `create` it once and share it among programs."""
 
     interop_calls = 0  # no JavaScript here
+    verdicts = MemoryText()  # of self-tests, by adapter
 
     def __init__(self, device: DawnDevice, info: DeviceInfo) -> None:
         self.info = info
@@ -67,16 +69,29 @@ class NativeDevice:
         self._buffers: dict[int, NativeBuffer] = {}
         self._adopted: set[int] = set()
         self._plans: dict[int, NativePlan] = {}
-        self._compiler = NativeCompiler(device, self._ids)
+        self._compiler = NativeCompiler(device, self._ids, lambda: self.info.packed_dot)
         self._cache = PipelineCache(self._compiler.compile)
 
     @classmethod
-    async def create(cls, phone: bool = False) -> NativeDevice:
-        """Open this machine's GPU; with `phone`, with no more than a phone's limits."""
+    async def create(
+        cls, phone: bool = False, self_test_texts: Mapping[str, str] | None = None
+    ) -> NativeDevice:
+        """Open this machine's GPU and test it, once per process.
+
+        phone            with no more than the limits and features of a phone's GPU
+        self_test_texts  as in `run_self_test`: then nothing is kept
+        """
         dawn = load_dawn()
         adapter, info = dawn.find_adapter()
         info = like_a_phone(info) if phone else info
-        return cls(dawn.open_device(adapter, info), info)
+        device = cls(dawn.open_device(adapter, info), info)
+        texts = MemoryText() if self_test_texts else cls.verdicts
+        try:
+            device.info = await checked_info(device, texts, "", self_test_texts)
+        except BaseException:
+            device.destroy()
+            raise
+        return device
 
     @property
     def lost(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,13 +29,18 @@ class _BindGroupLayout:
 
 
 class NativeCompiler:
-    """A compiler of kernels; `pipelines` has all that it compiled, by number."""
+    """A compiler of kernels; `pipelines` has all that it compiled, by number.
 
-    def __init__(self, device: DawnDevice, numbers: Iterator[int]) -> None:
+    `has_packed_dot` tells whether kernels may use `dot4I8Packed` of WGSL.
+    """
+
+    def __init__(
+        self, device: DawnDevice, numbers: Iterator[int], has_packed_dot: Callable[[], bool]
+    ) -> None:
         self._device = device
         self._c = device.c
         self._numbers = numbers
-        self._has_packed_dot = device.dawn.has_packed_dot()
+        self._has_packed_dot = has_packed_dot
         self._layouts: dict[tuple[str, ...], _BindGroupLayout] = {}
         self.pipelines: dict[int, NativePipeline] = {}
 
@@ -60,7 +65,7 @@ class NativeCompiler:
         return made
 
     def _module(self, spec: PipelineSpec) -> Owned | ShaderError:
-        c, code = self._c, add_packed_dot(spec.code, self._has_packed_dot)
+        c, code = self._c, add_packed_dot(spec.code, self._has_packed_dot())
         source = c.WGPUShaderSourceWGSL(code=view_of(c, code))
         source.chain.sType = c.WGPUSType_ShaderSourceWGSL
         descriptor = c.WGPUShaderModuleDescriptor(label=view_of(c, spec.label))

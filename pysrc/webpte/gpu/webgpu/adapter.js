@@ -9,9 +9,9 @@
         return (await request()) ?? (await request()) ?? undefined; // undefined becomes None in Python, null does not
     },
 
-    // Whether WGSL has `dot4I8Packed` here.
-    hasPackedDot() {
-        return navigator.gpu.wgslLanguageFeatures?.has("packed_4x8_integer_dot_product") ?? false;
+    // The browser's name and version.
+    browser() {
+        return globalThis.navigator?.userAgent ?? "";
     },
 
     describe(adapter) {
@@ -32,6 +32,8 @@
             software: isFallbackAdapter || adapter.isFallbackAdapter === true,
             features: [...adapter.features].sort(),
             matrixShapes,
+            // Whether WGSL has `dot4I8Packed` here.
+            packedDot: navigator.gpu.wgslLanguageFeatures?.has("packed_4x8_integer_dot_product") ?? false,
         });
     },
 

@@ -7,7 +7,7 @@ exceptions into WebpteErrors. Each method crosses once, and `interop_calls` coun
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import count
@@ -28,6 +28,7 @@ from webpte.errors import (
 )
 from webpte.gpu.browser.files import JsFile
 from webpte.gpu.browser.scripts import load_script
+from webpte.gpu.browser.settings_store import BrowserStore
 from webpte.gpu.convert import by_file, converted
 from webpte.gpu.device import (
     FEATURES,
@@ -45,6 +46,7 @@ from webpte.gpu.device import (
 )
 from webpte.gpu.pipelines import PipelineCache, add_packed_dot
 from webpte.gpu.tasks import shield_or_undo
+from webpte.gpu.verdicts import MemoryText, checked_info
 from webpte.gpu.webgpu.eager_future import EagerFuture
 from webpte.source import BytesSource, ColumnSource
 
@@ -99,6 +101,7 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
         features=tuple(facts["features"]),
         limits=facts["limits"],
         matrix_shapes=tuple(facts["matrixShapes"]),
+        packed_dot=facts["packedDot"],
     )
     return adapter, info
 
@@ -151,15 +154,21 @@ class WebGPUDevice:
         self._results: dict[int, np.ndarray | None] = {}  # by plan: where JavaScript writes them
         self._payloads: dict[int, np.ndarray] = {}  # by plan: the engine has a view of it
         self._pipelines = PipelineCache(self._compile)
-        self._has_packed_dot = bool(load_script("webgpu/adapter.js").hasPackedDot())
         self.info = info
         self.interop_calls = 0
 
     @classmethod
-    async def create(cls, waiting: str | None = None, phone: bool = False) -> WebGPUDevice:
-        """Open the browser's GPU; with `phone`, with no more than a phone's limits and features.
+    async def create(
+        cls,
+        waiting: str | None = None,
+        phone: bool = False,
+        self_test_texts: Mapping[str, str] | None = None,
+    ) -> WebGPUDevice:
+        """Open the browser's GPU and test it, once per adapter and version of the browser.
 
-        `waiting` is a way to wait for results; the best is measured.
+        waiting          a way to wait for results; without it, the best is measured
+        phone            with no more than the limits and features of a phone's GPU
+        self_test_texts  as in `run_self_test`: then nothing is kept
         """
         adapter, info = await find_adapter()
         info = like_a_phone(info) if phone else info
@@ -175,8 +184,15 @@ class WebGPUDevice:
             completed = create_proxy(requests.completed)
             engine = load_script("webgpu/engine.js")(device, *parts, waiter, completed)
         chosen = json.loads(waiter.describe())
-        info = replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"])
-        return cls(engine, info, requests)
+        made = cls(engine, replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"]), requests)
+        store = MemoryText() if self_test_texts else BrowserStore("self_test.json")
+        browser = str(load_script("webgpu/adapter.js").browser())
+        try:
+            made.info = await checked_info(made, store, browser, self_test_texts)
+        except BaseException:
+            made.destroy()
+            raise
+        return made
 
     @property
     def lost(self) -> bool:
@@ -225,7 +241,7 @@ class WebGPUDevice:
     async def _compile(self, specs: Sequence[PipelineSpec], progress: Progress) -> list[int]:
         self.interop_calls += 1
         described = [
-            {**asdict(spec), "code": add_packed_dot(spec.code, self._has_packed_dot)}
+            {**asdict(spec), "code": add_packed_dot(spec.code, self.info.packed_dot)}
             for spec in specs
         ]
         with _translated("compiling kernels"), _proxied(progress) as proxy:

@@ -43,6 +43,55 @@ class DeveloperOptions(Options):
 
 
 AS_SUITS = DeveloperOptions()
+NUMPY = "NumPy"
+
+
+@dataclass(frozen=True)
+class SaferVariant:
+    """A way to run a program that needs less of the GPU; without options, on NumPy."""
+
+    label: str
+    options: DeveloperOptions | None = None
+
+
+def safer_variant(options: Options, info: DeviceInfo) -> SaferVariant | None:
+    """Return the next safer way to run a program; None after NumPy, the last one.
+
+    Without subgroup matrices, then without f16 (which those need, too), then with plain kernels,
+    then on NumPy.
+    """
+    if info.kind == "numpy":
+        return None
+    now = _as_developer(options)
+    seen = applied_to(now, info)
+    if seen.target.subgroup_matrices:
+        return SaferVariant("without subgroup matrices", replace(now, subgroup_matrices=False))
+    if seen.has_f16:
+        return SaferVariant("without f16", replace(now, f16=False))
+    if not seen.software:
+        return SaferVariant("with plain kernels", replace(now, plain=True))
+    return SaferVariant(f"on {NUMPY}")
+
+
+def variant_label(options: Options, info: DeviceInfo) -> str:
+    """Return in a few words how a program runs."""
+    if info.kind == "numpy":
+        return NUMPY
+    now, found = _as_developer(options), list[str]()
+    if info.has_f16 and not now.f16:
+        found.append("without f16")
+    if info.has_subgroup_matrices and now.subgroup_matrices is not None:
+        found.append(f"{'with' if now.subgroup_matrices else 'without'} subgroup matrices")
+    if now.plain is not None and now.plain is not info.software:
+        found.append("with plain kernels" if now.plain else "with a GPU's kernels")
+    found += [text for text, off in (("without fusion", not now.fuse),) if off]
+    return ", ".join(found) or "as suits the adapter"
+
+
+def _as_developer(options: Options) -> DeveloperOptions:
+    if isinstance(options, DeveloperOptions):
+        return options
+    return DeveloperOptions(fuse=options.fuse, tuned=options.tuned)
 
 
 def applied_to(options: Options, info: DeviceInfo) -> DeviceInfo:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
 import webpte
 from page.app import App
+from page.views.chat import panel as chat_view
 from support.page.chat_page import (
     CONFIG,
     COUNT,
@@ -72,6 +74,52 @@ def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) ->
         chat.messages = [{"role": who, "content": text} for who, text in before]
         said = await chat.send("And then?", COUNT, temperature=0.9, top_p=0.95, seed=7)
         assert shown(browser)[3:] == [("assistant", said)]
+
+    drive(script, engine=Engine())
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_an_answer_goes_on_by_itself_after_a_lost_gpu(
+    monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """The tokens that came stay, and the page rebuilds the program without being asked."""
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        session = app._state.session
+        assert session is not None
+        decoder = type(session.program.decoder("forward"))
+        sample, calls = decoder.sample, 0
+        told: list[str] = []
+        tell = app._state.tell
+
+        def telling(line: str, mood: str = "good") -> None:
+            told.append(line)
+            tell(line, mood)
+
+        async def fails_once(*given: Any, **options: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == at + 1:
+                raise DeviceLostError("the browser took the GPU away")
+            return await sample(*given, **options)
+
+        monkeypatch.setattr(app._state, "tell", telling)
+        monkeypatch.setattr(decoder, "sample", fails_once)
+        await send(app, "Hello")
+        monkeypatch.undo()
+        assert calls > at + 1
+        assert session.program.generation == 1
+        assert not browser.html.get("error")
+        assert "The GPU was lost: rebuilding the program" in told
+        assert told[-1].startswith("Answered")
+        panel = app._views.panel("chat")
+        assert isinstance(panel, chat_view.ChatPanel)
+        assert panel._talk is not None
+        (answer,) = panel._talk.answers.values()
+        assert len(answer.tokens) == COUNT
+        (first,) = await said_by_chat("Hello")
+        assert shown(browser)[1][1][:at] == first[:at]  # a token of this tokenizer is a byte
 
     drive(script, engine=Engine())
 

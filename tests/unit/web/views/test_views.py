@@ -15,6 +15,7 @@ from page.parts.output_view import outputs_card
 from page.parts.run_view import Timing, further_work, run_card, timing_strip
 from support.page.markup import NASTY, Checker, check, method
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, TensorInfo
+from webpte.gpu.device import SelfTest
 from webpte.report import MemoryForecast, TimedStep
 
 
@@ -128,6 +129,17 @@ def test_banner() -> None:
     classes = [known.get("class") for _, known in checked.elements]
     assert classes.count("chip chip-on") == 1
     assert classes.count("chip chip-off") == 2
+
+
+def test_banner_says_what_the_self_test_found() -> None:
+    info = DeviceInfo("webgpu", "acme")
+    assert "self-test" not in check(adapter_banner(info)).text
+    passed = replace(info, self_test=SelfTest(("barriers", "f16")))
+    assert "passed the self-test (2 checks)" in check(adapter_banner(passed)).text
+    faulty = replace(info, self_test=SelfTest(("barriers",), {"f16": "2 of 8 results are wrong"}))
+    checked = check(adapter_banner(faulty))
+    assert "found wrong results: f16. Programs run without" in checked.text
+    assert "lamp lamp-warn" in [known.get("class") for _, known in checked.elements]
 
 
 def test_banner_says_when_it_is_a_cpu() -> None:

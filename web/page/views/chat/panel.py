@@ -210,7 +210,13 @@ class ChatPanel(Panel):
         self.state.undo.forget()
         self.state.show(error="")
         self.state.tell("Answering", "busy")
-        await self.state.do(session, self._say(session, talk, begin, sent), _ANSWERING)
+        await self.state.do(
+            session,
+            self._say(session, talk, begin, sent),
+            _ANSWERING,
+            # After a lost GPU: the tokens that came are kept, and the cache is filled with them.
+            redo=lambda: self._say(session, talk, lambda one: one.go_on(self._settings), False),
+        )
 
     async def _say(
         self, session: Session, talk: Talk, begin: Callable[[Talk], None], sent: bool

@@ -117,13 +117,22 @@ class Talk:
         options = settings.options()
         self._begin(self._chat.regenerate(settings.max_tokens, **options), options)
 
-    def ask_more(self, settings: ChatSettings) -> None:
+    def go_on(self, settings: ChatSettings) -> None:
+        """Continue an answer that failed, with the tokens that it has left; or ask once more."""
+        answer = self.last
+        if answer is None or not self.can_go_on:
+            self.ask_again(settings)
+            return
+        self.ask_more(settings, max(1, settings.max_tokens - len(answer.tokens)))
+
+    def ask_more(self, settings: ChatSettings, max_tokens: int | None = None) -> None:
         """Continue the last answer, with the same seed."""
         line = len(self.lines) - 1
         answer, options = self.answers.get(line), settings.options()
         if answer is not None:
             options["seed"] = answer.seed
-        reply = self._chat.continue_(settings.max_tokens, **options)
+        count = settings.max_tokens if max_tokens is None else max_tokens
+        reply = self._chat.continue_(count, **options)
         if answer is None:
             self.answers[line] = answer = self._new_answer(reply, options)
             answer.follows = reply.prefix

@@ -1,0 +1,66 @@
+"""Writes the examples of the samples that `Program.check` compares with: `NAME.check.npz`.
+
+The outputs are those of the NumPy references, which the tests compare with PyTorch's:
+
+    PYTHONPATH=pysrc python -m webpte_samples.write_checks web/samples
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import webpte
+
+Random = np.random.Generator
+
+
+def _floats(*shapes: tuple[int, ...]) -> Callable[[Random], list[Any]]:
+    def make(random: Random) -> list[Any]:
+        # Multiples of 1/64, which compress well.
+        return [random.integers(0, 64, shape).astype(np.float32) / 64 for shape in shapes]
+
+    return make
+
+
+def _tokens(random: Random) -> list[Any]:
+    return [random.integers(4, 900, (1, 23)), np.array([0])]
+
+
+# The inputs of each, of sizes that are no powers of two where the program takes any.
+EXAMPLES: dict[str, Callable[[Random], list[Any]]] = {
+    "add": _floats((37, 41), (37, 41)),
+    "sigmoid": _floats((37, 41)),
+    "digits": _floats((1, 1, 28, 28)),
+    "photo": _floats((1, 3, 11, 17)),
+    "stories": _tokens,
+}
+
+
+async def write(folder: Path, name: str) -> None:
+    """Compute an example in NumPy and write it."""
+    async with await webpte.load(folder / f"{name}.pte", device="numpy") as program:
+        infos = program.methods["forward"].inputs
+        made = EXAMPLES[name](np.random.default_rng(1))
+        inputs = [
+            np.asarray(array, info.dtype) if isinstance(info, webpte.TensorInfo) else array
+            for array, info in zip(made, infos, strict=True)
+        ]
+        outputs = await program.forward(*inputs)
+    arrays = {f"input{i}": array for i, array in enumerate(inputs)}
+    arrays |= {f"output{i}": array for i, array in enumerate(outputs)}
+    np.savez_compressed(folder / f"{name}.check.npz", **arrays)
+
+
+async def main(folder: Path) -> None:
+    for name in EXAMPLES:
+        await write(folder, name)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))

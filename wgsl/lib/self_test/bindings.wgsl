@@ -1,0 +1,5 @@
+// The uniform block of all kernels of the self-test.
+
+struct Params {
+    seed: u32, // goes into every result, so that none can be a leftover
+}
