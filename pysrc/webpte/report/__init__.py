@@ -21,6 +21,7 @@ from webpte.report.method_graph import (
     LayerGroup,
     MethodGraph,
     Node,
+    links,
 )
 from webpte.report.report import Report, ReportTable
 from webpte.report.timeline import Rates, RowPair, TimedStep, TimelineRow, TimeSpan, Trace
@@ -60,4 +61,5 @@ __all__ = [
     "Tolerance",
     "Trace",
     "Work",
+    "links",
 ]
