@@ -23,6 +23,19 @@ LOCAL = (
 )
 
 
+def fetch_problem(address: str, reason: str) -> str:
+    """Return the message for a file that could not be fetched.
+
+    Only without an answer can CORS be the reason: an answer, such as 404, was readable.
+    """
+    if "the server answered" in reason:
+        return f"{address}: {reason}; is the address right?"
+    return (
+        f"{address}: {reason}; is the address right, and does its server allow this page to read "
+        "it (CORS)?"
+    )
+
+
 class ByteSource(Protocol):
     """Random access to a file. `read` returns exactly `length` bytes or raises SourceError."""
 

@@ -1,7 +1,28 @@
-"""The one error of exports."""
+"""The one error of exports, and the text of errors that exporters raise."""
 
 from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+_MOST_LINES = 24  # of an exporter's error: its suggested fixes come last
 
 
 class ExportError(Exception):
     """A model cannot be exported as requested. The message says what to change."""
+
+
+def error_text(error: BaseException, most: int = _MOST_LINES) -> str:
+    """Return the text of the original error: exporters wrap it in ones that say less.
+
+    Lines stay lines, with their indentation; what is left out of a very long text is counted.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
+    if not lines and error.__traceback__ is not None:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        lines = [f"{frame.line} ({Path(frame.filename).name}, line {frame.lineno})"]
+    if len(lines) > most:
+        lines[most:] = [f"... {len(lines) - most} more lines"]
+    return f"{type(error).__name__}: " + "\n".join(lines).lstrip()

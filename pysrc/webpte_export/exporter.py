@@ -6,7 +6,6 @@ import copy
 import logging
 import re
 import time
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.check_export import check_on_numpy, place
-from webpte_export.errors import ExportError
+from webpte_export.errors import ExportError, error_text
 from webpte_export.exporter_patches import fewer_collections, patch_exporter
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
@@ -216,7 +215,7 @@ def _torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, str
         return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as error:
         raise ExportError(
-            f"torch.export cannot export {type(module).__name__}: {_first_lines(error)}"
+            f"torch.export cannot export {type(module).__name__}: {error_text(error)}"
         ) from error
 
 
@@ -239,19 +238,8 @@ def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> byt
         )
         data: bytes = lowered.to_executorch().buffer
     except Exception as error:
-        raise ExportError(f"ExecuTorch cannot lower the model: {_first_lines(error)}") from error
+        raise ExportError(f"ExecuTorch cannot lower the model: {error_text(error)}") from error
     return data
-
-
-def _first_lines(error: BaseException, most: int = 3) -> str:
-    """Return the first lines of the original error: exporters wrap it in ones that say less."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines and error.__traceback__ is not None:
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        lines = [f"{frame.line} ({Path(frame.filename).name}, line {frame.lineno})"]
-    return f"{type(error).__name__}: " + " / ".join(lines[:most])
 
 
 def _eager(module: Any, calls: Sequence[tuple[Any, ...]]) -> list[Call]:

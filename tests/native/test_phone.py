@@ -18,11 +18,11 @@ from support.devices.native import make_device, need_native
 from support.graphs.split_graphs import PROGRAMS
 from support.write import pack_suite
 from support.write.pte_writer import write_pte
-from webpte.dev import DeveloperOptions
-from webpte.dev.suite import run_entry
 from webpte.gpu.device import PHONE_LIMITS
 from webpte.gpu.native.device import NativeDevice
 from webpte.llm import Generator
+from webpte_dev import DeveloperOptions
+from webpte_dev.suite import run_entry
 from webpte_host.base.layout import ROOT
 from webpte_host.commands.verify import case_id
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from struct import unpack_from
 
-HEAD = 64  # bytes that suffice
+HEAD = 256  # bytes that suffice, with the longest names of archives
 
 _EXPORT = "export the model with ExecuTorch's Vulkan partitioner and open the .pte"
 _CONVERT = "load the model in PyTorch, then " + _EXPORT
@@ -32,6 +32,11 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"\x80\x02", "a pickled PyTorch checkpoint", _CONVERT),
     (0, b"\x80\x04", "a pickled Python object", _CONVERT),
 )
+
+
+# Parts of the first entry's name in archives of PyTorch: NAME/data.pkl of torch.save,
+# NAME/data/weights/weight_0 and others of torch.export.save.
+_TORCH_ENTRIES = (b"data.pkl", b".format_version", b"archive_format", b"/data/", b"/byteorder")
 
 
 def kind_of(head: bytes) -> tuple[str, str]:
@@ -67,6 +72,6 @@ def _zip(head: bytes) -> tuple[str, str]:
     name = head[30 : 30 + length]
     if name.endswith(b".npy"):
         return "an archive of NumPy arrays", "name it .npz: then they go to the inputs"
-    if b"data.pkl" in name or b".format_version" in name or b"archive_format" in name:
+    if any(part in name for part in _TORCH_ENTRIES):
         return "a PyTorch checkpoint or saved program (.pt, .pth, .pt2)", _CONVERT
     return "a zip archive", "unpack it and open the .pte in it"

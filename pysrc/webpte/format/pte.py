@@ -85,7 +85,7 @@ __all__ = [
     "read_program",
 ]
 
-HEAD_SIZE = 64
+HEAD_SIZE = 256  # suffices for the header, and to recognize other files
 HEADER_AT = 8
 HEADER_MAGIC = b"eh00"
 MIN_HEADER = 24

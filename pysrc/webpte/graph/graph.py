@@ -99,7 +99,7 @@ class Call:
 
     `kernel` names the method's kernel that the call stands for, and `place` its origin in a graph
     of several delegates: both are for messages. A fused call has `parts`: the calls that it stands
-    for, in an order in which they could run.
+    for, in an order in which they could run. `origin` is the number of the call in the file.
     """
 
     index: int
@@ -108,6 +108,7 @@ class Call:
     kernel: str | None = None
     place: str | None = None
     parts: tuple[Call, ...] = ()
+    origin: int | None = None
 
     def __str__(self) -> str:
         return self.kernel or self.place or f"op {self.index} ({self.name})"
@@ -197,7 +198,10 @@ def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Re
         else value
         for value_id, value in enumerate(file_graph.values)
     )
-    calls = tuple(Call(index, call.name, call.args) for index, call in enumerate(file_graph.chain))
+    calls = tuple(
+        Call(index, call.name, call.args, origin=index)
+        for index, call in enumerate(file_graph.chain)
+    )
     for call in calls:
         if not call.args and call.name != PREPACK:  # prepack has its own errors
             raise GraphError(f"{call}: has neither arguments nor an output")

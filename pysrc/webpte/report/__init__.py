@@ -23,6 +23,7 @@ from webpte.report.method_graph import (
     LayerGroup,
     MethodGraph,
     Node,
+    links,
 )
 from webpte.report.report import Report, ReportTable
 from webpte.report.timeline import Rates, RowPair, TimedStep, TimelineRow, TimeSpan, Trace
@@ -66,4 +67,5 @@ __all__ = [
     "Trace",
     "Work",
     "WorstElement",
+    "links",
 ]

@@ -14,6 +14,8 @@ from webpte.report.uniforms import read_params
 from webpte.report.weight_stats import StoredConstant
 from webpte.shapes import Dims
 
+KERNEL = "kernel "  # prefix of the origin of a kernel outside of delegates
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -75,6 +77,8 @@ class Node:
     changes: tuple[str, ...]  # inputs that it writes to
     kernels: tuple[GraphKernel, ...]
     layer: str | None = None
+    parts: tuple[str, ...] = ()  # the operators that a fused call stands for, in order
+    origins: tuple[str, ...] = ()  # the calls of the file that it stands for, see `links`
     _keys: Mapping[int, str] = field(
         default_factory=dict, repr=False, compare=False, metadata=HIDDEN
     )
@@ -181,3 +185,38 @@ class MethodGraph(Report):
     def _shapes(self, node: Node) -> str:
         values = [self.values[key] for key in node.outputs if key in self.values]
         return ", ".join(f"{v.dtype} {list(v.shape)}" for v in values if v.kind != "number")
+
+
+def _kernels(graph: MethodGraph) -> dict[str, list[int]]:
+    """Return the calls that stand for kernels outside of delegates, by the kernel."""
+    found: dict[str, list[int]] = {}
+    for node in graph.nodes:
+        for origin in node.origins:
+            if origin.startswith(KERNEL):
+                found.setdefault(origin, []).append(node.id)
+    return found
+
+
+def links(planned: MethodGraph, file: MethodGraph) -> dict[int, tuple[int, ...]]:
+    """Return the calls of the file's graph that each call of the planned graph stands for.
+
+    A call that webpte has added stands for none. Kernels outside of delegates are matched in
+    order, unless some were folded: then it is not known which are left.
+    """
+    places = {
+        origin: node.id
+        for node in file.nodes
+        for origin in node.origins
+        if not origin.startswith(KERNEL)
+    }
+    kernels = [_kernels(graph) for graph in (planned, file)]
+    found: dict[int, tuple[int, ...]] = {}
+    for node in planned.nodes:
+        ids = [places[origin] for origin in node.origins if origin in places]
+        ids += [
+            kernels[1][name][kernels[0][name].index(node.id)]
+            for name in node.origins
+            if name in kernels[0] and len(kernels[0][name]) == len(kernels[1].get(name, ()))
+        ]
+        found[node.id] = tuple(sorted(set(ids)))
+    return found

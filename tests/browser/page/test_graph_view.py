@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -53,9 +53,12 @@ def box_of(at: int) -> dict[str, Any]:
             "node": at, "fold": None}  # fmt: skip
 
 
-def show_drawing(page: Page, boxes: list[Any], edges: list[Any]) -> None:
+def show_drawing(
+    page: Page, boxes: list[Any], edges: list[Any], groups: Sequence[Any] = (), graph: str = "one"
+) -> None:
     data = {
-        "drawing": json.dumps({"boxes": boxes, "edges": edges, "groups": []}),
+        "graph": graph,
+        "drawing": json.dumps({"boxes": boxes, "edges": edges, "groups": groups}),
         "paint": json.dumps([["graph-gpu", "3 µs"] for _ in boxes]),
         "mark": {"chosen": None, "found": [], "searching": False, "reveal": False},
         "file": "big.svg",
@@ -65,7 +68,8 @@ def show_drawing(page: Page, boxes: list[Any], edges: list[Any]) -> None:
             const { show } = await import("./page/views/graph/graph.js");
             const panel = document.getElementById("panel");
             const tools = ["fit", "save"].map((one) => `<button data-draw=${one}>${one}</button>`);
-            panel.innerHTML = `${tools.join("")}<div id=graph-drawing></div><p id=graph-keys></p>`;
+            const parts = `${tools.join("")}<div id=graph-drawing></div><p id=graph-keys></p>`;
+            if (!panel.children.length) panel.innerHTML = parts;
             window.told = [];
             show(panel, data, (...what) => told.push(what));
         }""",
@@ -225,6 +229,54 @@ def test_what_is_drawn_can_be_moved_while_another_drawing_is_laid_out(bare: Page
     expect(bare.locator(".graph-drawn")).to_have_count(2)
     expect(bare.locator(".graph-drawn-chosen.graph-host")).to_have_count(1)
     assert errors == []
+
+
+def test_a_selection_does_not_pass_to_another_graph(bare: Page) -> None:
+    show_drawing(bare, [box_of(at) for at in range(8)], [[at, at + 1] for at in range(7)])
+    bare.locator(".graph-sight").focus()
+    bare.keyboard.press("End")
+    expect(bare.locator(".graph-drawn-near")).to_have_count(1)
+    show_drawing(bare, [box_of(at) for at in range(9)], [[0, 8], [3, 8]], graph="two")
+    expect(bare.locator(".graph-drawn")).to_have_count(9)
+    expect(bare.locator(".graph-drawn-near, .graph-drawn-current")).to_have_count(0)
+    expect(bare.locator(".graph-told")).to_be_empty()
+
+
+# Boxes that the label of an opened fold covers.
+COVERED = """[...document.querySelectorAll(".graph-drawn-group rect")].flatMap((label) => {
+    const one = label.getBoundingClientRect();
+    return [...document.querySelectorAll(".graph-drawn-body")].filter((body) => {
+        const two = body.getBoundingClientRect();
+        return one.left < two.right && two.left < one.right
+            && one.top < two.bottom && two.top < one.bottom;
+    }).map(() => label.parentElement.textContent);
+})"""
+
+
+def test_labels_of_folds_cover_no_box_and_long_edges_are_explained(bare: Page) -> None:
+    boxes = [box_of(at) for at in range(40)]
+    edges = [[at, at + 1] for at in range(39)] + [[at, at + 2] for at in range(0, 36, 2)]
+    groups = [{"fold": "0", "title": "layer × 4", "first": 4, "stop": 36}]
+    groups += [
+        {"fold": f"0.{at}", "title": f"layer {at}", "first": 4 + 8 * at, "stop": 12 + 8 * at}
+        for at in range(4)
+    ]
+    show_drawing(bare, boxes, [*edges, [0, 39]], groups, graph="groups")
+    expect(bare.locator(".graph-drawn-group")).to_have_count(5)
+    for _ in range(6):
+        assert bare.evaluate(COVERED) == []
+        bare.locator(".graph-sight").focus()
+        bare.keyboard.press("Shift+ArrowDown")
+    expect(bare.locator(".graph-far-note")).to_contain_text("A long edge is drawn as dotted ends")
+    first = bare.evaluate("""(() => {
+        const map = document.querySelector(".graph-minimap").getBoundingClientRect();
+        const boxes = [...document.querySelectorAll(".graph-drawn-body")];
+        return boxes.filter((one) => {
+            const box = one.getBoundingClientRect();
+            return box.right > map.left && box.top < map.bottom && box.bottom > map.top;
+        }).length;
+    })()""")
+    assert first == 0, "the map covers no box"
 
 
 def open_graph(page: Page, shown_as: str) -> Locator:

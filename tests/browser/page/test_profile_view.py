@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from support.page.page_visit import status, visit
 from webpte_host.serving.server import Site
@@ -40,9 +40,19 @@ def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site)
         expect(told).not_to_contain_text("prepare")
 
         before = box.evaluate("one => one.scrollWidth")
+        marks = panel.locator("#profile-time-ruler span")
+        expect(marks.first).to_have_text(re.compile("^0 "))
         panel.get_by_role("button", name="Zoom in").click()
-        expect(box.locator("svg")).to_have_attribute("width", "200%")
         assert box.evaluate("one => one.scrollWidth") > 1.5 * before
+        box.focus()
+        page.keyboard.press("w")
+        assert box.evaluate("one => one.scrollWidth") > 2.5 * before
+        at = box.evaluate("one => one.scrollLeft")
+        page.keyboard.press("d")
+        assert box.evaluate("one => one.scrollLeft") > at
+        expect(marks.first).not_to_have_text(re.compile("^0 "))
+        page.keyboard.press("0")
+        assert box.evaluate("one => one.scrollWidth") == before
 
         panel.get_by_label("Table by").select_option("op")
         table = panel.get_by_role("table", name=re.compile("by op"))
@@ -66,3 +76,53 @@ def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site)
         page.set_viewport_size({"width": 360, "height": 740})
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 360
+
+
+PERFETTO = """<!doctype html><script>
+addEventListener("message", ({ source, origin, data }) => {
+    if (data === "PING") source.postMessage("PONG", origin);
+    else document.title = data.perfetto.title + new TextDecoder().decode(data.perfetto.buffer);
+});
+</script>"""
+TRACE = {"text": '{"traceEvents": []}', "title": "a.pte", "name": "a.perfetto.json"}
+SEND = """(trace) => new Promise((resolve) => {
+    const panel = document.body;
+    panel.innerHTML = "<button data-perfetto>Open in Perfetto</button>";
+    import("./page/views/profile/profile.js").then(({ show }) => {
+        const tell = (name, more) => {
+            if (name === "open_perfetto") show(panel, { perfetto: trace }, tell);
+            else window.told = more;
+        };
+        show(panel, {}, tell);
+        resolve();
+    });
+})"""
+
+
+def test_a_trace_is_sent_to_perfetto_or_downloaded(browser: Browser, site: Site) -> None:
+    page = browser.new_page()
+    for isolated in (False, True):
+        address = f"{site.url}{'isolated' if isolated else 'bare'}.html"
+        policy = {
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cross-Origin-Embedder-Policy": "require-corp",
+        }
+        headers = {"Content-Type": "text/html", **(policy if isolated else {})}
+        page.route(address, lambda route, h=headers: route.fulfill(body="<body>", headers=h))
+        page.goto(address)
+        page.evaluate(SEND, TRACE)
+        page.context.route(
+            "https://ui.perfetto.dev/**",
+            lambda route: route.fulfill(body=PERFETTO, content_type="text/html"),
+        )
+        if isolated:
+            with page.expect_download() as saved:
+                page.get_by_role("button", name="Open in Perfetto").click()
+            assert Path(saved.value.path()).read_text() == TRACE["text"]
+        else:
+            with page.context.expect_page() as opened:
+                page.get_by_role("button", name="Open in Perfetto").click()
+            expect(opened.value).to_have_title(TRACE["title"] + TRACE["text"])
+        page.wait_for_function("window.told")
+        assert page.evaluate("told") == {"sent": not isolated}
+    page.close()

@@ -34,6 +34,7 @@ FILES = {
     "a zip archive: unpack": zipped("model.pte"),
     "an archive of NumPy arrays: name it .npz": npz(),
     "a PyTorch checkpoint": zipped("model/data.pkl"),
+    "a PyTorch checkpoint or saved program": zipped(f"{'long_' * 20}/data/weights/weight_0"),
     "a pickled PyTorch": b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.",
     "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a",
     "an HTML page": b"\n<!DOCTYPE html>\n<html><body>404</body></html>",

@@ -17,7 +17,7 @@ from support.harness.inspecting import APART
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.report import MethodGraph, weight_stats
+from webpte.report import MethodGraph, links, weight_stats
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 
@@ -211,3 +211,23 @@ def test_a_delegate_that_is_called_twice_is_there_twice() -> None:
     graph = graph_of(m)
     assert [n.delegate for n in graph.nodes] == [0, None, 1]
     assert [(e.source, e.target) for e in graph.edges] == [*((None, 0), (0, 1), (1, 2), (2, None))]
+
+
+@pytest.mark.parametrize("path", [LLAMA, LLAMA.parents[3] / "web/samples/stories.pte"])
+def test_calls_are_linked_to_those_of_the_file(path: Path) -> None:
+    """The second file has calls outside of its delegate, which are stitched to it."""
+
+    async def run() -> tuple[MethodGraph, MethodGraph]:
+        async with await webpte.load(path, device=SimulatedDevice()) as program:
+            return program.graph(), program.graph(stage="file")
+
+    planned, file = wait(run())
+    found = links(planned, file)
+    assert any(len(node.parts) > 3 for node in planned.nodes)
+    for node in planned.nodes:
+        origins = [file.nodes[one].op for one in found[node.id]]
+        assert sorted(origins) == sorted(node.parts or (node.op,))
+    linked = [one for ids in found.values() for one in ids]
+    assert len(linked) == len(set(linked))
+    gone = {file.nodes[one].op for one in set(range(len(file.nodes))) - set(linked)}
+    assert gone <= {"aten.view_copy.default"}

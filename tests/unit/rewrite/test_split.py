@@ -12,11 +12,11 @@ from support.graphs.graphs import wait
 from support.graphs.split_graphs import MOST_ROWS, PROGRAMS, ROWS, SplitProgram, linear, tied
 from support.write.pte_writer import GraphWriter, constants_of, write_ptd, write_pte
 from webpte import errors
-from webpte.dev import DeveloperOptions
 from webpte.gpu.device import Resource, Transfer
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.rewrite.split import row_ranges
 from webpte.source import BytesSource, ColumnSource, Region
+from webpte_dev import DeveloperOptions
 
 
 def uploads(device: SimulatedDevice) -> list[Transfer]:

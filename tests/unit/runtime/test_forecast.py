@@ -13,10 +13,10 @@ from support.graphs.graphs import wait
 from support.graphs.split_graphs import linear
 from support.write.pte_writer import constants_of, write_ptd, write_pte
 from webpte import errors
-from webpte.dev import DeveloperOptions
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import PHONE_BUDGET, MemoryForecast
 from webpte.source import BytesSource
+from webpte_dev import DeveloperOptions
 from webpte_host.base.layout import ROOT
 
 LLAMAS = ROOT / "tests" / "data" / "llm"

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
 
 from webpte_host.base.bundle import Bundle, dev_bundle, package_bundle, page_bundle
@@ -129,3 +130,37 @@ def test_acts_of_views_have_handlers() -> None:
             found += 1
             assert f"def on_{act.replace('-', '_')}(" in text, f"{act} of {path.name}"
     assert found
+
+
+class _OutsideText(HTMLParser):
+    """Collects the text that is in no landmark: axe's rule `region`, also for what is folded."""
+
+    _LANDMARKS = ("header", "main", "footer", "nav", "dialog", "noscript", "head")
+    _OUTSIDE = ("skip", "veil")  # the skip link, and what is shown while something is dragged
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._open: list[bool] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag in ("img", "link", "meta", "input", "br"):
+            return
+        names = dict(attributes)
+        named = tag == "section" and ("aria-label" in names or "aria-labelledby" in names)
+        live = names.get("role") in ("alert", "status")
+        left_out = names.get("class") in self._OUTSIDE
+        self._open.append(tag in self._LANDMARKS or named or live or left_out)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and not any(self._open) and self._open:
+            self.found.append(data.strip())
+
+
+def test_everything_is_in_a_landmark() -> None:
+    parser = _OutsideText()
+    parser.feed(INDEX)
+    assert parser.found == []

@@ -22,6 +22,7 @@ from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
+from page.session.typed_address import typed_address
 from webpte import MethodInfo, Options, Program, TensorInfo
 from webpte.errors import (
     DeviceLostError,
@@ -70,7 +71,7 @@ class OpenController:
         yield Command("Open URL …", press="[data-act=open-url] [name=url]")
 
     async def on_open_url(self, message: Message) -> None:
-        await self.open(str(message["fields"]["url"]).strip())
+        await self.open(typed_address(str(message["fields"]["url"])))
 
     async def on_retry(self, message: Message) -> None:
         if self._failed is not None:

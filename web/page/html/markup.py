@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-_VOID = frozenset({"br", "img", "input"})
+_VOID = frozenset({"br", "hr", "img", "input"})
 
 
 class Html(str):

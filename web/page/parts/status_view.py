@@ -133,6 +133,8 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 def way_out(error: BaseException) -> str:
     for cause in causes(error):
+        if _ANSWERED.search(str(cause)):
+            return "Check the address."  # there was an answer, so CORS is not the reason
         names = [base.__name__ for base in type(cause).__mro__]
         if "GraphError" in names and cause is not error:
             continue  # inside of a call: its sizes do not go together, and the file is fine

@@ -12,7 +12,7 @@ from pyodide.ffi import JsException
 
 from webpte.errors import SourceError
 from webpte.gpu.device import Progress
-from webpte.source import check_range
+from webpte.source import check_range, fetch_problem
 
 
 class JsFile:
@@ -40,10 +40,7 @@ async def open_url(module: Any, url: str, progress: Progress | None) -> JsFile:
     try:
         file = await module.openUrl(url, progress)
     except JsException as error:
-        raise SourceError(
-            f"{url}: {error.message}; is the address right, and does its server allow "
-            "this page to read it (CORS)?"
-        ) from error
+        raise SourceError(fetch_problem(url, error.message)) from error
     return JsFile(file, file_name(url))
 
 

@@ -26,7 +26,7 @@ from webpte.gpu.browser.files import JsFile, file_name, open_url
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.device import Progress
 from webpte.gpu.tasks import detach, shield_or_undo
-from webpte.source import LOCAL
+from webpte.source import LOCAL, fetch_problem
 
 # A server that takes longer to answer whether its file is the same counts as unreachable.
 PATIENCE_SECONDS = 8
@@ -162,10 +162,7 @@ async def open_kept(address: str, progress: Progress | None) -> CachedFile:
         )
     except JsException as error:
         if found is None:
-            raise SourceError(
-                f"{address}: {error.message}; is the address right, and does its server allow this "
-                "page to read it (CORS)?"
-            ) from error
+            raise SourceError(fetch_problem(address, str(error.message))) from error
         why = f"from the library, since its server cannot be asked ({error.message})"
         return await _use(store, found, record, why)
     if answer.same and found is not None:

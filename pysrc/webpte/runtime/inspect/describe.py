@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,7 +38,15 @@ from webpte.plan.planner import PlannedCall
 from webpte.plan.shaders import ShaderLibrary
 from webpte.portable import lookup_kernel
 from webpte.report.layers import group_layers
-from webpte.report.method_graph import Argument, Edge, GraphValue, MethodGraph, Node, kernel_of
+from webpte.report.method_graph import (
+    KERNEL,
+    Argument,
+    Edge,
+    GraphValue,
+    MethodGraph,
+    Node,
+    kernel_of,
+)
 from webpte.report.weight_stats import StoredConstant
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import resolve_ops
@@ -157,6 +165,7 @@ class _Describer:
             inputs=self._tensors(sorted(uses.reads)),
             outputs=() if in_place else writes,
             changes=writes if in_place else (),
+            origins=(f"{KERNEL}{name}",),
             arguments=tuple(arguments),
         )
 
@@ -198,7 +207,9 @@ class _Describer:
             cell, dtype = self._state.get(index), dtype_of_program(value.scalar_type, key).name
             constant = None
             if cell is not None and cell.region is not None:
-                constant = StoredConstant(None, value.sizes, dtype, value.nbytes, cell.region)
+                name = value.extra.fully_qualified_name if value.extra is not None else ""
+                region = cell.region
+                constant = StoredConstant(name or None, value.sizes, dtype, value.nbytes, region)
             kind = "temporary" if cell is None else "state" if cell.mutable else "constant"
             kind = "input" if index in self._plan.inputs else kind
             sizes = value.sizes
@@ -221,9 +232,10 @@ class _Describer:
             if key != f"v{index}":
                 self._same[f"v{index}"] = key
         calls = [i for i in self._plan.instructions if isinstance(i, DelegateCall)]
-        name = " + ".join(self._method.steps(call.delegate_index)) if len(calls) > 1 else ""
+        steps = self._method.steps(call.delegate_index)
+        name = " + ".join(steps) if len(calls) > 1 else ""
         packs = {each.args[-1]: each.args[0] for each in Dataflow.of(graph).prepacks}
-        scope = _Scope(inside, number, keys, name, packs, resolve_ops(graph))
+        scope = _Scope(inside, number, keys, name, packs, resolve_ops(graph), steps[0])
         for value_id in dict.fromkeys((*graph.inputs, *graph.outputs)):
             self._graph_value(scope, value_id)
         for each in graph.calls:
@@ -240,6 +252,7 @@ class _Describer:
             if parameter.kind != "any"
         ]
         records = scope.inside.records(call)
+        leaves = list(_leaves(call))
         changed = flow.changes(call)
         self._node(
             call.kernel or call.name,
@@ -253,6 +266,8 @@ class _Describer:
             delegate=scope.number,
             call=call.index,
             _keys=scope.keys,
+            parts=tuple(leaf.kernel or leaf.name for leaf in leaves) if call.parts else (),
+            origins=tuple(filter(None, map(scope.origin, leaves))),
             arguments=tuple(arguments),
             kernels=tuple(kernel_of(record, self._library) for record in records),
         )
@@ -327,6 +342,14 @@ class _Describer:
             yield Edge(latest.get(key), None, key)
 
 
+def _leaves(call: Call) -> Iterator[Call]:
+    """Yield the calls that a fused call stands for; of others, the call itself."""
+    if not call.parts:
+        yield call
+    for part in call.parts:
+        yield from _leaves(part)
+
+
 KNOWN = ("input", "constant", "state", "output")  # what is known of a value of the method
 
 
@@ -340,6 +363,16 @@ class _Scope:
     name: str
     packs: Mapping[int, int]  # what prepacks fill, by the constants that they take
     ops: Mapping[int, OpDef]
+    step: str  # the name of the step of the file, if it is one
+
+    def origin(self, call: Call) -> str | None:
+        """Return the call of the file that a call is, as the graph of the file names it."""
+        if call.kernel is not None:
+            return f"{KERNEL}{call.kernel}"
+        if call.origin is None:
+            return None
+        step = call.place.partition(": ")[0] if call.place is not None else self.step
+        return f"{step}: {call.origin}"
 
     def kind(self, value_id: int) -> tuple[str, StoredConstant | None]:
         graph = self.inside.graph

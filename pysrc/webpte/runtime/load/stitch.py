@@ -283,7 +283,8 @@ class _DelegateRun:
                 continue
             place = None if op.kernel else f"{name}: {op}"
             args = tuple(number(value_id) for value_id in op.args)
-            self._ops.append(Call(len(self._ops), op.name, args, op.kernel, place))
+            moved = Call(len(self._ops), op.name, args, op.kernel, place, origin=op.origin)
+            self._ops.append(moved)
         for index, value_id in zip(call.args[len(graph.inputs) :], graph.outputs, strict=True):
             self._made.pop(index, None)  # it is the latest again
             self._made[index] = number(value_id)

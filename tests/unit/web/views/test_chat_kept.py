@@ -22,7 +22,7 @@ from support.page.chat_page import (
     shown,
 )
 from support.page.chats import Q4
-from support.page.fake_page import Engine, FakeBrowser, drive, open_file, run
+from support.page.fake_page import Engine, FakeBrowser, drive, open_file, open_sample, run
 from webpte.errors import DeviceLostError
 from webpte.llm import Chat
 from webpte.runtime.program import decoder_of
@@ -167,6 +167,25 @@ def test_only_an_answer_that_was_cut_off_goes_on_after_a_reload(ended: str) -> N
             after = shown(browser)
             assert after[1][1].startswith(before[1][1])
             assert len(after[1][1]) > len(before[1][1]) > 0
+
+    drive(script)
+
+
+def test_tokens_keep_their_colours_and_alternatives_after_another_model() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await act(app, "tokens")
+        await send(app, "Hello")
+        colours = re.findall(r"token level-\w+", browser.html["view-chat"])
+        assert len(colours) == COUNT
+        assert "token level-unknown" not in colours
+        await act(app, "look", line="1", at="2")
+        card = browser.html["chat-token"]
+        await open_sample(app)
+        await open_chat(app, TOKENIZER, CONFIG)
+        assert re.findall(r"token level-\w+", browser.html["view-chat"]) == colours
+        await act(app, "look", line="1", at="2")
+        assert browser.html["chat-token"] == card
 
     drive(script)
 

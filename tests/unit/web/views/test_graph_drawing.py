@@ -94,7 +94,7 @@ def test_the_script_gets_what_has_changed() -> None:
         opened = json.loads(told(browser)["drawing"])
         assert [group["title"] for group in opened["groups"]] == ["layer × 2"]
         await act(app, "choose", node="2")
-        assert told(browser).keys() == {"mark", "file"}
+        assert told(browser).keys() == {"mark", "file", "graph", "full"}
         box = opened["boxes"][told(browser)["mark"]["chosen"]]
         assert box["node"] == 2
         await act(app, "close")
@@ -190,3 +190,20 @@ def test_values_of_a_call_are_those_of_a_run_with_the_inputs_that_are_set() -> N
         assert not browser.html.get("error")
 
     drive(script, GPU, Recorded())
+
+
+def test_the_script_knows_when_another_graph_comes() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app, Q4)
+        await act(app, "choose", node="2")
+        first = told(browser)["graph"]
+        await act(app, "colour", value="dtype")
+        assert told(browser)["graph"] == first
+        await act(app, "stage", value="file")
+        assert told(browser)["graph"] != first
+        await act(app, "stage", value="planned")
+        assert told(browser)["graph"] == first
+        await look_at(app, DIGITS)
+        assert told(browser)["graph"] != first
+
+    drive(script)

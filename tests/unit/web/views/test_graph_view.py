@@ -14,7 +14,7 @@ import pytest
 import webpte
 from page.app import App
 from page.views.graph import outline
-from page.views.graph.drawn import short
+from page.views.graph.names import short
 from page.views.graph.outline import Box, OutlineCall, all_folds
 from page.views.graph.panel import GraphPanel
 from support.page.chats import Q4
@@ -147,8 +147,11 @@ def test_a_call_on_the_gpu_shows_its_kernels() -> None:
         await act(app, "wgsl", kernel="0")
         assert kernel.wgsl.strip() in unescape(browser.html["view-graph"])
         assert kernel.params
-        for name in (*kernel.params, *(argument.name for argument in node.arguments)):
+        for name in kernel.params:
             assert f'<th scope="row">{name}</th>' in browser.html["view-graph"]
+        for argument in node.arguments:
+            cell = f"<td>{argument.name}" if argument.values else f">{argument.name}</th>"
+            assert cell in browser.html["view-graph"] or argument.value in (None, [])
         assert 'class="graph-dot graph-gpu"' in browser.html["view-graph"]
         await act(app, "colour", value="dtype")
         assert "graph-dot graph-tint-0" in browser.html["view-graph"]
@@ -219,6 +222,84 @@ def test_long_columns_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "Outputs" in text_of(browser)
         await act(app, "turn", first="0")
         assert calls(browser)[0] == 0
+        no_error(browser)
+
+    drive(script)
+
+
+def test_a_search_finds_fused_calls_by_what_is_in_them_and_says_so() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app)
+        graph = await graph_of(Q4, device=SimulatedDevice())
+        wanted = [node for node in graph.nodes if any("rms" in op for op in (node.op, *node.parts))]
+        fused = [node for node in wanted if node.parts]
+        assert fused
+        await act(app, "search", value="rms")
+        assert calls(browser) == [node.id for node in wanted]
+        assert "fused and contain rms_norm" in text_of(browser)
+        assert text_of(browser).count("contains rms_norm") == len(fused)
+
+    drive(script, GPU, Recorded())
+
+
+def test_a_call_leads_to_what_it_came_from_and_back() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app)
+        planned = await graph_of(Q4, device=SimulatedDevice())
+        file = await graph_of(Q4, "file", SimulatedDevice())
+        node = planned.find("gated_gemm")[0]
+        await act(app, "go", node=str(node.id))
+        assert "In the original graph" in text_of(browser)
+        assert f"{len(node.parts)} calls fused into one" in text_of(browser)
+        origins = [
+            int(one)
+            for one in re.findall(r'graph:link" data-node="(\d+)"', browser.html["view-graph"])
+        ]
+        assert [file.nodes[one].op for one in origins] == list(node.parts)
+        await act(app, "link", node=str(origins[0]))
+        assert f'aria-label="Call {origins[0]}, {node.parts[0]}"' in browser.html["view-graph"]
+        assert "Fused with others into one call" in text_of(browser)
+        await act(app, "link", node=str(node.id))
+        assert f'aria-label="Call {node.id}, {node.op}"' in browser.html["view-graph"]
+        no_error(browser)
+
+    drive(script, GPU, Recorded())
+
+
+def test_values_have_names_and_hashes_and_numbers_come_last() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app, SAMPLES / "digits.pte")
+        await act(app, "choose", node="1")
+        shown = text_of(browser)
+        inside = shown[shown.index("Attributes") :]
+        assert "Weight conv_with_clamp 1 weight" in " ".join(inside.split())
+        assert "conv_with_clamp 0 out" in inside
+        (stored,) = re.findall(r"value 0\.2 of the file, kept as ([0-9a-f]{64})", inside)
+        assert inside.index("conv_with_clamp 1 weight") < inside.index(stored)
+        assert inside.index("stride") < inside.index("operator")
+        rows = re.findall(r'<th scope="row">(.*?)</th>', browser.html["view-graph"])
+        assert not any(re.fullmatch(r"\d+\.\d+|[0-9a-f]{64}", row) for row in rows)
+        no_error(browser)
+
+    drive(script)
+
+
+def test_the_full_window_ends_with_another_view_or_program() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app)
+        await act(app, "drawing", value="drawn")
+        await act(app, "full")
+        assert 'class="card graph graph-full"' in browser.html["view-graph"]
+        assert browser.other["script"]["graph"]["full"] is True
+        assert ">Exit full window<" in browser.html["view-graph"]
+        await app.receive({"act": "view", "name": "run"})
+        assert browser.other["script"]["graph"]["full"] is False
+        await app.receive({"act": "view", "name": "graph"})
+        assert "graph-full" not in browser.html["view-graph"]
+        await act(app, "full")
+        await open_file(app, SAMPLES / "digits.pte")
+        assert "graph-full" not in browser.html["view-graph"]
+        assert browser.other["script"]["graph"]["full"] is False
         no_error(browser)
 
     drive(script)

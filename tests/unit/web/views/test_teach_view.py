@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 from html import unescape
 from typing import Any
 
 import numpy as np
+import pytest
 
 from page.app import App
 from support.page.fake_page import Engine, FakeBrowser, drive, open_sample
@@ -114,3 +116,53 @@ def test_other_programs_have_no_such_tab() -> None:
         assert "teach" in [name for name, _ in browser.other["tabs"]]
 
     drive(script)
+
+
+def test_examples_and_weights_are_there_after_a_reload() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await opened(app)
+        await teach(app, 2)
+        await act(app, "name", kind="1", value="cross")
+        await act(app, "learn", fields={"steps": "12"})
+        kept = browser.other["store"]
+        assert kept["key"] == "teach:samples/teach.pte"
+        again = App(browser, Engine())
+        await again.receive({"act": "hello", "stored": {kept["key"]: kept["text"]}})
+        await opened(again)
+        assert browser.html["view-teach"].count("<img") == 4
+        assert "after 12 steps" in text_of(browser)
+        new, _ = examples(1, 7, ("circle", "cross"))
+        assert [await guess(again, browser, one[0]) for one in new] == ["A", "cross"]
+        await act(again, "learn", fields={"steps": "4"})
+        assert "after 16 steps" in text_of(browser)
+
+    drive(script, engine=Engine())
+
+
+@pytest.mark.parametrize("text", ["[]", '{"kinds": 3}', '{"kinds": [{"name": "A"}], "steps": 1}'])
+def test_a_lesson_that_another_hand_wrote_is_not_used(text: str) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        again = App(browser, Engine())
+        stored = {"teach:samples/teach.pte": text}
+        await again.receive({"act": "hello", "stored": stored})
+        await opened(again)
+        assert "Draw at least one example of A and of B." in text_of(browser)
+
+    drive(script)
+
+
+def test_weights_of_another_program_are_dropped_and_examples_stay() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await opened(app)
+        await teach(app, 1)
+        await act(app, "learn", fields={"steps": "1"})
+        kept = json.loads(browser.other["store"]["text"])
+        kept["weights"]["weight1"] = kept["weights"]["weight2"]
+        again = App(browser, Engine())
+        stored = {"teach:samples/teach.pte": json.dumps(kept)}
+        await again.receive({"act": "hello", "stored": stored})
+        await opened(again)
+        assert browser.html["view-teach"].count("<img") == 2
+        assert "after" not in text_of(browser)
+
+    drive(script, engine=Engine())

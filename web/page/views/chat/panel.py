@@ -14,6 +14,7 @@ from page.persistence.library_files import keep_file
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
+from page.session.typed_address import typed_address
 from page.views.chat import controls, markup, saved_chats
 from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Talk
@@ -128,7 +129,7 @@ class ChatPanel(Panel):
         await self._load(files)
 
     async def on_tokenizer_url(self, message: Message) -> None:
-        url = str(message["fields"]["url"]).strip()
+        url = typed_address(str(message["fields"]["url"]))
         found = await self.state.browser.fetch(url, lambda stage, done, total: None)
         await keep_file(found)
         await self._load({TOKENIZER: found})

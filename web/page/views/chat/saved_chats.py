@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from page.store import encode
 from page.views.chat.talk import Answer, Talk
-from webpte.llm import ReplyStats
+from webpte.llm import Candidate, ReplyStats, TokenLogprob
 
 MOST_CHARACTERS = 200_000  # of one conversation: browsers keep a few megabytes for a whole site
+_DIGITS = 4  # of a logarithm: far more than a colour or a percentage shows
 _ROLES = ("system", "user", "assistant")
 
 
@@ -22,22 +23,25 @@ def key_of(file: str) -> str:
 def to_json(talk: Talk) -> dict[str, Any]:
     """Return a conversation as the store keeps it; {} if it is empty or too long.
 
-    If it is too long with the figures of its answers, these are left out first.
+    If it is too long, alternatives to tokens are left out first, then the figures of answers.
     """
     if not talk.lines:
         return {}
     plain = {"tokenizer": talk.tokenizer_name, "messages": talk.messages}
-    answers = {at: _answer_json(one) for at, one in talk.answers.items() if one.ended}
-    for value in ({**plain, "answers": answers}, plain):
+    ended = {at: one for at, one in talk.answers.items() if one.ended}
+    for with_top in (True, False):
+        answers = {at: _answer_json(one, with_top) for at, one in ended.items()}
+        value = {**plain, "answers": answers}
         if len(encode(value)) <= MOST_CHARACTERS:
             return value
-    return {}
+    return plain if len(encode(plain)) <= MOST_CHARACTERS else {}
 
 
-def _answer_json(answer: Answer) -> dict[str, Any]:
-    """Return all that is shown of an answer but the probabilities of its tokens."""
+def _answer_json(answer: Answer, with_top: bool) -> dict[str, Any]:
+    """Return all that is shown of an answer; `with_top`: with the alternatives to its tokens."""
     return {
         "tokens": answer.tokens,
+        "logprobs": [_logprob_json(one, with_top) for one in answer.logprobs],
         "follows": answer.follows,
         "seed": answer.seed,
         "ended": answer.ended,
@@ -45,6 +49,13 @@ def _answer_json(answer: Answer) -> dict[str, Any]:
         "first_ms": answer.first_ms,
         "stats": asdict(answer.stats),
     }
+
+
+def _logprob_json(told: TokenLogprob | None, with_top: bool) -> list[Any] | None:
+    if told is None:
+        return None
+    top = [[one.token, round(one.logprob, _DIGITS)] for one in told.top] if with_top else []
+    return [round(told.logprob, _DIGITS), top]
 
 
 def restore(talk: Talk, saved: Any) -> str:
@@ -78,8 +89,23 @@ def _answer(talk: Talk, raw: Mapping[str, Any]) -> Answer:
         seed=int(raw["seed"]),
         follows=str(raw["follows"]),
         tokens=tokens,
-        logprobs=[None] * len(tokens),
+        logprobs=_logprobs(raw.get("logprobs"), tokens),
         first_ms=None if raw["first_ms"] is None else float(raw["first_ms"]),
         ended=str(raw["ended"]),
         context=int(raw["context"]),
     )
+
+
+def _logprobs(raw: Any, tokens: Sequence[int]) -> list[TokenLogprob | None]:
+    """Return the probabilities of tokens; None for those that were not asked for, or not kept."""
+    if not isinstance(raw, list) or len(raw) != len(tokens):
+        return [None] * len(tokens)
+    return [
+        None if one is None else _logprob(token, *one)
+        for token, one in zip(tokens, raw, strict=True)
+    ]
+
+
+def _logprob(token: int, logprob: float, top: Sequence[tuple[int, float]]) -> TokenLogprob:
+    others = tuple(Candidate(int(one), float(value)) for one, value in top)
+    return TokenLogprob(token, float(logprob), others)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from page.html.markup import Html, h
 from page.html.units import count_text, plural
 from page.views.graph.choices import Act, Choices
-from page.views.graph.drawn import fold_title, gives_text, short, type_text
+from page.views.graph.drawn import fold_title, gives_text, type_text
+from page.views.graph.names import Names, short
 from page.views.graph.outline import SHOWN, Box, Fold, OutlineCall
 from page.views.graph.tints import Tints
 from webpte.report import MethodGraph, Node
@@ -26,8 +27,11 @@ def fold_id(key: str) -> str:
 class Column:
     """The list of one graph's boxes."""
 
-    def __init__(self, graph: MethodGraph, choices: Choices, tints: Tints, act: Act) -> None:
+    def __init__(
+        self, graph: MethodGraph, choices: Choices, tints: Tints, names: Names, act: Act
+    ) -> None:
         self._graph = graph
+        self._names = names
         self._choices = choices
         self._tints = tints
         self._act = act
@@ -97,6 +101,9 @@ class Column:
             h("span", gives_text(self._graph, node), class_="type"),
             h("span", near[node.id], class_="graph-near") if node.id in near else None,
             h("span", layer, class_="count") if layer else None,
+            h("span", f"contains {', '.join(map(short, box.holds))}", class_="graph-near")
+            if box.holds
+            else None,
             h("span", note, class_="graph-time") if note else None,
             h("span", node.where, class_=f"tag tag-{node.where}"),
             type="button",
@@ -142,7 +149,8 @@ class Column:
             what = type_text(self._graph, key)
             writers = self._graph.writers(key)[-1:] if linked else []
             links = [[" from ", call_link(writer, self._act)] for writer in writers]
-            entries.append(h("li", h("code", key), " ", h("span", what, class_="type"), links))
+            name = h("code", self._names.of(key), title=f"value {key}")
+            entries.append(h("li", name, " ", h("span", what, class_="type"), links))
         return h("li", h("h3", title), h("ul", entries), class_="graph-box graph-end")
 
     def _pages(self, count: int, place: str) -> Html:

@@ -31,6 +31,7 @@ class Choices:
     shaders: set[int] = field(default_factory=set)  # its kernels whose WGSL is open
     first: int = 0  # the first box of the list that is shown
     match: int | None = None
+    full: bool = False  # the graph has the whole window
 
     @property
     def searching(self) -> bool:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from page.html.markup import Html, h
-from page.html.units import count_text
+from page.html.units import count_text, plural
 from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Act, Choices
+from page.views.graph.names import short
+from page.views.graph.outline import OutlineCall
 from page.views.graph.tints import Tints
+from webpte.report import MethodGraph
 
 NO_CLOCK = "This adapter has no timestamp queries: kernels cannot be timed."
 KEYS = (
     "Arrow keys go along the edges, Enter opens a box, + and - zoom, 0 shows all, Shift and an "
-    "arrow key move the drawing. The wheel zooms once the drawing is clicked."
+    "arrow key move the drawing, F gives it the full window. The wheel zooms once the drawing is "
+    "clicked."
 )
 
 
@@ -56,7 +62,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
         type="text",
         value=choices.text,
         data_act=act("search"),
-        placeholder="linear, int8, 0.54 …",
+        placeholder="linear, rms, int8 …",
         autocomplete="off",
         spellcheck="false",
     )
@@ -85,7 +91,26 @@ def _folds(act: Act) -> Html:
     return h("div", buttons, class_="graph-folds")
 
 
-def drawing_tools() -> Html:
+def summary_view(
+    device: str, graph: MethodGraph, choices: Choices, matches: Sequence[OutlineCall]
+) -> Html:
+    """Return the size of the graph, or what a search has found."""
+    if choices.searching:
+        told = f"{plural(len(matches), 'call')} of {count_text(len(graph.nodes))} found"
+        inside = [call for call in matches if call.holds]
+        if inside:
+            holds = ", ".join(dict.fromkeys(short(op) for call in inside for op in call.holds))
+            are = "is a fused call that contains" if len(inside) == 1 else "are fused and contain"
+            told += f"; {count_text(len(inside))} of them {are} {holds}"
+    else:
+        told = f"{plural(len(graph.nodes), 'call')}, {plural(len(graph.values), 'value')}"
+        told += "".join(f", {group.name} × {group.count}" for group in graph.layers)
+    if device == "numpy" and choices.stage == "planned":
+        told += ". NumPy runs all on the host: kernels are shown on WebGPU."
+    return h("p", told, class_="note", role="status")
+
+
+def drawing_tools(full: bool, act: Act) -> Html:
     """Return the buttons that the drawing's script handles, even while Python is busy."""
     tools = (
         ("in", "+", "Zoom in"),
@@ -97,7 +122,15 @@ def drawing_tools() -> Html:
         h("button", text, type="button", data_draw=name, aria_label=label, title=label)
         for name, text, label in tools
     ]
-    return h("div", buttons, class_="graph-tools", role="group", aria_label="Drawing")
+    window = h(
+        "button",
+        "Exit full window" if full else "Full window",
+        type="button",
+        data_act=act("full"),
+        aria_pressed="true" if full else "false",
+        aria_keyshortcuts="F",
+    )
+    return h("div", buttons, window, class_="graph-tools", role="group", aria_label="Drawing")
 
 
 def legend_view(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from page.html.units import plural, shape_text
+from page.views.graph.names import Names, short
 from page.views.graph.outline import Box, Fold, OutlineCall
 from page.views.graph.tints import Tints
 from webpte.report import MethodGraph, Node
@@ -53,12 +54,6 @@ class Drawing:
         return json.dumps({**data, "edges": self.edges}, separators=(",", ":"))
 
 
-def short(op: str) -> str:
-    """Shorten an operator's name: "aten.add.Tensor" -> "add.Tensor"."""
-    space, _, rest = op.partition(".")
-    return rest.removesuffix(".default") if "." in rest or space == "webpte" else op
-
-
 def gives_text(graph: MethodGraph, node: Node) -> str:
     """Return the types of a call's outputs."""
     return ", ".join(type_text(graph, key) for key in node.outputs)
@@ -75,10 +70,11 @@ def fold_title(box: Fold) -> str:
     return f"{box.title} × {box.blocks}" if box.blocks else box.title
 
 
-def drawing_of(graph: MethodGraph, outline: Sequence[Box]) -> Drawing:
+def drawing_of(graph: MethodGraph, outline: Sequence[Box], names: Names | None = None) -> Drawing:
     """Build the drawing; in `outline`, open folds come before their content."""
+    names = names or Names(graph)
     boxes = [
-        DrawnBox(f"in {key}", "input", key, type_text(graph, key))
+        DrawnBox(f"in {key}", "input", names.of(key), type_text(graph, key))
         for key in dict.fromkeys(graph.inputs)
     ]
     box_of: dict[int, int] = {}
@@ -99,7 +95,9 @@ def drawing_of(graph: MethodGraph, outline: Sequence[Box]) -> Drawing:
     ]
     outputs = len(boxes)
     keys = list(dict.fromkeys(graph.outputs))
-    boxes += [DrawnBox(f"out {key}", "output", key, type_text(graph, key)) for key in keys]
+    boxes += [
+        DrawnBox(f"out {key}", "output", names.of(key), type_text(graph, key)) for key in keys
+    ]
     ends = {key: outputs + at for at, key in enumerate(keys)}
     edges = _edges(graph, box_of, ends)
     return Drawing(tuple(boxes), edges, tuple(groups), box_of)

@@ -7,9 +7,28 @@ const KEYS = { ArrowDown: 1, ArrowUp: -1 };
 const watched = new WeakSet();
 let drawing = null;
 
+// Elements that the full-window graph covers cannot be reached; dialogs and messages stay above it.
+const ABOVE = "dialog, #toast, script, link, .veil";
+let covered = [];
+
+const setFull = (panel, full) => {
+  for (const element of covered) element.inert = false;
+  covered = [];
+  document.documentElement.classList.toggle("graph-is-full", full);
+  for (let inner = panel; full && inner !== document.body; inner = inner.parentElement) {
+    covered.push(...[...inner.parentElement.children].filter((one) => one !== inner && !one.matches(ABOVE)));
+  }
+  for (const element of covered) element.inert = true;
+};
+
+const isTyping = (target) => target.matches("input, textarea, select");
+
 const watch = (panel, tell) => {
   panel.addEventListener("keydown", (event) => {
+    const plain = !event.altKey && !event.ctrlKey && !event.metaKey;
+    if (event.key.toLowerCase() === "f" && plain && !isTyping(event.target)) tell("full", {});
     if (event.key === "Escape" && event.target.closest(".graph-inside")) tell("close", {});
+    else if (event.key === "Escape" && panel.querySelector(".graph-full") && !panel.querySelector(".graph-inside")) tell("full", {});
     const boxes = [...panel.querySelectorAll(".graph-box > button")];
     const at = boxes.indexOf(event.target);
     if (at < 0 || !(event.key in KEYS) || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -22,9 +41,10 @@ const watch = (panel, tell) => {
   });
 };
 
-export const show = (panel, { focus, ...data }, tell) => {
+export const show = (panel, { focus, full, ...data }, tell) => {
   if (!watched.has(panel)) watch(panel, tell);
   watched.add(panel);
+  if (full !== undefined) setFull(panel, full);
   const host = panel.querySelector("#graph-drawing");
   if (host && drawing?.host !== host) drawing = new Drawing(host, tell);
   if (host) drawing.show(data);

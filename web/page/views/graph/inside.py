@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from page.html.markup import Html, h, render
 from page.html.tables import scrolled
@@ -10,7 +12,7 @@ from page.html.units import bytes_text, number_text, plural, shape_text, us_text
 from page.outputs.figures import histogram_figure
 from page.views.graph.boxes import call_link
 from page.views.graph.choices import PLACES, Act
-from page.views.graph.drawn import short
+from page.views.graph.names import Names, short
 from page.views.graph.tints import Times, Tints
 from webpte.report import Argument, GraphKernel, GraphValue, Histogram, MethodGraph, Node
 
@@ -19,16 +21,29 @@ _MOST_READERS = 8
 _LONGEST = 400  # characters of an argument
 
 
+@dataclass(frozen=True)
+class CallParts:
+    """A call with what is needed to describe it.
+
+    linked  calls of the other graph: those it was made from, or that it became
+    """
+
+    graph: MethodGraph
+    node: Node
+    names: Names
+    tints: Tints
+    linked: Sequence[Node]
+
+
 def inside_view(
-    graph: MethodGraph,
-    node: Node,
-    tints: Tints,
-    counted: Counted,
-    shaders: Collection[int],
-    seen: Html,
-    act: Act,
+    parts: CallParts, counted: Counted, shaders: Collection[int], seen: Html, act: Act
 ) -> Html:
-    """Return the details; `shaders`: kernels whose WGSL is shown; `seen`: values of a run."""
+    """Return the details; `shaders`: kernels whose WGSL is shown; `seen`: values of a run.
+
+    Attributes and weights come first: they are what people look for.
+    """
+    graph, node = parts.graph, parts.node
+    attributes = [one for one in node.arguments if not one.values and one.value is not None]
     return h(
         "aside",
         h(
@@ -37,15 +52,16 @@ def inside_view(
             h("button", "Close", type="button", class_="quiet", data_act=act("close")),
             class_="card-head",
         ),
-        _facts(node, tints),
-        _arguments(node.arguments) if node.arguments else None,
-        _tensors(graph, node, act),
-        seen,
+        _arguments(attributes) if attributes else None,
+        _tensors(parts, act),
+        _linked(parts, act),
         [
-            _constant(graph.values[key], counted, act)
+            _constant(graph.values[key], parts.names, counted, act)
             for key in dict.fromkeys(node.inputs)
             if graph.values[key].constant is not None
         ],
+        seen,
+        _facts(node, parts.tints),
         [_kernel(kernel, at, at in shaders, act) for at, kernel in enumerate(node.kernels)],
         class_="graph-inside",
         id="graph-inside",
@@ -54,10 +70,43 @@ def inside_view(
     )
 
 
+def _linked(parts: CallParts, act: Act) -> Html:
+    """Return links to the calls of the other graph."""
+    planned = parts.graph.stage == "planned"
+    title = "In the original graph" if planned else "In the optimized graph"
+    if not parts.linked:
+        text = (
+            "Nothing: webpte has added this call."
+            if planned
+            else "Nothing: this call is computed at load, or needs no work."
+        )
+        return h("section", h("h3", title), h("p", text, class_="note"), class_="graph-linked")
+    links = [
+        h(
+            "button",
+            f"{one.id} {short(one.op)}",
+            type="button",
+            class_="graph-link",
+            data_act=act("link"),
+            data_node=one.id,
+        )
+        for one in parts.linked
+    ]
+    count = len(parts.linked)
+    text = ""
+    if planned and count > 1:
+        text = f"{plural(count, 'call')} fused into one. "
+    elif not planned and parts.linked[0].parts:
+        text = "Fused with others into one call. "
+    told = h("p", text, class_="note") if text else None
+    return h("section", h("h3", title), told, h("div", links), class_="graph-linked")
+
+
 def _facts(node: Node, tints: Tints) -> Html:
     taken = tints.times.of((node,)) if tints.times is not None else None
     facts = [
         ("operator", node.op),
+        ("contains", ", ".join(_counted_parts(node)) or None),
         ("label in errors", node.label),
         ("device", PLACES.get(node.where, node.where)),
         ("reason", node.why),
@@ -66,6 +115,12 @@ def _facts(node: Node, tints: Tints) -> Html:
         ("time", None if taken is None or tints.times is None else _time(taken, tints.times)),
     ]
     return h("dl", [[h("dt", name), h("dd", text)] for name, text in facts if text], class_="facts")
+
+
+def _counted_parts(node: Node) -> list[str]:
+    """Return the operators in a fused call, each once, with its count."""
+    counts = Counter(map(short, node.parts))
+    return [f"{op} × {count}" if count > 1 else op for op, count in counts.items()]
 
 
 def _time(taken: float, times: Times) -> str:
@@ -84,7 +139,7 @@ def _table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object
 
 def _arguments(arguments: Sequence[Argument]) -> Html:
     rows = [(one.name, one.kind, _argument_text(one)) for one in arguments]
-    return _table("Arguments", ("name", "kind", "value"), rows)
+    return _table("Attributes", ("name", "kind", "value"), rows)
 
 
 def _argument_text(argument: Argument) -> str:
@@ -98,12 +153,16 @@ def _argument_text(argument: Argument) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
-def _tensors(graph: MethodGraph, node: Node, act: Act) -> Html:
+def _tensors(parts: CallParts, act: Act) -> Html:
+    graph, node = parts.graph, parts.node
     rows: list[tuple[object, ...]] = []
+    roles = {key: one.name for one in node.arguments for key in one.values}
     for key in dict.fromkeys((*node.inputs, *node.outputs)):
         value = graph.values[key]
         given = key in node.outputs
-        role = "out" if given else "in, changed" if key in node.changes else "in"
+        role = "out" if given else roles.get(key, "in")
+        if key in node.changes:
+            role += ", changed"
         ends = graph.readers(key) if given else graph.writers(key)
         others = [end for end in ends if end.id != node.id]
         links: list[object] = [call_link(end, act) for end in others[:_MOST_READERS]]
@@ -111,7 +170,8 @@ def _tensors(graph: MethodGraph, node: Node, act: Act) -> Html:
             links.append(f" and {len(others) - _MOST_READERS} more")
         live = str(value.number) if value.kind == "number" else shape_text(value.shape)
         largest = "" if value.kind == "number" else shape_text(value.largest)
-        rows.append((key, role, value.kind, value.dtype, live, largest, render(links)))
+        name = h("span", parts.names.of(key), title=f"value {key}")
+        rows.append((name, role, value.kind, value.dtype, live, largest, render(links)))
     headings = ("value", "role", "kind", "dtype", "live", "largest", "from or to")
     return _table("Values", headings, rows)
 
@@ -119,25 +179,33 @@ def _tensors(graph: MethodGraph, node: Node, act: Act) -> Html:
 # ---- constants
 
 
-def _constant(value: GraphValue, counted: Counted, act: Act) -> Html:
+def _constant(value: GraphValue, names: Names, counted: Counted, act: Act) -> Html:
     constant = value.constant
     assert constant is not None
     what = f"{constant.dtype} {shape_text(constant.shape)}, {bytes_text(constant.nbytes)}"
-    histogram = counted.get(value.key)
+    name, histogram = names.of(value.key), counted.get(value.key)
     if histogram is not None:
-        shown = _histogram(histogram, value.key)
+        shown = _histogram(histogram, name)
     elif value.key in counted:
         shown = h("p", "Counting …", class_="note")
     else:
         shown = h(
             "button",
-            f"Histogram of {value.key}",
+            f"Histogram of {name}",
             type="button",
             data_act=act("count"),
             data_key=value.key,
         )
-    title = h("h3", f"Constant {value.key} ", h("span", constant.name or "", class_="name count"))
-    return h("section", title, h("p", what, class_="type"), shown, class_="graph-constant")
+    kept = constant.name if constant.name and constant.name != name else None
+    more = f"value {value.key} of the file" + (f", kept as {kept}" if kept else "")
+    return h(
+        "section",
+        h("h3", f"Weight {name}"),
+        h("p", what, class_="type"),
+        shown,
+        h("p", more, class_="note graph-stored"),
+        class_="graph-constant",
+    )
 
 
 def _histogram(histogram: Histogram, key: str) -> Html:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from page.views.graph.names import Names
 from webpte.report import MethodGraph, Node
 
 SHOWN = 120  # boxes on the page at once: more would make it slow
@@ -28,8 +29,11 @@ class Fold:
 
 @dataclass(frozen=True)
 class OutlineCall:
+    """One call; `holds` are the fused operators for which a search has found it."""
+
     node: Node
     depth: int
+    holds: tuple[str, ...] = ()
 
 
 Box = Fold | OutlineCall
@@ -82,19 +86,31 @@ def folds_around(graph: MethodGraph, node: int) -> set[str]:
     return set()
 
 
-def found(graph: MethodGraph, text: str) -> list[OutlineCall]:
-    """Find the calls with a text in their operator, label, layer, kernels, values or dtypes."""
+def found(graph: MethodGraph, text: str, names: Names | None = None) -> list[OutlineCall]:
+    """Find the calls with a text in their operator, label, layer, kernels, values or dtypes.
+
+    A fused call is also found by the operators in it: `holds` says by which.
+    """
     wanted = text.strip().lower()
-    return [OutlineCall(node, 0) for node in graph.nodes if wanted in _words(graph, node)]
+    names = names or Names(graph)
+    calls = []
+    for node in graph.nodes:
+        holds = [part for part in dict.fromkeys(node.parts) if wanted in part.lower()]
+        if wanted in node.op.lower():
+            holds = []
+        if holds or wanted in _words(graph, node, names):
+            calls.append(OutlineCall(node, 0, tuple(holds)))
+    return calls
 
 
-def _words(graph: MethodGraph, node: Node) -> str:
+def _words(graph: MethodGraph, node: Node, names: Names) -> str:
     keys = (*node.inputs, *node.outputs, *node.changes)
     values = [graph.values[key] for key in keys if key in graph.values]
-    names = [value.constant.name or "" for value in values if value.constant is not None]
-    names += [value.dtype for value in values if value.kind != "number"]
-    names += [kernel.name for kernel in node.kernels]
-    return " ".join((node.op, node.label, node.layer or "", *keys, *names)).lower()
+    words = [value.constant.name or "" for value in values if value.constant is not None]
+    words += [value.dtype for value in values if value.kind != "number"]
+    words += [kernel.name for kernel in node.kernels]
+    words += [names.own(key) for key in keys]
+    return " ".join((node.op, node.label, node.layer or "", *keys, *words)).lower()
 
 
 def page_of(boxes: list[Box], node: int) -> int:

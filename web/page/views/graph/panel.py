@@ -2,48 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from dataclasses import replace
-from typing import Any
-
 from page.browser import Message
 from page.html.markup import Html, h
-from page.html.units import count_text, plural
-from page.parts.status_view import causes
+from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.views.graph.boxes import Column, node_id
 from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Choices
-from page.views.graph.controls import KEYS, controls_view, drawing_tools, legend_view
+from page.views.graph.controls import (
+    KEYS,
+    controls_view,
+    drawing_tools,
+    legend_view,
+    summary_view,
+)
 from page.views.graph.drawn import Drawing, drawing_of, paint_of
-from page.views.graph.inside import inside_view
-from page.views.graph.outline import Box, all_folds, folds_around, found, outline, page_of
-from page.views.graph.seen import SeenRun, seen_view, wanted_nodes
+from page.views.graph.inside import CallParts, inside_view
+from page.views.graph.names import Names
+from page.views.graph.outline import (
+    Box,
+    OutlineCall,
+    all_folds,
+    folds_around,
+    found,
+    outline,
+    page_of,
+)
+from page.views.graph.runs import GraphRuns
+from page.views.graph.seen import seen_view, wanted_nodes
+from page.views.graph.stages import FILE, PLANNED, StageGraphs
 from page.views.graph.tints import Tints, times_of
-from page.views.profile.shorter import traced_inputs
 from page.views.view import METHOD, PROGRAM, TIMESTAMPS, Panel, View
 from webpte.report import Histogram, MethodGraph, StoredConstant, Trace
-
-
-class _RunStoppedError(Exception):
-    """The run was stopped; raised inside it, since it has no other way to end."""
 
 
 class GraphPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
         self._graph: MethodGraph | None = None
-        self._graph_key: tuple[object, ...] = ()
+        self._stages = StageGraphs()
+        self._runs = GraphRuns(state)
         self._method = ""
         self._choices = Choices()
         self._counted: dict[str, Histogram | None] = {}  # None: being counted
-        self._seen: SeenRun | None = None
         self._sent = ("", "")  # the drawing and its colours, as the script has them
+        state.listeners.append(self._follow)
 
     def forget(self) -> None:
-        self._graph, self._graph_key, self._method = None, (), ""
+        self._leave_full()
+        self._graph, self._method = None, ""
+        self._stages.forget()
+        self._runs.forget()
         self._choices = self._choices.for_another_graph()
-        self._counted, self._seen, self._sent = {}, None, ("", "")
+        self._counted, self._sent = {}, ("", "")
+
+    def _follow(self, change: Change) -> None:
+        if change is Change.VIEW and self.state.front != self.view.name:
+            self._leave_full()
+
+    def _leave_full(self) -> None:
+        """Give the window back to the page, which cannot be reached otherwise."""
+        if self._choices.full:
+            self._choices.full = False
+            self.tell_script(full=False)
+            if self.state.session is not None:
+                self._again()
 
     # ---- what is shown
 
@@ -55,33 +78,26 @@ class GraphPanel(Panel):
             self.end_work()
             self.forget()
         self._method = session.method
-        self._graph = self._current(session, self._choices.stage)
+        self._graph = self._stages.of(session, self._choices.stage)
         self._show(self._graph)
         if self._choices.drawing == "list":
             self.tell_script()
 
-    def _current(self, session: Session, stage: str) -> MethodGraph:
-        """Return the graph, rebuilt for another method or for the live shapes of another run."""
-        program = session.program
-        key = (session.method, stage, program.generation, program.stats.executions)
-        known = self._graph if self._graph_key[:2] == key[:2] else None
-        if known is None or (self._graph_key != key and not session.runner.busy):
-            known, self._graph_key = program.graph(session.method, stage), key
-        return known
-
     def _outline(self, graph: MethodGraph) -> list[Box]:
         return outline(graph, self._choices.opened)
 
+    def _names(self, session: Session) -> Names:
+        return self._stages.names(session, self._choices.stage)
+
     def _listed(self, graph: MethodGraph) -> list[Box]:
         """Return the boxes of the list."""
-        if self._choices.searching:
-            return [*found(graph, self._choices.text)]
-        return self._outline(graph)
+        return [*self._found(graph)] if self._choices.searching else self._outline(graph)
 
-    def _found(self, graph: MethodGraph) -> list[int]:
-        if not self._choices.searching:
+    def _found(self, graph: MethodGraph) -> list[OutlineCall]:
+        session = self.state.session
+        if not self._choices.searching or session is None:
             return []
-        return [call.node.id for call in found(graph, self._choices.text)]
+        return found(graph, self._choices.text, self._names(session))
 
     def _show(self, graph: MethodGraph, reveal: bool = False) -> None:
         """Show the graph; `reveal`: the drawing moves to the chosen call."""
@@ -91,7 +107,8 @@ class GraphPanel(Panel):
             choices.chosen = None  # a plan for other shapes may have fewer calls
         drawn, matches = choices.drawing == "drawn", self._found(graph)
         tints = Tints(graph, choices.colour, times_of(graph, session.traces.get(self._method)))
-        body = self._drawing_view() if drawn else self._list_view(graph, tints)
+        names = self._names(session)
+        body = self._drawing_view() if drawn else self._list_view(graph, tints, names)
         inside = self._inside(session, graph, tints)
         self.show(
             h(
@@ -102,14 +119,14 @@ class GraphPanel(Panel):
                     class_="card-head",
                 ),
                 controls_view(choices, self.act, bool(graph.layers), len(matches)),
-                self._summary(session, graph, matches),
+                summary_view(session.device, graph, choices, matches),
                 self._legend(session, tints),
                 h("div", body, inside, class_="graph-parts"),
-                class_="card graph",
+                class_="card graph graph-full" if choices.full else "card graph",
             )
         )
         if drawn:
-            self._tell_drawing(graph, tints, matches, reveal)
+            self._tell_drawing(session, graph, tints, matches, reveal)
 
     def _legend(self, session: Session, tints: Tints) -> Html:
         trace: Trace | None = session.traces.get(self._method)
@@ -123,17 +140,17 @@ class GraphPanel(Panel):
             busy=session.runner.busy,
         )
 
-    def _list_view(self, graph: MethodGraph, tints: Tints) -> Html:
+    def _list_view(self, graph: MethodGraph, tints: Tints, names: Names) -> Html:
         choices, boxes = self._choices, self._listed(graph)
         if not 0 <= choices.first < max(1, len(boxes)):
             choices.first = 0
-        return Column(graph, choices, tints, self.act).view(boxes)
+        return Column(graph, choices, tints, names, self.act).view(boxes)
 
     def _drawing_view(self) -> Html:
         """Return the empty drawing, which its script fills and keeps."""
         return h(
             "div",
-            drawing_tools(),
+            drawing_tools(self._choices.full, self.act),
             h("div", id="graph-drawing", data_keep=True),
             h("p", KEYS, class_="note", id="graph-keys"),
             class_="graph-stage",
@@ -143,33 +160,24 @@ class GraphPanel(Panel):
         choices = self._choices
         if choices.chosen is None:
             return None
-        node, seen = graph.nodes[choices.chosen], self._fresh_seen(session)
+        node, seen = graph.nodes[choices.chosen], self._runs.seen(session)
         kept = seen.calls.get(node.id) if seen is not None else None
-        values = seen_view(node, choices.stage, kept, session.runner.busy, self.act)
-        return inside_view(graph, node, tints, self._counted, choices.shaders, values, self.act)
-
-    def _fresh_seen(self, session: Session) -> SeenRun | None:
-        """Return the values of the last run, unless inputs or state have changed since."""
-        now = (session.held(), session.program.stats.executions)
-        if self._seen is not None and (self._seen.held, self._seen.executions) != now:
-            self._seen = None
-        return self._seen
-
-    def _summary(self, session: Session, graph: MethodGraph, matches: list[int]) -> Html:
-        if self._choices.searching:
-            told = f"{plural(len(matches), 'call')} of {count_text(len(graph.nodes))} found"
-        else:
-            told = f"{plural(len(graph.nodes), 'call')}, {plural(len(graph.values), 'value')}"
-            told += "".join(f", {group.name} × {group.count}" for group in graph.layers)
-        if session.device == "numpy" and self._choices.stage == "planned":
-            told += ". NumPy runs all on the host: kernels are shown on WebGPU."
-        return h("p", told, class_="note", role="status")
+        names = self._names(session)
+        values = seen_view(node, choices.stage, kept, session.runner.busy, names, self.act)
+        linked = self._stages.linked(session, choices.stage, node.id)
+        parts = CallParts(graph, node, names, tints, linked)
+        return inside_view(parts, self._counted, choices.shaders, values, self.act)
 
     def _tell_drawing(
-        self, graph: MethodGraph, tints: Tints, matches: list[int], reveal: bool
+        self,
+        session: Session,
+        graph: MethodGraph,
+        tints: Tints,
+        matches: list[OutlineCall],
+        reveal: bool,
     ) -> None:
         boxes = self._outline(graph)
-        drawing = drawing_of(graph, boxes)
+        drawing = drawing_of(graph, boxes, self._names(session))
         text, paint = drawing.json(), paint_of(graph, boxes, drawing, tints)
         data: dict[str, object] = {"mark": self._marks(drawing, matches, reveal)}
         if text != self._sent[0]:
@@ -177,15 +185,21 @@ class GraphPanel(Panel):
         if "drawing" in data or paint != self._sent[1]:
             data["paint"] = paint
         self._sent = (text, paint)
-        session = self.state.session
-        stem = session.source.name.removesuffix(".pte") if session is not None else "graph"
-        self.tell_script(**data, file=f"{stem}.{self._method}.svg")
+        source = session.source
+        self.tell_script(
+            **data,
+            file=f"{source.name.removesuffix('.pte')}.{self._method}.svg",
+            graph=f"{source.name} {source.size} {self._method} {self._choices.stage}",
+            full=self._choices.full,
+        )
 
-    def _marks(self, drawing: Drawing, matches: list[int], reveal: bool) -> dict[str, object]:
+    def _marks(
+        self, drawing: Drawing, matches: list[OutlineCall], reveal: bool
+    ) -> dict[str, object]:
         chosen = self._choices.chosen
         return {
             "chosen": None if chosen is None else drawing.box_of[chosen],
-            "found": sorted({drawing.box_of[node] for node in matches}),
+            "found": sorted({drawing.box_of[call.node.id] for call in matches}),
             "searching": self._choices.searching,
             "reveal": reveal,
         }
@@ -200,15 +214,38 @@ class GraphPanel(Panel):
 
     def on_stage(self, message: Message) -> None:
         value, session = str(message["value"]), self.state.session
-        if session is None or value not in STAGES:
-            return
-        graph = self._current(session, value)  # if it fails, nothing changes
+        if session is not None and value in STAGES:
+            self._show(self._turn_to(session, value))
+
+    def _turn_to(self, session: Session, stage: str) -> MethodGraph:
+        """Turn to the other graph; if it cannot be built, nothing changes."""
+        graph = self._stages.of(session, stage)
         self.end_work()
         self._counted = {}  # values have other names in the other graph
         old = self._choices
-        self._choices = Choices(old.drawing, value, old.colour, old.text)
+        self._choices = Choices(old.drawing, stage, old.colour, old.text, full=old.full)
         self._graph = graph
-        self._show(graph)
+        return graph
+
+    def on_link(self, message: Message) -> None:
+        """Go to a call of the other graph, from which the open one was made, or which it became."""
+        session, node = self.state.session, int(message["node"])
+        if session is None:
+            return
+        other = FILE if self._choices.stage == PLANNED else PLANNED
+        if 0 <= node < len(self._stages.of(session, other).nodes):
+            graph = self._turn_to(session, other)
+            self._choices.text = ""
+            self._look_at(graph, node)
+            if self._choices.drawing == "list":
+                self.tell_script(focus=node_id(node))
+
+    def on_full(self, message: Message) -> None:
+        """Give the graph the whole window, or give it back."""
+        self._choices.full = not self._choices.full
+        self._again()
+        if self._choices.drawing == "list":
+            self.tell_script(full=self._choices.full)
 
     def on_colour(self, message: Message) -> None:
         if str(message["value"]) in COLOURS:
@@ -253,7 +290,7 @@ class GraphPanel(Panel):
         choices.match = (
             (0 if by > 0 else -1) % len(matches) if at is None else (at + by) % len(matches)
         )
-        self._look_at(graph, matches[choices.match])
+        self._look_at(graph, matches[choices.match].node.id)
 
     # ---- one call
 
@@ -320,65 +357,14 @@ class GraphPanel(Panel):
     # ---- what needs a run
 
     async def on_measure(self, message: Message) -> None:
-        session = self._ready()
-        if session is not None:
-            await self._do(session, self._measure(session), "measuring")
-
-    async def _measure(self, session: Session) -> None:
-        traced, seen = traced_inputs(self.state, session), self._fresh_seen(session)
-        arrays = [state.array() for state in traced.inputs]
-        trace = await session.program.trace(session.method, *arrays)
-        session.traces[session.method] = trace
-        if seen is not None:  # a trace changes no state: the values are still valid
-            self._seen = replace(seen, executions=session.program.stats.executions)
-        told = "Measured" if trace.timed else "This adapter cannot time its kernels"
-        self.state.tell(f"{told}. {traced.note}" if traced.note else told)
+        await self._runs.measure()
 
     async def on_values(self, message: Message) -> None:
-        session, graph, chosen = self._ready(), self._graph, self._choices.chosen
-        if session is None or graph is None or chosen is None:
+        graph, chosen = self._graph, self._choices.chosen
+        if graph is None or chosen is None or self._choices.stage != PLANNED:
             return
-        if self._choices.stage == "planned" and graph.nodes[chosen].call is not None:
-            nodes = wanted_nodes(graph, chosen)
-            await self._do(session, self._see(session, nodes), "looking at values")
-
-    async def _see(self, session: Session, nodes: list[int]) -> None:
-        held, known = session.held(), self._fresh_seen(session)
-        arrays = [state.array() for state in session.inputs]
-
-        def progress(_stage: str, _done: int, _total: int) -> None:
-            if session.runner.stopping:
-                raise _RunStoppedError
-
-        try:
-            values = await session.program.values(
-                session.method, *arrays, nodes=nodes, progress=progress
-            )
-        except Exception as error:  # the run may have wrapped it
-            if not any(isinstance(cause, _RunStoppedError) for cause in causes(error)):
-                raise
-            self.state.tell("Stopped: no values are shown")
-            return
-        before = known.calls if known is not None else {}
-        executions = session.program.stats.executions  # nothing else has run meanwhile
-        self._seen = SeenRun(held, executions, {**before, **values.calls})
-        self.state.tell("Values of a run are shown")
-
-    def _ready(self) -> Session | None:
-        """Return the session if it can run with the current inputs; else say in the status what is
-        wrong."""
-        session = self.state.idle_session()
-        problem = next((one for one in session.inputs if one.error), None) if session else None
-        if problem is not None:
-            self.state.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
-            return None
-        return session
-
-    async def _do(self, session: Session, work: Coroutine[Any, Any, None], doing: str) -> None:
-        """Run work on the program; the panel is redrawn when Change.BUSY is announced."""
-        self.state.show(error="")
-        self.state.tell(doing.capitalize(), "busy")
-        await self.state.do(session, work, doing, can_stop=session.device != "numpy")
+        if graph.nodes[chosen].call is not None:
+            await self._runs.see(wanted_nodes(graph, chosen))
 
     def _again(self, reveal: bool = False) -> None:
         if self._graph is not None:
@@ -393,4 +379,5 @@ VIEW = View(
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
     style=True,
+    commands=(Command("Graph in the full window, or not", "full"),),
 )

@@ -14,6 +14,7 @@ from page.outputs.pictures import picture
 from page.outputs.tensors import grid, histogram
 from page.session.session import Held
 from page.views.graph.choices import Act
+from page.views.graph.names import Names
 from webpte.report import KeptValues, MethodGraph, NamedArray, Node
 
 # Bytes of all that is kept of one run. Above that, only the call that is looked at is kept.
@@ -41,7 +42,9 @@ def wanted_nodes(graph: MethodGraph, chosen: int) -> list[int]:
     return [node.id for node in inside] if total <= MOST_BYTES else [chosen]
 
 
-def seen_view(node: Node, stage: str, kept: KeptValues | None, busy: bool, act: Act) -> Html:
+def seen_view(
+    node: Node, stage: str, kept: KeptValues | None, busy: bool, names: Names, act: Act
+) -> Html:
     """Return the values of a call; `kept` is None if none were recorded."""
     if stage != "planned" or node.call is None:
         text = (
@@ -60,25 +63,27 @@ def seen_view(node: Node, stage: str, kept: KeptValues | None, busy: bool, act: 
         )
         text = "Runs the method once with the current inputs; caches keep their values."
         return _section(button, h("p", text, class_="note"))
-    outputs = [_array("out", one) for one in kept.outputs]
-    return _section(outputs, [_array("in", one) for one in kept.inputs])
+    outputs = [_array("out", one, names) for one in kept.outputs]
+    return _section(outputs, [_array("in", one, names) for one in kept.inputs])
 
 
 def _section(*content: object) -> Html:
     return h("section", h("h3", "Values of a run"), content, class_="graph-seen")
 
 
-def _array(role: str, named: NamedArray) -> Html:
+def _array(role: str, named: NamedArray, names: Names) -> Html:
     facts, array = named.facts, named.array
     numbers = f"{number_text(facts.low)} to {number_text(facts.high)}"
     if array.size != 1:
         numbers += f", mean {number_text(facts.mean)}"
     if facts.nans or facts.infinities:
         numbers += f", {facts.nans} NaN, {facts.infinities} infinite"
-    label = f"{role} {named.key}"
+    name = names.of(named.key)
+    label = f"{role} {name}"
     what = h("span", f"{facts.dtype} {shape_text(facts.shape)}", class_="type")
-    title = h("summary", h("span", role, class_="tag tag-alias"), " ", h("code", named.key), " ",
-              what, " ", h("span", numbers if array.size else "empty", class_="count"))  # fmt: skip
+    shown_name = h("code", name, title=f"value {named.key}")
+    title = h("summary", h("span", role, class_="tag tag-alias"), " ", shown_name, " ", what, " ",
+              h("span", numbers if array.size else "empty", class_="count"))  # fmt: skip
     shown = array.size > 1
     return h(
         "details",

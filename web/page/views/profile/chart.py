@@ -1,4 +1,5 @@
-"""Bars on rows, as an inline SVG that scrolls; `profile.js` shows the bar under the pointer.
+"""Bars on rows, as an inline SVG that scrolls; `profile.js` zooms, draws the time ruler and shows
+the bar under the pointer.
 
 Positions are in percent, so zooming changes only the width.
 """
@@ -12,6 +13,8 @@ from page.html.markup import Html, h
 from page.html.units import plural
 
 ROW, GAP = 22, 5  # pixels
+ARROWS = "Arrow keys go from bar to bar."
+KEYS = f"{ARROWS} W and S zoom, A and D move, 0 shows all."
 HINT = "Point at a bar, or go there with the arrow keys, to see what it is."
 LEAST = 0.02  # percent of the width: so narrow a bar can still be seen where there is room
 
@@ -28,9 +31,17 @@ class Bar:
 
 
 def chart(
-    name: str, label: str, rows: Sequence[str], bars: Sequence[Bar], total: float, zoom: int = 1
+    name: str,
+    label: str,
+    rows: Sequence[str],
+    bars: Sequence[Bar],
+    total: float,
+    timed: bool = False,
 ) -> Html:
-    """Return a chart; `name` is for ids, `label` describes it; keys step through the bars."""
+    """Return a chart; `name` is for ids, `label` describes it; keys step through the bars.
+
+    A `timed` one is in microseconds: it has a ruler, and can be zoomed and dragged.
+    """
     height = len(rows) * (ROW + GAP) - GAP
     return h(
         "div",
@@ -39,24 +50,30 @@ def chart(
             h(
                 "div",
                 [h("span", text, title=text) for text in rows],
-                class_="profile-rows",
+                class_="profile-rows profile-below-ruler" if timed else "profile-rows",
                 aria_hidden="true",
             ),
             h(
                 "div",
+                _ruler(name) if timed else None,
                 h(
-                    "svg",
-                    [_rect(bar, max(total, 1e-9)) for bar in bars],
-                    width=f"{100 * zoom}%",
-                    height=height,
-                    role="img",
-                    aria_label=label,
+                    "div",
+                    h(
+                        "svg",
+                        [_rect(bar, max(total, 1e-9)) for bar in bars],
+                        width="100%",
+                        height=height,
+                        role="img",
+                        aria_label=label,
+                    ),
+                    id=f"{name}-box",
+                    class_="profile-box",
+                    tabindex="0",
+                    role="group",
+                    aria_label=f"{label}. {KEYS if timed else ARROWS}",
+                    data_total=f"{total:.6g}" if timed else None,
                 ),
-                id=f"{name}-box",
-                class_="profile-box",
-                tabindex="0",
-                role="group",
-                aria_label=f"{label}. Arrow keys go from bar to bar.",
+                class_="profile-scrolled",
             ),
             class_="profile-chart",
         ),
@@ -71,6 +88,11 @@ def chart(
         ),
         class_="profile-charted",
     )
+
+
+def _ruler(name: str) -> Html:
+    """Return the place of the ruler, which the script fills."""
+    return h("div", id=f"{name}-ruler", class_="profile-ruler", data_keep=True, aria_hidden="true")
 
 
 def _rect(bar: Bar, total: float) -> Html:
@@ -103,7 +125,8 @@ def _joined(group: Sequence[Bar]) -> Bar:
     first, last = group[0], group[-1]
     if len(group) == 1:
         return first
-    text = f"{plural(len(group), first.kind)}, from “{first.text}” to “{last.text}”"
+    kind = first.kind.partition("-")[0]  # a kernel's colour has a number
+    text = f"{plural(len(group), kind)}, from “{first.text}” to “{last.text}”"
     return Bar(first.row, first.start, last.start + last.length - first.start, first.kind, text)
 
 

@@ -19,7 +19,6 @@ from page.views.profile.shorter import Shorter, traced_inputs
 from page.views.profile.timeline import (
     BY,
     RUNS,
-    ZOOMS,
     clock_notes,
     rows_view,
     stages_table,
@@ -65,14 +64,12 @@ class ProfilePanel(Panel):
         self._memory: FoundMemory | None = None
         self._by = "kernel"
         self._run = "again"
-        self._zoom = 1
         self._kept: Kept | None = None  # the baseline; it outlives its program
         self._best: dict[str, Rates | None] = {}  # by adapter; None: it could not be measured
 
     def forget(self) -> None:
         self._profiles.clear()
         self._memory = None
-        self._zoom = 1
 
     # ---- acts
 
@@ -143,15 +140,25 @@ class ProfilePanel(Panel):
         self._kept = None
         self.draw()
 
-    def on_zoom(self, message: Message) -> None:
-        at = ZOOMS.index(self._zoom) + int(message["by"])
-        self._zoom = ZOOMS[min(max(at, 0), len(ZOOMS) - 1)]
-        self.draw()
-
     def on_perfetto(self, message: Message) -> None:
         trace = self._shown()
         if trace is not None:
             self._download(trace.perfetto(), "perfetto")
+
+    def on_open_perfetto(self, message: Message) -> None:
+        """Send the trace to the Perfetto tab that the script has opened."""
+        trace, session = self._shown(), self.state.session
+        if trace is not None and session is not None:
+            name = f"{PurePath(session.source.name).stem}.{session.method}.perfetto.json"
+            title = f"{trace.program}, {trace.method} on {trace.device}"
+            self.tell_script(perfetto={"text": trace.perfetto(), "title": title, "name": name})
+
+    def on_perfetto_sent(self, message: Message) -> None:
+        """Say how the trace came to Perfetto, or that it was downloaded instead."""
+        if message.get("sent"):
+            self.state.tell("Opened in Perfetto, in another tab")
+        else:
+            self.state.tell("The trace is downloaded: drop the file onto the tab of Perfetto")
 
     def on_json(self, message: Message) -> None:
         trace = self._shown()
@@ -213,7 +220,7 @@ class ProfilePanel(Panel):
             h("p", _OUTDATED, class_="notice notice-warn") if stale else None,
             h("p", profile.note, class_="note") if profile.note else None,
             clock_notes(trace),
-            timeline_view(trace, self._zoom),
+            timeline_view(trace),
             stages_table(profile.first, profile.again),
             h(
                 "p",
@@ -252,10 +259,19 @@ class ProfilePanel(Panel):
         runs = {name: RUNS[name] for name in profile.runs}
         return [
             choice("run", runs, self._shown_run(), "inline", data_act=self.act("run"), name="run"),
-            self._button("Zoom in", "zoom", data_by="1", disabled=self._zoom == ZOOMS[-1]),
-            self._button("Zoom out", "zoom", data_by="-1", disabled=self._zoom == ZOOMS[0]),
+            *(
+                h("button", text, type="button", data_zoom=name)
+                for name, text in (("in", "Zoom in"), ("out", "Zoom out"), ("fit", "Fit"))
+            ),
             self._button("Pin as baseline", "keep", title="Compare other runs with this one"),
             *([self._button("Clear baseline", "unkeep")] if self._kept is not None else []),
+            h(
+                "button",
+                "Open in Perfetto",
+                type="button",
+                data_perfetto=True,
+                title="Sends the trace to ui.perfetto.dev, which keeps it in its tab",
+            ),
             self._button("Download for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
             self._button("Download trace as JSON", "json"),
         ]

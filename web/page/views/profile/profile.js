@@ -1,5 +1,8 @@
-// The profile's part of the main thread: shows the bar under the pointer, and steps through bars with the
-// arrow keys.
+// The profile's part of the main thread: shows the bar under the pointer, steps through bars with the arrow
+// keys, zooms the timeline, and opens traces in Perfetto.
+
+import { openTab, sendTrace } from "./perfetto.js";
+import { apply, useButton, useKey, watchAxis } from "./time_axis.js";
 
 const KEYS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity };
 const watched = new WeakSet();
@@ -24,17 +27,30 @@ const forget = (panel) => {
   }
 };
 
-export const show = (panel) => {
+export const show = (panel, { perfetto }, tell) => {
   forget(panel);
+  panel.querySelectorAll(".profile-box[data-total]").forEach(apply);
+  if (perfetto) sendTrace(perfetto).then((sent) => tell("perfetto_sent", { sent }));
   if (watched.has(panel)) return;
   watched.add(panel);
+  watchAxis(panel);
+  panel.addEventListener("click", ({ target }) => {
+    const [zooms, opens] = [target.closest("[data-zoom]"), target.closest("[data-perfetto]")];
+    const box = panel.querySelector(".profile-box[data-total]");
+    if (zooms && box) useButton(box, zooms.dataset.zoom);
+    if (!opens) return;
+    openTab();
+    tell("open_perfetto", {});
+  });
   panel.addEventListener("pointerover", ({ target }) => {
     const bar = target.closest?.(".profile-box rect");
     if (bar) look(bar.closest(".profile-box"), bar);
   });
   panel.addEventListener("keydown", (event) => {
     const step = KEYS[event.key];
-    if (step === undefined || !event.target.matches(".profile-box")) return;
+    if (!event.target.matches(".profile-box") || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.target.dataset.total && useKey(event.target, event.key)) event.preventDefault();
+    if (step === undefined) return;
     event.preventDefault();
     const bars = [...event.target.querySelectorAll("rect")];
     if (!bars.length) return;

@@ -13,7 +13,7 @@ from webpte.report import Rates, TimelineRow, TimeSpan, Trace
 from webpte.report.timeline import GPU, HOST, WITHOUT_CLOCK
 
 MOST_BARS = 1000  # of a row; a patch of the page must stay quick
-ZOOMS = (1, 2, 4, 8, 16, 32)
+KERNEL_COLOURS = 9  # of profile.css; more kernels share one
 BY = {"kernel": "kernel", "op": "op", "layer": "layer", "where": "device"}
 RUNS = {"first": "cold", "again": "warm"}  # two runs in a row
 PLACES = {"gpu": "GPU", "host": "host (Python)"}
@@ -32,13 +32,20 @@ _NO_TIME = "-"
 # ---- the timeline
 
 
-def timeline_view(trace: Trace, zoom: int) -> Html:
+def timeline_view(trace: Trace) -> Html:
     ops = {step.node: step.op for step in trace.steps}
+    colours = kernel_colours(trace)
     tracks = [track for track in (HOST, GPU) if any(s.track == track for s in trace.spans)]
     # A GPU's clock is not that of the host: kernels may end after the run, by a little.
     total = max([trace.microseconds, *(span.start + span.duration for span in trace.spans)])
     bars = [
-        Bar(tracks.index(span.track), span.start, span.duration, span.kind, _span_text(span, ops))
+        Bar(
+            tracks.index(span.track),
+            span.start,
+            span.duration,
+            colours.get(span.name, span.kind) if span.kind == "kernel" else span.kind,
+            _span_text(span, ops),
+        )
         for span in trace.spans
     ]
     kinds = [kind for kind in KINDS if any(span.kind == kind for span in trace.spans)]
@@ -46,10 +53,42 @@ def timeline_view(trace: Trace, zoom: int) -> Html:
     names = [{HOST: "Host", GPU: "GPU"}[track] for track in tracks]
     return h(
         "div",
-        chart("profile-time", label, names, thinned(bars, total, MOST_BARS), total, zoom),
-        legend([(kind, f"{kind}: {KINDS[kind]}") for kind in kinds]),
+        chart("profile-time", label, names, thinned(bars, total, MOST_BARS), total, timed=True),
+        legend([(kind, f"{kind}: {KINDS[kind]}") for kind in kinds if kind != "kernel"]),
+        _kernel_legend(trace, colours) if colours else None,
         class_="profile-timeline",
     )
+
+
+def kernel_colours(trace: Trace) -> dict[str, str]:
+    """Return the colour of each kernel: those that take the most time have one of their own."""
+    spent: dict[str, float] = {}
+    for span in trace.spans:
+        if span.kind == "kernel":
+            spent[span.name] = spent.get(span.name, 0.0) + span.duration
+    ranked = sorted(spent, key=lambda name: -spent[name])
+    return {
+        name: f"kernel-{at}" if at < KERNEL_COLOURS else "kernel-more"
+        for at, name in enumerate(ranked)
+    }
+
+
+def _kernel_legend(trace: Trace, colours: dict[str, str]) -> Html:
+    """Return the kernels with their colours and shares of the kernels' time."""
+    spent: dict[str, float] = {}
+    for span in trace.spans:
+        if span.kind == "kernel":
+            colour = colours[span.name]
+            spent[colour] = spent.get(colour, 0.0) + span.duration
+    whole = sum(spent.values()) or 1.0
+    names = {colour: name for name, colour in colours.items()}
+    others = sum(colour == "kernel-more" for colour in colours.values())
+    names["kernel-more"] = plural(others, "other kernel")
+    shown = [
+        (colour, f"{names[colour]} {100 * time / whole:.0f} %") for colour, time in spent.items()
+    ]
+    shown.sort(key=lambda one: one[0])
+    return h("div", h("h3", "Kernels on the GPU"), legend(shown), class_="profile-kernels")
 
 
 def _span_text(span: TimeSpan, ops: dict[int, str]) -> str:
@@ -130,7 +169,8 @@ def best_text(best: Rates) -> str:
     return (
         f"Measured here: this adapter moves {_rate(best.gigabytes_per_second)} GB/s in a large "
         f"copy and does {_rate(best.gigaflops)} GFLOP/s in a large GEMM. “% of peak” is how near "
-        "a row comes to either of them. Small tensors that stay in caches may exceed it."
+        "a row comes to either of them. “≥ 100 %” is faster than these: its tensors are so small "
+        "that they stay in caches."
     )
 
 
@@ -141,7 +181,7 @@ def shown_name(name: str, by: str) -> str:
 
 def _cells(row: TimelineRow, by: str, best: Rates | None) -> list[str]:
     part = row.part_of(best) if best is not None else None
-    limit = [] if best is None else [_NO_TIME if part is None else f"{_rate(100 * part)} %"]
+    limit = [] if best is None else [_peak_text(part)]
     return [
         shown_name(row.name, by),
         count_text(row.count),
@@ -153,6 +193,13 @@ def _cells(row: TimelineRow, by: str, best: Rates | None) -> list[str]:
         _NO_TIME if row.flops is None else amount_text(row.flops),
         _rate(row.gigaflops),
     ]
+
+
+def _peak_text(part: float | None) -> str:
+    """Return a share of the peak; caches can be faster than the memory that it was measured on."""
+    if part is None:
+        return _NO_TIME
+    return "≥ 100 %" if part >= 1 else f"{_rate(100 * part)} %"
 
 
 def _rate(value: float | None) -> str:

@@ -1,2 +1,2 @@
-"""The teach view: `panel` handles messages, `lesson` holds examples and weights, `drawings`
-centres and varies drawings, `markup` shows all of it."""
+"""The teach view: `panel` handles messages, `lesson` holds examples and weights, `saved_lessons`
+keeps them over a reload, `drawings` centres and varies drawings, `markup` shows all of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +32,11 @@ class Kind:
 
     name: str
     examples: list[Example] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, drawings: Sequence[Array]) -> Kind:
+        """Return a class with centred drawings."""
+        return cls(name, [Example(drawing, _picture(drawing)) for drawing in drawings])
 
 
 @dataclass(eq=False)

@@ -16,10 +16,11 @@ from page.npy import Array
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
-from page.views.teach import markup
+from page.views.teach import markup, saved_lessons
 from page.views.teach.drawings import centred, is_empty, varied
 from page.views.teach.lesson import Lesson
 from page.views.view import Need, Panel, View
+from webpte.errors import InputError
 from webpte.training import Learner, can_be_taught
 
 _LEARNING, _LOOKING = "learning", "looking at the drawing"
@@ -46,8 +47,17 @@ class TeachPanel(Panel):
     def _lesson(self) -> Lesson:
         session = self.state.session
         assert session is not None  # as TEACHABLE says
-        file = session.source.address or session.source.name
-        return self._lessons.setdefault(file, Lesson())
+        file = _file_of(session)
+        if file not in self._lessons:
+            saved = self.state.store.read(saved_lessons.key_of(file))
+            self._lessons[file] = saved_lessons.from_json(saved) or Lesson()
+        return self._lessons[file]
+
+    def _save(self) -> None:
+        """Keep the lesson for the next visit."""
+        if self.state.session is not None:
+            key = saved_lessons.key_of(_file_of(self.state.session))
+            self.state.store.write(key, saved_lessons.to_json(self._lesson))
 
     def forget(self) -> None:
         """Clear the pad; what was learned stays with the file."""
@@ -59,7 +69,10 @@ class TeachPanel(Panel):
         if self._learner is None:
             self._learner = Learner(session.program)
             if self._lesson.weights is not None:
-                self._learner.load(self._lesson.weights)
+                try:
+                    self._learner.load(self._lesson.weights)
+                except InputError:  # a file of this name had other weights on an earlier visit
+                    self._lesson.forget()
         return self._learner
 
     # ---- drawing
@@ -118,6 +131,7 @@ class TeachPanel(Panel):
             return
         kind = int(message["kind"])
         self._lesson.add(kind, self._drawing)
+        self._save()
         self._clear()
         self.draw()
         self.state.tell(f"An example of {self._lesson.kinds[kind].name}")
@@ -126,10 +140,12 @@ class TeachPanel(Panel):
         if self.state.idle_session() is not None:
             examples = self._lesson.kinds[int(message["kind"])].examples
             del examples[int(message["at"]) : int(message["at"]) + 1]
+            self._save()
             self.draw()
 
     def on_more(self, message: Message) -> None:
         self._lesson.add_kind()
+        self._save()
         self._seen, self._likely = None, []
         self.draw()
 
@@ -143,6 +159,7 @@ class TeachPanel(Panel):
         name = str(message["value"]).strip()
         if name:
             self._lesson.kinds[int(message["kind"])].name = name
+            self._save()
             self._show_adds()
             self._show_thinks()
 
@@ -186,6 +203,7 @@ class TeachPanel(Panel):
         finally:
             await learning.aclose()
         lesson.weights = await learner.weights()
+        self._save()
         self._seen = None
         await self._look_until_seen(session)
         if not np.isfinite(lesson.losses[-1]):
@@ -207,6 +225,7 @@ class TeachPanel(Panel):
 
     def _forget_learned(self) -> None:
         self._lesson.forget()
+        self._save()
         self._learner, self._seen, self._likely = None, None, []
         self.draw()
 
@@ -237,6 +256,10 @@ class TeachPanel(Panel):
             markup.kinds_card(lesson, learning, self.act),
         )
         self.show(render(cards))
+
+
+def _file_of(session: Session) -> str:
+    return session.source.address or session.source.name
 
 
 VIEW = View(

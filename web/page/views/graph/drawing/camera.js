@@ -7,7 +7,7 @@ const CLICK = 5; // pixels that a pointer may move and still click
 export class Camera {
   // `changed()` is called once per frame; `clicked(event)` for clicks that were not drags.
   constructor(element, changed, clicked) {
-    Object.assign(this, { element, x: 0, y: 0, scale: 1, changed, clicked, pointers: new Map(), frame: 0, moved: 0 });
+    Object.assign(this, { element, x: 0, y: 0, scale: 1, changed, clicked, pointers: new Map(), frame: 0, moved: 0, inset: 0 });
     this.size = [this.width, this.height];
     this.fitted = null; // the arguments of the last `fit`, until the camera moves otherwise
     element.addEventListener("pointerdown", (event) => this.down(event));
@@ -45,19 +45,21 @@ export class Camera {
 
   centre(x, y) {
     this.fitted = null;
-    this.x = x - this.width / 2 / this.scale;
+    this.x = x - (this.width - this.inset) / 2 / this.scale;
     this.y = y - this.height / 2 / this.scale;
     this.later();
   }
 
   // Shows the whole drawing; or, if that would be smaller than `readable`, its top, centred on `middle` if it
-  // is wider than the element.
+  // is wider than the element. Then `inset` pixels at the right, where the map is, stay free.
   fit(width, height, readable = SMALLEST, middle = width / 2) {
     this.fitted = [width, height, readable, middle];
-    const [across, down] = [(this.width - 24) / width, (this.height - 24) / height];
-    const whole = Math.min(across, down);
+    const down = (this.height - 24) / height;
+    const whole = Math.min((this.width - 24) / width, down);
+    const free = whole >= Math.min(1, readable) ? this.width : this.width - this.inset;
+    const across = (free - 24) / width;
     this.scale = Math.min(1, whole >= readable ? whole : Math.max(across, readable));
-    this.x = (across >= this.scale ? width / 2 : middle) - this.width / 2 / this.scale;
+    this.x = (across >= this.scale ? width / 2 : middle) - free / 2 / this.scale;
     this.y = down >= this.scale ? height / 2 - this.height / 2 / this.scale : -12 / this.scale;
     this.later();
   }

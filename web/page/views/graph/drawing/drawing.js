@@ -18,15 +18,16 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export class Drawing {
   constructor(host, tell) {
-    Object.assign(this, { host, tell, scene: null, paint: [], current: null, covered: null, anchor: null, next: {}, fills: 0, file: "graph.svg" });
+    Object.assign(this, { host, tell, scene: null, paint: [], current: null, covered: null, anchor: null, next: {}, fills: 0, file: "graph.svg", graph: "" });
     this.marks = { chosen: null, current: null, found: new Set(), searching: false };
     host.innerHTML = `<div class="graph-sight" tabindex="0" role="application" aria-label="Drawing of the graph" aria-describedby="graph-keys">`
       + `<svg role="group" aria-label="Boxes"><g></g></svg><p class="graph-waiting" role="status"></p></div>`
-      + `<svg class="graph-minimap" aria-hidden="true"></svg><p class="graph-told" aria-live="polite"></p>`;
+      + `<svg class="graph-minimap" aria-hidden="true"></svg><p class="graph-far-note note"></p><p class="graph-told" aria-live="polite"></p>`;
     this.sight = host.querySelector(".graph-sight");
     this.layer = host.querySelector("g");
     this.waiting = host.querySelector(".graph-waiting");
     this.told = host.querySelector(".graph-told");
+    this.farNote = host.querySelector(".graph-far-note");
     this.camera = new Camera(this.sight, () => this.draw(), (event) => this.click(event));
     this.minimap = new Minimap(host.querySelector(".graph-minimap"), (x, y) => this.camera.centre(x, y));
     this.sight.addEventListener("keydown", (event) => this.key(event));
@@ -34,14 +35,23 @@ export class Drawing {
     new ResizeObserver(() => this.resized()).observe(this.sight);
   }
 
-  show({ drawing, paint, mark, file }) {
+  // `graph` identifies the graph: what was selected in another one is not selected in this one.
+  show({ drawing, paint, mark, file, graph }) {
     if (file) this.file = file;
+    if (graph && graph !== this.graph) this.leave(graph);
     if (paint) this.next.paint = JSON.parse(paint);
     // Python's None comes as undefined; here a box that is not chosen is null.
     if (mark) this.next.marks = { ...mark, chosen: mark.chosen ?? null, found: new Set(mark.found) };
     this.reveal ||= Boolean(mark?.reveal) && mark.chosen != null;
     if (drawing) this.layOut(JSON.parse(drawing));
     else if (!this.pending) this.take();
+  }
+
+  leave(graph) {
+    Object.assign(this, { graph, scene: null, current: null, anchor: null, reveal: false, covered: null, next: {} });
+    this.fills += 1; // ends a fill of the old drawing
+    this.layer.replaceChildren();
+    this.told.textContent = "";
   }
 
   // Colours and marks refer to boxes by number, so they are applied together with their boxes.
@@ -82,6 +92,8 @@ export class Drawing {
     const known = this.scene !== null;
     this.end("");
     this.scene = scene;
+    const far = scene.paths.filter((path) => !path).length;
+    this.farNote.textContent = far ? `${far === 1 ? "A long edge is" : `${far} long edges are`} drawn as dotted ends: select a box to see where its edges go.` : "";
     this.current = scene.place.get(key) ?? null;
     const held = known && this.anchor ? this.placeOf(this.anchor.fold) : undefined;
     if (held !== undefined) { // the clicked box stays in place
@@ -96,12 +108,14 @@ export class Drawing {
 
   firstFit() {
     this.unfitted = !this.sight.clientWidth; // it is not in front
+    this.camera.inset = this.minimap.room(this.sight.clientWidth);
     if (this.scene && !this.unfitted) this.camera.fit(this.scene.width, this.scene.height, READABLE, this.scene.x[0]);
   }
 
   // Keeps the selection visible when the size changes: its panel opens, or a phone is turned.
   resized() {
     if (!this.sight.clientWidth) return; // hidden meanwhile
+    this.camera.inset = this.minimap.room(this.sight.clientWidth);
     this.camera.resize(this.current === null);
     if (this.unfitted) this.firstFit();
     else if (this.scene && this.current !== null && !this.pending) this.follow(this.current);
@@ -169,16 +183,20 @@ export class Drawing {
     const seen = new Set(scene.boxesIn(view));
     if (marks.current !== null) seen.add(marks.current);
     const around = scene.boxesIn(sight).filter((box) => !seen.has(box));
-    this.fill(scene.linePieces(sight, marks), scene.boxPieces([...seen], paint, marks, ID), scene.boxPieces(around, paint, marks, ID));
+    const pieces = scene.boxPieces([...seen], paint, marks, ID);
+    this.fill(scene.linePieces(sight, marks), pieces, scene.boxPieces(around, paint, marks, ID), scene.labelMarkup());
   }
 
   // Draws `behind` at once, then pieces of boxes, one per frame. The old drawing stays until all visible boxes
-  // are there; `around` comes after that.
-  async fill(behind, seen, around = []) {
+  // are there; `around` comes after that. `above` is drawn over all of them.
+  async fill(behind, seen, around = [], above = "") {
     this.fills += 1;
     const mine = this.fills; // a newer fill ends this one
     const next = document.createElementNS(SVG, "g");
-    const add = (markup) => next.insertAdjacentHTML("beforeend", markup);
+    const boxes = document.createElementNS(SVG, "g");
+    const add = (markup) => boxes.insertAdjacentHTML("beforeend", markup);
+    next.append(boxes);
+    next.insertAdjacentHTML("beforeend", above);
     this.layer.querySelector(":scope > [visibility]")?.remove(); // left by a fill that was ended
     next.setAttribute("visibility", "hidden");
     this.layer.append(next);
@@ -221,7 +239,7 @@ export class Drawing {
   follow(box) {
     const { scene, camera } = this;
     const [x, y] = [(scene.x[box] - camera.x) * camera.scale, (scene.y[box] - camera.y) * camera.scale];
-    const away = x < 60 || y < 40 || x > camera.width - 60 || y > camera.height - 40;
+    const away = x < 60 || y < 40 || x > camera.width - camera.inset - 60 || y > camera.height - 40;
     if (away) camera.centre(scene.x[box], scene.y[box]);
     else camera.later();
   }

@@ -1,6 +1,7 @@
 // A map of the whole drawing in a corner, with the visible part; a click goes there.
 
 const MOST = 0.6; // visible share of a drawing above which no map is needed
+const WIDE = 600; // pixels of a drawing that has room beside its map
 
 export class Minimap {
   constructor(element, go) {
@@ -18,6 +19,9 @@ export class Minimap {
     });
     element.addEventListener("pointermove", move);
   }
+
+  // Returns the pixels at the right that boxes should not be put below, unless the drawing is narrow.
+  room(width) { return width > WIDE ? this.element.getBoundingClientRect().width + 20 : 0; }
 
   shows(scene, paint) { return this.scene === scene && this.paint === paint; }
 

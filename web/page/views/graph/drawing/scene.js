@@ -1,6 +1,6 @@
 // A layout with its boxes, and the markup of the visible part, in pieces that are quick to make and to show.
 
-import { arrow, boxMarkup, farCurve, groupMarkup, sizeOf, stub } from "./shapes.js";
+import { arrow, boxMarkup, farCurve, groupMarkup, LABEL_HEIGHT, labelMarkup, labelWidth, sizeOf, stub } from "./shapes.js";
 
 const AROUND = 14; // pixels between an opened fold's frame and its content
 const HEAD = 20;
@@ -19,6 +19,8 @@ export class Scene {
       this.edges[edge].ends = this.#verticalEnds(edge);
     });
     this.frames = this.groups.map((group) => this.#frame(group));
+    this.labels = []; // the left upper corners of the groups' labels
+    this.groups.forEach((group, at) => this.labels.push(this.#labelPlace(group, this.frames[at])));
     this.place = new Map(drawing.boxes.map((box, at) => [box.key, at]));
     this.far = { paint: null, markup: "" };
   }
@@ -44,13 +46,28 @@ export class Scene {
     return [left - room, top - room - HEAD / 2 - more / 2, right + room, bottom + room];
   }
 
-  // Returns the box at a point, or the fold whose heading is there.
+  // Returns a place for a label at the upper edge of its frame, or left of it, where it covers no box and no
+  // other label.
+  #labelPlace(group, [left, top, right]) {
+    const width = labelWidth(group);
+    const middle = top + 2 + LABEL_HEIGHT / 2;
+    const near = this.boxes.map((_, box) => box).filter((box) => Math.abs(this.y[box] - middle) < (this.sizes[box][1] + LABEL_HEIGHT) / 2 + 2);
+    const isFree = (x) => near.every((box) => Math.abs(this.x[box] - x - width / 2) >= (this.sizes[box][0] + width) / 2 + 2)
+      && this.labels.every(([otherX, otherY], at) => Math.abs(otherY - top - 2) >= LABEL_HEIGHT
+        || otherX >= x + width || otherX + labelWidth(this.groups[at]) <= x);
+    const places = [];
+    for (let x = left + 6; x + width <= Math.max(right, left + width + 8); x += 12) places.push(x);
+    for (let x = left - width - 4; x > left - 400; x -= 24) places.push(x);
+    return [places.find(isFree) ?? places[0], top + 2];
+  }
+
+  // Returns the box at a point, or the fold whose label is there.
   at(x, y) {
+    const label = this.labels.findIndex(([left, top], at) => x >= left && x <= left + labelWidth(this.groups[at]) && y >= top && y <= top + LABEL_HEIGHT);
+    if (label >= 0) return { fold: this.groups[label].fold };
     const box = this.boxes.findIndex((_, one) => Math.abs(x - this.x[one]) <= this.sizes[one][0] / 2
       && Math.abs(y - this.y[one]) <= this.sizes[one][1] / 2);
-    if (box >= 0) return { box };
-    const group = this.frames.findLastIndex(([left, top]) => x >= left && x <= left + 150 && y >= top && y <= top + HEAD + 4);
-    return group >= 0 ? { fold: this.groups[group].fold } : {};
+    return box >= 0 ? { box } : {};
   }
 
   #inSight(box, [left, top, right, bottom]) {
@@ -113,6 +130,9 @@ export class Scene {
     const paths = Object.entries({ line: lines, arrow: arrows, far });
     return paths.map(([kind, path]) => (path ? `<path class="graph-drawn-${kind}" d="${path}"/>` : "")).join("");
   }
+
+  // Returns the labels of opened folds, which are above the boxes.
+  labelMarkup() { return this.groups.map((group, at) => labelMarkup(group, this.labels[at])).join(""); }
 
   // `id` names boxes for screen readers.
   *boxPieces(boxes, paint, marks, id) {

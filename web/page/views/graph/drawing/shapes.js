@@ -1,7 +1,7 @@
 // The parts of a drawing as SVG markup, for the page and for files. Names come from untrusted files, so every
 // text is escaped.
 
-const CHARACTER = { title: 7.9, text: 6.7 }; // width in pixels, in the fonts of graph.css
+const CHARACTER = { title: 7.9, text: 6.7, label: 7.3 }; // width in pixels, in the fonts of graph.css
 const NOTE = 9; // characters that a time needs beside the title
 const HEIGHT = 42;
 const NARROWEST = 84;
@@ -66,7 +66,14 @@ export const farCurve = (x, y, toX, toY) => {
   return `M${round(x)} ${round(y)}C${round(x)} ${round(y + bend)} ${round(toX)} ${round(toY - bend)} ${round(toX)} ${round(toY)}`;
 };
 
-export const groupMarkup = ({ title, fold }, [left, top, right, bottom]) =>
-  `<g class="graph-drawn-group" data-fold="${escape(fold)}">`
-  + `<rect x="${round(left)}" y="${round(top)}" width="${round(right - left)}" height="${round(bottom - top)}" rx="12"/>`
-  + `<text x="${round(left + 10)}" y="${round(top + 15)}">▾ ${escape(title)}</text></g>`;
+export const LABEL_HEIGHT = 20;
+export const labelWidth = ({ title }) => 18 + (title.length + 2) * CHARACTER.label;
+
+export const groupMarkup = ({ fold }, [left, top, right, bottom]) =>
+  `<rect class="graph-drawn-frame" data-fold="${escape(fold)}" x="${round(left)}" y="${round(top)}" width="${round(right - left)}" height="${round(bottom - top)}" rx="12"/>`;
+
+// The label of an opened fold, above all boxes; `at` is its left upper corner.
+export const labelMarkup = (group, [x, y]) =>
+  `<g class="graph-drawn-group" data-fold="${escape(group.fold)}">`
+  + `<rect x="${round(x)}" y="${round(y)}" width="${round(labelWidth(group))}" height="${LABEL_HEIGHT}" rx="6"/>`
+  + `<text x="${round(x + 8)}" y="${round(y + 14)}">▾ ${escape(group.title)}</text></g>`;

@@ -1,6 +1,6 @@
 // The whole drawing as an SVG file, with colours and fonts inside, since it has no style sheet.
 
-import { groupMarkup } from "./shapes.js";
+import { groupMarkup, labelMarkup } from "./shapes.js";
 import { collect, turn } from "./slices.js";
 
 const STYLED = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size", "font-weight"];
@@ -30,7 +30,7 @@ const samples = (scene, paint, marks) => {
     if (!kinds.has(key)) kinds.set(key, scene.box(at, paint, marks, ""));
   });
   const lines = ["line", "arrow", "far"].map((one) => `<path class="graph-drawn-${one}"/>`);
-  return [...kinds.values(), ...lines, groupMarkup({ title: "", fold: "" }, [0, 0, 1, 1])].join("");
+  return [...kinds.values(), ...lines, groupMarkup({ fold: "" }, [0, 0, 1, 1]), labelMarkup({ title: "", fold: "" }, [0, 0])].join("");
 };
 
 // Returns the file's text in parts.
@@ -50,7 +50,7 @@ const svgParts = async (host, scene, paint) => {
   svg.remove();
   const head = `<svg xmlns="http://www.w3.org/2000/svg" class="${ROOT}" viewBox="${-2 * SPACE} ${-2 * SPACE} ${width} ${height}" width="${width}" height="${height}">\n`
     + `<style>\n${rules.replaceAll("&", "&amp;").replaceAll("<", "&lt;")}\n</style>\n<rect x="${-2 * SPACE}" y="${-2 * SPACE}" width="${width}" height="${height}" fill="${back}"/>\n`;
-  return [head, ...lines, ...boxes, "\n</svg>\n"];
+  return [head, ...lines, ...boxes, scene.labelMarkup(), "\n</svg>\n"];
 };
 
 export const saveSvg = async (host, scene, paint, name) => {

@@ -1,0 +1,32 @@
+"""Addresses as people type them: without a scheme, or that of a page which shows the file."""
+
+from __future__ import annotations
+
+import re
+
+_HOST = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?/.+", re.I)
+_OWN = re.compile(r"(?:localhost|\d+\.\d+\.\d+\.\d+)(?::\d+)?/.+", re.I)
+# Pages that show a file, and where the file itself is.
+_SHOWN = (
+    (re.compile(r"https?://(?:www\.)?huggingface\.co/([^?#]+?)/blob/([^?#]+)"),
+     r"https://huggingface.co/\1/resolve/\2"),
+    (re.compile(r"https?://(?:www\.)?github\.com/([^/]+/[^/]+)/blob/([^?#]+)"),
+     r"https://raw.githubusercontent.com/\1/\2"),
+)  # fmt: skip
+
+
+def typed_address(text: str) -> str:
+    """Return the address that a typed text stands for.
+
+    "huggingface.co/a/b" is taken as https, "localhost:8000/a.pte" as http, and the page of a file
+    on Hugging Face or GitHub as the file. Everything else stays: "samples/add.pte" is relative.
+    """
+    address = text.strip()
+    if _OWN.fullmatch(address):
+        return f"http://{address}"
+    if _HOST.fullmatch(address):
+        address = f"https://{address}"
+    for page, file in _SHOWN:
+        if page.match(address):
+            return page.sub(file, address, count=1)
+    return address
