@@ -4,7 +4,7 @@
 
 import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
-import { watchCameras } from "./camera.js";
+import { sendFrame, watchCameras } from "./camera.js";
 import { fetchGallery, galleryCommands, makeLine, markOpened, markUnusable, watchGallery } from "./gallery.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
@@ -114,6 +114,8 @@ const show = {
     (samples) => send({ act: "heard", number, samples: new Uint8Array(samples.buffer) }),
     (error) => send({ act: "heard", number, problem: error.message }),
   ),
+  // asks for the next picture of an input's camera
+  frame: sendFrame,
   tabs: setTabs,
   // {key, text} to be kept for the next visit, or for a reload of this tab; "" deletes the key
   store: store.write,

@@ -61,7 +61,7 @@ def test_a_picture_goes_in_as_the_model_sees_it(page: Page) -> None:
     array = np.load(download.value.path())
     np.testing.assert_allclose(array[0, :, 5, 3], [-1, -1, -1], atol=0.02)
     np.testing.assert_allclose(array[0, :, 5, 16], [1, -0.6, -1], atol=0.02)
-    run(page, 0)
+    run(page)
     assert downloaded(page).shape == (1, 3, 48, 40)
 
 
@@ -88,7 +88,7 @@ def test_a_drawing_goes_in(page: Page) -> None:
     page.mouse.move(box["x"] + 12.5 * cell, box["y"] + 8 * cell, steps=3)
     page.mouse.up()
     expect(page.locator("#input-0-preview")).to_contain_text("0 to 1")
-    run(page, 0)
+    run(page)
     drawn = downloaded(page)[0, 0]
     assert drawn[7:9, 4:12].min() > 0.9
     assert drawn[:6].max() == drawn[10:].max() == 0

@@ -63,7 +63,7 @@ def test_a_camera(page: Page) -> None:
     expect(page.locator("#input-0")).to_contain_text("from camera.png")
     expect(page.locator("#input-0-device")).to_be_empty()
     assert np.ptp(saved_input(page)) > 0.3  # Chromium's test picture is colourful
-    run(page, 0)
+    run(page)
     page.get_by_role("button", name="Mask", exact=True).click()
     image = page.locator(".pointed img")
     expect(image).to_be_visible()
@@ -79,7 +79,7 @@ def test_a_microphone(page: Page) -> None:
     page.get_by_role("button", name="Stop and use").click()
     expect(page.locator("#input-0")).to_contain_text("from recording.webm")
     assert np.abs(saved_input(page)).max() > 0.01
-    run(page, 0)
+    run(page)
 
 
 def sound(rate: int, hertz: int) -> bytes:
@@ -120,7 +120,7 @@ def test_a_slider_sets_a_size(page: Page) -> None:
 def test_values_where_one_points_and_a_look_that_is_remembered(page: Page) -> None:
     open_sample(page)
     page.get_by_label("input values").select_option("ramp")
-    run(page, 0)
+    run(page)
     page.get_by_role("button", name="Heat map").click()
     pointed, told = page.locator("[data-point]"), page.locator("#output-0-point")
     box = pointed.bounding_box()

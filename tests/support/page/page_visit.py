@@ -101,11 +101,16 @@ def leave(page: Page) -> None:
         expect(page.locator("[data-act=close]")).to_have_count(0)
 
 
-def run(page: Page, repeats: int = 3) -> None:
-    page.get_by_label("benchmark").fill(str(repeats))
+def run(page: Page) -> None:
     status(page).evaluate("(line) => { line.textContent = ''; }")  # of the run before: "Done", too
     page.locator("#run").get_by_role("button", name=re.compile("^Run")).click()
     expect(status(page)).to_contain_text("Done")
+
+
+def benchmark(page: Page, repeats: int = 3) -> None:
+    page.get_by_label("Runs of the benchmark").fill(str(repeats))
+    page.get_by_role("button", name="Benchmark").click()
+    expect(status(page)).to_contain_text("median of")
 
 
 def npy(array: np.ndarray) -> bytes:

@@ -255,7 +255,7 @@ def test_a_card_brings_its_example_and_labels(scores: dict[str, Any]) -> None:
         assert "from example0.npy" in browser.html["inputs"]
         assert "frames: samples" in browser.html["inputs"]
         assert "Notes of it" in browser.html["file"]
-        await run(app, 0)
+        await run(app)
         assert ">scores<" in browser.html["outputs"]
         assert "kind 7" in browser.html["outputs"]
         await app.receive({"act": "fill", "input": "0", "value": "zeros"})

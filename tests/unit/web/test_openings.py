@@ -17,6 +17,7 @@ from support.page.fake_page import (
     Engine,
     FakeBrowser,
     File,
+    benchmark,
     drive,
     drop,
     open_file,
@@ -46,7 +47,7 @@ async def prepare(app: App, browser: FakeBrowser) -> dict[str, str]:
     await open_sample(app, "add.pte")
     x = np.ones((37, 41), np.float32)
     await app.receive({"act": "npy", "input": "1", "files": [File("mine.npy", write_npy(x))]})
-    await run(app, 0)
+    await run(app)
     return shown(browser)
 
 
@@ -89,7 +90,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(data: bytes) -> None:
         assert browser.html["progress"] == ""
         await app.receive({"act": "dismiss"})
         assert browser.html["error"] == ""
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         assert (await outputs(app, browser) == y).all()
 
@@ -110,7 +111,7 @@ def test_a_program_that_cannot_be_built_changes_nothing(failure: Exception) -> N
         assert browser.html["error"].count("error-hint") >= 1
         assert ("error in webpte" in browser.html["error"]) == isinstance(failure, KeyError)
         engine.failure = None
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         assert engine.closed == []
 
@@ -160,7 +161,7 @@ def test_the_old_program_works_while_the_new_one_loads() -> None:
         await asyncio.sleep(0.05)
         assert "add.pte" in browser.html["file"]
         assert "sigmoid.pte" in browser.html["progress"]
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         engine.gate.set()
         await opening
@@ -233,7 +234,7 @@ def test_another_device_keeps_inputs_and_marks_results() -> None:
         assert "from mine.npy" in browser.html["inputs"]
         assert "computed on WebGPU" in browser.html["outputs-age"]
         assert (await outputs(app, browser) == y).all()
-        await run(app, 0)
+        await run(app)
         assert browser.html["outputs-age"] == ""
         assert (await outputs(app, browser) == y).all()
 
@@ -250,7 +251,7 @@ def test_a_device_that_fails_leaves_the_old_one() -> None:
         assert "OutOfMemoryError" in browser.html["error"]
         assert shown(browser) == before  # "on" says WebGPU again
         engine.failure = None
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         await open_sample(app)
         assert engine.devices == ["webgpu", "numpy", "webgpu"]
@@ -264,7 +265,7 @@ def test_methods_keep_their_inputs_and_results() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
         await app.receive({"act": "npy", "input": "0", "files": [File("x.npy", write_npy(x))]})
-        await run(app, 3)
+        await benchmark(app, 3)
         assert (await outputs(app, browser)).tolist() == [9, 16]
         await app.receive({"act": "method", "name": "get"})
         assert "median of 3" not in browser.html["timing"]

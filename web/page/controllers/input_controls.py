@@ -130,7 +130,7 @@ class InputControls:
                 self._show_preview(state)
                 self._paint_pads([state])
 
-        if before.pixels is not None and before.pixels.any():
+        if before.drawing is not None and before.drawing.any():
             self._state.undo.offer(f"Cleared the drawing of {state.name}.", undo)
 
     def _paint_pads(self, inputs: Sequence[Input]) -> None:
@@ -138,7 +138,7 @@ class InputControls:
         for state in inputs:
             if not isinstance(state, TensorInput) or state.fill != "draw":
                 continue
-            drawn = state.pixels
+            drawn = state.drawing
             if drawn is not None and drawn.any():
                 pixels = {"rows": len(drawn), "columns": drawn.shape[1], "grey": drawn.tobytes()}
                 self._state.browser.show(paint={f"input-{state.index}-pad": pixels})

@@ -251,6 +251,16 @@ def input_preview(state: Input) -> Html:
     )
 
 
+def loading_view(name: str) -> Html:
+    """Return the preview of an input whose file is being read."""
+    return h(
+        "div",
+        h("progress", aria_label=f"Loading {name}"),
+        h("span", f"Loading {name}", class_="soft"),
+        class_="waiting",
+    )
+
+
 def _values(state: TensorInput, array: Array) -> Html | None:
     if state.is_blank:
         return h("p", "Draw something first.")

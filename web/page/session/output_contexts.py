@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from page.cards.cards import CardValue
@@ -14,7 +16,7 @@ from page.session.session import Session
 BACKDROP = 512  # pixels of its longer side
 
 
-def contexts_of(session: Session) -> list[OutputContext]:
+def contexts_of(session: Session, picture_url: Callable[[Array], str]) -> list[OutputContext]:
     """Return the context of each output that is shown, in order."""
     results = session.shown
     if results is None:
@@ -30,6 +32,7 @@ def contexts_of(session: Session) -> list[OutputContext]:
             backdrop,
             size,
             [other for other in results.outputs if other is not output],
+            picture_url,
         )
         for output in results.outputs
     ]

@@ -173,13 +173,14 @@ def test_an_image_that_goes_in_is_shown() -> None:
 
 
 def test_run_card() -> None:
-    common = {"why_not": "", "repeats": 7, "devices": {"webgpu": "WebGPU", "numpy": "NumPy"}}
+    common = {"why_not": "", "live": None, "devices": {"webgpu": "WebGPU", "numpy": "NumPy"}}
 
     def made(**changes: object) -> Checker:
         known = {"running": False, "can_cancel": False, "device": "webgpu"}
         return check(run_card(**{**common, **known, **changes}))  # type: ignore[arg-type]
 
     assert made().acts() == {"run", "device"}
+    assert made(live=True).acts() == {"run", "device", "live"}
     assert "cancel" in made(running=True, can_cancel=True).acts()
     assert "cancel" not in made(running=True).acts()
     assert "why" in made(why_not="why").text
@@ -187,28 +188,29 @@ def test_run_card() -> None:
 
 def test_what_can_be_done_after_a_run_is_not_in_its_bar() -> None:
     def acts(can_check: bool | None, can_profile: bool | None) -> set[str]:
-        made = further_work(running=False, can_check=can_check, can_profile=can_profile)
+        made = further_work(running=False, repeats=20, can_check=can_check, can_profile=can_profile)
         return check(made).acts()
 
-    assert acts(True, True) == {"check", "profile"}
-    assert acts(True, None) == {"check"}
-    assert acts(None, True) == {"profile"}
-    assert further_work(running=False, can_check=None, can_profile=None) == ""
+    assert acts(True, True) == {"check", "profile", "benchmark"}
+    assert acts(True, None) == {"check", "benchmark"}
+    assert acts(None, True) == {"profile", "benchmark"}
+    assert acts(None, None) == {"benchmark"}
 
 
 def test_what_can_be_done_after_a_run_has_its_place_before() -> None:
     """Otherwise the outputs would move down when the last repeat ends."""
-    before = further_work(running=False, can_check=False, can_profile=False)
-    during = further_work(running=True, can_check=True, can_profile=True)
-    after = further_work(running=False, can_check=True, can_profile=True)
-    assert before.count(" disabled") == during.count(" disabled") == 2
+    before = further_work(running=False, repeats=20, can_check=False, can_profile=False)
+    during = further_work(running=True, repeats=20, can_check=True, can_profile=True)
+    after = further_work(running=False, repeats=20, can_check=True, can_profile=True)
+    assert before.count(" disabled") == 2  # a benchmark needs no run before it
+    assert during.count(" disabled") == 3
     assert check(before).acts() == check(during).acts() == check(after).acts()
     assert " disabled" not in after
 
 
 def test_a_bar_is_as_wide_for_few_repeats_as_for_many() -> None:
     def boxes(repeats: int) -> set[str]:
-        shown = check(timing_strip(Timing(1.0, {}, 1.0, [2.0] * repeats), False))
+        shown = check(timing_strip(Timing(1.0, {}, 1.0, repeats=[2.0] * repeats), False))
         return {known["viewbox"] or "" for tag, known in shown.elements if tag == "svg"}
 
     assert boxes(3) == boxes(90) == {"0 0 240 36"}

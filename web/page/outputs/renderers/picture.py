@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from page.html.markup import Html, h
+from page.html.units import plural
 from page.npy import Array
-from page.outputs.pictures import data_url, levels, png_rgb, thinned
+from page.outputs.pictures import levels, shrunk
 from page.outputs.renderers.base import (
     OutputContext,
     Renderer,
@@ -17,7 +18,7 @@ from page.outputs.renderers.base import (
 )
 from page.outputs.renderers.heat import shape_class
 
-SIDE = 1024  # pixels of what is shown; larger pictures are thinned out
+SIDE = 2048  # pixels of what is shown; of larger pictures, every nth pixel is
 _SMALLEST = 8
 _SMALL = 128  # of a picture no larger than this, people want to see the pixels
 _LAYOUTS = {"CHW": "channels first", "HWC": "channels last"}
@@ -61,7 +62,12 @@ def _layout(context: OutputContext, settings: Settings) -> str:
 
 
 def pixels_of(context: OutputContext, settings: Settings) -> Array:
-    """Return the picture as (height, width, 3) uint8."""
+    """Return the picture as (height, width, 3) uint8, in full."""
+    return _pixels(context, settings, 0)
+
+
+def _pixels(context: OutputContext, settings: Settings, side: int) -> Array:
+    """Return the picture with no side over `side`; 0: in full."""
     planes, layout = planes_of(context.array), _layout(context, settings)
     pixels = planes[:, :, None] if layout == "HW" else planes
     if layout == "CHW":
@@ -70,13 +76,28 @@ def pixels_of(context: OutputContext, settings: Settings) -> Array:
         pixels = pixels[:, :, ::-1]
     ends = _ENDS.get(one_of(settings, "scale", list(_SCALES), "auto"))
     stretch = settings.get("scale") == "stretch"
-    return levels(thinned(pixels[:, :, :3], SIDE), ends, stretch)
+    pixels = pixels[:, :, :3]
+    return levels(shrunk(pixels, side) if side else pixels, ends, stretch)
+
+
+def size_of(context: OutputContext, settings: Settings) -> tuple[int, int]:
+    """Return the (height, width) of the picture."""
+    shape, layout = planes_of(context.array).shape, _layout(context, settings)
+    return shape[layout.index("H")], shape[layout.index("W")]
+
+
+def _shown(pixels: Array, width: int) -> str | None:
+    """Say that only some of the pixels are shown."""
+    step = -(-width // pixels.shape[1])
+    if step == 1:
+        return None
+    return f", shown {plural(pixels.shape[1], 'pixel')} wide; the download has all of them"
 
 
 def _draw(context: OutputContext, settings: Settings) -> Html:
     layouts = {key: _LAYOUTS[key] for key in layouts_of(context.array) if key in _LAYOUTS}
-    pixels = pixels_of(context, settings)
-    height, width = pixels.shape[:2]
+    pixels = _pixels(context, settings, SIDE)
+    height, width = size_of(context, settings)
     pixelated = " pixelated" if max(height, width) < _SMALL else ""
     scale = one_of(settings, "scale", list(_SCALES), "auto")
     index = context.output.index
@@ -94,13 +115,13 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
         ),
         h(
             "img",
-            src=data_url(png_rgb(pixels)),
+            src=context.picture_url(pixels),
             width=width,
             height=height,
             alt=f"{context.output.name} as a picture, {width} by {height} pixels",
             class_=f"rendered-picture {shape_class(width, height)}{pixelated}",
         ),
-        h("figcaption", f"Image: {width} by {height} pixels"),
+        h("figcaption", f"{width} × {height} pixels", _shown(pixels, width)),
     )  # fmt: skip
 
 
