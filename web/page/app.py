@@ -184,7 +184,7 @@ class App:
         await self._state.stop_runs(finish=True)
         if session is None or session is not self._state.session:
             return
-        session.choose(str(message["name"]))
+        session.choose(str(message.get("value") or message["name"]))
         with self._state.browser.together():
             self._draw()
             self._state.announce(Change.METHOD)

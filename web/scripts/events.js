@@ -5,11 +5,12 @@
 import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
-import { fetchGallery, galleryCommands, makeLine, markOpened, markUnusable, watchGallery } from "./gallery.js";
+import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
 import { decodeSound, watchRecorders } from "./sound.js";
+import { watchTheme } from "./theme.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
 
 const page = document.documentElement;
@@ -21,11 +22,7 @@ const scripts = {}; // by view, the promise of its last call
 let patch = null; // set before the first message comes
 const gallery = fetchGallery(find("gallery-list"));
 const IN_SIGHT = 400; // pixels of a section that must be visible
-const GAP = 16; // pixels between two sections
-const measureBar = () => {
-  page.style.setProperty("--bar", `${find("run").offsetHeight}px`);
-  return find("run").offsetHeight;
-};
+const measureBar = () => page.style.setProperty("--bar", `${find("run").offsetHeight}px`);
 new ResizeObserver(measureBar).observe(find("run")); // the bar is sticky, and covers that edge
 // Scrolls so that the bar does not cover the element; style.css leaves focused elements inside the bar alone.
 const scrollIntoSight = (element, how) => {
@@ -55,7 +52,7 @@ const store = makeStore(() => localStorage, "webpte inputs ");
 const tabStore = makeStore(() => sessionStorage, "webpte ");
 const VISITED = "webpte visited"; // everything that the start needs was fetched once
 const linked = Object.fromEntries(new URLSearchParams(location.search));
-if (linked.model || linked.url) makeLine();
+if (linked.model || linked.url) foldStart();
 const patching = import("./patch.js").then((module) => { patch = module.patch; });
 
 // ---- from Python to the page
@@ -78,6 +75,7 @@ const show = {
   },
   text: (lines) => {
     for (const [id, line] of Object.entries(lines)) if (find(id)) find(id).textContent = line;
+    if ("status" in lines) find("status").title = lines.status; // a long one is cut
   },
   hidden: (sections) => {
     for (const [id, hidden] of Object.entries(sections)) find(id).hidden = hidden;
@@ -99,11 +97,8 @@ const show = {
     const box = find(id)?.checkVisibility() && find(id).getBoundingClientRect();
     if (!box || (box.top >= 0 && box.top + Math.min(box.height, IN_SIGHT) <= innerHeight)) return;
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    // Keeps the run bar above the section if there is room, else puts the section right below the bar.
-    const bar = measureBar();
-    const room = innerHeight - 2 * bar - find("run-more").offsetHeight;
-    const block = box.height + 5 * GAP <= room ? "nearest" : "start";
-    scrollIntoSight(find(id), { block, behavior: calm ? "auto" : "smooth" });
+    measureBar();
+    scrollIntoSight(find(id), { block: "nearest", behavior: calm ? "auto" : "smooth" });
   },
   copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
     () => show.text({ status: done }),
@@ -247,6 +242,7 @@ const act = (element, more) => {
   addOpening(message);
   send(message);
 };
+watchTheme(find("theme"));
 watchPads(act);
 watchGallery(find("gallery-list"));
 watchPoints(act);
@@ -262,6 +258,7 @@ watchHistory((where) => act({ dataset: { ...where, act: "go" } }), () => find("e
 const press = (element) => {
   const view = element.closest(".view[hidden]");
   if (view) goTo(view.id.replace("view-", ""));
+  if (page.hasAttribute("data-open") && element.closest("#drawer")) showDrawer(true);
   if (element.matches("form")) element.requestSubmit();
   else if (element.matches("textarea, select, input:not([type=file])")) element.focus();
   else element.click();

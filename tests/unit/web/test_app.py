@@ -45,7 +45,7 @@ def test_open_run_and_read() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         assert "sigmoid" in browser.html["file"]
-        assert browser.hidden == {"welcome": True, "run": False, "figures": False}
+        assert browser.hidden == {"welcome": True, "about": False, "run": False, "figures": False}
         assert browser.html["progress"] == ""
         assert "loaded in" in browser.text["status"]
         await benchmark(app, 5)

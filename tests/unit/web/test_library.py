@@ -123,7 +123,7 @@ def test_a_dropped_program_is_kept_if_people_say_so_and_survives_a_reload() -> N
         assert "the only copy" in browser.html["library"]
         assert browser.library.files != {}
         await app.receive({"act": "library-open", "address": "local:mine.pte"})
-        methods = set(re.findall(r'data-act="method" data-name="(\w+)"', browser.html["file"]))
+        methods = set(re.findall(r'option value="(\w+)"', browser.html["program"]))
         other = min(methods - {open_method(browser)})
         await app.receive({"act": "method", "name": other})
         again = await reload(browser)

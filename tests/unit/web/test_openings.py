@@ -206,7 +206,7 @@ def test_closing_while_another_file_loads() -> None:
         engine.gate.set()
         await opening
         assert "sigmoid.pte" in browser.html["file"]
-        assert browser.hidden == {"welcome": True, "run": False, "figures": False}
+        assert browser.hidden == {"welcome": True, "about": False, "run": False, "figures": False}
 
     drive(script, engine=engine)
 

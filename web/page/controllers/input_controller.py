@@ -22,7 +22,8 @@ from page.inputs.match_inputs import (
 from page.inputs.photos import LARGEST, Photo
 from page.inputs.sounds import LONGEST_SECONDS
 from page.npy import NpyError
-from page.parts.input_view import ask_view, inputs_card, loading_view
+from page.parts.input_preview import loading_view
+from page.parts.input_view import ask_view, inputs_card
 from page.session.palette import Command
 from page.session.pin_dims import exported_with, find_culprit, is_about_sizes, suspects
 from page.session.session import Session
@@ -56,7 +57,7 @@ class InputController(InputControls):
             self._wording = None
         self._drawn = name
         card = (
-            inputs_card(session.inputs, self._tokenizer_name)
+            inputs_card(session.inputs, self._tokenizer_name, self._picture_url)
             if session is not None and session.method
             else ""
         )

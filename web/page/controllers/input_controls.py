@@ -21,7 +21,8 @@ from page.inputs.sounds import (
     PARTS,
 )
 from page.npy import write_npy
-from page.parts.input_view import dim_id, input_body, input_preview
+from page.parts.input_preview import input_preview
+from page.parts.input_view import dim_id, input_body
 from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
 from page.session.state import AppState
 from webpte.errors import WebpteError
@@ -38,6 +39,7 @@ class InputControls:
         """Build the controls; `changed` is called whenever an input changes."""
         self._state = state
         self._changed = changed
+        self._picture_url = state.browser.picture_url
         self._wording: Codec | None = None  # turns text into tokens for the open program
 
     @property
@@ -298,11 +300,14 @@ class InputControls:
     def _show(self, state: Input) -> None:
         state.touched = True
         self._state.browser.show(
-            html={f"input-{state.index}": input_body(state, self._tokenizer_name)}
+            html={
+                f"input-{state.index}": input_body(state, self._tokenizer_name, self._picture_url)
+            }
         )
         self._changed()
 
     def _show_preview(self, state: Input) -> None:
         state.touched = True
-        self._state.browser.show(html={f"input-{state.index}-preview": input_preview(state)})
+        preview = input_preview(state, self._picture_url)
+        self._state.browser.show(html={f"input-{state.index}-preview": preview})
         self._changed()

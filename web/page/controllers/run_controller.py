@@ -16,7 +16,7 @@ from page.html.markup import h
 from page.html.units import count_text
 from page.parts.kernel_view import kernel_times, kernels_view
 from page.parts.output_view import stats_strip
-from page.parts.run_view import further_work, run_card, timing_strip
+from page.parts.run_view import further_work, run_card, timing_brief, timing_strip
 from page.parts.status_view import STAGES
 from page.session.history import count_calls, follow
 from page.session.palette import Command
@@ -300,7 +300,10 @@ class RunController:
     # ---- drawing
 
     def _follow(self, change: Change) -> None:
-        if change is Change.BUSY and not self._live.running:  # a short run moves nothing
+        session = self._state.session
+        begun = session is not None and session.runner.busy
+        # The beginning of a live run is not shown: a short one moves nothing.
+        if change is Change.BUSY and not (begun and self._live.running):
             self.draw()
         if change in (Change.VIEW, Change.SESSION):
             self._live.follow()
@@ -362,4 +365,5 @@ class RunController:
         strip = timing_strip(session.runner.timing, session.runner.busy)
         kind = session.program.device_info.kind
         stats = stats_strip(session.program.stats, DEVICE_NAMES.get(kind, kind))
+        self._state.browser.show(text={"figures-brief": timing_brief(session.runner.timing)})
         self._state.show(timing=strip, stats=stats)

@@ -44,7 +44,9 @@ class TensorInput:
     dims: list[int] = field(default_factory=list)
     seed: int = 0
     below: int = DEFAULT_BELOW
-    meaning: str = ""  # as a card describes it
+    title: str = ""  # the name that a card has for it,
+    meaning: str = ""  # and what it says of it
+    hidden: bool = False  # not shown at first
     text: str = ""  # as typed
     file_name: str = ""
     error: str = ""
@@ -373,7 +375,9 @@ def inputs_of(
             state.sound = sound_form_of(info.bounds, info.dtype, value.rate if value else 0)
             if state.sound is not None:
                 state.sound_settings = SoundSettings(rate=state.sound.rate)
-            state.meaning = value.description if value is not None else ""
+            if value is not None:
+                state.title, state.meaning = value.name, value.meaning
+                state.hidden = value.hidden
             if value is not None and value.fill in state.fills and value.fill not in CHOSEN:
                 state.set_fill(value.fill)
             states.append(state)

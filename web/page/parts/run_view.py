@@ -187,6 +187,13 @@ def timing_strip(timing: Timing, running: bool) -> Html:
     )
 
 
+def timing_brief(timing: Timing) -> str:
+    """Return the most telling time: of the benchmark, or of the last run."""
+    if timing.median is not None:
+        return f"{ms_text(timing.median)}, median of {count_text(len(timing.repeats))}"
+    return "" if timing.last is None else f"{ms_text(timing.last)}, last run"
+
+
 def _stages_text(stages: Mapping[str, float]) -> str:
     told = [f"{stage} {ms_text(spent)}" for stage, spent in stages.items() if spent >= 1]
     return ", ".join(told) or "read, compile, constants"

@@ -17,7 +17,7 @@ from page.inputs.typed import TypedError, parse_values
 from page.npy import NpyError, write_npy
 from page.outputs.pictures import seen
 from page.outputs.scores import rank
-from page.parts.input_view import input_preview
+from page.parts.input_preview import input_preview
 from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
 from support.page.fake_photo import FakePhoto
 from webpte import TensorInfo

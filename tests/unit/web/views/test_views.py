@@ -5,7 +5,7 @@ import pytest
 
 from page.inputs.inputs import Input, ScalarInput, TensorInput
 from page.outputs.renderers.base import Choice, Output, OutputContext
-from page.parts.file_view import Placed, constant_text, file_card, short_op
+from page.parts.file_view import Placed, constant_text, file_card, program_bar, short_op
 from page.parts.gpu_view import adapter_banner, no_gpu_banner
 from page.parts.input_view import inputs_card
 from page.parts.kernel_view import KernelTime, kernel_times, kernels_view
@@ -66,9 +66,11 @@ def test_everything_from_the_file_is_escaped() -> None:
 
 def test_methods_can_be_chosen() -> None:
     checked = card(method(), method(name="encode"), method(name="size", is_constant=True))
-    assert "method" in checked.acts()
     assert "2 methods · 1 constant method" in checked.text
-    assert "method" not in card(method()).acts()
+    several = {one.name: one for one in (method(), method(name="encode"))}
+    bar = check(program_bar("a.pte", "", several, "encode"))
+    assert bar.acts() == {"close", "method"}
+    assert check(program_bar("a.pte", "A", {"forward": method()}, "forward")).acts() == {"close"}
 
 
 def test_constants_largest_first_against_the_limits() -> None:

@@ -101,28 +101,26 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     pixelated = " pixelated" if max(height, width) < _SMALL else ""
     scale = one_of(settings, "scale", list(_SCALES), "auto")
     index = context.output.index
-    return h(
-        "figure",
-        h(
-            "div",
-            choice_field(context, "layout", "dims", layouts, _layout(context, settings))
-            if len(layouts) > 1
-            else None,
-            choice_field(context, "scale", "pixel range", _SCALES, scale),
-            h("button", "Download .png", type="button", data_act="download-picture",
-              data_output=index),
-            class_="controls",
-        ),
-        h(
-            "img",
-            src=context.picture_url(pixels),
-            width=width,
-            height=height,
-            alt=f"{context.output.name} as a picture, {width} by {height} pixels",
-            class_=f"rendered-picture {shape_class(width, height)}{pixelated}",
-        ),
-        h("figcaption", f"{width} × {height} pixels", _shown(pixels, width)),
+    controls = h(
+        "div",
+        choice_field(context, "layout", "dims", layouts, _layout(context, settings))
+        if len(layouts) > 1
+        else None,
+        choice_field(context, "scale", "pixel range", _SCALES, scale),
+        h("button", "Download .png", type="button", data_act="download-picture",
+          data_output=index),
+        class_="controls",
     )  # fmt: skip
+    image = h(
+        "img",
+        src=context.picture_url(pixels),
+        width=width,
+        height=height,
+        alt=f"{context.output.name} as a picture, {width} by {height} pixels",
+        class_=f"rendered-picture {shape_class(width, height)}{pixelated}",
+    )
+    caption = h("figcaption", f"{width} × {height} pixels", _shown(pixels, width))
+    return h("figure", image, caption, controls)
 
 
 def _fits(context: OutputContext) -> bool:
