@@ -11,7 +11,16 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from support.harness import limits
-from support.page.page_visit import drop, leave, open_sample, payload, run, status, visit
+from support.page.page_visit import (
+    drop,
+    leave,
+    open_sample,
+    payload,
+    run,
+    show_samples,
+    status,
+    visit,
+)
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.serving.server import Site
 
@@ -60,7 +69,7 @@ def test_a_camera(page: Page) -> None:
     page.context.grant_permissions(["camera"])
     page.get_by_role("button", name="Camera").click()
     page.get_by_role("button", name="Take picture").click()
-    expect(page.locator("#input-0")).to_contain_text("from camera.png")
+    expect(page.locator("#input-0")).to_contain_text("from the camera")
     expect(page.locator("#input-0-device")).to_be_empty()
     assert np.ptp(saved_input(page)) > 0.3  # Chromium's test picture is colourful
     run(page)
@@ -109,8 +118,10 @@ def test_a_sound_is_mixed_and_resampled(page: Page) -> None:
 
 
 def test_a_slider_sets_a_size(page: Page) -> None:
+    show_samples(page)
     page.locator("#gallery-list [data-name=photo]").click()
-    expect(status(page)).to_contain_text("photo.pte loaded")
+    expect(status(page)).to_contain_text("Done")  # the card's example is answered
+    page.get_by_text("Options").click()
     slider = page.get_by_role("slider", name="dim 3")
     slider.fill("32")
     expect(page.get_by_label("dim 3 (1 to 1024)")).to_have_value("32")

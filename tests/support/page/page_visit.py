@@ -86,7 +86,14 @@ def status(page: Page) -> Locator:
     return page.locator("#status")
 
 
+def show_samples(page: Page) -> None:
+    """Unfold the samples, which are folded while a program is open."""
+    if page.locator("html[data-open]:not([data-drawer])").count():
+        page.locator("#drawer-button").click()
+
+
 def open_sample(page: Page, name: str = "sigmoid.pte") -> None:
+    show_samples(page)
     page.get_by_role("button", name=name.removesuffix(".pte"), exact=True).click()
     expect(status(page)).to_contain_text(f"{name} loaded in")
 
