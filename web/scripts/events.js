@@ -5,12 +5,14 @@
 import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
+import { watchComparisons } from "./compare.js";
 import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
 import { decodeSound, watchRecorders } from "./sound.js";
 import { watchTheme } from "./theme.js";
+import { setLinks } from "./links.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
 
 const page = document.documentElement;
@@ -243,7 +245,9 @@ const act = (element, more) => {
   send(message);
 };
 watchTheme(find("theme"));
+setLinks(find("links"));
 watchPads(act);
+watchComparisons();
 watchGallery(find("gallery-list"));
 watchPoints(act);
 watchCameras(act);
@@ -315,6 +319,14 @@ addEventListener("keydown", (event) => {
     if (form) form.requestSubmit(form.querySelector("[type=submit]"));
     else if (page.dataset.state === "ready") act({ dataset: { act: "run" } }); // Python answers why not
   }
+});
+
+// A picture from the clipboard is taken like a dropped file.
+addEventListener("paste", (event) => {
+  const files = [...(event.clipboardData?.files ?? [])];
+  if (!files.length) return;
+  event.preventDefault();
+  act({ dataset: { act: "open-file" } }, { files });
 });
 
 const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");

@@ -69,7 +69,7 @@ def test_a_file_that_cannot_be_opened_changes_nothing(page: Page, data: bytes, t
     drop(page, "footer", ("other.pte", data))
     error = page.locator(".error")
     expect(error).to_contain_text(told)
-    expect(error).to_contain_text("opening other.pte")
+    expect(error).to_contain_text("open other.pte")
     expect(error).to_contain_text("sigmoid.pte is still open")
     expect(page.locator("#input-0")).to_contain_text("from mine.npy")
     expect(page.locator("#outputs-age")).to_have_text("")

@@ -139,7 +139,7 @@ def test_ptd_files_go_with_their_program() -> None:
         both = [File("w.PTD", b"constants"), File("m.pte", program)]
         await app.receive({"act": "open-file", "files": both})
         assert engine.data == [b"constants"]
-        assert "opening m.pte" in browser.html["error"]  # those are no constants
+        assert "open m.pte" in browser.html["error"]  # those are no constants
         await app.receive({"act": "open-file", "files": both[1:]})
         assert "m.pte loaded" in browser.text["status"]
         await app.receive({"act": "open-file", "files": both[:1]})

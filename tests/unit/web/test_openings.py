@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read_changes_nothing(data: bytes) -> None:
         y = await outputs(app, browser)
         await drop(app, File("<b>other.pte", data))
         assert shown(browser) == before
-        assert "opening &lt;b&gt;other.pte" in browser.html["error"]
+        assert "open &lt;b&gt;other.pte" in browser.html["error"]
         assert "error-hint" in browser.html["error"]
         assert "add.pte is still open" in browser.html["error"]
         assert browser.html["progress"] == ""
@@ -107,7 +107,7 @@ def test_a_program_that_cannot_be_built_changes_nothing(failure: Exception) -> N
         await open_sample(app, "superres.pte")
         assert shown(browser) == before
         assert type(failure).__name__ in browser.html["error"]
-        assert "opening superres.pte" in browser.html["error"]
+        assert "open superres.pte" in browser.html["error"]
         assert browser.html["error"].count("error-hint") >= 1
         assert ("error in webpte" in browser.html["error"]) == isinstance(failure, KeyError)
         engine.failure = None
@@ -299,10 +299,10 @@ def test_constants_go_to_the_program_that_lacks_them() -> None:
         engine.failure = None
         await drop(app, File("m.ptd", b"constants"))
         assert engine.data == [b"constants"]
-        assert "opening m.pte" in browser.html["error"]  # those are no constants
+        assert "open m.pte" in browser.html["error"]  # those are no constants
         await app.receive({"act": "dismiss"})
         await drop(app, File("m.ptd", b"others"))
-        assert "opening add.pte" in browser.html["error"]
+        assert "open add.pte" in browser.html["error"]
 
     drive(script, engine=engine)
 

@@ -88,14 +88,32 @@ def seen(array: Array, layout: str) -> str:
     return data_url(png_rgb(seen_pixels(array, layout)))
 
 
-def seen_pixels(array: Array, layout: str, side: int = MAX_SIDE) -> Array:
-    """Return an input picture as (height, width, 3) uint8, no side over `side`."""
+def seen_pixels(
+    array: Array,
+    layout: str,
+    side: int = MAX_SIDE,
+    scale: tuple[Sequence[float], Sequence[float]] | None = None,
+) -> Array:
+    """Return an input picture as (height, width, 3) uint8, no side over `side`.
+
+    `scale`: the mean and std that pixels of 0 to 1 were normalized by, which is undone. Without it,
+    the lowest value is black and the highest white.
+    """
     planes = array[0] if layout.startswith("N") else array
     letters = layout.removeprefix("N")
     pixels = planes[:, :, None] if "C" not in letters else planes
     if "C" in letters:
         pixels = np.transpose(planes, [letters.index(letter) for letter in "HWC"])
-    return levels(shrunk(pixels, side), stretch=True)
+    pixels = shrunk(pixels, side)
+    if scale is None:
+        return levels(pixels, stretch=True)
+    if pixels.dtype.kind in "iu":
+        return levels(pixels, (0.0, 255.0))
+    mean, std = (
+        np.array(values or (default,), np.float32)
+        for values, default in zip(scale, (0.0, 1.0), strict=True)
+    )
+    return levels(pixels * std + mean, (0.0, 1.0))
 
 
 def levels(pixels: Array, ends: tuple[float, float] | None = None, stretch: bool = False) -> Array:

@@ -99,7 +99,7 @@ def _values(state: TensorInput, array: Array) -> Html | None:
 def _seen(state: TensorInput, array: Array, picture_url: PictureUrl) -> Html | None:
     if state.fill not in ("picture", "draw") or state.form is None:
         return None
-    pixels = seen_pixels(array, state.form.layout, SEEN_SIDE)
+    pixels = seen_pixels(array, state.form.layout, SEEN_SIDE, state.settings.mean_std)
     if state.settings.order == "BGR":
         pixels = pixels[:, :, ::-1]
     kind = "seen" if max(pixels.shape) < SMALL_SIDE else "seen smooth"

@@ -13,7 +13,7 @@ from page.outputs.pictures import seen_pixels
 from page.outputs.renderers.base import OutputContext
 from page.session.session import Session
 
-BACKDROP = 512  # pixels of its longer side
+BACKDROP = 1024  # pixels of its longer side
 
 
 def contexts_of(session: Session, picture_url: Callable[[Array], str]) -> list[OutputContext]:
@@ -48,8 +48,11 @@ def _backdrop(session: Session) -> tuple[Array | None, tuple[int, int]]:
         for state, array in zip(session.inputs, results.calls[-1].inputs, strict=True):
             form = state.form if isinstance(state, TensorInput) else None
             if form is not None and isinstance(array, np.ndarray) and array.size:
-                pixels = seen_pixels(array, form.layout, BACKDROP)
-                if isinstance(state, TensorInput) and state.settings.order == "BGR":
+                assert isinstance(state, TensorInput)
+                known = state.fill in ("picture", "draw")
+                scale = state.settings.mean_std if known else None
+                pixels = seen_pixels(array, form.layout, BACKDROP, scale)
+                if state.settings.order == "BGR":
                     pixels = pixels[:, :, ::-1]
                 size = (array.shape[form.rows], array.shape[form.columns])
                 results.backdrop = (pixels, size)

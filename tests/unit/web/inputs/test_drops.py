@@ -158,7 +158,7 @@ def test_inputs_of_a_program_that_fails_go_nowhere() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         await drop(app, npy("zero.npy", 0), File("new.pte", SIGMOID[:600]))
-        assert "opening new.pte" in browser.html["error"]
+        assert "open new.pte" in browser.html["error"]
         assert "input-0" not in browser.html
 
     drive(script)

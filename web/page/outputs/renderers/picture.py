@@ -119,8 +119,31 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
         alt=f"{context.output.name} as a picture, {width} by {height} pixels",
         class_=f"rendered-picture {shape_class(width, height)}{pixelated}",
     )
+    shown = _beside_input(context, image, width, height) or image
     caption = h("figcaption", f"{width} × {height} pixels", _shown(pixels, width))
-    return h("figure", image, caption, controls)
+    return h("figure", shown, caption, controls)
+
+
+def _beside_input(context: OutputContext, image: Html, width: int, height: int) -> Html | None:
+    """Return the picture over the input picture, with a slider that uncovers one of them; None if
+    their proportions differ. `compare.js` moves the edge."""
+    if context.backdrop is None or context.card.mask:
+        return None
+    rows, columns = context.size
+    if abs(rows * width - columns * height) > 0.02 * rows * width:
+        return None
+    before = h("img", src=context.picture_url(context.backdrop), alt="Before: the input picture",
+               width=width, height=height, class_="compare-before")  # fmt: skip
+    edge = h("input", type="range", min="0", max="100", value="50", autocomplete="off",
+             aria_label="Share of the picture that shows the input",
+             class_="compare-edge")  # fmt: skip
+    return h(
+        "div",
+        h("div", before, image, class_="compare-pictures"),
+        edge,
+        h("p", h("span", "Before"), h("span", "After"), class_="ends note"),
+        class_="compare-box",
+    )
 
 
 def _fits(context: OutputContext) -> bool:
