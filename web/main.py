@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -62,13 +63,39 @@ import numpy as np
 import webpte
 from page.app import App
 from page.browser import Progress, Source
+from page.inputs.photos import Box
 from page.npy import Array
+from page.outputs.pictures import bmp
 from webpte.errors import NoWebGPUError, SourceError
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.webgpu.device import find_adapter
 from webpte.library import LOCAL, LibraryFile
 
 _LINK_SECONDS = 60  # how long a download link is valid
+_PICTURES = 32  # that have an address at a time
+
+
+class BitmapPhoto:
+    """A picture whose pixels the browser holds, in an ImageBitmap or a canvas."""
+
+    def __init__(self, bitmap: JsProxy) -> None:
+        self._bitmap = bitmap
+        self.height, self.width = int(bitmap.height), int(bitmap.width)
+
+    def part(self, box: Box, height: int, width: int) -> Array:
+        canvas = js.OffscreenCanvas.new(width, height)
+        context = canvas.getContext("2d", willReadFrequently=True)  # in memory, not on the GPU
+        context.fillStyle = "white"  # below transparent pixels
+        context.fillRect(0, 0, width, height)
+        context.imageSmoothingQuality = "high"
+        place = (box.left, box.top, box.columns, box.rows)
+        context.drawImage(self._bitmap, *place, 0, 0, width, height)
+        pixels = context.getImageData(0, 0, width, height).data.to_bytes()
+        return np.frombuffer(pixels, np.uint8).reshape(height, width, 4)[:, :, :3]
+
+    def close(self) -> None:
+        if hasattr(self._bitmap, "close"):  # a canvas has nothing to close
+            self._bitmap.close()
 
 
 class WorkerBrowser:
@@ -80,6 +107,7 @@ class WorkerBrowser:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Future[None]] = set()
         self._together: list[dict[str, object]] | None = None
+        self._pictures: deque[str] = deque()  # addresses, the oldest first
         self._asked = 0
         self._heard: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
 
@@ -140,21 +168,36 @@ class WorkerBrowser:
     async def read(self, file: JsProxy) -> bytes:
         return bytes((await file.arrayBuffer()).to_bytes())
 
-    async def decode(self, data: bytes, largest: int) -> Array:
+    async def decode(self, file: JsProxy | bytes, largest: int) -> BitmapPhoto:
+        blob = js.Blob.new([to_js(file)]) if isinstance(file, bytes) else file
         try:
-            bitmap = await js.createImageBitmap(js.Blob.new([to_js(data)]))
+            bitmap = await js.createImageBitmap(blob)
         except JsException as error:
             raise ValueError(f"the browser cannot read this picture: {error.message}") from error
-        scale = min(1.0, largest / max(bitmap.width, bitmap.height))
-        width, height = (max(1, round(side * scale)) for side in (bitmap.width, bitmap.height))
-        canvas = js.OffscreenCanvas.new(width, height)
-        context = canvas.getContext("2d")
-        context.fillStyle = "white"  # below transparent pixels
-        context.fillRect(0, 0, width, height)
-        context.imageSmoothingQuality = "high"
-        context.drawImage(bitmap, 0, 0, width, height)
-        pixels = context.getImageData(0, 0, width, height).data.to_bytes()
-        return np.frombuffer(pixels, np.uint8).reshape(height, width, 4)[:, :, :3]
+        scale = largest / max(bitmap.width, bitmap.height)
+        if scale < 1:
+            width, height = (max(1, round(side * scale)) for side in (bitmap.width, bitmap.height))
+            bitmap = await js.createImageBitmap(
+                bitmap, resizeWidth=width, resizeHeight=height, resizeQuality="high"
+            )
+        return BitmapPhoto(bitmap)
+
+    def frame(self, bitmap: JsProxy) -> BitmapPhoto:
+        return BitmapPhoto(bitmap)
+
+    def photo(self, pixels: Array) -> BitmapPhoto:
+        return BitmapPhoto(_canvas(pixels))
+
+    async def png(self, pixels: Array) -> bytes:
+        blob = await _canvas(pixels).convertToBlob()
+        return bytes((await blob.arrayBuffer()).to_bytes())
+
+    def picture_url(self, pixels: Array) -> str:
+        url: str = js.URL.createObjectURL(js.Blob.new([to_js(bmp(pixels))], type="image/bmp"))
+        self._pictures.append(url)
+        if len(self._pictures) > _PICTURES:
+            js.URL.revokeObjectURL(self._pictures.popleft())
+        return url
 
     async def hear(self, file: JsProxy, rate: int, longest: int) -> Array:
         """Ask the main thread to decode a sound, which a worker cannot, and await it."""
@@ -179,6 +222,17 @@ class WorkerBrowser:
         url: str = js.URL.createObjectURL(js.Blob.new([to_js(data)]))
         asyncio.get_event_loop().call_later(_LINK_SECONDS, js.URL.revokeObjectURL, url)
         return url
+
+
+def _canvas(pixels: Array) -> Any:
+    """Return a canvas with these pixels, (height, width, 3) uint8."""
+    height, width = pixels.shape[:2]
+    coloured = np.full((height, width, 4), 255, np.uint8)
+    coloured[:, :, :3] = pixels
+    data = js.Uint8ClampedArray.new(to_js(coloured.tobytes()))
+    canvas = js.OffscreenCanvas.new(width, height)
+    canvas.getContext("2d").putImageData(js.ImageData.new(data, width, height), 0, 0)
+    return canvas
 
 
 async def _keep(file: LibraryFile) -> None:

@@ -41,7 +41,7 @@ class App:
         self._outputs = OutputController(self._state, chosen=self._save_inputs)
         self._inputs = InputController(self._state, changed=self._inputs_changed)
         self._running = RunController(self._state, self._draw_file, self._inputs, self._outputs)
-        self._saved = SavedInputs(self._state.store)
+        self._saved = SavedInputs(self._state.store, browser.photo)
         self._last = LastProgram(self._state)
         self._opening = OpenController(self._state, self._draw_session, self._restore)
         found = find_views() if views is None else FoundViews(list(views))
@@ -187,7 +187,7 @@ class App:
         await self._state.stop_runs(finish=True)
         if session is None or session is not self._state.session:
             return
-        session.choose(str(message["name"]))
+        session.choose(str(message.get("value") or message["name"]))
         with self._state.browser.together():
             self._draw()
             self._state.announce(Change.METHOD)
@@ -267,6 +267,7 @@ class App:
         self._outputs.draw_age()
         self._save_inputs()
         self._state.announce(Change.INPUTS)
+        self._running.inputs_changed()
 
     def _save_inputs(self) -> None:
         if self._state.session is not None:

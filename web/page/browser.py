@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from page.cards.cards import Card
+from page.inputs.photos import Photo
 from page.npy import Array
 from webpte import DeviceInfo
 from webpte.library import Entry, LibraryFile, Usage
@@ -73,11 +74,23 @@ class Browser(Protocol):
 
     async def read(self, file: Any) -> bytes: ...
 
-    async def decode(self, data: bytes, largest: int) -> Array:
-        """Decode a picture, (height, width, 3) uint8, no side over `largest`. Raises ValueError."""
+    async def decode(self, file: Any, largest: int) -> Photo:
+        """Decode a picture from a file or its bytes, no side over `largest`. Raises ValueError."""
+
+    def frame(self, bitmap: Any) -> Photo:
+        """Return a picture of the camera, as the page sends it."""
+
+    def photo(self, pixels: Array) -> Photo:
+        """Return pixels (height, width, 3) uint8 as a picture."""
 
     async def hear(self, file: Any, rate: int, longest: int) -> Array:
         """Decode a sound to (samples,) float32: one channel, `rate` samples per second, at most
         `longest` seconds. `file` is what `source` takes. Raises ValueError."""
+
+    def picture_url(self, pixels: Array) -> str:
+        """Return an address for pixels (height, width, 3) uint8, valid until many others came."""
+
+    async def png(self, pixels: Array) -> bytes:
+        """Encode (height, width, 3) uint8 as PNG."""
 
     def download_url(self, data: bytes) -> str: ...

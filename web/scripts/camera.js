@@ -1,40 +1,46 @@
-// A camera for picture inputs: a preview in the card, and a picture that is sent to Python as a file.
+// Cameras for inputs: a preview in the card, and pictures that are sent to Python as bitmaps. Where inputs are
+// answered live, Python asks for the next picture when it has answered the last one.
 
 import { button, letGo, make, openDevice, placeOf, tellProblem } from "./device.js";
 
 const WANTED = { width: { ideal: 1280 }, height: { ideal: 960 } };
-
-const pictureOf = (video) => new Promise((resolve, reject) => {
-  const canvas = make("canvas", { width: video.videoWidth, height: video.videoHeight });
-  canvas.getContext("2d").drawImage(video, 0, 0);
-  canvas.toBlob((blob) => (blob ? resolve(new File([blob], "camera.png", { type: "image/png" }))
-    : reject(new Error("it gave no picture."))), "image/png");
-});
+const open = new Map(); // index of an input -> sends a picture of its camera
 
 // `tell(element, more)` sends an act to Python.
 const openCamera = async (control, tell, facing = "environment") => {
   const place = placeOf(control);
+  const { input } = control.dataset;
   if (!place) return;
   const stream = await openDevice(place, "camera", { video: { ...WANTED, facingMode: facing } });
   if (!stream) return;
   const video = make("video", { autoplay: true, muted: true, playsInline: true, srcObject: stream, className: "camera" });
-  video.setAttribute("aria-label", "What the camera sees");
+  video.setAttribute("aria-label", "Camera preview");
   const close = () => {
     letGo(stream);
+    open.delete(input);
     place.replaceChildren();
+  };
+  const send = async (act) => {
+    if (!video.isConnected || !video.videoWidth) return;
+    const bitmap = await createImageBitmap(video);
+    tell({ dataset: { act, input } }, { bitmap });
   };
   const take = button("Take picture", async () => {
     try {
-      const file = await pictureOf(video);
+      await send("camera-picture");
       close();
-      tell({ dataset: { act: "npy", input: control.dataset.input } }, { files: [file] });
     } catch (error) {
       letGo(stream);
+      open.delete(input);
       tellProblem(place, "camera", error);
     }
   }, "primary");
   take.disabled = true;
-  video.onloadeddata = () => { take.disabled = false; };
+  video.onloadeddata = () => {
+    take.disabled = false;
+    open.set(input, () => send("camera-frame"));
+    tell({ dataset: { act: "camera-open", input } });
+  };
   const turn = button("Other camera", () => {
     close();
     openCamera(control, tell, facing === "user" ? "environment" : "user");
@@ -42,6 +48,12 @@ const openCamera = async (control, tell, facing = "environment") => {
   const buttons = make("div", { className: "controls" }, take, turn, button("Close", close));
   place.replaceChildren(video, buttons);
   take.focus();
+};
+
+// Sends the next picture of an input's camera, if that is still open.
+export const sendFrame = (input) => {
+  // A hidden tab shows no frames, and needs no answers.
+  requestAnimationFrame(() => open.get(String(input))?.().catch(() => {}));
 };
 
 export const watchCameras = (tell) => {

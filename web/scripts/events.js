@@ -4,12 +4,15 @@
 
 import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
 import { countBytes } from "./boot.js";
-import { watchCameras } from "./camera.js";
-import { fetchGallery, galleryCommands, makeLine, markOpened, markUnusable, watchGallery } from "./gallery.js";
+import { sendFrame, watchCameras } from "./camera.js";
+import { watchComparisons } from "./compare.js";
+import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
 import { decodeSound, watchRecorders } from "./sound.js";
+import { watchTheme } from "./theme.js";
+import { setLinks } from "./links.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
 
 const page = document.documentElement;
@@ -21,11 +24,7 @@ const scripts = {}; // by view, the promise of its last call
 let patch = null; // set before the first message comes
 const gallery = fetchGallery(find("gallery-list"));
 const IN_SIGHT = 400; // pixels of a section that must be visible
-const GAP = 16; // pixels between two sections
-const measureBar = () => {
-  page.style.setProperty("--bar", `${find("run").offsetHeight}px`);
-  return find("run").offsetHeight;
-};
+const measureBar = () => page.style.setProperty("--bar", `${find("run").offsetHeight}px`);
 new ResizeObserver(measureBar).observe(find("run")); // the bar is sticky, and covers that edge
 // Scrolls so that the bar does not cover the element; style.css leaves focused elements inside the bar alone.
 const scrollIntoSight = (element, how) => {
@@ -55,7 +54,7 @@ const store = makeStore(() => localStorage, "webpte inputs ");
 const tabStore = makeStore(() => sessionStorage, "webpte ");
 const VISITED = "webpte visited"; // everything that the start needs was fetched once
 const linked = Object.fromEntries(new URLSearchParams(location.search));
-if (linked.model || linked.url) makeLine();
+if (linked.model || linked.url) foldStart();
 const patching = import("./patch.js").then((module) => { patch = module.patch; });
 
 // ---- from Python to the page
@@ -78,6 +77,7 @@ const show = {
   },
   text: (lines) => {
     for (const [id, line] of Object.entries(lines)) if (find(id)) find(id).textContent = line;
+    if ("status" in lines) find("status").title = lines.status; // a long one is cut
   },
   hidden: (sections) => {
     for (const [id, hidden] of Object.entries(sections)) find(id).hidden = hidden;
@@ -99,11 +99,8 @@ const show = {
     const box = find(id)?.checkVisibility() && find(id).getBoundingClientRect();
     if (!box || (box.top >= 0 && box.top + Math.min(box.height, IN_SIGHT) <= innerHeight)) return;
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    // Keeps the run bar above the section if there is room, else puts the section right below the bar.
-    const bar = measureBar();
-    const room = innerHeight - 2 * bar - find("run-more").offsetHeight;
-    const block = box.height + 5 * GAP <= room ? "nearest" : "start";
-    scrollIntoSight(find(id), { block, behavior: calm ? "auto" : "smooth" });
+    measureBar();
+    scrollIntoSight(find(id), { block: "nearest", behavior: calm ? "auto" : "smooth" });
   },
   copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
     () => show.text({ status: done }),
@@ -114,6 +111,8 @@ const show = {
     (samples) => send({ act: "heard", number, samples: new Uint8Array(samples.buffer) }),
     (error) => send({ act: "heard", number, problem: error.message }),
   ),
+  // asks for the next picture of an input's camera
+  frame: sendFrame,
   tabs: setTabs,
   // {key, text} to be kept for the next visit, or for a reload of this tab; "" deletes the key
   store: store.write,
@@ -245,7 +244,10 @@ const act = (element, more) => {
   addOpening(message);
   send(message);
 };
+watchTheme(find("theme"));
+setLinks(find("links"));
 watchPads(act);
+watchComparisons();
 watchGallery(find("gallery-list"));
 watchPoints(act);
 watchCameras(act);
@@ -260,6 +262,7 @@ watchHistory((where) => act({ dataset: { ...where, act: "go" } }), () => find("e
 const press = (element) => {
   const view = element.closest(".view[hidden]");
   if (view) goTo(view.id.replace("view-", ""));
+  if (page.hasAttribute("data-open") && element.closest("#drawer")) showDrawer(true);
   if (element.matches("form")) element.requestSubmit();
   else if (element.matches("textarea, select, input:not([type=file])")) element.focus();
   else element.click();
@@ -316,6 +319,14 @@ addEventListener("keydown", (event) => {
     if (form) form.requestSubmit(form.querySelector("[type=submit]"));
     else if (page.dataset.state === "ready") act({ dataset: { act: "run" } }); // Python answers why not
   }
+});
+
+// A picture from the clipboard is taken like a dropped file.
+addEventListener("paste", (event) => {
+  const files = [...(event.clipboardData?.files ?? [])];
+  if (!files.length) return;
+  event.preventDefault();
+  act({ dataset: { act: "open-file" } }, { files });
 });
 
 const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");

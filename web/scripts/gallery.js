@@ -1,8 +1,6 @@
 // The gallery's cards, drawn here so that they can be chosen before Python has started. Their content is
 // inserted as text, never as markup.
 
-import { showInRow } from "./tabs.js";
-
 const SVG = "http://www.w3.org/2000/svg";
 // Icons of cards without a picture, by the kind of input: paths in a box of 24 by 24.
 const ICONS = {
@@ -58,12 +56,23 @@ const drawCard = (card) => {
   return make("li", "", button);
 };
 
+const drawGroup = (title, name, cards) => {
+  if (!cards.length) return [];
+  const heading = make("h3", "", title);
+  heading.id = name;
+  const list = make("ul", name, ...cards.map(drawCard));
+  list.setAttribute("aria-labelledby", name);
+  return [heading, list];
+};
+
 // Fetches the cards and draws them into the list; none if the server has no gallery.
 export const fetchGallery = async (list) => {
   try {
     const answer = await fetch("./gallery.json");
     const cards = answer.ok ? await answer.json() : [];
-    list.replaceChildren(...cards.map(drawCard));
+    const tests = cards.filter(({ group }) => group === "test");
+    const demos = cards.filter(({ group }) => group !== "test");
+    list.replaceChildren(...drawGroup("Demos", "gallery-demos", demos), ...drawGroup("Test programs", "gallery-tests", tests));
     return cards;
   } catch (error) {
     console.error(error);
@@ -81,22 +90,28 @@ export const galleryCommands = (list) =>
     send: { ...entry.dataset },
   }));
 
-// Shrinks the gallery to one line and scrolls to the top, where the program opens.
-export const makeLine = () => {
+// Folds the start, and scrolls to the top, where the program opens.
+export const foldStart = () => {
   const root = document.documentElement;
   if (!root.hasAttribute("data-open")) window.scrollTo(0, 0);
   root.toggleAttribute("data-open", true);
+  showDrawer(false);
 };
 
-// Shrinks the gallery as soon as a card is clicked, before Python answers.
+// Shows or hides the samples and the box that opens files, while a program is open.
+export const showDrawer = (shown) => {
+  document.documentElement.toggleAttribute("data-drawer", shown);
+  document.getElementById("drawer-button").setAttribute("aria-expanded", String(shown));
+};
+
+// Folds the start as soon as a card is clicked, before Python answers.
 export const watchGallery = (list) => {
   list.addEventListener("click", (event) => {
-    if (event.target.closest("[data-act=card]")) makeLine();
+    if (event.target.closest("[data-act=card]")) foldStart();
   });
-  new ResizeObserver(() => { // a phone is turned
-    const current = list.querySelector("[aria-current]");
-    if (current) showInRow(list, current);
-  }).observe(list);
+  document.getElementById("drawer-button").addEventListener("click", () => {
+    showDrawer(!document.documentElement.hasAttribute("data-drawer"));
+  });
 };
 
 // Shows errors {name: why} in the place of cards that Python cannot read.
@@ -109,16 +124,15 @@ export const markUnusable = (list, problems) => {
   }
 };
 
-// Marks the card that is open; with any program open, the gallery is one line.
-export const markOpened = (list, { any, card }) => {
-  if (any) makeLine();
-  else document.documentElement.toggleAttribute("data-open", false);
+// Marks the card that is open; with any program open, the start is folded.
+export const markOpened = (list, { any, card, opening }) => {
+  const root = document.documentElement;
+  if (!any) {
+    root.toggleAttribute("data-open", false);
+    showDrawer(false);
+  } else if (!root.hasAttribute("data-open") || opening) foldStart();
   for (const entry of list.querySelectorAll(".entry")) {
-    if (entry.dataset.name !== card) {
-      entry.removeAttribute("aria-current");
-    } else if (!entry.ariaCurrent) { // only once: the user may scroll the line afterwards
-      entry.setAttribute("aria-current", "true");
-      showInRow(list, entry);
-    }
+    if (entry.dataset.name === card) entry.setAttribute("aria-current", "true");
+    else entry.removeAttribute("aria-current");
   }
 };

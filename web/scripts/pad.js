@@ -3,6 +3,7 @@
 
 const PEN = 2; // in pixels of the model
 const PAUSE_MS = 80; // between two messages while someone draws
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const pads = new WeakMap(); // canvas -> the state of its stroke
 
 const place = (canvas, event) => {
@@ -84,6 +85,38 @@ export const watchPads = (tell) => {
     clearTimeout(state.due);
     send(canvas);
   };
+  // With keys, a pen moves over the pad in steps of its own width, and draws while it is down.
+  addEventListener("keydown", (event) => {
+    const canvas = padOf(event);
+    const [dx, dy] = ARROWS[event.key] ?? [0, 0];
+    if (!canvas || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!(event.key in ARROWS) && ![" ", "Delete", "Backspace"].includes(event.key)) return;
+    event.preventDefault();
+    const state = pads.get(canvas) ?? { at: null, due: 0 };
+    pads.set(canvas, state);
+    const step = (PEN * canvas.width) / canvas.dataset.columns;
+    state.pen ??= [canvas.width / 2, canvas.height / 2];
+    const [x, y] = state.pen;
+    if (event.key === " ") state.down = !state.down;
+    else if (dx || dy) state.pen = [Math.min(Math.max(x + step * dx, 0), canvas.width), Math.min(Math.max(y + step * dy, 0), canvas.height)];
+    else canvas.closest(".drawing").querySelector("[data-act=clear-drawing]").click();
+    if (state.down && event.key !== "Delete" && event.key !== "Backspace") {
+      stroke(canvas, [x, y], state.pen);
+      clearTimeout(state.due);
+      state.due = setTimeout(send, PAUSE_MS, canvas);
+    }
+    showPen(canvas, state);
+  });
+  const penOf = (canvas) => canvas.parentElement.querySelector(".pad-pen");
+  const showPen = (canvas, { pen, down }) => {
+    const mark = penOf(canvas);
+    mark.hidden = !pen;
+    if (!pen) return;
+    mark.toggleAttribute("data-down", Boolean(down));
+    mark.style.left = `${(100 * pen[0]) / canvas.width}%`;
+    mark.style.top = `${(100 * pen[1]) / canvas.height}%`;
+  };
+  addEventListener("focusout", (event) => { if (padOf(event)) penOf(padOf(event)).hidden = true; });
   addEventListener("pointerup", lift);
   addEventListener("pointercancel", lift);
   addEventListener("click", (event) => {

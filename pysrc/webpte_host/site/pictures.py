@@ -128,6 +128,8 @@ def _picture(browser: Browser, page: Page, shot: Shot) -> bytes:
     from webpte_host.site import small_png
 
     page.set_viewport_size({"width": WIDTH, "height": shot.height})
+    if page.locator("html[data-open]:not([data-drawer])").count():
+        page.locator("#drawer-button").click()
     page.locator(f".entry[data-name={shot.model}]").click()
     _wait_for_status(page, f"{shot.model}.pte loaded")
     page.locator(f"#tab-{shot.view}").click()

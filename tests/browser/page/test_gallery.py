@@ -11,7 +11,17 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from page.outputs.pictures import png_rgb
 from support.harness import limits
-from support.page.page_visit import START_MS, downloaded, drop, leave, payload, run, status, visit
+from support.page.page_visit import (
+    START_MS,
+    downloaded,
+    drop,
+    leave,
+    payload,
+    run,
+    show_samples,
+    status,
+    visit,
+)
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.serving.server import Site
 
@@ -30,6 +40,7 @@ def page(started: Page) -> Iterator[Page]:
 
 
 def card(page: Page, name: str) -> None:
+    show_samples(page)
     page.locator("#gallery-list").get_by_role("button", name=name, exact=True).click()
     expect(status(page)).to_contain_text(f"{name}.pte loaded")
 
@@ -61,7 +72,7 @@ def test_a_picture_goes_in_as_the_model_sees_it(page: Page) -> None:
     array = np.load(download.value.path())
     np.testing.assert_allclose(array[0, :, 5, 3], [-1, -1, -1], atol=0.02)
     np.testing.assert_allclose(array[0, :, 5, 16], [1, -0.6, -1], atol=0.02)
-    run(page, 0)
+    run(page)
     assert downloaded(page).shape == (1, 3, 48, 40)
 
 
@@ -88,7 +99,7 @@ def test_a_drawing_goes_in(page: Page) -> None:
     page.mouse.move(box["x"] + 12.5 * cell, box["y"] + 8 * cell, steps=3)
     page.mouse.up()
     expect(page.locator("#input-0-preview")).to_contain_text("0 to 1")
-    run(page, 0)
+    run(page)
     drawn = downloaded(page)[0, 0]
     assert drawn[7:9, 4:12].min() > 0.9
     assert drawn[:6].max() == drawn[10:].max() == 0
@@ -135,12 +146,11 @@ def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
     expect(entry).to_contain_text("an image in and a larger one out")
 
 
-def test_a_link_opens_a_view_with_its_card_in_sight(page: Page) -> None:
-    """In a line of cards that is longer than the window."""
+def test_a_link_opens_a_view_with_its_title_in_sight(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 800})
     page.goto(f"{page.url.partition('?')[0]}?model=superres&view=python")
     expect(status(page)).to_contain_text("superres.pte loaded", timeout=START_MS)
-    expect(page.locator("#gallery-list [aria-current]")).to_be_in_viewport(ratio=1)
+    expect(page.locator("#program h2")).to_be_in_viewport(ratio=1)
     expect(page.get_by_role("tab", name="Python")).to_have_attribute("aria-selected", "true")
     expect(page.get_by_role("tabpanel")).to_contain_text("samples/superres.pte")
     page.get_by_role("tab", name="Run").click()

@@ -11,7 +11,16 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from support.harness import limits
-from support.page.page_visit import drop, leave, open_sample, payload, run, status, visit
+from support.page.page_visit import (
+    drop,
+    leave,
+    open_sample,
+    payload,
+    run,
+    show_samples,
+    status,
+    visit,
+)
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.serving.server import Site
 
@@ -60,10 +69,10 @@ def test_a_camera(page: Page) -> None:
     page.context.grant_permissions(["camera"])
     page.get_by_role("button", name="Camera").click()
     page.get_by_role("button", name="Take picture").click()
-    expect(page.locator("#input-0")).to_contain_text("from camera.png")
+    expect(page.locator("#input-0")).to_contain_text("from the camera")
     expect(page.locator("#input-0-device")).to_be_empty()
     assert np.ptp(saved_input(page)) > 0.3  # Chromium's test picture is colourful
-    run(page, 0)
+    run(page)
     page.get_by_role("button", name="Mask", exact=True).click()
     image = page.locator(".pointed img")
     expect(image).to_be_visible()
@@ -79,7 +88,7 @@ def test_a_microphone(page: Page) -> None:
     page.get_by_role("button", name="Stop and use").click()
     expect(page.locator("#input-0")).to_contain_text("from recording.webm")
     assert np.abs(saved_input(page)).max() > 0.01
-    run(page, 0)
+    run(page)
 
 
 def sound(rate: int, hertz: int) -> bytes:
@@ -109,8 +118,10 @@ def test_a_sound_is_mixed_and_resampled(page: Page) -> None:
 
 
 def test_a_slider_sets_a_size(page: Page) -> None:
+    show_samples(page)
     page.locator("#gallery-list [data-name=photo]").click()
-    expect(status(page)).to_contain_text("photo.pte loaded")
+    expect(status(page)).to_contain_text("Done")  # the card's example is answered
+    page.get_by_text("Options").click()
     slider = page.get_by_role("slider", name="dim 3")
     slider.fill("32")
     expect(page.get_by_label("dim 3 (1 to 1024)")).to_have_value("32")
@@ -120,7 +131,7 @@ def test_a_slider_sets_a_size(page: Page) -> None:
 def test_values_where_one_points_and_a_look_that_is_remembered(page: Page) -> None:
     open_sample(page)
     page.get_by_label("input values").select_option("ramp")
-    run(page, 0)
+    run(page)
     page.get_by_role("button", name="Heat map").click()
     pointed, told = page.locator("[data-point]"), page.locator("#output-0-point")
     box = pointed.bounding_box()

@@ -357,7 +357,7 @@ def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: S
         page.context.set_offline(True)
         page.locator("#library").get_by_role("button", name="sigmoid.pte", exact=True).click()
         expect(status(page)).to_contain_text("server unreachable")
-        run(page, 0)
+        run(page)
         np.testing.assert_allclose(downloaded(page), sigmoid(random_input(5)), atol=1e-5)
         delete = page.get_by_role("button", name="Delete sigmoid.pte from the library")
         expect(delete).to_be_disabled()

@@ -13,6 +13,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from support.page.page_visit import (
     SAMPLES,
     SHAPE,
+    benchmark,
     downloaded,
     drop,
     give_npy,
@@ -22,6 +23,7 @@ from support.page.page_visit import (
     payload,
     random_input,
     run,
+    show_samples,
     sigmoid,
     status,
     visit,
@@ -63,11 +65,11 @@ def test_a_file_that_cannot_be_opened_changes_nothing(page: Page, data: bytes, t
     x = random_input(3)
     give_npy(page, 0, x, "mine.npy")
     expect(page.locator("#input-0")).to_contain_text("from mine.npy")
-    run(page, 0)
+    run(page)
     drop(page, "footer", ("other.pte", data))
     error = page.locator(".error")
     expect(error).to_contain_text(told)
-    expect(error).to_contain_text("opening other.pte")
+    expect(error).to_contain_text("open other.pte")
     expect(error).to_contain_text("sigmoid.pte is still open")
     expect(page.locator("#input-0")).to_contain_text("from mine.npy")
     expect(page.locator("#outputs-age")).to_have_text("")
@@ -91,19 +93,19 @@ def test_a_dropped_array_finds_its_input_or_asks(page: Page) -> None:
     expect(page.locator("#input-0")).to_contain_text("from both.npy")
     drop(page, "footer", ("wrong.npy", npy(x[:3])))
     expect(page.locator(".error")).to_contain_text("input1: wrong.npy has the shape 3 × 41")
-    run(page, 0)
+    run(page)
     check(page)
     expect(page.locator("#output-0-compare")).to_contain_text("Agrees with NumPy")
 
 
 def test_results_of_other_inputs_are_marked(page: Page) -> None:
     open_sample(page)
-    run(page, 0)
+    run(page)
     age = page.locator("#outputs-age")
     expect(age).to_have_text("")
     page.get_by_label("input values").select_option("ones")
     expect(age).to_have_text(EARLIER)
-    run(page, 0)
+    run(page)
     expect(age).to_have_text("")
 
 
@@ -111,12 +113,12 @@ def test_another_device_keeps_the_inputs(page: Page) -> None:
     open_sample(page)
     x = random_input(6)
     give_npy(page, 0, x, "mine.npy")
-    run(page, 0)
+    run(page)
     page.get_by_label("device").select_option("numpy")
     expect(page.locator("#stats")).to_contain_text("NumPy")
     expect(page.locator("#input-0")).to_contain_text("from mine.npy")
     expect(page.locator("#outputs-age")).to_contain_text("computed on WebGPU")
-    run(page, 0)
+    run(page)
     expect(page.locator("#outputs-age")).to_have_text("")
     np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
     page.get_by_label("device").select_option("webgpu")
@@ -132,8 +134,8 @@ def test_numpy_follows_a_kv_cache(page: Page, root: Path) -> None:
     for position, prompt in ((0, tokens[:, :3]), (3, tokens[:, 3:4]), (4, tokens[:, 4:])):
         drop(page, "footer", ("t.npy", npy(prompt)), ("p.npy", npy(np.array([position]))))
         expect(page.locator("#input-0")).to_contain_text("from t.npy")
-        expect(status(page)).to_contain_text("npy now")
-        run(page, 2)
+        expect(status(page)).to_contain_text("p.npy loaded into")
+        benchmark(page, 2)
     check(page)
     verdict = page.locator("#output-0-compare")
     expect(verdict).to_contain_text("Agrees with NumPy after the same 7 calls")
@@ -167,9 +169,9 @@ def test_a_run_that_compiles_is_cancelled_at_once(page: Page) -> None:
     page.locator("[data-act=open-file]").set_input_files(payload("softmax.pte", softmax()))
     expect(status(page)).to_contain_text("softmax.pte loaded")
     x = random_input(8)[:8, :7]
+    page.get_by_label("Live").uncheck()
     give_npy(page, 0, x)
     expect(page.locator("#input-0")).to_contain_text("from x.npy")
-    page.get_by_label("benchmark").fill("0")
     waiting, start = page.locator("#run-waiting"), page.get_by_role("button", name=RUN)
     (python,) = page.workers
     python.evaluate(SLOW_COMPILER)
@@ -187,21 +189,21 @@ def test_a_run_that_compiles_is_cancelled_at_once(page: Page) -> None:
     expect(status(page)).to_contain_text("Done")
     powers = np.exp(x)
     np.testing.assert_allclose(downloaded(page), powers / powers.sum(1, keepdims=True), atol=1e-5)
+    page.get_by_label("Live").check()
 
 
 def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("benchmark").fill("200")
-    page.get_by_role("button", name=re.compile("^Run")).dblclick(delay=40)
-    expect(status(page)).to_contain_text("Done")
+    page.get_by_label("Runs of the benchmark").fill("200")
+    page.get_by_role("button", name="Benchmark").dblclick(delay=40)
     expect(status(page)).to_contain_text("median of 200")
     expect(status(page)).not_to_contain_text("stopped early")
 
 
 def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     open_sample(page)
-    page.get_by_label("benchmark").fill("10000")
-    page.get_by_role("button", name=re.compile("^Run")).click()
+    page.get_by_label("Runs of the benchmark").fill("10000")
+    page.get_by_role("button", name="Benchmark").click()
     expect(page.locator("#timing")).to_contain_text("of 10,000")
     drop(page, "footer", ("broken.pte", SIGMOID[:600]))
     expect(page.locator(".error")).to_contain_text("opening broken.pte")
@@ -216,6 +218,7 @@ def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
 
 def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Page) -> None:
     page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
+    show_samples(page)
     page.locator("#gallery-list [data-name=add]").click()
     expect(status(page)).to_contain_text("Opening add.pte")
     page.keyboard.press("Control+Enter")
@@ -225,16 +228,17 @@ def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Pag
     page.keyboard.press("Control+Enter")
     expect(status(page)).to_have_text("There is nothing to run: open a program first")
     open_sample(page)
+    show_samples(page)
     page.locator("#gallery-list [data-name=add]").click()
     expect(status(page)).to_contain_text("Opening add.pte")
     page.get_by_role("button", name=RUN).click()
     expect(status(page)).to_contain_text(re.compile("^Done.* Still opening add.pte$"))
-    page.get_by_label("benchmark").fill("10000")
-    page.keyboard.press("Control+Enter")
-    expect(status(page)).to_have_text("Running sigmoid.pte, while add.pte is opened")
+    page.get_by_label("Runs of the benchmark").fill("10000")
+    page.get_by_role("button", name="Benchmark").click()
+    expect(page.locator("#timing")).to_contain_text("of 10,000")
     page.unroute("**/samples/add.pte")  # what is held goes on
     expect(status(page)).to_contain_text("add.pte loaded")
-    expect(status(page)).to_contain_text("that ended running forward of sigmoid.pte")
+    expect(status(page)).to_contain_text("that ended running the benchmark of sigmoid.pte")
 
 
 def test_without_room_on_the_disk_nothing_is_kept_and_all_runs(
@@ -260,12 +264,12 @@ def check_without_room(page: Page) -> None:
         expect(error).to_contain_text("mine.pte is not kept: the browser has no room left")
         expect(kept).to_have_text("empty")
         give_npy(page, 0, x)
-        run(page, 0)
+        run(page)
         np.testing.assert_allclose(downloaded(page), sigmoid(x), atol=1e-5)
         open_sample(page, "add.pte")  # which has an address, so it would be kept by itself
         expect(status(page)).to_contain_text("not kept: the browser has no room left")
         expect(kept).to_have_text("empty")
-        run(page, 0)
+        run(page)
     finally:
         browser.send("Storage.overrideQuotaForOrigin", origin)
     page.locator("[data-act=open-file]").set_input_files(payload("mine.pte", SIGMOID))

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support.harness import limits
-from support.page.page_visit import leave, status, wait_until_ready
+from support.page.page_visit import leave, show_samples, status, wait_until_ready
 from webpte_host.harness.browser import PageLog
 from webpte_host.serving.server import Handler, Site
 from webpte_host.setup import chromium
@@ -82,6 +82,7 @@ def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) 
     def in_front(name: str) -> None:
         expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
 
+    show_samples(page)
     page.locator("#gallery-list [data-name=sigmoid]").click()
     expect(status(page)).to_contain_text("sigmoid.pte loaded")
     page.get_by_role("tab", name="Python").click()
@@ -109,12 +110,14 @@ def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
     leave(page)
     address = page.url
     page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
+    show_samples(page)
     page.locator("#gallery-list [data-name=add]").click()
     expect(status(page)).to_contain_text("Opening add.pte")
     page.go_back()
     expect(status(page)).to_contain_text("Opening was cancelled")
     expect(page).to_have_url(address)
     page.unroute("**/samples/add.pte")  # what is held goes on
+    show_samples(page)
     page.locator("#gallery-list [data-name=sigmoid]").click()
     expect(status(page)).to_contain_text("sigmoid.pte loaded")
     page.go_back()
@@ -128,10 +131,12 @@ def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before
 ) -> None:
     leave(page)
     gallery = page.url
+    show_samples(page)
     page.locator("#gallery-list [data-name=sigmoid]").click()
     expect(status(page)).to_contain_text("sigmoid.pte loaded")
     if ended == "cancelled":
         page.route("**/samples/add.pte", lambda route: None)
+        show_samples(page)
         page.locator("#gallery-list [data-name=add]").click()
         expect(status(page)).to_contain_text("Opening add.pte")
         page.get_by_role("button", name="Cancel").click()
@@ -154,6 +159,7 @@ def test_back_from_what_was_chosen_before_python_is_up_goes_to_the_gallery(
 ) -> None:
     page.goto("data:text/html,another site")
     page.goto(site.url)
+    show_samples(page)
     page.locator("#gallery-list [data-name=add]").click()
     page.go_back()
     wait_until_ready(page)

@@ -23,7 +23,7 @@ from support.page.gallery_models import (
     install,
     line_reader,
 )
-from support.page.page_visit import payload, status, visit
+from support.page.page_visit import payload, show_samples, status, visit
 from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site
 
@@ -73,6 +73,7 @@ def page(
 
 def card(page: Page, name: str) -> Locator:
     """Open a card of the gallery, and return its view once it is shown."""
+    show_samples(page)
     page.locator("#gallery-list").get_by_role("button", name=name, exact=True).click()
     expect(status(page)).to_contain_text("loaded in")
     return page.get_by_role("tabpanel")

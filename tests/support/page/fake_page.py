@@ -16,7 +16,9 @@ import webpte
 from page.app import App
 from page.browser import Progress, Source
 from page.npy import read_npy
+from page.outputs.pictures import data_url, png_rgb
 from support.harness.virtual_time import run_virtually
+from support.page.fake_photo import FakePhoto
 from webpte import DeviceInfo
 from webpte.library import Entry, Usage
 
@@ -173,9 +175,21 @@ class FakeBrowser:
             raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
         return path.read_bytes()
 
-    async def decode(self, data: bytes, largest: int) -> Any:
+    async def decode(self, file: File | bytes, largest: int) -> FakePhoto:
         """Decode a .npy of pixels instead of a picture."""
-        return read_npy(data)
+        return FakePhoto(read_npy(file if isinstance(file, bytes) else await self.read(file)))
+
+    def picture_url(self, pixels: Any) -> str:
+        return data_url(png_rgb(pixels))
+
+    async def png(self, pixels: Any) -> bytes:
+        return png_rgb(pixels)
+
+    def frame(self, bitmap: Any) -> FakePhoto:
+        return FakePhoto(bitmap)
+
+    def photo(self, pixels: Any) -> FakePhoto:
+        return FakePhoto(pixels)
 
     async def hear(self, file: File, rate: int, longest: int) -> Any:
         """Decode a .npy of one second instead of a sound, resampled by repeating or dropping
@@ -259,5 +273,9 @@ async def drop(app: App, *files: File) -> None:
     await app.receive({"act": "open-file", "files": list(files)})
 
 
-async def run(app: App, repeats: object = 2) -> None:
-    await app.receive({"act": "run", "fields": {"repeats": repeats}})
+async def run(app: App) -> None:
+    await app.receive({"act": "run"})
+
+
+async def benchmark(app: App, repeats: object = 3) -> None:
+    await app.receive({"act": "benchmark", "fields": {"repeats": repeats}})

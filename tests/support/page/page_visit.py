@@ -86,7 +86,14 @@ def status(page: Page) -> Locator:
     return page.locator("#status")
 
 
+def show_samples(page: Page) -> None:
+    """Unfold the samples, which are folded while a program is open."""
+    if page.locator("html[data-open]:not([data-drawer])").count():
+        page.locator("#drawer-button").click()
+
+
 def open_sample(page: Page, name: str = "sigmoid.pte") -> None:
+    show_samples(page)
     page.get_by_role("button", name=name.removesuffix(".pte"), exact=True).click()
     expect(status(page)).to_contain_text(f"{name} loaded in")
 
@@ -101,11 +108,16 @@ def leave(page: Page) -> None:
         expect(page.locator("[data-act=close]")).to_have_count(0)
 
 
-def run(page: Page, repeats: int = 3) -> None:
-    page.get_by_label("benchmark").fill(str(repeats))
+def run(page: Page) -> None:
     status(page).evaluate("(line) => { line.textContent = ''; }")  # of the run before: "Done", too
     page.locator("#run").get_by_role("button", name=re.compile("^Run")).click()
     expect(status(page)).to_contain_text("Done")
+
+
+def benchmark(page: Page, repeats: int = 3) -> None:
+    page.get_by_label("Runs of the benchmark").fill(str(repeats))
+    page.get_by_role("button", name="Benchmark").click()
+    expect(status(page)).to_contain_text("median of")
 
 
 def npy(array: np.ndarray) -> bytes:

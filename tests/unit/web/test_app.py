@@ -12,7 +12,16 @@ import webpte
 from page.app import App
 from page.npy import read_npy, write_npy
 from support.harness.virtual_time import until
-from support.page.fake_page import SAMPLES, Engine, FakeBrowser, File, drive, open_sample, run
+from support.page.fake_page import (
+    SAMPLES,
+    Engine,
+    FakeBrowser,
+    File,
+    benchmark,
+    drive,
+    open_sample,
+    run,
+)
 from webpte import DeviceInfo
 
 
@@ -36,10 +45,10 @@ def test_open_run_and_read() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         assert "sigmoid" in browser.html["file"]
-        assert browser.hidden == {"welcome": True, "run": False, "figures": False}
+        assert browser.hidden == {"welcome": True, "about": False, "run": False, "figures": False}
         assert browser.html["progress"] == ""
         assert "loaded in" in browser.text["status"]
-        await run(app, 5)
+        await benchmark(app, 5)
         assert "median of 5" in browser.text["status"]
         assert "37 × 41" in browser.html["outputs"]
         assert "executions</dt><dd>6" in browser.html["stats"]
@@ -59,7 +68,7 @@ def test_inputs_from_files_reach_the_program() -> None:
         file = File("x.npy", write_npy(x))
         await app.receive({"act": "npy", "input": "0", "files": [file]})
         assert "from x.npy" in browser.html["input-0"]
-        await run(app, 0)
+        await run(app)
         await app.receive({"act": "download", "output": "0"})
         assert read_npy(browser.links[0]) == pytest.approx(1 / (1 + np.exp(-x)), abs=1e-6)
         expected = File("y.npy", write_npy((1 / (1 + np.exp(-x))).astype(np.float32)))
@@ -130,7 +139,7 @@ def test_ptd_files_go_with_their_program() -> None:
         both = [File("w.PTD", b"constants"), File("m.pte", program)]
         await app.receive({"act": "open-file", "files": both})
         assert engine.data == [b"constants"]
-        assert "opening m.pte" in browser.html["error"]  # those are no constants
+        assert "open m.pte" in browser.html["error"]  # those are no constants
         await app.receive({"act": "open-file", "files": both[1:]})
         assert "m.pte loaded" in browser.text["status"]
         await app.receive({"act": "open-file", "files": both[:1]})
@@ -192,10 +201,11 @@ def test_the_newest_opening_wins() -> None:
 def test_repeats_can_be_cancelled() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        running = app.receive({"act": "run", "fields": {"repeats": "10000"}})
-        second = app.receive({"act": "run", "fields": {}})  # does not start
+        running = app.receive({"act": "benchmark", "fields": {"repeats": "10000"}})
+        second = app.receive({"act": "run"})  # does not start
         await until(lambda: 'data-act="cancel"' in browser.html["run-controls"])
         assert second.done()
+        await until(lambda: "median of" in browser.html["timing"])
         await app.receive({"act": "cancel"})
         await asyncio.wait_for(running, 5)
         assert "stopped early" in browser.text["status"]
@@ -207,7 +217,7 @@ def test_repeats_can_be_cancelled() -> None:
 def test_opening_ends_a_run() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        running = app.receive({"act": "run", "fields": {"repeats": "10000"}})
+        running = app.receive({"act": "benchmark", "fields": {"repeats": "10000"}})
         await until(lambda: 'data-act="cancel"' in browser.html["run-controls"])
         await asyncio.wait_for(open_sample(app, "add.pte"), 5)
         assert running.done()
@@ -220,7 +230,7 @@ def test_opening_ends_a_run() -> None:
 def test_check_against_numpy() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app, "add.pte")
-        await run(app, 0)
+        await run(app)
         await app.receive({"act": "check"})
         assert "Agrees with NumPy" in browser.html["output-0-compare"]
 

@@ -253,9 +253,10 @@ def test_a_card_brings_its_example_and_labels(scores: dict[str, Any]) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "card", "name": "scores"})
         assert "from example0.npy" in browser.html["inputs"]
-        assert "frames: samples" in browser.html["inputs"]
+        assert ">frames</span>" in browser.html["inputs"]
+        assert ">samples</p>" in browser.html["inputs"]
         assert "Notes of it" in browser.html["file"]
-        await run(app, 0)
+        await run(app)
         assert ">scores<" in browser.html["outputs"]
         assert "kind 7" in browser.html["outputs"]
         await app.receive({"act": "fill", "input": "0", "value": "zeros"})

@@ -158,9 +158,9 @@ def test_back_ends_an_opening_and_goes_nowhere_else(
         await opening
         assert browser.text["status"] == "Opening was cancelled"
         assert browser.entries[browser.at] == entry
-        assert ('data-act="close"' in browser.html.get("file", "")) == close
+        assert ('data-act="close"' in browser.html.get("program", "")) == close
         await app.receive(browser.go(1))  # to what was not opened: it is as it was before
-        assert ('data-act="close"' in browser.html.get("file", "")) == close
+        assert ('data-act="close"' in browser.html.get("program", "")) == close
         browser.held = None
         await app.receive({"act": "card", "name": "sigmoid"})
         assert browser.entries[browser.at - 1 :] == [entry, ("?model=sigmoid&view=run", "")]

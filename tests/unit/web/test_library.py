@@ -29,6 +29,7 @@ from support.page.fake_page import (
     drop,
     open_sample,
 )
+from support.page.fake_photo import FakePhoto
 from webpte.errors import SourceError
 from webpte.library import Entry
 
@@ -122,7 +123,7 @@ def test_a_dropped_program_is_kept_if_people_say_so_and_survives_a_reload() -> N
         assert "the only copy" in browser.html["library"]
         assert browser.library.files != {}
         await app.receive({"act": "library-open", "address": "local:mine.pte"})
-        methods = set(re.findall(r'data-act="method" data-name="(\w+)"', browser.html["file"]))
+        methods = set(re.findall(r'option value="(\w+)"', browser.html["program"]))
         other = min(methods - {open_method(browser)})
         await app.receive({"act": "method", "name": other})
         again = await reload(browser)
@@ -150,7 +151,7 @@ def test_no_room_is_told_and_nothing_else_is_lost() -> None:
         await settle()
         assert browser.text["status"] == "sigmoid.pte could not be kept: no room is left"
         assert browser.library.files == {}
-        await app.receive({"act": "run", "fields": {"repeats": "0"}})
+        await app.receive({"act": "run"})
         assert browser.text["status"].startswith("Done")
         await app.receive({"act": "close"})
         await drop(app, File("mine.pte", SAMPLE))
@@ -198,7 +199,7 @@ def test_small_files_of_inputs_are_there_after_a_reload() -> None:
         await again.receive({"act": "hello", "stored": {kept["key"]: kept["text"]}})
         await open_sample(again)
         assert "from mine.npy" in browser.html["inputs"]
-        await again.receive({"act": "run", "fields": {"repeats": "0"}})
+        await again.receive({"act": "run"})
         await again.receive({"act": "download", "output": "0"})
         np.testing.assert_allclose(read_npy(browser.links[-1]), 1 / (1 + np.exp(-values)), 1e-6)
 
@@ -244,7 +245,7 @@ def test_a_drawing_that_does_not_fit_any_more_is_left_out() -> None:
     )
     small.form = large.form = Form("NCHW", 1)
     small.take_drawing(np.full((8, 8), 7, np.uint8))
-    restore_file(large, file_json(small))
+    restore_file(large, file_json(small), FakePhoto)
     assert (large.fill, large.dims, large.touched) == ("normal", [1, 1, 9, 9], False)
 
 

@@ -19,6 +19,7 @@ from support.page.fake_page import (
     Engine,
     FakeBrowser,
     File,
+    benchmark,
     drive,
     drop,
     open_file,
@@ -50,7 +51,7 @@ async def prepare(app: App, browser: FakeBrowser) -> dict[str, str]:
     await open_sample(app, "add.pte")
     x = np.ones((37, 41), np.float32)
     await app.receive({"act": "npy", "input": "1", "files": [File("mine.npy", write_npy(x))]})
-    await run(app, 0)
+    await run(app)
     return shown(browser)
 
 
@@ -87,13 +88,13 @@ def test_a_file_that_cannot_be_read_changes_nothing(data: bytes) -> None:
         y = await outputs(app, browser)
         await drop(app, File("<b>other.pte", data))
         assert shown(browser) == before
-        assert "opening &lt;b&gt;other.pte" in browser.html["error"]
+        assert "open &lt;b&gt;other.pte" in browser.html["error"]
         assert "error-hint" in browser.html["error"]
         assert "add.pte is still open" in browser.html["error"]
         assert browser.html["progress"] == ""
         await app.receive({"act": "dismiss"})
         assert browser.html["error"] == ""
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         assert (await outputs(app, browser) == y).all()
 
@@ -110,11 +111,11 @@ def test_a_program_that_cannot_be_built_changes_nothing(failure: Exception) -> N
         await open_sample(app, "superres.pte")
         assert shown(browser) == before
         assert type(failure).__name__ in browser.html["error"]
-        assert "opening superres.pte" in browser.html["error"]
+        assert "open superres.pte" in browser.html["error"]
         assert browser.html["error"].count("error-hint") >= 1
         assert ("error in webpte" in browser.html["error"]) == isinstance(failure, KeyError)
         engine.failure = None
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         assert engine.closed == []
 
@@ -164,7 +165,7 @@ def test_the_old_program_works_while_the_new_one_loads() -> None:
         await asyncio.sleep(0.05)
         assert "add.pte" in browser.html["file"]
         assert "sigmoid.pte" in browser.html["progress"]
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         engine.gate.set()
         await opening
@@ -209,7 +210,7 @@ def test_closing_while_another_file_loads() -> None:
         engine.gate.set()
         await opening
         assert "sigmoid.pte" in browser.html["file"]
-        assert browser.hidden == {"welcome": True, "run": False, "figures": False}
+        assert browser.hidden == {"welcome": True, "about": False, "run": False, "figures": False}
 
     drive(script, engine=engine)
 
@@ -237,7 +238,7 @@ def test_another_device_keeps_inputs_and_marks_results() -> None:
         assert "from mine.npy" in browser.html["inputs"]
         assert "computed on WebGPU" in browser.html["outputs-age"]
         assert (await outputs(app, browser) == y).all()
-        await run(app, 0)
+        await run(app)
         assert browser.html["outputs-age"] == ""
         assert (await outputs(app, browser) == y).all()
 
@@ -254,7 +255,7 @@ def test_a_device_that_fails_leaves_the_old_one() -> None:
         assert "OutOfMemoryError" in browser.html["error"]
         assert shown(browser) == before  # "on" says WebGPU again
         engine.failure = None
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         await open_sample(app)
         assert engine.devices == ["webgpu", "numpy", "webgpu"]
@@ -268,7 +269,7 @@ def test_methods_keep_their_inputs_and_results() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
         await app.receive({"act": "npy", "input": "0", "files": [File("x.npy", write_npy(x))]})
-        await run(app, 3)
+        await benchmark(app, 3)
         assert (await outputs(app, browser)).tolist() == [9, 16]
         await app.receive({"act": "method", "name": "get"})
         assert "median of 3" not in browser.html["timing"]
@@ -302,10 +303,10 @@ def test_constants_go_to_the_program_that_lacks_them() -> None:
         engine.failure = None
         await drop(app, File("m.ptd", b"constants"))
         assert engine.data == [b"constants"]
-        assert "opening m.pte" in browser.html["error"]  # those are no constants
+        assert "open m.pte" in browser.html["error"]  # those are no constants
         await app.receive({"act": "dismiss"})
         await drop(app, File("m.ptd", b"others"))
-        assert "opening add.pte" in browser.html["error"]
+        assert "open add.pte" in browser.html["error"]
 
     drive(script, engine=engine)
 

@@ -18,6 +18,7 @@ from support.page.fake_page import (
     Engine,
     FakeBrowser,
     File,
+    benchmark,
     drive,
     open_file,
     open_sample,
@@ -57,7 +58,7 @@ class SlowEngine(Engine):
 async def start(app: App, engine: SlowEngine) -> asyncio.Task[None]:
     """Start a run that waits at the gate."""
     engine.at_run = asyncio.Event()
-    running = app.receive({"act": "run", "fields": {"repeats": "3"}})
+    running = app.receive({"act": "benchmark", "fields": {"repeats": "3"}})
     await asyncio.sleep(0.01)
     assert engine.running == 1
     return running
@@ -69,14 +70,14 @@ def test_a_double_click_runs_once() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         running = await start(app, engine)
-        await app.receive({"act": "run", "fields": {"repeats": "3"}})
+        await app.receive({"act": "benchmark", "fields": {"repeats": "3"}})
         assert "Still" in browser.text["status"]
         assert engine.at_run is not None
         engine.at_run.set()
         await running
         assert engine.programs[0].stats.executions == 4
         assert engine.most_running == 1
-        assert browser.text["status"].startswith("Done")
+        assert browser.text["status"].startswith("Benchmark: ")
         assert "stopped early" not in browser.text["status"]
 
     drive(script, engine=engine)
@@ -105,7 +106,7 @@ def test_what_needs_the_program_is_refused_while_it_runs(act: str) -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await run(app, 0)
+        await run(app)
         running = await start(app, engine)
         await app.receive({"act": act})
         assert "Still" in browser.text["status"]
@@ -113,7 +114,7 @@ def test_what_needs_the_program_is_refused_while_it_runs(act: str) -> None:
         engine.at_run.set()
         await running
         assert engine.most_running == 1
-        assert browser.text["status"].startswith("Done")
+        assert browser.text["status"].startswith("Benchmark: ")
 
     drive(script, GPU, engine)
 
@@ -125,7 +126,7 @@ def test_closing_ends_the_run_first() -> None:
         await open_sample(app)
         running = await start(app, engine)
         closing = [app.receive({"act": "close"}) for _ in range(2)]
-        another = app.receive({"act": "run", "fields": {}})
+        another = app.receive({"act": "run"})
         assert engine.closed == []
         await asyncio.wait_for(asyncio.gather(running, another, *closing), 5)
         assert engine.closed == engine.programs
@@ -198,7 +199,7 @@ def test_closed_while_a_run_waits_to_be_stopped_by_an_opening() -> None:
         assert len(engine.programs) == len(engine.closed) + 1
         assert not engine.used_after_close
         engine.at_run = None
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
 
     drive(script, GPU, engine)
@@ -209,8 +210,8 @@ def test_a_check_can_be_cancelled() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
-        await run(app, 50)
-        await run(app, 0)
+        await benchmark(app, 50)
+        await run(app)
         engine.at_run = asyncio.Event()
         checking = app.receive({"act": "check"})
         await asyncio.sleep(0.05)
@@ -225,8 +226,8 @@ def test_a_check_can_be_cancelled() -> None:
 
 
 ACTS: list[dict[str, Any]] = [
-    {"act": "run", "fields": {"repeats": "3"}},
-    {"act": "run", "fields": {"repeats": "30"}},
+    {"act": "benchmark", "fields": {"repeats": "3"}},
+    {"act": "benchmark", "fields": {"repeats": "30"}},
     {"act": "cancel"},
     {"act": "check"},
     {"act": "recover"},
@@ -266,7 +267,7 @@ def test_anything_at_any_time(seed: int) -> None:
         await asyncio.wait_for(asyncio.gather(*tasks), 20)
         assert browser.html["progress"] == ""
         await open_sample(app)
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         await app.receive({"act": "check"})
         assert browser.text["status"] == "Every output agrees with NumPy"

@@ -14,6 +14,7 @@ from support.page.fake_page import (
     STATE,
     Engine,
     FakeBrowser,
+    benchmark,
     drive,
     open_file,
     open_sample,
@@ -57,7 +58,7 @@ def test_a_run_that_compiles_says_how_far_it_is_and_since_when() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        running = app.receive({"act": "run", "fields": {"repeats": "0"}})
+        running = app.receive({"act": "run"})
         await asyncio.sleep(0.1)
         assert "run-waiting" not in browser.html  # nothing jumps for a run that is soon over
         await asyncio.sleep(0.5)
@@ -79,18 +80,18 @@ def test_a_cancel_frees_the_page_at_once() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        running = app.receive({"act": "run", "fields": {"repeats": "5"}})
+        running = app.receive({"act": "benchmark", "fields": {"repeats": "5"}})
         await asyncio.sleep(0.5)
         await app.receive({"act": "cancel"})
         await asyncio.wait_for(running, 1)  # though nothing was ready
         assert engine.cancelled == 1
-        assert browser.text["status"].startswith("Cancelled")
+        assert browser.text["status"] == "Benchmark cancelled"
         assert browser.html["run-waiting"] == ""
         assert 'data-act="cancel"' not in browser.html["run-controls"]
         assert browser.html["outputs"] == ""
         engine.ready.set()
-        await run(app, 1)
-        assert browser.text["status"].startswith("Done")
+        await benchmark(app, 1)
+        assert browser.text["status"].startswith("Benchmark: ")
         assert engine.programs[0].stats.executions == 2
 
     drive(script, GPU, engine)
@@ -102,7 +103,7 @@ def test_what_takes_the_place_of_a_run_does_not_wait_for_it(act: str) -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        running = app.receive({"act": "run", "fields": {"repeats": "5"}})
+        running = app.receive({"act": "benchmark", "fields": {"repeats": "5"}})
         await asyncio.sleep(0)
         await asyncio.sleep(0.01)
         message = {"act": act, "fields": {"url": "samples/add.pte"}}
@@ -119,12 +120,12 @@ def test_after_a_cancelled_call_nobody_claims_to_know_the_state() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
-        running = app.receive({"act": "run", "fields": {"repeats": "0"}})
+        running = app.receive({"act": "run"})
         await asyncio.sleep(0.01)
         await app.receive({"act": "cancel"})
         await asyncio.wait_for(running, 1)
         engine.ready.set()
-        await run(app, 0)
+        await run(app)
         await app.receive({"act": "check"})
         assert "a run was cancelled" in browser.html["output-0-compare"]
 

@@ -20,20 +20,21 @@ from page.cards.fills import CHOSEN, FILLS
 
 LAYOUTS = ("NCHW", "NHWC", "CHW", "HWC", "HW")
 CHANNELS = ("RGB", "BGR")
+GROUPS = ("demo", "test")  # under which the gallery lists a card
 BOXES = ("xyxy", "xywh", "cxcywh", "yxyx")  # outputs/renderers/boxes.py says what each is
 STARTS = tuple(name for name in FILLS if name not in CHOSEN)  # of inputs; others need a file
 
 # The fields of a card; any other is reported as an error, since it is probably misspelled.
 _FILES = ("program", "example", "check", "picture", "tokenizer", "tokenizer_config")
 _FIELDS = (
-    *("name", "title", "task", "licence", "size", "about", "order", "icon"),
+    *("name", "title", "task", "licence", "size", "about", "order", "icon", "group"),
     *("files", "questions", "view", "inputs", "outputs"),
 )
 _INSTALLED = (*_FILES, "notes", "source", "seen", "report", "verified", "key")
 _PLACED = ("folder", "problem")  # by the server
 _PICTURE = ("layout", "channels", "mean", "std", "range")
-_INPUT = ("name", "meaning", *_PICTURE, "rate", "fill")
-_OUTPUT = ("name", "meaning", *_PICTURE, "labels", "boxes", "mask", "threshold")
+_INPUT = ("name", "meaning", "hidden", *_PICTURE, "rate", "fill")
+_OUTPUT = ("name", "meaning", "hidden", *_PICTURE, "labels", "boxes", "mask", "threshold")
 
 
 class CardError(ValueError):
@@ -48,6 +49,7 @@ class NoCardError(CardError):
 class CardValue:
     """The meaning of one input or output.
 
+    hidden   not shown at first, such as the state of a model
     layout   of pictures, such as NCHW
     order    of their channels: RGB or BGR
     mean     subtracted from pixels of 0 to 1, per channel
@@ -63,6 +65,7 @@ class CardValue:
 
     name: str = ""
     meaning: str = ""
+    hidden: bool = False
     layout: str = ""
     order: str = "RGB"
     mean: tuple[float, ...] = ()
@@ -76,9 +79,9 @@ class CardValue:
     threshold: float = 0.0
 
     @property
-    def description(self) -> str:
-        """The name and the meaning, as far as the card has them."""
-        return ": ".join(part for part in (self.name, self.meaning) if part)
+    def is_told(self) -> bool:
+        """Whether the card says anything of it."""
+        return self != CardValue()
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
     folder = str(raw.get("folder", ""))
     try:
         _check_fields(raw)
+        _one_of(GROUPS, raw, "group")
     except ValueError as error:
         raise CardError(f"the card of {name} cannot be used: {error}") from error
     program = named.get("program")
@@ -185,6 +189,7 @@ def _value(raw: Mapping[str, Any], folder: str) -> CardValue:
         labels="" if inline or not labels else folder + str(labels),
         names=tuple(map(str, labels)) if inline and labels else (),
         fill=_one_of(STARTS, raw, "fill"),
+        hidden=bool(raw.get("hidden")),
         boxes=_one_of(BOXES, raw, "boxes"),
         mask=bool(raw.get("mask")),
         threshold=float(raw.get("threshold") or 0),

@@ -19,9 +19,10 @@ from page.inputs.match_inputs import (
     misfit_text,
     read_arrivals,
 )
-from page.inputs.photos import LARGEST
+from page.inputs.photos import LARGEST, Photo
 from page.inputs.sounds import LONGEST_SECONDS
 from page.npy import NpyError
+from page.parts.input_preview import loading_view
 from page.parts.input_view import ask_view, inputs_card
 from page.session.palette import Command
 from page.session.pin_dims import exported_with, find_culprit, is_about_sizes, suspects
@@ -35,6 +36,9 @@ class InputController(InputControls):
         self._asked: dict[int, tuple[Arrival, list[TensorInput]]] = {}
         self._next_question = 0
         self._drawn = ""  # the program whose inputs were drawn last
+        self.live: Callable[[], bool] = lambda: False  # whether inputs are answered live
+        self._camera: int | None = None  # the input whose camera is open
+        self._frame: Photo | None = None  # the last picture of a camera
         state.commands.append(self._commands)
 
     def _commands(self) -> Iterator[Command]:
@@ -47,12 +51,13 @@ class InputController(InputControls):
         session = self._state.session
         name = session.source.name if session is not None else ""
         anew = name != self._drawn
-        if anew:  # pads show drawings of another program
+        if anew:  # pads show drawings of another program, and its camera is closed
+            self._camera = None
             self._state.show(inputs="")
             self._wording = None
         self._drawn = name
         card = (
-            inputs_card(session.inputs, self._tokenizer_name)
+            inputs_card(session.inputs, self._tokenizer_name, self._picture_url)
             if session is not None and session.method
             else ""
         )
@@ -89,6 +94,7 @@ class InputController(InputControls):
             await self.accept_files([file])
             return
         problem = ""
+        self._tell_loading(name, state)
         try:
             (arrival,) = await self._arrivals(file, state.sound_settings.rate)
             if state in self._inputs:
@@ -100,8 +106,20 @@ class InputController(InputControls):
         elif problem:
             state.error = problem
             self._show_preview(state)
+            self._state.tell(f"{name} could not be loaded", "bad")
         else:
             self._show(state)
+            self._tell_given(arrival, state)
+
+    def _tell_loading(self, name: str, state: TensorInput | None = None) -> None:
+        """Show at once that a file is being read, which may take a while."""
+        self._state.tell(f"Loading {name}", "busy")
+        if state is not None:
+            shown = {f"input-{state.index}-preview": loading_view(name)}
+            self._state.browser.show(html=shown)
+
+    def _tell_given(self, arrival: Arrival, state: TensorInput) -> None:
+        self._state.tell(f"{arrival.name} loaded into {state.name}")
 
     async def _arrivals(self, file: Any, rate: int) -> list[Arrival]:
         """Read the arrays of a file; a sound at this sample rate. Raises ValueError."""
@@ -110,13 +128,45 @@ class InputController(InputControls):
         if is_sound_file(name):
             samples = await browser.hear(file, rate, LONGEST_SECONDS)
             return [Arrival(name, name.rpartition(".")[0], samples, SOUND, file)]
-        return await self._read(await browser.read(file), name)
-
-    async def _read(self, data: bytes, name: str) -> list[Arrival]:
         if is_picture_file(name):
-            pixels = await self._state.browser.decode(data, LARGEST)
-            return [Arrival(name, name.rpartition(".")[0], pixels, PICTURE)]
-        return read_arrivals(data, name)
+            return [await self._decoded(file, name)]
+        return read_arrivals(await browser.read(file), name)
+
+    async def _decoded(self, file: Any, name: str) -> Arrival:
+        photo = await self._state.browser.decode(file, LARGEST)
+        return Arrival(name, name.rpartition(".")[0], kind=PICTURE, photo=photo)
+
+    # ---- the camera
+
+    def on_camera_open(self, message: Message) -> None:
+        """Ask for the first picture of a camera, where inputs are answered live."""
+        self._camera = self._tensor(message).index
+        self.ask_for_frame()
+
+    def on_camera_frame(self, message: Message) -> None:
+        self._take_frame(message)
+
+    def on_camera_picture(self, message: Message) -> None:
+        """Take the last picture of a camera, which is closed now."""
+        self._camera = None
+        self._take_frame(message)
+
+    def _take_frame(self, message: Message) -> None:
+        state = self._tensor(message)
+        before, self._frame = self._frame, self._state.browser.frame(message["bitmap"])
+        first = state.fill != "picture" or state.photo is not before
+        state.take_picture(self._frame, "the camera")
+        if before is not None:
+            before.close()
+        if first:
+            self._show(state)
+        else:
+            self._show_preview(state)
+
+    def ask_for_frame(self) -> None:
+        """Ask for the next picture of the open camera, once the last one is answered."""
+        if self._camera is not None and self.live():
+            self._state.browser.show(frame=self._camera)
 
     async def accept_example(self, data: bytes, name: str, index: int) -> None:
         """Load a card's example into an input that nobody has set. Raises ValueError."""
@@ -124,9 +174,12 @@ class InputController(InputControls):
         if name.lower().endswith(".npz"):
             for arrival, state in match_inputs(read_arrivals(data, name), states).placed:
                 if not state.touched:
-                    state.take_array(arrival.array, arrival.name)
+                    state.take_array(arrival.values, arrival.name)
         else:
-            (arrival,) = await self._read(data, name)
+            if is_picture_file(name):
+                arrival = await self._decoded(data, name)
+            else:
+                (arrival,) = read_arrivals(data, name)
             state_ = states[index] if index < len(states) else None
             if states is not self._inputs or not isinstance(state_, TensorInput) or state_.touched:
                 return
@@ -167,6 +220,7 @@ class InputController(InputControls):
             )
         method = session.method
         arrivals: list[Arrival] = []
+        self._tell_loading(names)
         for file in files:
             arrivals += await self._arrivals(file, self._rate)
         if self._state.session is not session or session.method != method:
@@ -199,7 +253,7 @@ class InputController(InputControls):
     def _give(self, arrival: Arrival, state: TensorInput) -> None:
         fill_input(arrival, state)
         self._show(state)
-        self._state.tell(f"{state.name} is {arrival.name} now")
+        self._tell_given(arrival, state)
 
     def _tell_too_late(self, name: str) -> None:
         self._state.tell(f"{name} was for inputs that are not here any more: drop it again", "bad")

@@ -21,7 +21,8 @@ from page.inputs.sounds import (
     PARTS,
 )
 from page.npy import write_npy
-from page.parts.input_view import dim_id, input_body, input_preview
+from page.parts.input_preview import input_preview
+from page.parts.input_view import dim_id, input_body
 from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
 from page.session.state import AppState
 from webpte.errors import WebpteError
@@ -38,6 +39,7 @@ class InputControls:
         """Build the controls; `changed` is called whenever an input changes."""
         self._state = state
         self._changed = changed
+        self._picture_url = state.browser.picture_url
         self._wording: Codec | None = None  # turns text into tokens for the open program
 
     @property
@@ -130,7 +132,7 @@ class InputControls:
                 self._show_preview(state)
                 self._paint_pads([state])
 
-        if before.pixels is not None and before.pixels.any():
+        if before.drawing is not None and before.drawing.any():
             self._state.undo.offer(f"Cleared the drawing of {state.name}.", undo)
 
     def _paint_pads(self, inputs: Sequence[Input]) -> None:
@@ -138,7 +140,7 @@ class InputControls:
         for state in inputs:
             if not isinstance(state, TensorInput) or state.fill != "draw":
                 continue
-            drawn = state.pixels
+            drawn = state.drawing
             if drawn is not None and drawn.any():
                 pixels = {"rows": len(drawn), "columns": drawn.shape[1], "grey": drawn.tobytes()}
                 self._state.browser.show(paint={f"input-{state.index}-pad": pixels})
@@ -298,11 +300,14 @@ class InputControls:
     def _show(self, state: Input) -> None:
         state.touched = True
         self._state.browser.show(
-            html={f"input-{state.index}": input_body(state, self._tokenizer_name)}
+            html={
+                f"input-{state.index}": input_body(state, self._tokenizer_name, self._picture_url)
+            }
         )
         self._changed()
 
     def _show_preview(self, state: Input) -> None:
         state.touched = True
-        self._state.browser.show(html={f"input-{state.index}-preview": input_preview(state)})
+        preview = input_preview(state, self._picture_url)
+        self._state.browser.show(html={f"input-{state.index}-preview": preview})
         self._changed()

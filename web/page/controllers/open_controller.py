@@ -13,9 +13,9 @@ from typing import Any
 
 from page.browser import Message, Progress, Source
 from page.cards.cards import Card
-from page.html.units import ms_text, number_text, shape_text
+from page.html.units import bytes_text, ms_text, number_text, shape_text
 from page.outputs.renderers.base import Output
-from page.parts.file_view import Placed, contents_view, file_card, unloaded_view
+from page.parts.file_view import Placed, contents_view, file_card, program_bar, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, progress_view, unfetched_text
 from page.session.palette import Command
@@ -265,9 +265,12 @@ class OpenController:
     def draw_file(self) -> None:
         """Draw the file section: what the open program holds, and where its operators run."""
         session = self._state.session
+        self._state.browser.show(hidden={"about": session is None})
         if session is None:
-            self._state.show(file="")
+            self._state.show(file="", program="")
             return
+        title = session.source.card.title if session.source.card is not None else ""
+        bar = program_bar(session.source.name, title, session.methods, session.method)
         card = file_card(
             session.source.name,
             session.source.size,
@@ -279,7 +282,9 @@ class OpenController:
             folded=self._state.narrow,
             about=session.source.card.about if session.source.card is not None else "",
         )
-        self._state.show(file=card)
+        brief = f"{session.source.name} · {bytes_text(session.source.size)}"
+        self._state.browser.show(text={"about-brief": brief})
+        self._state.show(file=card, program=bar)
 
     def _tell_failure(self, error: Exception, name: str) -> None:
         state, kinds = self._state, list(causes(error))

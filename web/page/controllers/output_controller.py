@@ -10,7 +10,6 @@ from page.browser import Message
 from page.html.markup import Html, h
 from page.inputs.inputs import Input, TensorInput
 from page.npy import NpyError, read_npy, write_npy, write_npz
-from page.outputs.pictures import png_rgb
 from page.outputs.renderers import picture
 from page.outputs.renderers.base import Output, OutputContext
 from page.outputs.renderers.choose import chosen_renderer
@@ -45,7 +44,7 @@ class OutputController:
         if session is None or session.shown is None:
             self._state.show(outputs="")
             return
-        contexts = contexts_of(session)
+        contexts = contexts_of(session, self._state.browser.picture_url)
         choices = [session.choice(context.output.index) for context in contexts]
         self._state.show(outputs=outputs_card(contexts, choices))
         for index, verdict in session.shown.verdicts.items():
@@ -63,7 +62,7 @@ class OutputController:
         session = self._state.session
         if session is None or any(map(_is_blank, session.inputs)):
             return ""
-        contexts = contexts_of(session)
+        contexts = contexts_of(session, self._state.browser.picture_url)
         answers = (answer_text(rank(one.array, one.labels)) for one in contexts if one.labels)
         return next(filter(None, answers), "")
 
@@ -131,12 +130,12 @@ class OutputController:
         if named:
             self._download(write_npz(named), "outputs.npz")
 
-    def on_download_picture(self, message: Message) -> None:
+    async def on_download_picture(self, message: Message) -> None:
         context = self._context(message)
         assert self._state.session is not None
         settings = self._state.session.choice(context.output.index).settings
-        pixels = picture.pixels_of(context, settings)
-        self._download(png_rgb(pixels), f"{_file_name(context.output)}.png")
+        png = await self._state.browser.png(picture.pixels_of(context, settings))
+        self._download(png, f"{_file_name(context.output)}.png")
 
     def _download(self, data: bytes, name: str) -> None:
         url = self._state.browser.download_url(data)
@@ -180,7 +179,7 @@ class OutputController:
         self._output(message)
         session = self._state.session
         assert session is not None
-        return contexts_of(session)[int(message["output"])]
+        return contexts_of(session, self._state.browser.picture_url)[int(message["output"])]
 
     async def on_compare(self, message: Message) -> None:
         output = self._output(message)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from page.browser import Message
 from page.controllers.input_controller import InputController
+from page.controllers.live_runs import LiveRuns
 from page.controllers.output_controller import OutputController
 from page.controllers.waiting import Waiting, software_advice
 from page.html.markup import h
 from page.html.units import count_text
 from page.parts.kernel_view import kernel_times, kernels_view
 from page.parts.output_view import stats_strip
-from page.parts.run_view import further_work, run_card, timing_strip
+from page.parts.run_view import further_work, run_card, timing_brief, timing_strip
 from page.parts.status_view import STAGES
 from page.session.history import count_calls, follow
 from page.session.palette import Command
@@ -24,6 +26,8 @@ from page.session.throttle import Throttle
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError
 
 _MOST_REPEATS = 10_000
+_BENCHMARK_SECONDS = 10
+_RUNNING = "running"
 
 
 class RunController:
@@ -40,6 +44,9 @@ class RunController:
         self._outputs = outputs
         self._repeats = 20
         state.rebuild = self._recover
+        self._live = LiveRuns(state, self._run_live)
+        self._live.ended.append(inputs.ask_for_frame)
+        inputs.live = lambda: self._live.active
         state.listeners.append(self._follow)
         state.commands.append(self._commands)
 
@@ -52,6 +59,7 @@ class RunController:
                 yield Command(f"Cancel {session.runner.doing}", "cancel")
             return
         yield Command("Run", press="#run-form", keys="Ctrl ⏎")
+        yield Command("Benchmark", "benchmark", view="run")
         if self._can_check(session):
             yield Command("Check against NumPy", "check", view="run")
         if self._can_profile(session):
@@ -63,34 +71,67 @@ class RunController:
     # ---- acts
 
     async def on_run(self, message: Message) -> None:
+        """Run once."""
         if self._state.session is None:
             self._tell_nothing_is_open()
             return
+        await self._live.end()
+        session = self._ready_session()
+        if session is not None:
+            self._state.show(error="")
+            self._state.tell(f"Running{self._while_opening(session)}", "busy")
+            await self._do_run(session)
+
+    async def _run_live(self, session: Session) -> None:
+        await self._do_run(session, live=True)
+
+    async def _do_run(self, session: Session, live: bool = False) -> None:
+        # Read all inputs now: what is set while it runs is for the next run.
+        arrays, held = [state.array() for state in session.inputs], session.held()
+        method = session.method
+
+        def work() -> Coroutine[Any, Any, None]:
+            return self._run(session, method, arrays, held, live)
+
+        # State is gone with the GPU: whoever built it up has to decide how to go on.
+        redo = None if session.stateful else work
+        await self._state.do(session, work(), f"{_RUNNING} {method}", at_once=True, redo=redo)
+
+    def _ready_session(self) -> Session | None:
+        """Return the session if its program can run now; else say why not."""
         session = self._state.idle_session()
         if session is None or not session.method:
-            return
-        try:
-            wanted = int(message.get("fields", {}).get("repeats", self._repeats))
-        except ValueError:
-            wanted = self._repeats
-        self._repeats = min(max(wanted, 0), _MOST_REPEATS)
+            return None
         problem = self._inputs.problem
         if problem is not None:
             self._state.tell(f"{problem.name} is not ready: {problem.error}", "bad")
             self._state.browser.show(reveal=f"input-{problem.index}")
+            return None
+        return session
+
+    async def on_benchmark(self, message: Message) -> None:
+        """Run many times with the same inputs, and show the median."""
+        await self._live.end()
+        session = self._ready_session()
+        if session is None:
             return
-        # Read all inputs now: what is set while it runs is for the next run.
+        with contextlib.suppress(ValueError):
+            wanted = int(message.get("fields", {}).get("repeats", self._repeats))
+            self._repeats = min(max(wanted, 1), _MOST_REPEATS)
         arrays, held = [state.array() for state in session.inputs], session.held()
         self._state.show(error="")
-        self._state.tell(f"Running{self._while_opening(session)}", "busy")
-        method = session.method
+        self._state.tell(f"Benchmark: {count_text(self._repeats)} runs", "busy")
+        work = self._benchmark(session, session.method, arrays, held)
+        await self._state.do(session, work, "running the benchmark", at_once=True)
 
-        def work() -> Coroutine[Any, Any, None]:
-            return self._run(session, method, arrays, held)
+    def on_live(self, message: Message) -> None:
+        """Switch live runs on or off."""
+        self._live.switch()
+        self.draw()
 
-        # State is gone with the GPU: whoever built it up has to decide how to go on.
-        redo = None if session.stateful else work
-        await self._state.do(session, work(), f"running {method}", at_once=True, redo=redo)
+    def inputs_changed(self) -> None:
+        """Run for the new inputs, unless live runs are off."""
+        self._live.follow()
 
     def on_cancel(self, message: Message) -> None:
         session = self._state.session
@@ -126,7 +167,43 @@ class RunController:
 
     # ---- the work
 
-    async def _run(self, session: Session, method: str, arrays: Sequence[Any], held: Held) -> None:
+    async def _run(
+        self, session: Session, method: str, arrays: Sequence[Any], held: Held, live: bool
+    ) -> None:
+        runner, first = session.runner, not session.runs[method]
+        try:
+            with Waiting(self._state, self.draw) as waiting:
+                values = await runner.once(session.program, method, arrays, waiting.progress)
+        except asyncio.CancelledError:
+            session.cancel_run(method)
+            self._outputs.draw_age()
+            if not self._live.wanted:
+                self._state.tell("Cancelled: the program is as it was, and can be run again")
+            return
+        except Exception as error:
+            session.fail_run(method, error)
+            self._outputs.draw_age()
+            await self._inputs.explain_failure(session, method, arrays, error)
+            if live and self._live.has_failed_alike(session, held, error):
+                self._state.tell("Failed again, with the same error", "bad")
+                return
+            raise
+        session.finish_run(method, arrays, held, values)
+        if live and self._live.forget_failure():
+            self._state.show(error="")
+        self._outputs.draw()
+        if not live:
+            self._outputs.scroll_into_view()
+        if first or not live:
+            self._draw_file()
+        self._state.announce(Change.RESULTS)
+        self._state.tell(
+            runner.run_summary(self._outputs.answer()) + self._while_opening(session, still=True)
+        )
+
+    async def _benchmark(
+        self, session: Session, method: str, arrays: Sequence[Any], held: Held
+    ) -> None:
         runner, throttle = session.runner, Throttle()
 
         def tick() -> None:
@@ -134,30 +211,26 @@ class RunController:
             if throttle.ready():
                 self._draw_timing(session)
 
-        runner.reset()
+        runner.timing.repeats = []
         try:
             with Waiting(self._state) as waiting:
-                values = await runner.first(session.program, method, arrays, waiting.progress)
+                # Not counted: it has one-time costs, and its outputs are shown.
+                values = await runner.once(session.program, method, arrays, waiting.progress)
             session.finish_run(method, arrays, held, values)
             self._outputs.draw()
-            self._outputs.scroll_into_view()
-            await runner.repeat(session.program, method, arrays, self._repeats, tick)
+            self._state.announce(Change.RESULTS)
+            program, wanted = session.program, self._repeats
+            await runner.repeat(program, method, arrays, wanted, tick, _BENCHMARK_SECONDS)
         except asyncio.CancelledError:
             session.cancel_run(method)
-            if runner.timing.first is None:
-                self._outputs.draw_age()
-                self._state.tell("Cancelled: the program is as it was, and can be run again")
-                return
+            self._outputs.draw_age()
         except Exception as error:
             session.fail_run(method, error)
             self._outputs.draw_age()
             await self._inputs.explain_failure(session, method, arrays, error)
             raise
         self._draw_file()
-        self._state.announce(Change.RESULTS)
-        self._state.tell(
-            runner.summary(self._outputs.answer()) + self._while_opening(session, still=True)
-        )
+        self._state.tell(runner.benchmark_summary() + self._while_opening(session, still=True))
 
     def _tell_nothing_is_open(self) -> None:
         """Say that nothing is open; only the keyboard leads here."""
@@ -235,8 +308,13 @@ class RunController:
     # ---- drawing
 
     def _follow(self, change: Change) -> None:
-        if change is Change.BUSY:
+        session = self._state.session
+        begun = session is not None and session.runner.busy
+        # The beginning of a live run is not shown: a short one moves nothing.
+        if change is Change.BUSY and not (begun and self._live.running):
             self.draw()
+        if change in (Change.VIEW, Change.SESSION):
+            self._live.follow()
 
     def draw(self) -> None:
         """Draw buttons and times; hide them without a session."""
@@ -250,12 +328,13 @@ class RunController:
             running=session.runner.busy,
             can_cancel=session.runner.busy and session.runner.can_stop,
             why_not="" if session.method else "Constant methods only: there is nothing to run.",
-            repeats=self._repeats,
+            live=self._live.on if self._live.can_follow(session) else None,
             devices=self._devices,
             device=session.device,
         )
         more = further_work(
             running=session.runner.busy,
+            repeats=self._repeats,
             can_check=self._can_check(session) if self._checks(session) else None,
             can_profile=self._can_profile(session) if self._profiles(session) else None,
         )
@@ -294,4 +373,5 @@ class RunController:
         strip = timing_strip(session.runner.timing, session.runner.busy)
         kind = session.program.device_info.kind
         stats = stats_strip(session.program.stats, DEVICE_NAMES.get(kind, kind))
+        self._state.browser.show(text={"figures-brief": timing_brief(session.runner.timing)})
         self._state.show(timing=strip, stats=stats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 
 from page.html.markup import Html, h
@@ -16,8 +17,10 @@ _SECTION = "run_waiting"
 class Waiting:
     """A context in which the page shows the elapsed time and the count of compiled kernels."""
 
-    def __init__(self, state: AppState) -> None:
+    def __init__(self, state: AppState, shown: Callable[[], None] = lambda: None) -> None:
+        """Build the context; `shown` is called once, when the wait has become long."""
         self._state = state
+        self._shown: Callable[[], None] | None = shown
         self._started = asyncio.get_running_loop().time()  # the ticker's clock
         self._compiled: tuple[int, int] | None = None  # kernels, of all that are new
         self._ticker = Ticker(self._draw)
@@ -39,6 +42,9 @@ class Waiting:
             self._state.show(**{_SECTION: ""})
 
     def _draw(self) -> None:
+        if self._shown is not None:
+            shown, self._shown = self._shown, None
+            shown()
         spent = 1000 * (asyncio.get_running_loop().time() - self._started)
         self._state.show(**{_SECTION: waiting_view(self._compiled, spent)})
 

@@ -19,6 +19,7 @@ from page.html.units import count_text
 from page.inputs.photos import (
     LARGEST_PAD,
     Form,
+    Photo,
     PhotoSettings,
     form_of,
     natural_size,
@@ -43,13 +44,16 @@ class TensorInput:
     dims: list[int] = field(default_factory=list)
     seed: int = 0
     below: int = DEFAULT_BELOW
-    meaning: str = ""  # as a card describes it
+    title: str = ""  # the name that a card has for it,
+    meaning: str = ""  # and what it says of it
+    hidden: bool = False  # not shown at first
     text: str = ""  # as typed
     file_name: str = ""
     error: str = ""
     form: Form | None = None  # how it can be a picture
     settings: PhotoSettings = field(default_factory=PhotoSettings)
-    pixels: Array | None = None  # of the picture or the drawing that was taken
+    photo: Photo | None = None  # the picture that was taken
+    drawing: Array | None = None  # (height, width) uint8
     sound: SoundForm | None = None  # how it can be a sound
     sound_settings: SoundSettings = field(default_factory=SoundSettings)
     samples: Array | None = None  # of the sound that was taken,
@@ -124,8 +128,9 @@ class TensorInput:
         return self._array
 
     def _made(self) -> Array:
-        if self.fill in ("picture", "draw") and self.form is not None and self.pixels is not None:
-            return prepare(self.pixels, self.form, self.settings, self.dims, self.dtype)
+        source = self.drawing if self.fill == "draw" else self.photo
+        if self.fill in ("picture", "draw") and self.form is not None and source is not None:
+            return prepare(source, self.form, self.settings, self.dims, self.dtype)
         if self.fill == "sound" and self.sound is not None and self.samples is not None:
             settings = self.sound_settings
             return prepare_sound(self.samples, self.sound, settings, self.dims, self.dtype)
@@ -196,8 +201,8 @@ class TensorInput:
             return
         self.dims, self._array, self.error = list(array.shape), array, ""
 
-    def take_picture(self, pixels: Array, name: str) -> None:
-        """Use a picture (height, width, 3), in its own size where the bounds allow it."""
+    def take_picture(self, photo: Photo, name: str) -> None:
+        """Use a picture, in its own size where the bounds allow it."""
         if self.form is None:
             raise NpyError(f"{name} is a picture, but {self.name} does not take pictures")
         rows, columns = self.form.rows, self.form.columns
@@ -205,9 +210,9 @@ class TensorInput:
             self.form.channels if letter == "C" else 1 if letter == "N" else size
             for letter, size in zip(self.form.layout, self.dims, strict=True)
         ]
-        height, width = natural_size(pixels, self.bounds[rows], self.bounds[columns])
+        height, width = natural_size(photo, self.bounds[rows], self.bounds[columns])
         self.dims[rows], self.dims[columns] = height, width
-        self.pixels, self._file, self._array = pixels, object(), None
+        self.photo, self._file, self._array = photo, object(), None
         self.fill, self.file_name, self.error = "picture", name, ""
 
     def take_sound(self, samples: Array, name: str, recording: Any = None) -> None:
@@ -248,14 +253,14 @@ class TensorInput:
         if self.form is None:
             raise ValueError(f"{self.name} cannot be drawn")
         size = (self.dims[self.form.rows], self.dims[self.form.columns])
-        self.pixels = np.zeros(size, np.uint8) if grey is None else grey
+        self.drawing = np.zeros(size, np.uint8) if grey is None else grey
         self._file, self._array = object(), None
         self.fill, self.error = "draw", ""
 
     @property
     def is_blank(self) -> bool:
         """Whether this is a pad with nothing drawn on it, whose result means nothing."""
-        return self.fill == "draw" and (self.pixels is None or not self.pixels.any())
+        return self.fill == "draw" and (self.drawing is None or not self.drawing.any())
 
     def set_settings(self, settings: PhotoSettings) -> None:
         self.settings, self._array = settings, None
@@ -305,7 +310,7 @@ class TensorInput:
         if all(low <= size <= high for size, (low, high) in sizes):
             self.fill, self.dims, self.seed = other.fill, list(other.dims), other.seed
             self.below, self.file_name, self.text = other.below, other.file_name, other.text
-            self.settings, self.pixels = other.settings, other.pixels
+            self.settings, self.photo, self.drawing = other.settings, other.photo, other.drawing
             self.sound_settings, self.samples = other.sound_settings, other.samples
             self.recording, self.prompt, self.tokens = other.recording, other.prompt, other.tokens
             self.note = other.note
@@ -370,7 +375,9 @@ def inputs_of(
             state.sound = sound_form_of(info.bounds, info.dtype, value.rate if value else 0)
             if state.sound is not None:
                 state.sound_settings = SoundSettings(rate=state.sound.rate)
-            state.meaning = value.description if value is not None else ""
+            if value is not None:
+                state.title, state.meaning = value.name, value.meaning
+                state.hidden = value.hidden
             if value is not None and value.fill in state.fills and value.fill not in CHOSEN:
                 state.set_fill(value.fill)
             states.append(state)

@@ -10,6 +10,7 @@ import numpy as np
 
 from page.html.units import shape_text
 from page.inputs.inputs import Input, TensorInput
+from page.inputs.photos import Photo
 from page.npy import Array, NpyError, read_npy, read_npz
 
 ARRAY, PICTURE, SOUND, BYTES = "array", "picture", "sound", "bytes"
@@ -23,9 +24,22 @@ class Arrival:
 
     name: str
     stem: str
-    array: Array
-    kind: str = ARRAY  # of a picture it has the pixels, (height, width, 3), of a sound the samples
+    array: Array | None = None  # of a sound, the samples
+    kind: str = ARRAY
     file: Any = None  # where a sound came from
+    photo: Photo | None = None
+
+    @property
+    def values(self) -> Array:
+        assert self.array is not None  # only pictures have none
+        return self.array
+
+    @property
+    def description(self) -> str:
+        """The type and the shape, or the size of a picture."""
+        if self.photo is not None:
+            return f"picture · {self.photo.width} × {self.photo.height} pixels"
+        return f"{self.values.dtype.name} · {shape_text(self.values.shape)}"
 
 
 @dataclass
@@ -118,9 +132,9 @@ def _why_not(arrival: Arrival, state: TensorInput) -> str:
         return "" if state.sound is not None else "it is not of a shape that a sound could have"
     try:
         if arrival.kind == BYTES:
-            state.of_bytes(arrival.array.tobytes(), arrival.name)
+            state.of_bytes(arrival.values.tobytes(), arrival.name)
         else:
-            state.fitted(arrival.array, arrival.name)
+            state.fitted(arrival.values, arrival.name)
     except NpyError as error:
         return str(error)
     return ""
@@ -135,7 +149,7 @@ def _all_taken(fits: Sequence[TensorInput], taken: dict[int, Arrival]) -> dict[s
 
 def misfit_text(method: str, arrival: Arrival, reasons: dict[str, str]) -> str:
     """Return a text that says for every input why an array does not fit."""
-    kind = f"{arrival.array.dtype.name} · {shape_text(arrival.array.shape)}"
+    kind = arrival.description
     if not reasons:
         return f"{arrival.name} ({kind}): {method} takes no tensors"
     told = "".join(f"\n{name}: {reason}" for name, reason in reasons.items())
@@ -144,11 +158,11 @@ def misfit_text(method: str, arrival: Arrival, reasons: dict[str, str]) -> str:
 
 def fill_input(arrival: Arrival, state: TensorInput) -> None:
     """Put an array into an input. Raises NpyError if it does not fit."""
-    if arrival.kind == PICTURE:
-        state.take_picture(arrival.array, arrival.name)
+    if arrival.photo is not None:
+        state.take_picture(arrival.photo, arrival.name)
     elif arrival.kind == SOUND:
-        state.take_sound(arrival.array, arrival.name, arrival.file)
+        state.take_sound(arrival.values, arrival.name, arrival.file)
     elif arrival.kind == BYTES:
-        state.take_bytes(arrival.array.tobytes(), arrival.name)
+        state.take_bytes(arrival.values.tobytes(), arrival.name)
     else:
-        state.take_array(arrival.array, arrival.name)
+        state.take_array(arrival.values, arrival.name)

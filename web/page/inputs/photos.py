@@ -1,20 +1,20 @@
 """Pictures and drawings as inputs: cropped or scaled to the input's size, then normalized.
 
-pixels (height, width, 3) uint8  --fit, resize-->  0 to 1  --mean, std-->  the input's layout
+photo  --fit, scaled by the browser-->  (height, width, 3) uint8  --mean, std-->  the input's layout
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from page.cards.cards import CardValue
 from page.npy import Array
 
-LARGEST = 2048  # pixels a side of a loaded picture
+LARGEST = 4096  # pixels a side of a loaded picture
 LARGEST_PAD = 256
 SMALLEST = 8
 
@@ -34,6 +34,31 @@ _MEAN_STD = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)  # how bright red, green and blue are
+
+
+class Box(NamedTuple):
+    """A part of a picture, in its pixels."""
+
+    top: int
+    left: int
+    rows: int
+    columns: int
+
+
+class Photo(Protocol):
+    """A decoded picture. The browser holds its pixels, and scales them."""
+
+    @property
+    def height(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    def part(self, box: Box, height: int, width: int) -> Array:
+        """Return a part of the picture, scaled to (height, width, 3) uint8."""
+
+    def close(self) -> None:
+        """Release the pixels at once, instead of when nothing refers to them any more."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +126,13 @@ def _alike(given: tuple[float, ...], known: tuple[float, ...], default: float) -
     return bool(np.allclose(one, other, rtol=1e-9, atol=1e-9))  # a range has been rounded
 
 
-def natural_size(pixels: Array, rows: tuple[int, int], columns: tuple[int, int]) -> tuple[int, int]:
+def whole_of(photo: Photo) -> Box:
+    return Box(0, 0, photo.height, photo.width)
+
+
+def natural_size(photo: Photo, rows: tuple[int, int], columns: tuple[int, int]) -> tuple[int, int]:
     """Return the picture's own (height, width), as far as the bounds allow it."""
-    height, width = pixels.shape[:2]
+    height, width = photo.height, photo.width
     scale = min(1.0, rows[1] / height, columns[1] / width)
     return (
         min(max(round(height * scale), rows[0]), rows[1]),
@@ -112,14 +141,15 @@ def natural_size(pixels: Array, rows: tuple[int, int], columns: tuple[int, int])
 
 
 def prepare(
-    pixels: Array, form: Form, settings: PhotoSettings, dims: Sequence[int], dtype: str
+    source: Photo | Array, form: Form, settings: PhotoSettings, dims: Sequence[int], dtype: str
 ) -> Array:
-    """Convert a picture (height, width, 3) or a drawing (height, width), uint8, to the input's
-    array."""
+    """Convert a picture, or a drawing (height, width) uint8, to the input's array."""
     height, width = dims[form.rows], dims[form.columns]
-    if pixels.ndim == 2:
-        pixels = np.repeat(pixels[:, :, None], 3, axis=2)
-    fitted = _fitted(pixels, height, width, settings.fit) / np.float32(255)  # (height, width, 3)
+    if isinstance(source, np.ndarray):
+        pixels = np.repeat(_sampled(source, height, width)[:, :, None], 3, axis=2)
+    else:
+        pixels = _fitted(source, height, width, settings.fit)
+    fitted = pixels / np.float32(255)  # (height, width, 3)
     if form.channels == 1:
         fitted = (fitted @ _GREY)[:, :, None]
     elif settings.order == "BGR":
@@ -128,7 +158,8 @@ def prepare(
     if np.dtype(dtype).kind in "iu":
         values = np.rint(fitted * 255).clip(0, np.iinfo(dtype).max)
     else:
-        values = (fitted - _row(mean or (0,))) / _row(std or (1,))
+        values = fitted - _row(mean) if mean else fitted
+        values = values / _row(std) if std else values
     letters = form.layout.replace("N", "")
     moved = np.transpose(values if "C" in letters else values[:, :, 0], _axes(letters))
     return np.ascontiguousarray(moved.reshape(tuple(dims)), dtype=dtype)
@@ -143,44 +174,32 @@ def _axes(letters: str) -> list[int]:
     return ["HWC".index(letter) for letter in letters]
 
 
-def _fitted(pixels: Array, height: int, width: int, fit: str) -> Array:
-    given_height, given_width = pixels.shape[:2]
+def _fitted(photo: Photo, height: int, width: int, fit: str) -> Array:
+    """Return the picture as (height, width, 3) uint8."""
     if fit == "crop":
-        scale = min(given_height / height, given_width / width)
-        rows = min(given_height, max(1, round(height * scale)))
-        columns = min(given_width, max(1, round(width * scale)))
-        top, left = (given_height - rows) // 2, (given_width - columns) // 2
-        return resized(pixels[top : top + rows, left : left + columns], height, width)
+        scale = min(photo.height / height, photo.width / width)
+        rows = min(photo.height, max(1, round(height * scale)))
+        columns = min(photo.width, max(1, round(width * scale)))
+        box = Box((photo.height - rows) // 2, (photo.width - columns) // 2, rows, columns)
+        return photo.part(box, height, width)
     if fit == "pad":
-        scale = min(height / given_height, width / given_width)
-        rows = min(height, max(1, round(given_height * scale)))
-        columns = min(width, max(1, round(given_width * scale)))
+        scale = min(height / photo.height, width / photo.width)
+        rows = min(height, max(1, round(photo.height * scale)))
+        columns = min(width, max(1, round(photo.width * scale)))
         top, left = (height - rows) // 2, (width - columns) // 2
-        canvas = np.zeros((height, width, 3), np.float32)
-        canvas[top : top + rows, left : left + columns] = resized(pixels, rows, columns)
+        canvas = np.zeros((height, width, 3), np.uint8)
+        canvas[top : top + rows, left : left + columns] = photo.part(whole_of(photo), rows, columns)
         return canvas
-    return resized(pixels, height, width)
+    return photo.part(whole_of(photo), height, width)
 
 
-def resized(pixels: Array, height: int, width: int) -> Array:
-    """Resize (h, w, channels) linearly, averaging where it gets smaller."""
-    given_height, given_width, channels = pixels.shape
-    flat = pixels.reshape(given_height, -1).astype(np.float32)
-    tall = _weights(given_height, height) @ flat  # (height, w * channels)
-    tall = tall.reshape(height, given_width, channels).transpose(1, 0, 2)
-    wide = _weights(given_width, width) @ tall.reshape(given_width, -1)
-    made: Array = wide.reshape(width, height, channels).transpose(1, 0, 2)
-    return made
-
-
-def _weights(given: int, wanted: int) -> Array:
-    """Return the weights (wanted, given) of old pixels in new ones, as triangles."""
-    step = given / wanted
-    reach = max(1.0, step)
-    weights = np.zeros((wanted, given), np.float32)
-    for at in range(wanted):
-        centre = (at + 0.5) * step - 0.5
-        first, last = max(0, floor(centre - reach)), min(given, floor(centre + reach) + 2)
-        near = np.arange(first, last)
-        weights[at, first:last] = np.maximum(0, 1 - np.abs(near - centre) / reach)
-    return weights / weights.sum(axis=1, keepdims=True)
+def _sampled(grey: Array, height: int, width: int) -> Array:
+    """Return a drawing in another size. It only differs after the input's size was changed."""
+    if grey.shape == (height, width):
+        return grey
+    rows, columns = (
+        np.arange(wanted) * given // wanted
+        for wanted, given in zip((height, width), grey.shape, strict=True)
+    )
+    sampled: Array = grey[rows[:, None], columns]
+    return sampled

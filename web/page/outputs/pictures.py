@@ -88,14 +88,32 @@ def seen(array: Array, layout: str) -> str:
     return data_url(png_rgb(seen_pixels(array, layout)))
 
 
-def seen_pixels(array: Array, layout: str, side: int = MAX_SIDE) -> Array:
-    """Return an input picture as (height, width, 3) uint8, no side over `side`."""
+def seen_pixels(
+    array: Array,
+    layout: str,
+    side: int = MAX_SIDE,
+    scale: tuple[Sequence[float], Sequence[float]] | None = None,
+) -> Array:
+    """Return an input picture as (height, width, 3) uint8, no side over `side`.
+
+    `scale`: the mean and std that pixels of 0 to 1 were normalized by, which is undone. Without it,
+    the lowest value is black and the highest white.
+    """
     planes = array[0] if layout.startswith("N") else array
     letters = layout.removeprefix("N")
     pixels = planes[:, :, None] if "C" not in letters else planes
     if "C" in letters:
         pixels = np.transpose(planes, [letters.index(letter) for letter in "HWC"])
-    return levels(thinned(pixels, side), stretch=True)
+    pixels = shrunk(pixels, side)
+    if scale is None:
+        return levels(pixels, stretch=True)
+    if pixels.dtype.kind in "iu":
+        return levels(pixels, (0.0, 255.0))
+    mean, std = (
+        np.array(values or (default,), np.float32)
+        for values, default in zip(scale, (0.0, 1.0), strict=True)
+    )
+    return levels(pixels * std + mean, (0.0, 1.0))
 
 
 def levels(pixels: Array, ends: tuple[float, float] | None = None, stretch: bool = False) -> Array:
@@ -104,16 +122,24 @@ def levels(pixels: Array, ends: tuple[float, float] | None = None, stretch: bool
     `ends` are the values of black and white: by default 0 to 1 or 0 to 255, if the values fit.
     Others, or with `stretch` all, are stretched from the lowest to the highest.
     """
-    wide = pixels.astype(np.float32)
-    low, high = _limits(wide)
+    if pixels.dtype == np.uint8 and not stretch and ends in (None, (0.0, 255.0)):
+        return np.broadcast_to(pixels, (*pixels.shape[:2], 3))
+    wide = pixels.astype(np.float32)  # a copy, which the steps below change in place
+    low, high = float(wide.min(initial=np.inf)), float(wide.max(initial=-np.inf))
+    finite = bool(np.isfinite(low) and np.isfinite(high))
+    if not finite:
+        low, high = _limits(wide)
     if ends is None:
         ends = (low, high)
         if not stretch and low >= 0 and high <= 255:
             ends = (0.0, 1.0 if high <= 1 and pixels.dtype.kind != "u" else 255.0)
     with np.errstate(invalid="ignore"):
-        level = (wide - ends[0]) * (255 / ((ends[1] - ends[0]) or 1.0))
-    level = np.nan_to_num(level, nan=0.0, posinf=255.0, neginf=0.0)
-    return np.broadcast_to(level, (*level.shape[:2], 3)).round().clip(0, 255).astype(np.uint8)
+        wide -= np.float32(ends[0])
+        wide *= np.float32(255 / ((ends[1] - ends[0]) or 1.0))
+    if not finite:
+        np.nan_to_num(wide, copy=False, nan=0.0, posinf=255.0, neginf=0.0)
+    np.rint(wide, out=wide).clip(0, 255, out=wide)
+    return np.broadcast_to(wide.astype(np.uint8), (*wide.shape[:2], 3))
 
 
 def data_url(png: bytes) -> str:
@@ -129,6 +155,12 @@ def thinning(shape: Sequence[int], side: int = MAX_SIDE) -> tuple[int, int]:
 def thinned(plane: Array, side: int = MAX_SIDE) -> Array:
     down, across = thinning(plane.shape, side)
     return plane[::down, ::across]
+
+
+def shrunk(pixels: Array, side: int = MAX_SIDE) -> Array:
+    """Return a picture with no side over `side`, in its proportions: every nth pixel each way."""
+    step = max(thinning(pixels.shape, side))
+    return pixels[::step, ::step]
 
 
 def heat_map(plane: Array, side: int = MAX_SIDE) -> Picture:
@@ -150,7 +182,7 @@ def _limits(values: Array) -> tuple[float, float]:
 
 
 def _image(pixels: Array) -> Picture:  # (height, width, 3)
-    pixels = thinned(pixels).astype(np.float64)
+    pixels = shrunk(pixels).astype(np.float64)
     low, high = _limits(pixels)
     if low >= 0 and high <= 1:
         scaled, how = pixels * 255, "red, green and blue, 0 to 1"
@@ -217,6 +249,16 @@ def _palette(stops: _Stops) -> Array:
     where = [stop[0] for stop in stops]
     colours = [np.interp(at, where, [stop[channel] for stop in stops]) for channel in (1, 2, 3)]
     return np.vstack([np.stack(colours, axis=1), _MISSING_COLOUR]).round().astype(np.uint8)
+
+
+def bmp(pixels: Array) -> bytes:
+    """Encode (height, width, 3) uint8 as a bitmap file, which takes no time to compress."""
+    height, width = pixels.shape[:2]
+    rows = np.zeros((height, -(-3 * width // 4) * 4), np.uint8)
+    rows[:, : 3 * width] = pixels[::-1, :, ::-1].reshape(height, -1)  # upwards, and as BGR
+    head = struct.pack("<2sIHHI", b"BM", 54 + rows.nbytes, 0, 0, 54)
+    size = struct.pack("<IiiHHIIiiII", 40, width, height, 1, 24, 0, rows.nbytes, 0, 0, 0, 0)
+    return head + size + rows.tobytes()
 
 
 def png_rgb(pixels: Array) -> bytes:

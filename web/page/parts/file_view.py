@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from page.html.fields import choice
 from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 from page.outputs.figures import bar
@@ -45,12 +46,7 @@ def file_card(
     info = methods.get(method)
     return h(
         "div",
-        h(
-            "div",
-            h("h2", name, class_="file-name", title=name),
-            h("button", "Close", type="button", class_="quiet", data_act="close"),
-            class_="card-head",
-        ),
+        h("h3", name, class_="file-name", title=name),
         h(
             "p",
             f"{bytes_text(size)} · {plural(len(runnable), 'method')}",
@@ -60,10 +56,29 @@ def file_card(
             class_="soft",
         ),
         h("p", about, class_="note") if about else None,
-        _method_tabs(runnable, method),
         _method(info, limits, placed, folded) if info is not None else None,
         _constant_methods(methods, constant_values),
-        class_="card file",
+        class_="file",
+    )
+
+
+def program_bar(name: str, title: str, methods: Mapping[str, MethodInfo], method: str) -> Html:
+    """Return the title of the open program, the choice of its method, and the way to close it."""
+    runnable = [info.name for info in methods.values() if not info.is_constant]
+    return render(
+        (
+            h("h2", title or name, title=name),
+            h(
+                "button",
+                "✕",
+                type="button",
+                class_="quiet",
+                data_act="close",
+                title=f"Close {name}",
+                aria_label=f"Close {name}",
+            ),
+            _method_choice(runnable, method),
+        )
     )
 
 
@@ -117,26 +132,11 @@ def unloaded_view(name: str, methods: Mapping[str, MethodInfo], limits: Mapping[
     )
 
 
-def _method_tabs(names: Sequence[str], chosen: str) -> Html | None:
+def _method_choice(names: Sequence[str], chosen: str) -> Html | None:
     if len(names) < 2:
         return None
-    return h(
-        "div",
-        [
-            h(
-                "button",
-                name,
-                type="button",
-                data_act="method",
-                data_name=name,
-                aria_pressed="true" if name == chosen else "false",
-            )
-            for name in names
-        ],
-        class_="tabs",
-        role="group",
-        aria_label="Method",
-    )
+    options = {name: name for name in names}
+    return choice("method", options, chosen, "inline", data_act="method")
 
 
 def type_text(info: TensorInfo | ScalarInfo) -> str:

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from page.cards.fills import CHOSEN, FILLS
+from page.cards.fills import FILLS
 from page.html.fields import choice, labelled
 from page.html.markup import Html, h, render
-from page.html.units import bytes_text, count_text, number_text, plural, shape_text
+from page.html.units import plural, shape_text
 from page.inputs.inputs import Input, ScalarInput, TensorInput
-from page.npy import Array
-from page.outputs.curves import waveform
-from page.outputs.pictures import picture, seen
-from page.outputs.tensors import first_values, summarise
+from page.parts.input_preview import PictureUrl, input_preview, is_simple, png_url
 from page.parts.photo_view import pad, picture_controls
 from page.parts.sound_view import sound_controls, text_controls
 
 _MOST_STEPS = 100_000  # of a slider
-PREVIEWED = 2_000_000  # elements; a preview must not take longer than the run
 
 
-def inputs_card(states: Sequence[Input], tokenizer: str = "") -> Html:
+def inputs_card(
+    states: Sequence[Input], tokenizer: str = "", picture_url: PictureUrl = png_url
+) -> Html:
     """Return the card of all inputs; `tokenizer` is the name of the tokenizer's file, or ""."""
+    cards = [(input_card(state, tokenizer, picture_url), _is_hidden(state)) for state in states]
+    hidden = [card for card, is_hidden in cards if is_hidden]
     return h(
         "div",
         h(
             "div",
-            h("h2", "Inputs", h("span", plural(len(states), "input"), class_="count")),
+            h(
+                "h2",
+                "Input" if len(states) == 1 else "Inputs",
+                h("span", plural(len(states), "input"), class_="count")
+                if len(states) != 1
+                else None,
+            ),
             h(
                 "button",
                 "Reset",
@@ -40,15 +46,27 @@ def inputs_card(states: Sequence[Input], tokenizer: str = "") -> Html:
             class_="card-head",
         ),
         h("p", "This method takes no inputs.", class_="soft") if not states else None,
-        h("div", [input_card(state, tokenizer) for state in states], class_="inputs"),
+        h("div", [card for card, is_hidden in cards if not is_hidden], class_="inputs"),
+        h(
+            "details",
+            h("summary", f"More inputs ({len(hidden)})"),
+            h("div", hidden, class_="inputs"),
+            class_="more-controls",
+        )
+        if hidden
+        else None,
         class_="card",
     )
 
 
-def input_card(state: Input, tokenizer: str = "") -> Html:
+def _is_hidden(state: Input) -> bool:
+    return isinstance(state, TensorInput) and state.hidden
+
+
+def input_card(state: Input, tokenizer: str = "", picture_url: PictureUrl = png_url) -> Html:
     return h(
         "fieldset",
-        input_body(state, tokenizer),
+        input_body(state, tokenizer, picture_url),
         class_="input",
         id=f"input-{state.index}",
         data_drop="npy" if isinstance(state, TensorInput) else None,
@@ -56,33 +74,64 @@ def input_card(state: Input, tokenizer: str = "") -> Html:
     )
 
 
-def input_body(state: Input, tokenizer: str = "") -> Html:
+def input_body(state: Input, tokenizer: str = "", picture_url: PictureUrl = png_url) -> Html:
     """Return the inside of an input's card, which is redrawn when a choice needs other controls."""
+    preview = h(
+        "div",
+        input_preview(state, picture_url),
+        id=f"input-{state.index}-preview",
+        aria_live="polite",
+    )
     if isinstance(state, ScalarInput):
-        controls, kind = _scalar_controls(state), state.kind
-    else:
-        controls = _tensor_controls(state)
-        highest = [high for _, high in state.bounds]
-        kind = f"{state.dtype} · {shape_text(highest, state.bounds)}"
+        return render((_legend(state, state.kind), _scalar_controls(state), preview))
+    kind = f"{state.dtype} · {shape_text([high for _, high in state.bounds], state.bounds)}"
+    # Where a script shows a camera or a recording: it is left alone when this is drawn.
+    device = h("div", id=f"input-{state.index}-device", class_="device", data_keep="")
+    meaning = h("p", state.meaning, class_="note meaning") if state.meaning else None
+    if is_simple(state):
+        return render(
+            (
+                _legend(state, kind),
+                meaning,
+                pad(state) if state.fill == "draw" else preview,
+                h("div", _media_buttons(state), class_="controls"),
+                device,
+                preview if state.fill == "draw" else None,
+                _pins(state),
+                h(
+                    "details",
+                    h("summary", "Options"),
+                    h("div", _rule_controls(state), class_="controls"),
+                    _more_controls(state, tokenizer),
+                    class_="more-controls",
+                ),
+            )
+        )
+    controls = (_rule_controls(state), _media_buttons(state))
     return render(
         (
-            h("legend", h("span", state.name, class_="name"), h("span", kind, class_="type")),
-            _meaning(state),
-            controls,
+            _legend(state, kind),
+            meaning,
+            h("div", controls, class_="controls"),
             _pins(state),
+            pad(state) if state.fill == "draw" else None,
             _more_controls(state, tokenizer),
-            # Where a script shows a camera or a recording: it is left alone when this is drawn.
-            h("div", id=f"input-{state.index}-device", class_="device", data_keep="")
-            if isinstance(state, TensorInput)
-            else None,
-            h("div", input_preview(state), id=f"input-{state.index}-preview", aria_live="polite"),
+            device,
+            preview,
         )
     )
 
 
-def _meaning(state: Input) -> Html | None:
-    told = state.meaning if isinstance(state, TensorInput) else ""
-    return h("p", told, class_="note meaning") if told else None
+def _legend(state: Input, kind: str) -> Html:
+    """Return the name of an input: the card's, with the file's own in small print."""
+    title = state.title if isinstance(state, TensorInput) else ""
+    if not title:
+        return h("legend", h("span", state.name, class_="name"), h("span", kind, class_="type"))
+    return h(
+        "legend",
+        h("span", title, class_="title"),
+        h("span", f"{state.name} · {kind}", class_="type"),
+    )
 
 
 def _pins(state: Input) -> Html | None:
@@ -97,7 +146,7 @@ def _more_controls(state: Input, tokenizer: str) -> Html | None:
     if isinstance(state, TensorInput) and state.fill == "typed":
         return _typing(state)
     if isinstance(state, TensorInput) and state.fill in ("picture", "draw"):
-        return render((pad(state) if state.fill == "draw" else None, picture_controls(state)))
+        return picture_controls(state)
     if isinstance(state, TensorInput) and state.fill == "sound":
         return sound_controls(state)
     if isinstance(state, TensorInput) and state.fill == "text":
@@ -121,21 +170,18 @@ def _scalar_controls(state: ScalarInput) -> Html | None:
     return h("div", labelled("value", field_), class_="controls")
 
 
-def _tensor_controls(state: TensorInput) -> Html:
+def _rule_controls(state: TensorInput) -> tuple[object, ...]:
+    """Return the controls that say by which rule an input is filled, and its sizes."""
     index = state.index
     fills = {fill: FILLS[fill] for fill in state.fills}
     below = h("input", type="number", min="1", step="1", value=state.below, data_act="below",
               data_input=index, class_="small")  # fmt: skip
     dims = [_dim_control(state, dim) for dim, (low, high) in enumerate(state.bounds) if low != high]
-    return h(
-        "div",
+    return (
         choice("input values", fills, state.fill, data_act="fill", data_input=index),
         labelled("below", below) if state.takes_below else None,
         dims,
         _random_controls(state) if state.is_random else None,
-        _file_control(state),
-        _device_button(state, "camera", "Camera") if state.form is not None else None,
-        _device_button(state, "record", "Record") if state.sound is not None else None,
         h(
             "button",
             "Save .npy",
@@ -144,7 +190,14 @@ def _tensor_controls(state: TensorInput) -> Html:
             data_input=index,
             title="Download the input as an array",
         ),
-        class_="controls",
+    )
+
+
+def _media_buttons(state: TensorInput) -> tuple[object, ...]:
+    return (
+        _file_control(state),
+        _device_button(state, "camera", "Camera") if state.form is not None else None,
+        _device_button(state, "record", "Record") if state.sound is not None else None,
     )
 
 
@@ -220,64 +273,6 @@ def _typing(state: TensorInput) -> Html:
         data_input=state.index,
     )
     return labelled("values: one for all, a list, or nested lists", area, "typing")
-
-
-def input_preview(state: Input) -> Html:
-    """Return the preview of an input, which changes while someone types."""
-    if state.error:
-        return h("p", state.error, class_="notice notice-bad", role="alert")
-    if isinstance(state, ScalarInput):
-        return Html("")
-    array = state.array()
-    where = f"from {state.file_name}" if state.fill in CHOSEN else ""
-    facts = [shape_text(array.shape), bytes_text(array.nbytes)]
-    if 0 < array.size <= PREVIEWED:
-        summary = summarise(array)
-        if summary.low is not None and summary.high is not None:
-            facts.append(f"{number_text(summary.low)} to {number_text(summary.high)}")
-        if summary.nan or summary.inf:
-            facts.append(f"{count_text(summary.nan)} NaN, {count_text(summary.inf)} infinite")
-    if where:
-        facts.append(where)
-    if state.fill == "sound" and state.samples is not None:
-        facts.append(f"{len(state.samples) / state.sound_settings.rate:.2f} s long")
-    return h(
-        "div",
-        _seen(state, array) or _heard(state, array) or _thumbnail(array),
-        _values(state, array),
-        h("p", " · ".join(facts), class_="note"),
-        h("p", state.note, class_="note") if state.note else None,
-        class_="preview",
-    )
-
-
-def _values(state: TensorInput, array: Array) -> Html | None:
-    if state.is_blank:
-        return h("p", "Draw something first.")
-    values = first_values(array)
-    more = ", …" if array.size > len(values) else ""
-    return h("code", ", ".join(values) + more, class_="values") if values else None
-
-
-def _seen(state: TensorInput, array: Array) -> Html | None:
-    if state.fill not in ("picture", "draw") or state.form is None:
-        return None
-    shown = seen(array, state.form.layout)
-    return h("img", src=shown, alt="What the model sees", class_="seen")
-
-
-def _heard(state: TensorInput, array: Array) -> Html | None:
-    if state.fill != "sound" or not array.size:
-        return None
-    return waveform(array.reshape(-1), f"The sound that goes into {state.name}")
-
-
-def _thumbnail(array: Array) -> Html | None:
-    """Return a small picture if the array looks like an image; heat maps say little here."""
-    made = picture(array) if 0 < array.size <= PREVIEWED else None
-    if made is None or made.kind != "image":
-        return None
-    return h("img", src=made.url, alt="The input as an image", class_="thumbnail")
 
 
 def ask_view(asked: Mapping[int, tuple[str, Mapping[int, str]]]) -> Html:

@@ -16,6 +16,10 @@ from webpte.report import Difference
 
 def outputs_card(contexts: Sequence[OutputContext], choices: Sequence[Choice]) -> Html:
     """Return the card of all outputs; `choices` says how each is shown."""
+    cards = [
+        (output_card(one, choice), one.card.hidden)
+        for one, choice in zip(contexts, choices, strict=True)
+    ]
     all_of_them = h(
         "button",
         "Download all .npz",
@@ -27,16 +31,30 @@ def outputs_card(contexts: Sequence[OutputContext], choices: Sequence[Choice]) -
         "div",
         h(
             "div",
-            h("h2", "Outputs", h("span", plural(len(contexts), "output"), class_="count")),
+            h(
+                "h2",
+                "Output" if len(contexts) == 1 else "Outputs",
+                h("span", plural(len(contexts), "output"), class_="count")
+                if len(contexts) != 1
+                else None,
+            ),
             all_of_them if len(contexts) > 1 else None,
             class_="card-head",
         ),
         h("div", id="outputs-age", aria_live="polite"),
         h(
             "div",
-            [output_card(one, choice) for one, choice in zip(contexts, choices, strict=True)],
+            [card for card, hidden in cards if not hidden],
             class_="outputs",
         ),
+        h(
+            "details",
+            h("summary", "More outputs"),
+            h("div", [card for card, hidden in cards if hidden], class_="outputs"),
+            class_="more-controls",
+        )
+        if any(hidden for _, hidden in cards)
+        else None,
         class_="card",
     )
 
@@ -72,17 +90,18 @@ def unknown_state_view(reason: str) -> Html:
 def output_card(context: OutputContext, choice: Choice) -> Html:
     output, array = context.output, context.array
     kind = f"{array.dtype.name} · {shape_text(array.shape)}" if output.is_tensor else "number"
-    meaning = context.card.description
+    title, meaning = context.card.name, context.card.meaning
+    heading = h("h3", h("span", output.name, class_="name"), h("span", kind, class_="type"))
+    if title:
+        small = h("span", f"{output.name} · {kind}", class_="type")
+        heading = h("h3", h("span", title, class_="title"), small)
+    simple = _is_simple(context)
+    facts = None if simple else _facts(array)
     return h(
         "section",
-        h(
-            "div",
-            h("h3", h("span", output.name, class_="name"), h("span", kind, class_="type")),
-            _actions(output, array),
-            class_="output-head",
-        ),
+        h("div", heading, None if simple else _actions(output, array), class_="output-head"),
         h("p", meaning, class_="note") if meaning else None,
-        _facts(array) if output.is_tensor else h("p", number_text(output.value), class_="big"),
+        facts if output.is_tensor else h("p", number_text(output.value), class_="big"),
         h("div", id=f"output-{output.index}-compare", aria_live="polite"),
         h(
             "div",
@@ -96,6 +115,11 @@ def output_card(context: OutputContext, choice: Choice) -> Html:
         data_drop="compare",
         data_output=output.index,
     )
+
+
+def _is_simple(context: OutputContext) -> bool:
+    """Tell whether it is known what an output means: then its numbers are folded."""
+    return context.output.is_tensor and (context.card.is_told or bool(context.labels))
 
 
 def rendered_view(context: OutputContext, choice: Choice) -> Html:
@@ -116,12 +140,19 @@ def rendered_view(context: OutputContext, choice: Choice) -> Html:
         for renderer in renderers_for(context)
     ]
     label = f"How to see {context.output.name}"
-    return render(
-        (
-            h("div", buttons, class_="tabs renderers", role="group", aria_label=label),
-            chosen.draw(context, choice.settings),
-        )
+    tabs = h("div", buttons, class_="tabs renderers", role="group", aria_label=label)
+    drawn = chosen.draw(context, choice.settings)
+    if not _is_simple(context):
+        return render((tabs, drawn))
+    numbers = h(
+        "details",
+        h("summary", "Numbers and files"),
+        tabs,
+        _facts(context.array),
+        _actions(context.output, context.array),
+        class_="more-controls",
     )
+    return render((drawn, numbers))
 
 
 def _actions(output: Output, array: Array) -> Html:

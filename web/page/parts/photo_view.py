@@ -11,7 +11,7 @@ from page.inputs.inputs import TensorInput
 from page.inputs.photos import FITS, ORDERS, SCALES
 
 _ORDERS = {order: order for order in ORDERS}
-_PAD_SIDE = 224  # CSS pixels of its longer side
+_PAD_SIDE = 280  # CSS pixels of its longer side
 
 
 def pad(state: TensorInput) -> Html:
@@ -27,23 +27,28 @@ def pad(state: TensorInput) -> Html:
         width=round(columns * scale),
         height=round(rows * scale),
         class_="pad",
-        role="img",
-        aria_label=f"Draw {state.name} here, with a mouse, a pen or a finger",
+        role="application",
+        tabindex="0",
+        aria_label=f"Drawing pad for {state.title or state.name}",
+        aria_describedby=f"input-{state.index}-pad-keys",
         data_act="draw",
         data_input=state.index,
         data_rows=rows,
         data_columns=columns,
     )
-    clear = h("button", "Clear", type="button", data_act="clear-drawing", data_input=state.index)
-    # Run itself may be a screen further down, and a pad leaves no room for it over the page.
-    go = h("button", "Run", type="submit", form="run-form")
-    hint = h("p", "Draw here, white on black.", class_="note")
+    keys = "Draw here. Keys: arrows move the pen, Space puts it down or lifts it, Delete clears."
     return h(
         "div",
-        h("div", canvas, id=f"input-{state.index}-pad", data_keep=""),
-        h("div", hint, clear, go, class_="pad-side"),
+        h("div", canvas, h("span", class_="pad-pen", hidden=True), id=f"input-{state.index}-pad",
+          class_="pad-box", data_keep=""),
+        h(
+            "div",
+            h("button", "Clear", type="button", data_act="clear-drawing", data_input=state.index),
+            h("p", keys, class_="note", id=f"input-{state.index}-pad-keys"),
+            class_="pad-side",
+        ),
         class_="drawing",
-    )
+    )  # fmt: skip
 
 
 def picture_controls(state: TensorInput) -> Html:

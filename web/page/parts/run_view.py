@@ -21,6 +21,7 @@ class Timing:
     load: float | None = None
     stages: Mapping[str, float] = field(default_factory=dict)  # of the load
     first: float | None = None
+    last: float | None = None
     repeats: list[float] = field(default_factory=list)
     wanted: int = 0
 
@@ -34,11 +35,14 @@ def run_card(
     running: bool,
     can_cancel: bool,
     why_not: str,
-    repeats: int,
+    live: bool | None,
     devices: Mapping[str, str],
     device: str,
 ) -> Html:
-    """Return the run bar; `why_not` says why there is nothing to run."""
+    """Return the run bar; `why_not` says why there is nothing to run.
+
+    `live`: every change of an input runs the program; None: not available for this program.
+    """
     return h(
         "form",
         h(
@@ -56,22 +60,7 @@ def run_card(
                 aria_keyshortcuts="Control+Enter",
             ),
             h("button", "Cancel", type="button", data_act="cancel") if can_cancel else None,
-            h(
-                "label",
-                h("span", "benchmark", class_="label"),
-                h(
-                    "input",
-                    type="number",
-                    name="repeats",
-                    min="0",
-                    max="10000",
-                    step="1",
-                    value=repeats,
-                    class_="small",
-                ),
-                h("span", "runs", class_="label"),
-                class_="inline",
-            ),
+            _live_switch(live) if live is not None else None,
             choice(
                 "device",
                 devices,
@@ -90,14 +79,23 @@ def run_card(
     )
 
 
-def further_work(*, running: bool, can_check: bool | None, can_profile: bool | None) -> Html:
+def _live_switch(live: bool) -> Html:
+    return h(
+        "label",
+        h("input", type="checkbox", checked=live, data_act="live"),
+        h("span", "Live", class_="label"),
+        class_="inline",
+        title="Run whenever an input changes",
+    )
+
+
+def further_work(
+    *, running: bool, repeats: int, can_check: bool | None, can_profile: bool | None
+) -> Html:
     """Return the buttons for work after a run; None: not available for this program or device.
 
-    They are not in the run bar, which is always visible and so has to be small. They exist before
-    the first run, so that the outputs do not move when the last repeat ends.
+    They exist before the first run, so that nothing moves when it ends.
     """
-    if can_check is None and can_profile is None:
-        return Html("")
     return h(
         "div",
         _work(
@@ -113,6 +111,34 @@ def further_work(*, running: bool, can_check: bool | None, can_profile: bool | N
             "Run once more with a timestamp around every dispatch",
             running,
             can_profile,
+        ),
+        h(
+            "form",
+            h(
+                "button",
+                "Benchmark",
+                type="submit",
+                disabled=running,
+                title="Run many times, for at most 10 seconds, and show the median",
+            ),
+            h(
+                "label",
+                h(
+                    "input",
+                    type="number",
+                    name="repeats",
+                    min="1",
+                    max="10000",
+                    step="1",
+                    value=repeats,
+                    class_="small",
+                    aria_label="Runs of the benchmark",
+                ),
+                h("span", "runs", class_="label"),
+                class_="inline",
+            ),
+            data_act="benchmark",
+            class_="controls",
         ),
         class_="controls",
     )
@@ -140,17 +166,18 @@ def timing_strip(timing: Timing, running: bool) -> Html:
         "div",
         _tile("Load", timing.load, _stages_text(timing.stages)),
         _tile("First run", timing.first, "one-time work included"),
+        _tile("Last run", timing.last, "inputs sent, outputs read back"),
         _tile(
-            "Steady state",
+            "Benchmark",
             steady,
-            f"median of {count_text(done)}, best {ms_text(min(timing.repeats))}"
-            if steady is not None
-            else "median of the repeats",
-        ),
+            f"median of {count_text(done)}, best {ms_text(min(timing.repeats))}",
+        )
+        if steady is not None
+        else None,
         _spark(timing.repeats),
         h(
             "div",
-            h("progress", max=timing.wanted, value=done, aria_label="Repeats"),
+            h("progress", max=timing.wanted, value=done, aria_label="Runs of the benchmark"),
             h("span", f"{count_text(done)} of {count_text(timing.wanted)}", class_="soft"),
             class_="repeating",
         )
@@ -158,6 +185,13 @@ def timing_strip(timing: Timing, running: bool) -> Html:
         else None,
         class_="tiles",
     )
+
+
+def timing_brief(timing: Timing) -> str:
+    """Return the most telling time: of the benchmark, or of the last run."""
+    if timing.median is not None:
+        return f"{ms_text(timing.median)}, median of {count_text(len(timing.repeats))}"
+    return "" if timing.last is None else f"{ms_text(timing.last)}, last run"
 
 
 def _stages_text(stages: Mapping[str, float]) -> str:

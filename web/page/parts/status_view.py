@@ -47,6 +47,19 @@ _WAYS_OUT = {
     "MemoryError": "This tab has no memory left. Close what is open, or reload the page.",
 }
 
+_VERBS = {
+    "opening": "open",
+    "running": "run",
+    "checking": "check",
+    "timing": "time",
+    "rebuilding": "rebuild",
+    "assigning": "assign",
+    "drawing": "draw",
+    "keeping": "keep",
+    "measuring": "measure",
+    "comparing": "compare",
+}
+
 _ANSWERED = re.compile(r"the server answered (\d{3})")
 _ANSWERS = {
     "401": "its server wants a password",
@@ -144,6 +157,13 @@ def way_out(error: BaseException) -> str:
     return ""
 
 
+def failure_text(doing: str) -> str:
+    """Say what failed: "opening model.pte" becomes "Couldn't open model.pte"."""
+    verb, _, rest = doing.partition(" ")
+    plain = _VERBS.get(verb)
+    return f"Couldn't {plain} {rest}" if plain else f"Failed: {doing}"
+
+
 def error_view(
     error: BaseException,
     doing: str,
@@ -159,7 +179,7 @@ def error_view(
         "div",
         h(
             "div",
-            h("p", h("strong", type(error).__name__), h("span", doing, class_="soft")),
+            h("p", h("strong", failure_text(doing))),
             h("button", "Dismiss", type="button", class_="quiet", data_act="dismiss"),
             class_="card-head",
         ),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from page.cards.fills import fills_for
 from page.inputs.inputs import Input, ScalarInput, TensorInput
-from page.inputs.photos import FITS, ORDERS, SCALES, PhotoSettings
+from page.inputs.photos import FITS, ORDERS, SCALES, Photo, PhotoSettings, whole_of
 from page.inputs.sounds import HIGHEST_RATE, LEVELS, LOWEST_RATE, PARTS, SoundSettings
 from page.npy import Array, NpyError, read_npy, write_npy
 from page.outputs.renderers.base import Choice
@@ -31,8 +31,10 @@ _CHOICES = "/looks"  # stands next to the methods, none of which has this name
 class SavedInputs:
     """Inputs and output settings of programs, in the store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, photo: Callable[[Array], Photo]) -> None:
+        """Build the keeper; `photo` turns pixels into a picture that the browser holds."""
         self._store = store
+        self._photo = photo
 
     def save(self, session: Session) -> None:
         methods = {
@@ -56,7 +58,7 @@ class SavedInputs:
                     continue
                 for state in session.inputs_of(method):
                     if state.name in inputs:
-                        _restore_input(state, inputs[state.name])
+                        _restore_input(state, inputs[state.name], self._photo)
 
 
 def _key(session: Session) -> str:
@@ -106,7 +108,7 @@ def _input_json(state: Input) -> dict[str, Any]:
     return value | file_json(state)
 
 
-def _restore_input(state: Input, value: Mapping[str, Any]) -> None:
+def _restore_input(state: Input, value: Mapping[str, Any], photo: Callable[[Array], Photo]) -> None:
     if isinstance(state, ScalarInput):
         state.set_value({True: "true", False: "false"}.get(value["value"], str(value["value"])))
         state.touched = True
@@ -120,7 +122,7 @@ def _restore_input(state: Input, value: Mapping[str, Any]) -> None:
     if "tokens" in value and state.takes_text:
         state.set_prompt(str(value["prompt"]), [int(one) for one in value["tokens"]])
         state.touched = True
-    restore_file(state, value)
+    restore_file(state, value, photo)
     if "fill" not in value:
         return
     for dim, size in enumerate(value["dims"][: len(state.bounds)]):
@@ -149,19 +151,24 @@ def _sound_settings(state: TensorInput, value: Mapping[str, Any]) -> SoundSettin
 
 def file_json(state: TensorInput) -> dict[str, Any]:
     """Return the array, picture or drawing of an input; {} if it has none, or a large one."""
-    if state.fill in ("picture", "draw"):
-        array = state.pixels
+    array: Array | None = None
+    if state.fill == "picture" and state.photo is not None:
+        photo = state.photo
+        if 3 * photo.height * photo.width <= MOST_BYTES:
+            array = photo.part(whole_of(photo), photo.height, photo.width)
+    elif state.fill == "draw":
+        array = state.drawing
     elif state.fill == "file":
         array = state.array()
-    else:
-        return {}
     if array is None or state.error or array.nbytes > MOST_BYTES:
         return {}
     data = b64encode(write_npy(array)).decode()
     return {"file": {"as": state.fill, "name": state.file_name, "npy": data}}
 
 
-def restore_file(state: TensorInput, value: Mapping[str, Any]) -> None:
+def restore_file(
+    state: TensorInput, value: Mapping[str, Any], photo: Callable[[Array], Photo]
+) -> None:
     """Give an input its saved array, picture or drawing, if that still fits."""
     file = value.get("file")
     if not file:
@@ -170,12 +177,18 @@ def restore_file(state: TensorInput, value: Mapping[str, Any]) -> None:
     with contextlib.suppress(NpyError):
         array = read_npy(b64decode(file["npy"]), name)
         if file["as"] == "picture":
-            state.take_picture(array, name)
+            state.take_picture(photo(_pixels(array, name)), name)
         elif file["as"] == "draw":
             _restore_drawing(state, array)
         else:
             state.take_array(array, name)
         state.touched = True
+
+
+def _pixels(array: Array, name: str) -> Array:
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3 or not array.size:
+        raise NpyError(f"{name} does not hold the pixels of a picture")
+    return array
 
 
 def _restore_drawing(state: TensorInput, grey: Array) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from page.cards.cards import CardValue
@@ -11,10 +13,10 @@ from page.outputs.pictures import seen_pixels
 from page.outputs.renderers.base import OutputContext
 from page.session.session import Session
 
-BACKDROP = 512  # pixels of its longer side
+BACKDROP = 1024  # pixels of its longer side
 
 
-def contexts_of(session: Session) -> list[OutputContext]:
+def contexts_of(session: Session, picture_url: Callable[[Array], str]) -> list[OutputContext]:
     """Return the context of each output that is shown, in order."""
     results = session.shown
     if results is None:
@@ -30,6 +32,7 @@ def contexts_of(session: Session) -> list[OutputContext]:
             backdrop,
             size,
             [other for other in results.outputs if other is not output],
+            picture_url,
         )
         for output in results.outputs
     ]
@@ -45,8 +48,11 @@ def _backdrop(session: Session) -> tuple[Array | None, tuple[int, int]]:
         for state, array in zip(session.inputs, results.calls[-1].inputs, strict=True):
             form = state.form if isinstance(state, TensorInput) else None
             if form is not None and isinstance(array, np.ndarray) and array.size:
-                pixels = seen_pixels(array, form.layout, BACKDROP)
-                if isinstance(state, TensorInput) and state.settings.order == "BGR":
+                assert isinstance(state, TensorInput)
+                known = state.fill in ("picture", "draw")
+                scale = state.settings.mean_std if known else None
+                pixels = seen_pixels(array, form.layout, BACKDROP, scale)
+                if state.settings.order == "BGR":
                     pixels = pixels[:, :, ::-1]
                 size = (array.shape[form.rows], array.shape[form.columns])
                 results.backdrop = (pixels, size)

@@ -22,11 +22,22 @@ class Runner:
         self.can_stop = False  # before it ends
         self._at_once = False
         self.stopping = False
+        self._started = 0.0
         self._task: asyncio.Task[None] | None = None
 
     @property
     def busy(self) -> bool:
         return self._task is not None
+
+    @property
+    def seconds(self) -> float:
+        """The time since the current work began; 0 if there is none."""
+        return perf_counter() - self._started if self._task is not None else 0.0
+
+    async def wait(self) -> None:
+        """Wait for the end of the current work."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
 
     def reset(self) -> None:
         """Drop the times of runs; that of the load stays."""
@@ -40,6 +51,7 @@ class Runner:
         assert self._task is None, f"{doing} while {self.doing}"
         self.stopping, self.doing, self.can_stop = False, doing, can_stop
         self._at_once = at_once
+        self._started = perf_counter()
         self._task = asyncio.ensure_future(work)
         self._task.add_done_callback(self._end)
         return self._task
@@ -64,12 +76,15 @@ class Runner:
         if task is not None:
             await asyncio.wait({task})
 
-    async def first(
+    async def once(
         self, program: Program, method: str, arrays: Sequence[Any], progress: Progress
     ) -> tuple[Any, ...]:
+        """Run once; the first time is kept, too, since it has one-time costs."""
         started = perf_counter()
         values = await program.run(method, *arrays, progress=progress)
-        self.timing.first = 1000 * (perf_counter() - started)
+        self.timing.last = 1000 * (perf_counter() - started)
+        if self.timing.first is None:
+            self.timing.first = self.timing.last
         return values
 
     async def repeat(
@@ -79,23 +94,29 @@ class Runner:
         arrays: Sequence[Any],
         wanted: int,
         tick: Callable[[], None],
+        most_seconds: float,
     ) -> None:
-        """Run `wanted` times; `tick` is called after every run."""
-        self.timing.wanted = wanted
+        """Run `wanted` times, as far as the time allows; `tick` is called after every run."""
+        self.timing.wanted, self.timing.repeats = wanted, []
+        began = perf_counter()
         for _ in range(wanted):
             # Handles messages: on NumPy a run never awaits.
             await asyncio.sleep(0)
-            if self.stopping:
+            if self.stopping or perf_counter() - began > most_seconds:
                 return
             started = perf_counter()
             await program.run(method, *arrays)
             self.timing.repeats.append(1000 * (perf_counter() - started))
             tick()
 
-    def summary(self, answer: str = "") -> str:
+    def run_summary(self, answer: str = "") -> str:
         """Return the status after a run; `answer` is what the outputs say, in a few words."""
-        timing = self.timing
-        told = f"Done: {answer + ', ' if answer else ''}first run {ms_text(timing.first or 0)}"
-        if timing.median is not None:
-            told += f", then {ms_text(timing.median)}, median of {len(timing.repeats)}"
-        return told + (" (stopped early)" if len(timing.repeats) < timing.wanted else "")
+        spent = ms_text(self.timing.last or 0)
+        return f"Done: {answer}, in {spent}" if answer else f"Done in {spent}"
+
+    def benchmark_summary(self) -> str:
+        timing, done = self.timing, len(self.timing.repeats)
+        if timing.median is None:
+            return "Benchmark cancelled"
+        told = f"Benchmark: {ms_text(timing.median)}, median of {done}"
+        return told + (f" (stopped early, of {timing.wanted})" if done < timing.wanted else "")

@@ -11,7 +11,7 @@ from typing import Any
 from page.browser import Browser
 from page.html.markup import Html
 from page.html.units import count_text
-from page.parts.status_view import error_view
+from page.parts.status_view import error_view, failure_text
 from page.session.palette import Commands
 from page.session.session import Session
 from page.session.throttle import Ticker
@@ -118,7 +118,7 @@ class AppState:
         still works."""
         box = error_view(error, doing, actions, note, more)
         self.browser.show(html={"error": box}, reveal="error")
-        self.tell(f"Failed: {doing}", "bad")
+        self.tell(failure_text(doing), "bad")
 
     # ---- one thing at a time on the program
 

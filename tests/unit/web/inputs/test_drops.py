@@ -39,7 +39,7 @@ def npz(name: str, **arrays: np.ndarray) -> File:
 
 
 async def outputs(app: App, browser: FakeBrowser) -> np.ndarray:
-    await run(app, 0)
+    await run(app)
     await app.receive({"act": "download", "output": "0"})
     return read_npy(browser.links[-1])
 
@@ -111,7 +111,7 @@ def test_no_input_fits() -> None:
         await drop(app, npy("y.npy", dtype="f8"))
         assert "holds float64, but this input takes float32" in browser.html["error"]
         assert browser.html["inputs"] == before
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
 
     drive(script)
@@ -123,7 +123,7 @@ def test_by_type_and_rank() -> None:
         await drop(app, npy("p.npy", 0, (1,), "i8"), npy("t.npy", 3, (1, 5), "i4"))
         assert "from p.npy" in browser.html["input-1"]
         assert "from t.npy" in browser.html["input-0"]  # int32 goes into int64
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         await drop(app, npy("f.npy", 0, (1,)))
         assert "f.npy holds float32, but this input takes int64" in browser.html["error"]
@@ -158,7 +158,7 @@ def test_inputs_of_a_program_that_fails_go_nowhere() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
         await drop(app, npy("zero.npy", 0), File("new.pte", SIGMOID[:600]))
-        assert "opening new.pte" in browser.html["error"]
+        assert "open new.pte" in browser.html["error"]
         assert "input-0" not in browser.html
 
     drive(script)
@@ -211,8 +211,9 @@ def test_a_file_that_is_read_late_does_not_reach_another_program() -> None:
 
 def test_a_drop_while_it_runs_is_for_the_next_run() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "live"})  # off: nothing runs by itself
         await open_sample(app)
-        running = app.receive({"act": "run", "fields": {"repeats": "10000"}})
+        running = app.receive({"act": "benchmark", "fields": {"repeats": "10000"}})
         await asyncio.sleep(0.02)
         await drop(app, npy("zero.npy", 0))
         assert "from zero.npy" in browser.html["input-0"]
@@ -228,7 +229,7 @@ def test_a_drop_while_it_runs_is_for_the_next_run() -> None:
 def test_an_expected_output_that_is_read_late_is_not_compared(act: str) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await run(app, 0)
+        await run(app)
         gate = asyncio.Event()
         late = File("y.npy", npy("y").data, gate)
         reading = app.receive({"act": "compare", "output": "0", "files": [late]})

@@ -214,12 +214,12 @@ def test_a_size_that_cannot_change_is_pinned_when_a_run_fails_of_it() -> None:
         await open_sample(app, "photo.pte")
         for dim, size in ((2, 20), (3, 24), (1, 2)):
             await app.receive({"act": "dim", "input": "0", "dim": dim, "value": str(size)})
-        await run(app, 0)
+        await run(app)
         assert "does not fit an input" in browser.html["error"]
         assert "Dim 1 is 3, with which the file was exported" in browser.html["input-0"]
         assert "input-0-dim-1" not in browser.html["input-0"]
         assert "1 × 3 × 20 × 24" in browser.html["input-0"]
-        await run(app, 0)
+        await run(app)
         assert browser.text["status"].startswith("Done")
         stored = {browser.other["store"]["key"]: browser.other["store"]["text"]}
         again = App(browser, app._state.engine)
@@ -240,7 +240,7 @@ def test_of_a_program_with_state_only_the_exported_sizes_are_told() -> None:
         session.stateful = True
         await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "2"})
         await app.receive({"act": "dim", "input": "0", "dim": "2", "value": "8"})
-        await run(app, 0)
+        await run(app)
         assert "exported with 1 × 3 × 1024 × 1024" in browser.html["input-0"]
 
     drive(script)

@@ -12,19 +12,21 @@ import pytest
 from page.app import App
 from page.cards.cards import CardValue, read_card
 from page.inputs.inputs import TensorInput, inputs_of
-from page.inputs.photos import Form, PhotoSettings, form_of, prepare, resized, settings_of
+from page.inputs.photos import Form, PhotoSettings, form_of, prepare, settings_of
 from page.inputs.typed import TypedError, parse_values
 from page.npy import NpyError, write_npy
 from page.outputs.pictures import seen
 from page.outputs.scores import rank
-from page.parts.input_view import input_preview
+from page.parts.input_preview import input_preview
 from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
+from support.page.fake_photo import FakePhoto
 from webpte import TensorInfo
 
 RGB = Form("NCHW", 3)
 PAD = CardValue(layout="NCHW", fill="draw")
 SQUARE = np.zeros((20, 20, 3), np.uint8)
 SQUARE[:, 10:] = (255, 51, 0)  # the right half is orange
+PHOTO = FakePhoto(SQUARE)
 
 
 @pytest.mark.parametrize(
@@ -46,18 +48,21 @@ def test_which_inputs_are_pictures(shape: Any, layout: str, wanted: Form | None)
     assert form_of([(size, size) for size in shape], layout) == wanted
 
 
-def test_resizing_keeps_what_is_even_and_averages_what_gets_smaller() -> None:
-    even = np.full((13, 7, 3), 100, np.uint8)
-    np.testing.assert_allclose(resized(even, 5, 11), 100, rtol=1e-5)
-    stripes = np.zeros((4, 63, 3), np.uint8)
-    stripes[:, ::3] = 210
-    np.testing.assert_allclose(resized(stripes, 4, 7)[:, 1:-1], 70, atol=1)
-    assert (resized(SQUARE, 20, 20) == SQUARE).all()
+def test_a_picture_of_the_right_size_is_not_scaled() -> None:
+    array = prepare(PHOTO, RGB, PhotoSettings(scale="bytes"), (1, 3, 20, 20), "float32")
+    np.testing.assert_allclose(array[0].transpose(1, 2, 0), SQUARE, rtol=1e-6)
+
+
+def test_a_drawing_follows_the_size_of_its_input() -> None:
+    grey = np.array([[0, 255], [51, 0]], np.uint8)
+    array = prepare(grey, Form("HW", 1), PhotoSettings(), (4, 6), "float32")
+    assert array[0].tolist() == [0, 0, 0, 1, 1, 1]
+    np.testing.assert_allclose(array[3], [0.2] * 3 + [0] * 3, rtol=1e-5)
 
 
 def test_fits() -> None:
     def columns(fit: str) -> list[float]:
-        array = prepare(SQUARE, RGB, PhotoSettings(fit=fit), (1, 3, 8, 16), "float32")
+        array = prepare(PHOTO, RGB, PhotoSettings(fit=fit), (1, 3, 8, 16), "float32")
         assert array.shape == (1, 3, 8, 16)
         return [round(float(value), 2) for value in array[0, 0, 4]]
 
@@ -80,16 +85,16 @@ def test_fits() -> None:
     ],
 )
 def test_pixels_become_numbers(settings: PhotoSettings, orange: tuple[float, ...]) -> None:
-    array = prepare(SQUARE, RGB, settings, (1, 3, 20, 20), "float32")
+    array = prepare(PHOTO, RGB, settings, (1, 3, 20, 20), "float32")
     np.testing.assert_allclose(array[0, :, 3, 15], orange, atol=1e-4)
-    rows = prepare(SQUARE, Form("NHWC", 3), settings, (1, 20, 20, 3), "float32")
+    rows = prepare(PHOTO, Form("NHWC", 3), settings, (1, 20, 20, 3), "float32")
     np.testing.assert_allclose(rows[0, 3, 15], orange, atol=1e-4)
 
 
 def test_grey_and_bytes() -> None:
-    grey = prepare(SQUARE, Form("NCHW", 1), PhotoSettings(), (1, 1, 20, 20), "float32")
+    grey = prepare(PHOTO, Form("NCHW", 1), PhotoSettings(), (1, 1, 20, 20), "float32")
     np.testing.assert_allclose(grey[0, 0, 3, 15], 0.299 + 0.2 * 0.587, atol=1e-4)
-    assert prepare(SQUARE, RGB, PhotoSettings(), (1, 3, 20, 20), "uint8")[0, 1, 0, 15] == 51
+    assert prepare(PHOTO, RGB, PhotoSettings(), (1, 3, 20, 20), "uint8")[0, 1, 0, 15] == 51
 
 
 def test_settings_of_a_card() -> None:
@@ -116,7 +121,7 @@ def test_a_range_of_a_card_is_called_by_its_name(given: list[int], scale: str) -
 
 
 def test_what_the_model_sees() -> None:
-    array = prepare(SQUARE, RGB, PhotoSettings(scale="imagenet"), (1, 3, 20, 20), "float32")
+    array = prepare(PHOTO, RGB, PhotoSettings(scale="imagenet"), (1, 3, 20, 20), "float32")
     png = base64.b64decode(seen(array, "NCHW").partition(",")[2])
     rows = zlib.decompress(png[png.index(b"IDAT") + 4 : -16])
     assert len(rows) == 20 * (1 + 3 * 20)
@@ -127,9 +132,9 @@ def test_a_picture_takes_the_size_that_the_bounds_allow() -> None:
     info = TensorInfo("x", (1, 3, 64, 48), "float32", dynamic=True)
     (state,) = inputs_of([info])
     assert isinstance(state, TensorInput)
-    state.take_picture(np.zeros((30, 40, 3), np.uint8), "p.png")
+    state.take_picture(FakePhoto(np.zeros((30, 40, 3), np.uint8)), "p.png")
     assert state.array().shape == (1, 3, 30, 40)
-    state.take_picture(np.zeros((640, 96, 3), np.uint8), "p.png")
+    state.take_picture(FakePhoto(np.zeros((640, 96, 3), np.uint8)), "p.png")
     assert state.array().shape == (1, 3, 64, 10)
     state.set_dim(3, "20")
     assert state.array().shape == (1, 3, 64, 20)
@@ -242,7 +247,7 @@ def test_rows_of_scores_have_the_best_of_each() -> None:
 def test_dropped_labels_fit_by_their_number() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await app.receive({"act": "run", "fields": {"repeats": 0}})
+        await app.receive({"act": "run"})
         await drop(app, File("l.txt", "\n".join(f"kind {n}" for n in range(41)).encode()))
         assert "kind " in browser.html["outputs"]
         await drop(app, File("few.txt", b"a\nb\n"))

@@ -216,7 +216,7 @@ def test_boxes_have_scores_and_classes_of_their_own_or_beside() -> None:
 def test_looks_are_chosen_set_pointed_at_and_remembered() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await run(app, 0)
+        await run(app)
         assert (
             'aria-pressed="true" data-act="renderer" data-output="0" data-renderer="overview"'
             in (browser.html["outputs"])
@@ -234,7 +234,7 @@ def test_looks_are_chosen_set_pointed_at_and_remembered() -> None:
         again = App(browser, app._state.engine)
         await again.receive({"act": "hello", "stored": stored})
         await open_sample(again)
-        await run(again, 0)
+        await run(again)
         assert ">36</th>" in browser.html["outputs"]
 
     drive(script)
@@ -243,7 +243,7 @@ def test_looks_are_chosen_set_pointed_at_and_remembered() -> None:
 def test_a_picture_is_downloaded_as_png_and_all_outputs_as_npz() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app, "superres.pte")
-        await run(app, 0)
+        await run(app)
         await app.receive({"act": "renderer", "output": "0", "renderer": "picture"})
         await app.receive({"act": "download-picture", "output": "0"})
         assert browser.other["download"]["name"] == "output0.png"

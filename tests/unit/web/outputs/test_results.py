@@ -21,6 +21,7 @@ from support.page.fake_page import (
     Engine,
     FakeBrowser,
     File,
+    benchmark,
     drive,
     drop,
     open_file,
@@ -39,9 +40,10 @@ async def fill(app: App, value: str, index: int = 0) -> None:
 
 def test_edited_inputs_make_results_earlier_ones() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "live"})  # off: nothing runs by itself
         await open_sample(app)
         await fill(app, "ramp")
-        await run(app, 0)
+        await run(app)
         assert browser.html["outputs-age"] == ""
         await fill(app, "ones")
         assert EARLIER in browser.html["outputs-age"]
@@ -51,7 +53,7 @@ def test_edited_inputs_make_results_earlier_ones() -> None:
         x = np.zeros((37, 41), np.float32)
         await app.receive({"act": "npy", "input": "0", "files": [File("x.npy", write_npy(x))]})
         assert EARLIER in browser.html["outputs-age"]
-        await run(app, 0)
+        await run(app)
         assert browser.html["outputs-age"] == ""
 
     drive(script)
@@ -60,7 +62,7 @@ def test_edited_inputs_make_results_earlier_ones() -> None:
 def test_other_random_values_and_wrong_sizes_make_results_earlier_ones() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE.parent / "llm" / "llama_tiny_fp32.pte")
-        await run(app, 0)
+        await run(app)
         for change in (
             {"act": "reroll", "input": "0"},
             {"act": "below", "input": "0", "value": "3"},
@@ -70,7 +72,7 @@ def test_other_random_values_and_wrong_sizes_make_results_earlier_ones() -> None
             await app.receive(change)
             assert EARLIER in browser.html["outputs-age"], change
             await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "4"})
-            await run(app, 0)
+            await run(app)
             assert browser.html["outputs-age"] == "", change
 
     drive(script)
@@ -88,17 +90,17 @@ def test_a_run_that_fails_leaves_results_as_earlier_ones() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await run(app, 0)
+        await run(app)
         works = engine.programs[0].run
         failing(engine.programs[0], errors.ExecutionError("went wrong"))
-        await run(app, 0)
+        await run(app)
         assert "went wrong" in browser.html["error"]
         assert "37 × 41" in browser.html["outputs"]
         assert "the last run failed" in browser.html["outputs-age"]
         await app.receive({"act": "download", "output": "0"})
         assert read_npy(browser.links[0]).shape == (37, 41)
         engine.programs[0].run = works
-        await run(app, 0)
+        await run(app)
         assert browser.html["error"] == browser.html["outputs-age"] == ""
 
     drive(script, engine=engine)
@@ -116,7 +118,7 @@ def test_inputs_edited_while_it_runs() -> None:
             return await works(*args, **more)
 
         engine.programs[0].run = run_and_edit
-        await run(app, 0)
+        await run(app)
         assert EARLIER in browser.html["outputs-age"]
 
     drive(script, engine=engine)
@@ -135,12 +137,12 @@ def test_numpy_follows_every_run_and_every_repeat() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
         await fill(app, "ones")
-        await run(app, 0)
+        await run(app)
         assert "Agrees with NumPy" in await check(app, browser)
-        await run(app, 4)
+        await benchmark(app, 4)
         assert "Agrees with NumPy after the same 2 calls" in await check(app, browser)
         await fill(app, "ramp")
-        await run(app, 0)
+        await run(app)
         assert "Agrees with NumPy after the same 7 calls" in await check(app, browser)
 
     drive(script, GPU, Engine())
@@ -149,9 +151,9 @@ def test_numpy_follows_every_run_and_every_repeat() -> None:
 def test_numpy_follows_other_methods() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared_initial.pte")
-        await run(app, 2)
+        await benchmark(app, 2)
         await app.receive({"act": "method", "name": "get"})
-        await run(app, 0)
+        await run(app)
         assert "Agrees with NumPy after the same 4 calls" in await check(app, browser, 1)
         await app.receive({"act": "method", "name": "forward"})
         assert "Agrees with NumPy:" in await check(app, browser)  # its results are of call 1
@@ -163,11 +165,11 @@ def test_numpy_follows_a_kv_cache() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE.parent / "llm" / "llama_tiny_fp32.pte")
         await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "3"})
-        await run(app, 0)
+        await run(app)
         await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "1"})
         at = File("at.npy", write_npy(np.array([3])))
         await app.receive({"act": "npy", "input": "1", "files": [at]})
-        await run(app, 0)
+        await run(app)
         assert "Agrees with NumPy after the same 2 calls" in await check(app, browser)
 
     drive(script, GPU, Engine())
@@ -176,7 +178,7 @@ def test_numpy_follows_a_kv_cache() -> None:
 def test_a_verdict_stays_with_its_results() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
-        await run(app, 0)
+        await run(app)
         assert "Agrees with NumPy" in await check(app, browser)
         await app.receive({"act": "method", "name": "get"})
         del browser.html["output-0-compare"]
@@ -184,7 +186,7 @@ def test_a_verdict_stays_with_its_results() -> None:
         assert "Agrees with NumPy" in browser.html["output-0-compare"]
         await app.receive({"act": "device", "value": "numpy"})
         del browser.html["output-0-compare"]
-        await run(app, 0)
+        await run(app)
         assert "output-0-compare" not in browser.html
 
     drive(script, GPU, Engine())
@@ -196,9 +198,9 @@ def test_a_wrong_state_is_still_found() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
-        await run(app, 0)
+        await run(app)
         await engine.programs[0].recover()
-        await run(app, 0)
+        await run(app)
         assert "Differs from NumPy after the same 2 calls" in await check(app, browser)
 
     drive(script, GPU, engine)
@@ -207,11 +209,11 @@ def test_a_wrong_state_is_still_found() -> None:
 def test_rebuilding_starts_over() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
-        await run(app, 3)
+        await benchmark(app, 3)
         await app.receive({"act": "recover"})
         assert "was rebuilt" in browser.html["outputs-age"]
         assert "Agrees" in await check(app, browser)  # what is shown has its own calls
-        await run(app, 0)
+        await run(app)
         assert browser.html["outputs-age"] == ""
         assert "Agrees with NumPy:" in await check(app, browser)
 
@@ -221,7 +223,7 @@ def test_rebuilding_starts_over() -> None:
 def test_rebuilding_changes_nothing_where_there_is_no_state() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await run(app, 0)
+        await run(app)
         await app.receive({"act": "recover"})
         assert browser.html["outputs-age"] == ""
 
@@ -231,10 +233,10 @@ def test_rebuilding_changes_nothing_where_there_is_no_state() -> None:
 def test_another_device_starts_over() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
-        await run(app, 3)
+        await benchmark(app, 3)
         await app.receive({"act": "device", "value": "numpy"})
         assert "Agrees" in await check(app, browser)
-        await run(app, 0)
+        await run(app)
         assert "Agrees with NumPy:" in await check(app, browser)
 
     drive(script, GPU, Engine())
@@ -245,16 +247,16 @@ def test_too_many_calls_are_said_instead_of_red(monkeypatch: pytest.MonkeyPatch)
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
-        await run(app, 9)
+        await benchmark(app, 9)
         assert "Agrees" in await check(app, browser)  # of call 1, which is known
-        await run(app, 0)
+        await run(app)
         told = await check(app, browser)
         assert "cannot be checked" in told
         assert "more than 5 calls" in told
         assert "notice-bad" not in told
         assert 'data-act="recover"' in told
         await app.receive({"act": "recover"})
-        await run(app, 0)
+        await run(app)
         assert "Agrees" in await check(app, browser)
 
     drive(script, GPU, Engine())
@@ -266,11 +268,11 @@ def test_too_large_inputs_are_said_instead_of_red(monkeypatch: pytest.MonkeyPatc
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
         for _ in range(2):  # the same array again takes no more memory
-            await run(app, 3)
+            await benchmark(app, 3)
             assert "Agrees" in await check(app, browser)
         for value in ("ones", "zeros", "ramp"):
             await fill(app, value)
-            await run(app, 0)
+            await run(app)
         assert "cannot be checked" in await check(app, browser)
 
     drive(script, GPU, Engine())
@@ -282,8 +284,8 @@ def test_without_state_any_number_of_calls_can_be_checked(monkeypatch: pytest.Mo
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await run(app, 20)
-        await run(app, 20)
+        await benchmark(app, 20)
+        await benchmark(app, 20)
         assert "Agrees with NumPy:" in await check(app, browser)
         assert engine.executions == [1]  # the reference did not have to follow
 
@@ -297,9 +299,9 @@ def test_after_a_failed_run_the_state_is_not_known() -> None:
         await open_file(app, STATE / "shared.pte")
         works = engine.programs[0].run
         failing(engine.programs[0], errors.ExecutionError("went wrong"))
-        await run(app, 0)
+        await run(app)
         engine.programs[0].run = works
-        await run(app, 0)
+        await run(app)
         assert "a run failed" in await check(app, browser)
 
     drive(script, GPU, engine)
@@ -312,9 +314,9 @@ def test_a_wrong_input_leaves_the_state_known() -> None:
         await open_file(app, STATE / "shared.pte")
         works = engine.programs[0].run
         failing(engine.programs[0], errors.InputError("wrong"))
-        await run(app, 0)
+        await run(app)
         engine.programs[0].run = works
-        await run(app, 0)
+        await run(app)
         assert "Agrees with NumPy:" in await check(app, browser)
 
     drive(script, GPU, engine)
@@ -336,8 +338,8 @@ def test_numpy_follows_a_buffer_inside_of_a_delegate() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await drop(app, running_sum())
         await fill(app, "ones")
-        await run(app, 4)
-        await run(app, 0)
+        await benchmark(app, 4)
+        await run(app)
         assert "Agrees with NumPy after the same 6 calls" in await check(app, browser)
 
     drive(script, GPU, Engine())
@@ -365,9 +367,9 @@ def test_the_answer_is_told_and_brought_into_sight() -> None:
         await open_sample(app, "digits.pte")
         await drop(app, File("names.txt", "\n".join(names).encode()))
         await fill(app, "zeros")
-        await run(app, 0)
+        await run(app)
         assert browser.other["scroll"] == "outputs"
-        assert re.match(r"Done: digit \d, \d+\.\d %, first run ", browser.text["status"])
+        assert re.match(r"Done: digit \d, \d+\.\d %, in ", browser.text["status"])
 
     drive(script)
 
@@ -384,7 +386,7 @@ def test_who_has_gone_on_with_other_inputs_is_not_moved() -> None:
             return await finish(*args, **options)
 
         session.program.run = slow  # type: ignore[method-assign]
-        await run(app, 0)
+        await run(app)
         assert EARLIER in browser.html["outputs-age"]
         assert "scroll" not in browser.other
 

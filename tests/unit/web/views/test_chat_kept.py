@@ -33,7 +33,7 @@ def test_runs_and_answers_share_the_cache() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
         await send(app, "Hello")
-        await run(app, 0)  # writes where the conversation is
+        await run(app)  # writes where the conversation is
         session = app._state.session
         assert session is not None
         assert session.shown is not None

@@ -234,7 +234,7 @@ def test_what_was_found_is_of_its_inputs_and_its_program() -> None:
         assert "Inputs changed" not in panel(browser)
         await app.receive({"act": "fill", "input": "0", "value": "zeros"})
         assert "Inputs changed" in panel(browser)
-        await run(app, 0)
+        await run(app)
         await act(app, "expected", files=[File("y.npy", write_npy(np.zeros(SHAPE, np.float32)))])
         await drop(app, File("other.pte", three_calls()))
         await app.receive({"act": "view", "name": "compare"})

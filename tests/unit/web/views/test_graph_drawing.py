@@ -185,7 +185,7 @@ def test_values_of_a_call_are_those_of_a_run_with_the_inputs_that_are_set() -> N
             assert f"<td>{float(number):.5g}</td>" in browser.html["view-graph"]
         await act(app, "choose", node="1")  # they are there as well
         assert "Histogram of out" in browser.html["view-graph"]
-        await run(app, 0)
+        await run(app)
         assert "Show values" in browser.html["view-graph"]
         assert not browser.html.get("error")
 

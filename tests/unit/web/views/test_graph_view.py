@@ -192,7 +192,7 @@ def test_live_shapes_follow_runs_and_another_program_starts_anew() -> None:
         session = app._state.session
         assert session is not None
         await app.receive({"act": "dim", "input": "0", "dim": "1", "value": "5"})
-        await run(app, 0)
+        await run(app)
         live = session.program.graph().nodes[1].outputs[0]
         shape = session.program.graph().values[live].shape
         assert shape != session.program.graph().values[live].largest

@@ -273,7 +273,7 @@ def test_memory_is_that_of_the_program() -> None:
 def test_on_numpy_there_are_ops_and_no_memory_and_no_call_is_counted() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, LLAMA)
-        await run(app, 0)
+        await run(app)
         session = app._state.session
         assert session is not None
         calls = len(session.history.calls)

@@ -19,7 +19,17 @@ from page.session.state import AppState, Change
 from page.views import find_views
 from page.views.view import LANGUAGE_MODEL, PROGRAM, RUN, TIMESTAMPS, Panel, View
 from support.harness.virtual_time import run_virtually
-from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, File, open_file, open_sample, run
+from support.page.fake_page import (
+    GPU,
+    ROOT,
+    Engine,
+    FakeBrowser,
+    File,
+    benchmark,
+    open_file,
+    open_sample,
+    run,
+)
 
 LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_fp32.pte"
 HOME = View("run", "Run", 0, Panel)
@@ -99,7 +109,7 @@ def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
         await app.receive({"act": "hello"})
         await open_sample(app)
         assert {"run", "python"} < set(tabs(browser))
-        await run(app, 0)
+        await run(app)
         assert "37 × 41" in browser.html["outputs"]
         return browser
 
@@ -191,7 +201,7 @@ def test_a_panel_is_drawn_in_front_for_what_it_follows() -> None:
         assert panel.drawn == 1  # nothing changed meanwhile
         await app.receive({"act": "reroll", "input": "0"})
         assert panel.drawn == 2
-        await run(app, 0)
+        await run(app)
         assert panel.drawn == 2
         before = panel.forgotten
         await open_sample(app, "add.pte")
@@ -227,7 +237,7 @@ def test_a_view_that_fails_is_nobody_elses_trouble() -> None:
         await choose(app, "broken")
         assert "a fault in a view" in browser.html["error"]
         assert "drawing the view “Broken”" in browser.html["error"]
-        await run(app, 1)
+        await benchmark(app, 1)
         assert "37 × 41" in browser.html["outputs"]
         assert 'data-act="cancel"' not in browser.html["run-controls"]
 
@@ -279,7 +289,7 @@ def test_the_python_view_computes_the_same(
         (tmp_path / "other.npy").write_bytes(write_npy(other))
         file = File("other.npy", write_npy(other))
         await app.receive({"act": "npy", "input": "1", "files": [file]})
-        await run(app, 0)
+        await run(app)
         results = app._state.session and app._state.session.shown
         assert results
         (tmp_path / "add.pte").write_bytes((ROOT / "web/samples/add.pte").read_bytes())

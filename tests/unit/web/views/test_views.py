@@ -7,7 +7,14 @@ import pytest
 
 from page.inputs.inputs import Input, ScalarInput, TensorInput
 from page.outputs.renderers.base import Choice, Output, OutputContext
-from page.parts.file_view import Placed, constant_text, file_card, forecast_view, short_op
+from page.parts.file_view import (
+    Placed,
+    constant_text,
+    file_card,
+    forecast_view,
+    program_bar,
+    short_op,
+)
 from page.parts.gpu_view import adapter_banner, no_gpu_banner
 from page.parts.input_view import inputs_card
 from page.parts.kernel_view import KernelTime, kernel_times, kernels_view
@@ -69,9 +76,11 @@ def test_everything_from_the_file_is_escaped() -> None:
 
 def test_methods_can_be_chosen() -> None:
     checked = card(method(), method(name="encode"), method(name="size", is_constant=True))
-    assert "method" in checked.acts()
     assert "2 methods · 1 constant method" in checked.text
-    assert "method" not in card(method()).acts()
+    several = {one.name: one for one in (method(), method(name="encode"))}
+    bar = check(program_bar("a.pte", "", several, "encode"))
+    assert bar.acts() == {"close", "method"}
+    assert check(program_bar("a.pte", "A", {"forward": method()}, "forward")).acts() == {"close"}
 
 
 def test_constants_largest_first_against_the_limits() -> None:
@@ -187,13 +196,14 @@ def test_an_image_that_goes_in_is_shown() -> None:
 
 
 def test_run_card() -> None:
-    common = {"why_not": "", "repeats": 7, "devices": {"webgpu": "WebGPU", "numpy": "NumPy"}}
+    common = {"why_not": "", "live": None, "devices": {"webgpu": "WebGPU", "numpy": "NumPy"}}
 
     def made(**changes: object) -> Checker:
         known = {"running": False, "can_cancel": False, "device": "webgpu"}
         return check(run_card(**{**common, **known, **changes}))  # type: ignore[arg-type]
 
     assert made().acts() == {"run", "device"}
+    assert made(live=True).acts() == {"run", "device", "live"}
     assert "cancel" in made(running=True, can_cancel=True).acts()
     assert "cancel" not in made(running=True).acts()
     assert "why" in made(why_not="why").text
@@ -201,28 +211,29 @@ def test_run_card() -> None:
 
 def test_what_can_be_done_after_a_run_is_not_in_its_bar() -> None:
     def acts(can_check: bool | None, can_profile: bool | None) -> set[str]:
-        made = further_work(running=False, can_check=can_check, can_profile=can_profile)
+        made = further_work(running=False, repeats=20, can_check=can_check, can_profile=can_profile)
         return check(made).acts()
 
-    assert acts(True, True) == {"check", "profile"}
-    assert acts(True, None) == {"check"}
-    assert acts(None, True) == {"profile"}
-    assert further_work(running=False, can_check=None, can_profile=None) == ""
+    assert acts(True, True) == {"check", "profile", "benchmark"}
+    assert acts(True, None) == {"check", "benchmark"}
+    assert acts(None, True) == {"profile", "benchmark"}
+    assert acts(None, None) == {"benchmark"}
 
 
 def test_what_can_be_done_after_a_run_has_its_place_before() -> None:
     """Otherwise the outputs would move down when the last repeat ends."""
-    before = further_work(running=False, can_check=False, can_profile=False)
-    during = further_work(running=True, can_check=True, can_profile=True)
-    after = further_work(running=False, can_check=True, can_profile=True)
-    assert before.count(" disabled") == during.count(" disabled") == 2
+    before = further_work(running=False, repeats=20, can_check=False, can_profile=False)
+    during = further_work(running=True, repeats=20, can_check=True, can_profile=True)
+    after = further_work(running=False, repeats=20, can_check=True, can_profile=True)
+    assert before.count(" disabled") == 2  # a benchmark needs no run before it
+    assert during.count(" disabled") == 3
     assert check(before).acts() == check(during).acts() == check(after).acts()
     assert " disabled" not in after
 
 
 def test_a_bar_is_as_wide_for_few_repeats_as_for_many() -> None:
     def boxes(repeats: int) -> set[str]:
-        shown = check(timing_strip(Timing(1.0, {}, 1.0, [2.0] * repeats), False))
+        shown = check(timing_strip(Timing(1.0, {}, 1.0, repeats=[2.0] * repeats), False))
         return {known["viewbox"] or "" for tag, known in shown.elements if tag == "svg"}
 
     assert boxes(3) == boxes(90) == {"0 0 240 36"}

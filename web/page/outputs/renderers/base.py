@@ -14,6 +14,7 @@ from page.html.fields import choice, labelled
 from page.html.markup import Html, h
 from page.html.units import count_text
 from page.npy import Array
+from page.outputs.pictures import data_url, png_rgb
 
 Settings = Mapping[str, str]
 
@@ -52,6 +53,7 @@ class OutputContext:
     backdrop  (height, width, 3) uint8: the input picture, as the model saw it
     size      (height, width) of the picture input; the backdrop may be smaller
     others    the other outputs of the same run
+    picture_url  returns an address for pixels (height, width, 3) uint8
     """
 
     output: Output
@@ -60,6 +62,7 @@ class OutputContext:
     backdrop: Array | None = None
     size: tuple[int, int] = (0, 0)
     others: Sequence[Output] = ()
+    picture_url: Callable[[Array], str] = lambda pixels: data_url(png_rgb(pixels))
 
     @property
     def array(self) -> Array:

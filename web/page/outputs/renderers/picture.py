@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from page.html.markup import Html, h
+from page.html.units import plural
 from page.npy import Array
-from page.outputs.pictures import data_url, levels, png_rgb, thinned
+from page.outputs.pictures import levels, shrunk
 from page.outputs.renderers.base import (
     OutputContext,
     Renderer,
@@ -17,7 +18,7 @@ from page.outputs.renderers.base import (
 )
 from page.outputs.renderers.heat import shape_class
 
-SIDE = 1024  # pixels of what is shown; larger pictures are thinned out
+SIDE = 2048  # pixels of what is shown; of larger pictures, every nth pixel is
 _SMALLEST = 8
 _SMALL = 128  # of a picture no larger than this, people want to see the pixels
 _LAYOUTS = {"CHW": "channels first", "HWC": "channels last"}
@@ -61,7 +62,12 @@ def _layout(context: OutputContext, settings: Settings) -> str:
 
 
 def pixels_of(context: OutputContext, settings: Settings) -> Array:
-    """Return the picture as (height, width, 3) uint8."""
+    """Return the picture as (height, width, 3) uint8, in full."""
+    return _pixels(context, settings, 0)
+
+
+def _pixels(context: OutputContext, settings: Settings, side: int) -> Array:
+    """Return the picture with no side over `side`; 0: in full."""
     planes, layout = planes_of(context.array), _layout(context, settings)
     pixels = planes[:, :, None] if layout == "HW" else planes
     if layout == "CHW":
@@ -70,38 +76,74 @@ def pixels_of(context: OutputContext, settings: Settings) -> Array:
         pixels = pixels[:, :, ::-1]
     ends = _ENDS.get(one_of(settings, "scale", list(_SCALES), "auto"))
     stretch = settings.get("scale") == "stretch"
-    return levels(thinned(pixels[:, :, :3], SIDE), ends, stretch)
+    pixels = pixels[:, :, :3]
+    return levels(shrunk(pixels, side) if side else pixels, ends, stretch)
+
+
+def size_of(context: OutputContext, settings: Settings) -> tuple[int, int]:
+    """Return the (height, width) of the picture."""
+    shape, layout = planes_of(context.array).shape, _layout(context, settings)
+    return shape[layout.index("H")], shape[layout.index("W")]
+
+
+def _shown(pixels: Array, width: int) -> str | None:
+    """Say that only some of the pixels are shown."""
+    step = -(-width // pixels.shape[1])
+    if step == 1:
+        return None
+    return f", shown {plural(pixels.shape[1], 'pixel')} wide; the download has all of them"
 
 
 def _draw(context: OutputContext, settings: Settings) -> Html:
     layouts = {key: _LAYOUTS[key] for key in layouts_of(context.array) if key in _LAYOUTS}
-    pixels = pixels_of(context, settings)
-    height, width = pixels.shape[:2]
+    pixels = _pixels(context, settings, SIDE)
+    height, width = size_of(context, settings)
     pixelated = " pixelated" if max(height, width) < _SMALL else ""
     scale = one_of(settings, "scale", list(_SCALES), "auto")
     index = context.output.index
-    return h(
-        "figure",
-        h(
-            "div",
-            choice_field(context, "layout", "dims", layouts, _layout(context, settings))
-            if len(layouts) > 1
-            else None,
-            choice_field(context, "scale", "pixel range", _SCALES, scale),
-            h("button", "Download .png", type="button", data_act="download-picture",
-              data_output=index),
-            class_="controls",
-        ),
-        h(
-            "img",
-            src=data_url(png_rgb(pixels)),
-            width=width,
-            height=height,
-            alt=f"{context.output.name} as a picture, {width} by {height} pixels",
-            class_=f"rendered-picture {shape_class(width, height)}{pixelated}",
-        ),
-        h("figcaption", f"Image: {width} by {height} pixels"),
+    controls = h(
+        "div",
+        choice_field(context, "layout", "dims", layouts, _layout(context, settings))
+        if len(layouts) > 1
+        else None,
+        choice_field(context, "scale", "pixel range", _SCALES, scale),
+        h("button", "Download .png", type="button", data_act="download-picture",
+          data_output=index),
+        class_="controls",
     )  # fmt: skip
+    image = h(
+        "img",
+        src=context.picture_url(pixels),
+        width=width,
+        height=height,
+        alt=f"{context.output.name} as a picture, {width} by {height} pixels",
+        class_=f"rendered-picture {shape_class(width, height)}{pixelated}",
+    )
+    shown = _beside_input(context, image, width, height) or image
+    caption = h("figcaption", f"{width} × {height} pixels", _shown(pixels, width))
+    return h("figure", shown, caption, controls)
+
+
+def _beside_input(context: OutputContext, image: Html, width: int, height: int) -> Html | None:
+    """Return the picture over the input picture, with a slider that uncovers one of them; None if
+    their proportions differ. `compare.js` moves the edge."""
+    if context.backdrop is None or context.card.mask:
+        return None
+    rows, columns = context.size
+    if abs(rows * width - columns * height) > 0.02 * rows * width:
+        return None
+    before = h("img", src=context.picture_url(context.backdrop), alt="Before: the input picture",
+               width=width, height=height, class_="compare-before")  # fmt: skip
+    edge = h("input", type="range", min="0", max="100", value="50", autocomplete="off",
+             aria_label="Share of the picture that shows the input",
+             class_="compare-edge")  # fmt: skip
+    return h(
+        "div",
+        h("div", before, image, class_="compare-pictures"),
+        edge,
+        h("p", h("span", "Before"), h("span", "After"), class_="ends note"),
+        class_="compare-box",
+    )
 
 
 def _fits(context: OutputContext) -> bool:

@@ -25,13 +25,13 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     assert shown is not None  # as `fits` says
     return h(
         "div",
+        shown,
         h(
             "div",
             choice_field(context, "top", "how many", _TOPS, str(top)),
             choice_field(context, "how", "shown as", HOWS, how),
             class_="controls",
         ),
-        shown,
         class_="rendered-scores",
     )
 
@@ -62,5 +62,9 @@ def _score(score: Score) -> Html:
 
 
 RENDERER = Renderer(
-    "scores", "Scores", lambda context: rank(context.array, context.labels) is not None, _draw
+    "scores",
+    "Scores",
+    lambda context: rank(context.array, context.labels) is not None,
+    _draw,
+    best=lambda context: bool(context.labels),
 )

@@ -46,7 +46,7 @@ const svgParts = async (host, scene, paint) => {
   svg.innerHTML = samples(scene, paint, marks);
   host.append(svg); // styles are computed only in the page
   const rules = rulesOf(svg);
-  const back = getComputedStyle(host).getPropertyValue("--card").trim() || "#fff";
+  const back = getComputedStyle(host.closest(".card") ?? document.body).backgroundColor;
   svg.remove();
   const head = `<svg xmlns="http://www.w3.org/2000/svg" class="${ROOT}" viewBox="${-2 * SPACE} ${-2 * SPACE} ${width} ${height}" width="${width}" height="${height}">\n`
     + `<style>\n${rules.replaceAll("&", "&amp;").replaceAll("<", "&lt;")}\n</style>\n<rect x="${-2 * SPACE}" y="${-2 * SPACE}" width="${width}" height="${height}" fill="${back}"/>\n`;

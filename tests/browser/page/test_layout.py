@@ -1,0 +1,123 @@
+"""The main screen in Chromium: an answer as one draws, with input and answer in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, FloatRect, Page, ViewportSize, expect
+
+from support.page.page_visit import leave, open_sample, run, show_samples, status, visit
+from webpte_host.serving.server import Site
+
+SIZES = [
+    ViewportSize(width=1440, height=900),
+    ViewportSize(width=1280, height=720),
+    ViewportSize(width=390, height=844),
+]
+# Whether the middle of an element can be clicked, or something else is above it.
+IS_COVERED = """(one) => {
+  const box = one.getBoundingClientRect();
+  const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+  return !one.contains(top);
+}"""
+
+
+@pytest.fixture(scope="module")
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    """One page for the whole file: Python starts once."""
+    with visit(profile, site) as page:
+        yield page
+
+
+@pytest.fixture
+def page(started: Page) -> Iterator[Page]:
+    yield started
+    started.set_viewport_size({"width": 1280, "height": 900})
+    leave(started)
+
+
+def open_card(page: Page, name: str) -> None:
+    show_samples(page)
+    page.locator(f".entry[data-name={name}]").click()
+
+
+def draw_seven(page: Page) -> None:
+    box = box_of(page, "canvas.pad")
+    x, y, side = box["x"], box["y"], box["width"]
+    page.mouse.move(x + side * 0.35, y + side * 0.25)
+    page.mouse.down()
+    page.mouse.move(x + side * 0.65, y + side * 0.25, steps=6)
+    page.mouse.move(x + side * 0.5, y + side * 0.8, steps=8)
+    page.mouse.up()
+
+
+def box_of(page: Page, selector: str) -> FloatRect:
+    found = page.locator(selector).first.bounding_box()
+    assert found is not None, selector
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size["width"]))
+def test_a_drawing_is_answered_in_sight(page: Page, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
+    open_card(page, "digits")
+    page.locator("canvas.pad").wait_for()
+    draw_seven(page)
+    answer = page.locator(".largest li").first
+    expect(answer).to_contain_text("7")
+    expect(page.locator("canvas.pad")).to_be_in_viewport(ratio=1)
+    expect(answer).to_be_in_viewport(ratio=1)
+    pad, shown = box_of(page, "canvas.pad"), box_of(page, ".largest li")
+    if size["width"] > 900:
+        assert shown["x"] > pad["x"] + pad["width"]
+    else:
+        assert shown["y"] > pad["y"] + pad["height"]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size["width"]))
+def test_an_example_is_answered_in_sight(page: Page, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
+    open_card(page, "photo")
+    expect(page.locator(".rendered-picture").first).to_be_visible()
+    expect(page.locator("#input-0 img").first).to_be_in_viewport(ratio=0.9)
+    expect(page.locator(".rendered-picture").first).to_be_in_viewport(ratio=0.5)
+
+
+def test_no_button_is_below_the_run_bar(page: Page) -> None:
+    page.set_viewport_size(SIZES[1])
+    open_sample(page)
+    run(page)
+    for name in ("Check against NumPy", "Time the kernels", "Benchmark"):
+        button = page.get_by_role("button", name=name)
+        button.scroll_into_view_if_needed()
+        assert not button.evaluate(IS_COVERED), name
+
+
+def test_a_long_status_moves_nothing(page: Page) -> None:
+    open_sample(page)
+    before = box_of(page, "#run")
+    status(page).evaluate("(line) => { line.textContent = 'a long text '.repeat(60); }")
+    assert box_of(page, "#run") == before
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_pad_is_drawn_on_by_keys(page: Page) -> None:
+    open_card(page, "digits")
+    pad = page.locator("canvas.pad")
+    pad.focus()
+    for key in ("ArrowUp", "ArrowUp", "ArrowUp", "Space", *["ArrowDown"] * 7, "Space"):
+        page.keyboard.press(key)
+    expect(page.locator(".largest li").first).to_contain_text("1")
+    page.keyboard.press("Delete")
+    expect(page.locator("#input-0-preview")).to_contain_text("Draw something first")
+
+
+def test_a_theme_is_kept(page: Page) -> None:
+    back = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(back)
+    page.get_by_label("Theme").select_option("dark")
+    assert page.evaluate(back) != light
+    assert page.evaluate("localStorage.getItem('webpte theme')") == "dark"
+    page.get_by_label("Theme").select_option("")
+    assert page.evaluate(back) == light

@@ -1,0 +1,47 @@
+"""A picture without a browser, scaled by NumPy."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from page.inputs.photos import Box
+
+
+class FakePhoto:
+    """Pixels (height, width, 3) uint8 as a picture of the page."""
+
+    def __init__(self, pixels: np.ndarray) -> None:
+        self.pixels = pixels
+        self.closed = False
+        self.height, self.width = pixels.shape[:2]
+
+    def part(self, box: Box, height: int, width: int) -> np.ndarray:
+        top, left, rows, columns = box
+        part = self.pixels[top : top + rows, left : left + columns]
+        if part.shape[:2] == (height, width):
+            return part
+        return _scaled(part, height, width).round().astype(np.uint8)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _scaled(pixels: np.ndarray, height: int, width: int) -> Any:
+    """Scale (rows, columns, 3) linearly, averaging where it gets smaller."""
+    tall = np.tensordot(_weights(pixels.shape[0], height), pixels, 1)
+    return np.einsum("wc,hcd->hwd", _weights(pixels.shape[1], width), tall)
+
+
+def _weights(given: int, wanted: int) -> np.ndarray:
+    """Return the weights (wanted, given) of old pixels in new ones, as triangles."""
+    step = given / wanted
+    reach = max(1.0, step)
+    weights = np.zeros((wanted, given))
+    for at in range(wanted):
+        centre = (at + 0.5) * step - 0.5
+        first, last = max(0, floor(centre - reach)), min(given, floor(centre + reach) + 2)
+        weights[at, first:last] = np.maximum(0, 1 - np.abs(np.arange(first, last) - centre) / reach)
+    return weights / weights.sum(axis=1, keepdims=True)

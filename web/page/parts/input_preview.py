@@ -1,0 +1,120 @@
+"""The preview of an input: a picture, a wave or its first values, and its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from page.cards.fills import CHOSEN
+from page.html.markup import Html, h
+from page.html.units import bytes_text, count_text, number_text, shape_text
+from page.inputs.inputs import Input, ScalarInput, TensorInput
+from page.npy import Array
+from page.outputs.curves import waveform
+from page.outputs.pictures import data_url, picture, png_rgb, seen_pixels
+from page.outputs.tensors import first_values, summarise
+
+PREVIEWED = 500_000  # elements; a preview must not take longer than the run
+SEEN_SIDE = 512  # pixels of a picture's preview
+SMALL_SIDE = 128  # of a picture no larger than this, people want to see the pixels
+
+PictureUrl = Callable[[Array], str]  # returns an address for pixels (height, width, 3) uint8
+
+
+def png_url(pixels: Array) -> str:
+    return data_url(png_rgb(pixels))
+
+
+def is_simple(state: Input) -> bool:
+    """Tell whether a card describes the input, and it is set by a drawing, a picture or a sound:
+    then all other controls are folded."""
+    if not isinstance(state, TensorInput) or state.fill not in ("draw", "picture", "sound"):
+        return False
+    return bool(state.title or state.meaning)
+
+
+def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
+    """Return the preview of an input, which changes while someone types."""
+    if state.error:
+        return h("p", state.error, class_="notice notice-bad", role="alert")
+    if isinstance(state, ScalarInput):
+        return Html("")
+    array = state.array()
+    facts = h("p", " · ".join(_facts(state, array)), class_="note")
+    note = h("p", state.note, class_="note") if state.note else None
+    if not is_simple(state):
+        seen = _seen(state, array, picture_url) or _heard(state, array) or _thumbnail(array)
+        return h("div", seen, _values(state, array), facts, note, class_="preview")
+    empty = h("p", "Draw something first.", class_="soft") if state.is_blank else None
+    shown = _heard(state, array) if state.fill == "sound" else None
+    if state.fill == "picture":
+        shown = _seen(state, array, picture_url)
+    folded = _seen(state, array, picture_url) if state.fill == "draw" else None
+    return h(
+        "div",
+        shown or empty,
+        note,
+        h(
+            "details",
+            h("summary", "Numbers"),
+            h("div", folded, _values(state, array), facts, class_="preview"),
+            class_="more-controls",
+        ),
+        class_="simple-preview",
+    )
+
+
+def _facts(state: TensorInput, array: Array) -> list[str]:
+    facts = [shape_text(array.shape), bytes_text(array.nbytes)]
+    if 0 < array.size <= PREVIEWED:
+        summary = summarise(array)
+        if summary.low is not None and summary.high is not None:
+            facts.append(f"{number_text(summary.low)} to {number_text(summary.high)}")
+        if summary.nan or summary.inf:
+            facts.append(f"{count_text(summary.nan)} NaN, {count_text(summary.inf)} infinite")
+    if state.fill in CHOSEN:
+        facts.append(f"from {state.file_name}")
+    if state.fill == "sound" and state.samples is not None:
+        facts.append(f"{len(state.samples) / state.sound_settings.rate:.2f} s long")
+    return facts
+
+
+def loading_view(name: str) -> Html:
+    """Return the preview of an input whose file is being read."""
+    return h(
+        "div",
+        h("progress", aria_label=f"Loading {name}"),
+        h("span", f"Loading {name}", class_="soft"),
+        class_="waiting",
+    )
+
+
+def _values(state: TensorInput, array: Array) -> Html | None:
+    if state.is_blank:
+        return h("p", "Draw something first.")
+    values = first_values(array)
+    more = ", …" if array.size > len(values) else ""
+    return h("code", ", ".join(values) + more, class_="values") if values else None
+
+
+def _seen(state: TensorInput, array: Array, picture_url: PictureUrl) -> Html | None:
+    if state.fill not in ("picture", "draw") or state.form is None:
+        return None
+    pixels = seen_pixels(array, state.form.layout, SEEN_SIDE, state.settings.mean_std)
+    if state.settings.order == "BGR":
+        pixels = pixels[:, :, ::-1]
+    kind = "seen" if max(pixels.shape) < SMALL_SIDE else "seen smooth"
+    return h("img", src=picture_url(pixels), alt="What the model sees", class_=kind)
+
+
+def _heard(state: TensorInput, array: Array) -> Html | None:
+    if state.fill != "sound" or not array.size:
+        return None
+    return waveform(array.reshape(-1), f"The sound that goes into {state.name}")
+
+
+def _thumbnail(array: Array) -> Html | None:
+    """Return a small picture if the array looks like an image; heat maps say little here."""
+    made = picture(array) if 0 < array.size <= PREVIEWED else None
+    if made is None or made.kind != "image":
+        return None
+    return h("img", src=made.url, alt="The input as an image", class_="thumbnail")

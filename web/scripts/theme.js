@@ -1,0 +1,30 @@
+// The theme: the system's, light or dark, kept from visit to visit.
+
+const KEY = "webpte theme";
+const root = document.documentElement;
+
+const read = () => {
+  try {
+    return localStorage.getItem(KEY) ?? "";
+  } catch {
+    return ""; // not allowed: then every visit starts with the system's
+  }
+};
+
+const apply = (theme) => {
+  if (theme) root.dataset.theme = theme;
+  else delete root.dataset.theme;
+};
+
+apply(read());
+
+export const watchTheme = (select) => {
+  select.value = read();
+  select.addEventListener("change", () => {
+    apply(select.value);
+    try {
+      if (select.value) localStorage.setItem(KEY, select.value);
+      else localStorage.removeItem(KEY);
+    } catch { /* not allowed: then it is not kept */ }
+  });
+};
