@@ -32,6 +32,7 @@ WebpteError
 │   └── VocabularyError         the tokenizer has tokens that the model does not know
 ├── PackageError                an optional package is missing; says how to install it
 ├── SourceError                 the file could not be fetched or read
+│   └── FileChangedError        it became another file on its server while it was being read
 └── ClosedError                 the program was closed, or the GPU tensor destroyed
 """
 
@@ -185,6 +186,10 @@ class PackageError(WebpteError):
 
 class SourceError(WebpteError):
     """The file could not be fetched or read."""
+
+
+class FileChangedError(SourceError):
+    """The file became another one on its server while it was being read; open it again."""
 
 
 class ClosedError(WebpteError):

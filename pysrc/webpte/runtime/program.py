@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from webpte.download import Download
 from webpte.errors import (
     ClosedError,
     DeviceError,
@@ -53,6 +54,7 @@ async def load(
     progress: Progress | None = None,
     options: Options | None = None,
     keep: bool = False,
+    download: Download | None = None,
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
@@ -64,7 +66,9 @@ async def load(
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
     options   how it runs on the device, see `webpte.Options`
     keep      in the browser: take a URL from `webpte.library` if that has the newest, else keep it
-              there, while it is loaded; without room for it there, it is loaded all the same
+              there, while it is loaded; without room for it there, it is loaded all the same.
+              A load that is interrupted goes on where it stopped the next time
+    download  limits of a download, and a handle to pause it
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -74,9 +78,10 @@ async def load(
     # A GPU takes a while to open; its errors matter only once there is something to run.
     opening = None if shared is None else detach(shared_device(shared))
     with keeping(keep) as files:
-        files.append(await open_source(source, name=name, progress=progress, keep=keep))
+        fetch: dict[str, Any] = {"progress": progress, "keep": keep, "download": download}
+        files.append(await open_source(source, name=name, **fetch))
         for file in data:
-            files.append(await open_source(file, progress=progress, keep=keep))
+            files.append(await open_source(file, **fetch))
         clock.lap("fetch")
         contents = await read_contents(files[0], files[1:])
         if progress is not None:

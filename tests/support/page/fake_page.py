@@ -83,7 +83,7 @@ class FakeKept:
         self.address, self.came, self.kept = source.address, came, bool(came)
         entry, _ = library.files.get(source.address, (None, None))
         self.parts = entry.parts if entry is not None and came else ()
-        self.left = False
+        self.left = self.stopped = False
 
     async def read(self, offset: int, length: int) -> bytes:
         data: bytes = self.data.read_bytes()
@@ -95,6 +95,9 @@ class FakeKept:
         self._library.put(self.address, self.name, self.data, self.size)
         self.kept = True
         return True
+
+    def stop(self) -> None:
+        self.stopped = True
 
     def leave(self) -> None:
         self.left = True

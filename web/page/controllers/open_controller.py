@@ -6,6 +6,7 @@ wins; programs of older ones are closed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
@@ -25,6 +26,7 @@ from page.session.throttle import Throttle
 from webpte import MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
 from webpte.library import LOCAL
+from webpte.runtime.base.open import let_go
 
 
 class _SupersededError(Exception):
@@ -40,6 +42,7 @@ class OpenController:
         self._state = state
         self._draw = draw
         self._turn = 0  # of the newest opening
+        self._loading: asyncio.Future[Session] | None = None  # by the newest opening
         self._coming: Source | None = None  # as far as known before it is fetched
         # The source that could not be opened, with its .ptd files and card.
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
@@ -77,10 +80,18 @@ class OpenController:
         """Cancel the current opening, if there is one."""
         if not self._state.opening:
             return
-        self._turn += 1
+        self._begin_turn()
         self._state.show(progress="")
         self._state.tell("Opening was cancelled")
         self._announce("")
+
+    def _begin_turn(self) -> int:
+        """End the current opening at once, with its requests; return the number of the next."""
+        self._turn += 1
+        if self._loading is not None:
+            self._loading.cancel()
+            self._loading = None
+        return self._turn
 
     def _announce(self, opening: str) -> None:
         self._state.opening = opening
@@ -117,8 +128,7 @@ class OpenController:
 
         `before` is a closed session of the same program, to continue from.
         """
-        self._turn += 1
-        turn, state = self._turn, self._state
+        turn, state = self._begin_turn(), self._state
         name = _name_of(wanted, card)
         if extra is None:
             extra = wanted.extra if isinstance(wanted, Source) else ()
@@ -132,9 +142,14 @@ class OpenController:
         state.tell(f"Opening {name}", "busy")
         self._announce(name)
         try:
-            session = await self._load(wanted, extra, device, card, turn)
+            self._loading = asyncio.ensure_future(self._load(wanted, extra, device, card, turn))
+            session = await self._loading
             await self._replace(session, turn, before)
         except _SupersededError:
+            return False
+        except asyncio.CancelledError:
+            if turn == self._turn:  # this call was cancelled, not the opening
+                raise
             return False
         except Exception as error:
             if turn == self._turn:
@@ -163,9 +178,9 @@ class OpenController:
         try:
             self._check(turn)  # fetching may take long
             return await self._load_source(source, device, turn, progress)
-        except BaseException:
+        except BaseException as error:
             if source.file is not None:
-                source.file.leave()
+                let_go(source.file, error)
             raise
 
     async def _parts_of(self, program: Source) -> tuple[Any, ...]:

@@ -51,4 +51,5 @@ def _checked(content: object) -> Record:
         "kept": record.number("kept", 0),
         "used": record.number("used", 0),
         "parts": tuple(parts),
+        "missing": record.integer("missing", 0, low=0),
     }

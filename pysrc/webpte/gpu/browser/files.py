@@ -6,13 +6,21 @@ read are in memory. From a server without ranges the whole file is collected int
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import Any, TypeVar
 
+from js import AbortController
 from pyodide.ffi import JsException
 
-from webpte.errors import SourceError
+from webpte.download import Download
+from webpte.errors import FileChangedError, SourceError
+from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.device import Progress
 from webpte.source import check_range
+
+T = TypeVar("T")
 
 
 class JsFile:
@@ -30,20 +38,56 @@ class JsFile:
     async def read(self, offset: int, length: int) -> bytes:
         check_range(self, offset, length)
         try:
-            return bytes((await self.file.read(offset, length)).to_bytes())
+            found = await abortable(lambda signal: self.file.read(offset, length, signal))
         except JsException as error:
-            raise SourceError(f"{self.name}: {error.message}") from error
+            raise source_error(error, self.name) from error
+        return bytes(found.to_bytes())
 
 
-async def open_url(module: Any, url: str, progress: Progress | None) -> JsFile:
-    """Open a file by its address; the progress stage of a whole download is "fetch"."""
+def source_error(error: JsException, name: str, advice: str = "") -> SourceError:
+    """Return the error of Python for one of downloads.js."""
+    kind = FileChangedError if str(error.name) == "FileChangedError" else SourceError
+    return kind(f"{name}: {error.message}{advice}")
+
+
+async def abortable(start: Callable[[Any], Awaitable[T]]) -> T:
+    """Await a promise that `start` makes with an AbortSignal; aborts it if cancelled."""
+    aborting = AbortController.new()
     try:
-        file = await module.openUrl(url, progress)
+        return await start(aborting.signal)
+    except asyncio.CancelledError:
+        aborting.abort()
+        raise
+
+
+@cache
+def downloads() -> Any:
+    """Return the functions of downloads.js."""
+    return load_script("browser/downloads.js")(
+        load_script("browser/files.js"), load_script("browser/retry.js")
+    )
+
+
+def control_of(download: Download | None) -> Any:
+    """Make the control of a file's requests."""
+    download = download or Download()
+    control = downloads().makeControl(download.limits())
+    download.attach(control)
+    return control
+
+
+NOT_FETCHED = (
+    "; is the address right, and does its server allow this page to read it (CORS)?"  # after errors
+)
+
+
+async def open_url(url: str, progress: Progress | None, download: Download | None) -> JsFile:
+    """Open a file by its address; the progress stage of a whole download is "fetch"."""
+    control = control_of(download)
+    try:
+        file = await abortable(lambda signal: downloads().openUrl(url, control, progress, signal))
     except JsException as error:
-        raise SourceError(
-            f"{url}: {error.message}; is the address right, and does its server allow "
-            "this page to read it (CORS)?"
-        ) from error
+        raise source_error(error, url, NOT_FETCHED) from error
     return JsFile(file, file_name(url))
 
 
