@@ -49,6 +49,7 @@ class Entry:
     parts       addresses of other files that were added as parts of it, in order
     missing     bytes that are not there, because its load was interrupted; opening it again
                 fetches only those
+    sha256      its hash, if a manifest named it; "" otherwise
     """
 
     address: str
@@ -60,6 +61,7 @@ class Entry:
     used: float
     parts: tuple[str, ...] = ()
     missing: int = 0
+    sha256: str = ""
 
 
 @dataclass(frozen=True)

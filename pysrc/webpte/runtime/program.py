@@ -29,6 +29,7 @@ from webpte.runtime.base.display import program_table
 from webpte.runtime.base.error_location import executing
 from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.base.manifest_files import is_manifest, open_manifest, open_part
 from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.base.options import Options
 from webpte.runtime.build import Build
@@ -58,7 +59,8 @@ async def load(
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
-    source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`
+    source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
+              A path or URL of a `.json` is a manifest: its files are opened and checked
     device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md),
               "numpy" (the references, anywhere), or a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`
@@ -79,7 +81,13 @@ async def load(
     opening = None if shared is None else detach(shared_device(shared))
     with keeping(keep) as files:
         fetch: dict[str, Any] = {"progress": progress, "keep": keep, "download": download}
-        files.append(await open_source(source, name=name, **fetch))
+        if is_manifest(source):
+            manifest = await open_manifest(source)
+            for part in (manifest.program, *manifest.data):
+                files.append(await open_part(source, part, **fetch))
+            files[0].name = name or files[0].name
+        else:
+            files.append(await open_source(source, name=name, **fetch))
         for file in data:
             files.append(await open_source(file, **fetch))
         clock.lap("fetch")

@@ -41,6 +41,7 @@ segments = run_js('''async () => {
     for await (const data of folder.values()) {
         if (data.kind !== "directory") continue;
         for await (const handle of data.values()) {
+            if (isNaN(handle.name)) continue; // a file of the browser's own, while one is written
             const { size } = await handle.getFile();
             if (size) found.push([Number(handle.name), Number(handle.name) + size]);
         }

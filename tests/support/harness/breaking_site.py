@@ -1,8 +1,8 @@
 """A server like that of the page, but with a network that breaks.
 
-Requests below `/big/` are disturbed in turn: most are answered, some are cut off in the middle, some
-stall, some are refused with a busy server's answer. `restart` ends all connections, and refuses new
-ones for a while.
+Requests below `/big/` are disturbed in turn: most are answered, some are cut off in the middle,
+some stall, some are refused with a busy server's answer. `restart` ends all connections, and
+refuses new ones for a while.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BreakingHandler(Handler):
             trouble = self.trouble
             with trouble.lock:
                 self._fault = trouble.faults.get(next(trouble.numbers) % trouble.every, "")
-                trouble.headers.append({key: value for key, value in self.headers.items()})
+                trouble.headers.append(dict(self.headers.items()))
                 if self._fault:
                     trouble.happened.append(self._fault)
             if self._fault == "busy":

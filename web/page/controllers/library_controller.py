@@ -98,7 +98,7 @@ class LibraryController:
             for program in self._named(address):  # first, so that no program lacks its parts
                 for entry in [program, *parts_of(self._entries, program)]:
                     await self._state.browser.library.delete(entry.address)
-                    freed += entry.size
+                    freed += entry.size - entry.missing
         finally:
             await self.refresh()
         self._state.tell(f"Deleted: {bytes_text(freed)} freed")
@@ -185,7 +185,7 @@ class LibraryController:
         rows = [
             Row(
                 entry,
-                entry.size + sum(part.size for part in parts_of(self._entries, entry)),
+                sum(e.size - e.missing for e in [entry, *parts_of(self._entries, entry)]),
                 self._is_open(entry.address),
                 entry.address == self._asked,
             )

@@ -36,6 +36,9 @@ _WAYS_OUT = {
     "ShaderError": "This is a bug in webpte. The details below say which kernel it is.",
     "InputError": "Set the inputs to the shapes and types of the signature.",
     "ResizeError": "Set the inputs to sizes within the bounds of the signature.",
+    "FileChangedError": "Open it again: that reads the new version.",
+    "DigestError": "Open it again. If the hashes differ again, the file and its manifest do not "
+    "belong together.",
     "SourceError": "Check the address or the file, and that its server lets other pages read it "
     "(CORS).",
     "ClosedError": "Open the file again.",

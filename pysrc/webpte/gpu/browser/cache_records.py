@@ -52,4 +52,5 @@ def _checked(content: object) -> Record:
         "used": record.number("used", 0),
         "parts": tuple(parts),
         "missing": record.integer("missing", 0, low=0),
+        "sha256": record.text("sha256", ""),
     }

@@ -1,7 +1,8 @@
 // Files on servers, read in ranges. A range whose request fails or stalls is asked for again, from the byte
 // where it stopped.
 //
-// Evaluates to a function of the values of files.js and retry.js. It returns { makeControl, ask, fileOf, openUrl }.
+// Evaluates to a function of the values of files.js and retry.js. It returns { makeControl, ask, fileOf,
+// openUrl, collectFile, isSame }.
 //
 // A file may have a store, in which its bytes are kept:
 //     pieceAt(offset)        a kept piece { from, to, file } with this byte, or undefined
@@ -10,6 +11,7 @@
 //     take(offset, bytes)    called with all bytes from the server; may return a promise, to be waited for
 
 ((files, { makeControl, makeAttempts, failure }) => {
+    const BLOCK = 1 << 20;
     const HEAD_BYTES = 65536; // of the first request: more than the tables of most programs
     const RANGE = /^bytes (?:(\d+)-\d+|\*)\/(\d+)$/; // the first byte of a response, and the file's size
     const BUSY = [408, 425, 429, 500, 502, 503, 504];
@@ -91,7 +93,8 @@
     // another origin gets no "If-None-Match", which it would have to allow first.
     // Promises { marks, size, first } of such a server, and { marks, blob } of others.
     async function ask(url, control, { from = 0, known = {}, patience = 0, progress, signal, cache, most = NEW_ATTEMPTS } = {}) {
-        const attempts = makeAttempts(control, signal, patience ? { most: 1, stall: patience } : { most });
+        const begun = from > 0;
+        const attempts = makeAttempts(control, signal, patience ? { most: 1, stall: patience, begun: false } : { most, begun });
         const headers = { Range: `bytes=${from}-${from + HEAD_BYTES - 1}` };
         if (isNear(url) && known.etag) headers["If-None-Match"] = known.etag;
         else if (isNear(url) && known.modified) headers["If-Modified-Since"] = known.modified;
@@ -227,8 +230,23 @@
         return { size, open, read };
     }
 
+    // Reads a whole file into a Blob.
+    async function collectFile(file, progress, signal) {
+        const source = await file.open(0, file.size, signal ?? new AbortController().signal);
+        const chunks = [];
+        for (let done = 0; done < file.size;) {
+            const step = await source.read(new Uint8Array(BLOCK));
+            if (step.done) throw failure(`received ${done} of ${file.size} bytes`);
+            chunks.push(new Blob([step.value]));
+            done += step.value.byteLength;
+            progress?.("fetch", done, file.size);
+        }
+        return new Blob(chunks);
+    }
+
     return {
         makeControl,
+        collectFile,
         isSame,
         ask,
         fileOf,

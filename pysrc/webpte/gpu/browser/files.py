@@ -7,6 +7,7 @@ read are in memory. From a server without ranges the whole file is collected int
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from functools import cache
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from js import AbortController
 from pyodide.ffi import JsException
 
 from webpte.download import Download
-from webpte.errors import FileChangedError, SourceError
+from webpte.errors import DigestError, FileChangedError, SourceError
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.device import Progress
 from webpte.source import check_range
@@ -42,6 +43,38 @@ class JsFile:
         except JsException as error:
             raise source_error(error, self.name) from error
         return bytes(found.to_bytes())
+
+    async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
+        """Fetch the whole file, and raise DigestError unless it has this hash.
+
+        From then on it is read from the fetched bytes, which are in a Blob.
+        """
+        try:
+            blob = await abortable(
+                lambda signal: downloads().collectFile(self.file, progress, signal)
+            )
+        except JsException as error:
+            raise source_error(error, self.name) from error
+        await compare_digest(blob, self.name, sha256, progress)
+        self.file = load_script("browser/files.js").blobFile(blob)
+
+
+_DIGEST_BYTES = 4 << 20  # of a file that is hashed, in Python's memory at once
+
+
+async def compare_digest(blob: Any, name: str, sha256: str, progress: Progress | None) -> None:
+    """Raise DigestError unless a Blob has this hash; the progress stage is "check"."""
+    found, size = hashlib.sha256(), int(blob.size)
+    for begin in range(0, size, _DIGEST_BYTES):
+        end = min(begin + _DIGEST_BYTES, size)
+        try:
+            found.update((await blob.slice(begin, end).arrayBuffer()).to_memoryview())
+        except JsException as error:
+            raise SourceError(f"{name} cannot be read: {error.message}") from error
+        if progress is not None:
+            progress("check", end, size)
+    if found.hexdigest() != sha256:
+        raise DigestError(name, sha256, found.hexdigest())
 
 
 def source_error(error: JsException, name: str, advice: str = "") -> SourceError:

@@ -22,12 +22,13 @@ import js
 from pyodide.ffi import JsException, create_proxy
 
 from webpte.download import Download
-from webpte.errors import SourceError
+from webpte.errors import DigestError, SourceError
 from webpte.gpu.browser.cache_records import Record, read_record, read_records
 from webpte.gpu.browser.files import (
     NOT_FETCHED,
     JsFile,
     abortable,
+    compare_digest,
     control_of,
     downloads,
     file_name,
@@ -42,6 +43,8 @@ from webpte.source import LOCAL
 # A server that takes longer to answer whether its file is the same counts as unreachable.
 PATIENCE_SECONDS = 8
 
+_FULL = "QuotaExceededError"  # as browsers call it
+_NO_ROOM = "the browser has no room left for this site; delete something from the library"
 _ROOM_LEFT = 64 << 20  # bytes left free for other storage of the site
 
 
@@ -57,6 +60,7 @@ class CachedFile(JsFile):
     came     where it was read from, for people; empty for an ordinary download
     kept     whether it is in the library now
     parts    addresses of files that were added to the library as its parts
+    sha256   its hash, if that was checked
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class CachedFile(JsFile):
         self.came = came
         self.kept = kept
         self.parts = tuple(parts)
+        self.sha256 = ""
         self._keeper: Any = None
         self._record: Record = {}
         self._stopping: weakref.finalize[[], CachedFile] | None = None
@@ -107,6 +112,8 @@ class CachedFile(JsFile):
         record = json.dumps({**self._record, "name": self.name})  # the name may have changed
         try:
             blob = await self._keeper.finish(self.file, proxy)
+            if self._record.get("sha256"):
+                await self._compare(blob, progress)
             await self._keeper.commit(record)
         except JsException as error:
             raise SourceError(f"{self.name} could not be kept: {_reason(error)}") from error
@@ -117,8 +124,52 @@ class CachedFile(JsFile):
         self.file, self.kept = load_script("browser/files.js").blobFile(blob), True
         return True
 
+    async def _compare(self, blob: Any, progress: Progress | None) -> None:
+        """Check the hash of a file that is complete; nothing of a wrong one is left."""
+        try:
+            await compare_digest(blob, self.name, self._record["sha256"], progress)
+        except SourceError:
+            await self._keeper.leave()
+            raise
+
+    async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
+        """Fetch the whole file, and raise DigestError unless it has this hash.
+
+        A file that is stored was checked when it was, if its record has the hash.
+        """
+        if self.kept and self.sha256 == sha256:
+            return
+        self._record["sha256"] = sha256
+        if self.kept or not self.is_begun:
+            try:
+                await super().check_digest(sha256, progress)
+            except DigestError:
+                if self.kept:
+                    await forget(self.address)
+                raise
+            return
+
+        def told(stage: str, done: int, total: int) -> None:
+            if progress is not None:
+                progress("fetch" if stage == "keep" else stage, done, total)
+
+        try:
+            kept = await self.keep(told)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+        except SourceError as error:
+            if str(getattr(error.__cause__, "name", "")) != _FULL:
+                raise
+            self.came, kept = f"not kept: {_NO_ROOM}", False
+        if not kept:
+            await super().check_digest(sha256, progress)
+        self.sha256 = sha256
+
     def stop(self) -> None:
         """Stop storing the file; the next opening goes on with the bytes that were written."""
+        if self._keeping is not None:
+            self._keeper.stop()
         if self._stopping is not None:
             self._stopping()  # once, and not while it is being kept
 
@@ -149,8 +200,8 @@ def _known_store() -> Any:
 
 
 def _reason(error: JsException) -> str:
-    if str(error.name) == "QuotaExceededError":
-        return "the browser has no room left for this site; delete something from the library"
+    if str(error.name) == _FULL:
+        return _NO_ROOM
     return str(error.message)
 
 
@@ -218,7 +269,9 @@ async def _use(store: Any, found: Any, record: Record, came: str) -> CachedFile:
         await store.change(key_of(address), json.dumps({"used": time()}))
     file = load_script("browser/files.js").blobFile(found.blob)
     parts = record.get("parts", ())
-    return CachedFile(file, str(record["name"]), address, came, kept=True, parts=parts)
+    opened = CachedFile(file, str(record["name"]), address, came, kept=True, parts=parts)
+    opened.sha256 = str(record["sha256"])
+    return opened
 
 
 async def _begin(

@@ -78,6 +78,9 @@
     // Writes one file. `names` has those of its folder and its journal, `release` releases its lock.
     async function makeKeeper(place, names, size, segments, release) {
         const folder = await place.getDirectoryHandle(names.data, { create: true });
+        for (const name of await Array.fromAsync(folder.keys())) { // the browser's own, of a tab that was closed
+            if (!/^\d+$/.test(name)) await disk.remove(folder, name).catch(() => {});
+        }
         const leaving = new AbortController();
         const store = makeStore(segments);
         const writing = new Set(); // promises

@@ -96,21 +96,23 @@
         };
     }
 
-    // The attempts at one piece of work. `most` and `stall` replace those of the control.
-    function makeAttempts(control, signal, { most = control.limits.attempts, stall = control.limits.stall } = {}) {
+    // The attempts at one piece of work. `most` and `stall` replace those of the control; without `begun` it
+    // does not wait for a network: people who open a file offline want to know that.
+    function makeAttempts(control, signal, given = {}) {
+        const { most = control.limits.attempts, stall = control.limits.stall, begun = true } = given;
         let failed = 0;
 
         async function waitAfter(error) {
             const { offline } = control.limits;
-            if (isOffline()) {
+            if (begun && isOffline()) {
                 control.waiting = "offline";
                 await sleep(offline, signal);
                 if (isOffline()) throw failure(`${error.message}; there was no network for ${offline} s`);
                 return;
             }
             failed += 1;
-            const times = most === 1 ? "" : ` (tried ${most} times)`;
-            if (failed >= most) throw failure(`${error.message}${times}`, { cause: error });
+            const times = failed === 1 ? "" : ` (tried ${failed} times)`;
+            if (failed >= most || isOffline()) throw failure(`${error.message}${times}`, { cause: error });
             if (error.wait > offline) throw failure(`${error.message}; it asks to come back in ${error.wait} s`);
             const grown = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** (failed - 1));
             control.waiting = error.message;

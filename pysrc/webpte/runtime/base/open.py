@@ -9,13 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from webpte.download import Download
-from webpte.errors import FileChangedError, FormatError, GraphError, SourceError, UnsupportedError
+from webpte.errors import (
+    DigestError,
+    FileChangedError,
+    FormatError,
+    GraphError,
+    SourceError,
+    UnsupportedError,
+)
 from webpte.gpu.device import Progress
 from webpte.gpu.tasks import detach
 from webpte.source import ByteSource, BytesSource, FileSource, read_whole
 
 IN_BROWSER = sys.platform == "emscripten"
-UNUSABLE = (FormatError, GraphError, UnsupportedError, FileChangedError)  # however often it is read
+# Files that are of no use, however often they are read.
+UNUSABLE = (FormatError, GraphError, UnsupportedError, FileChangedError, DigestError)
 
 
 async def open_source(
