@@ -4,6 +4,7 @@ delayed."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -96,6 +97,11 @@ class FakeKept:
         self.kept = True
         return True
 
+    async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
+        found = hashlib.sha256(self.data.read_bytes()).hexdigest()
+        if found != sha256:
+            raise webpte.errors.DigestError(self.name, sha256, found)
+
     def stop(self) -> None:
         self.stopped = True
 
@@ -153,7 +159,7 @@ class FakeBrowser:
     def absolute(self, url: str) -> str:
         return url if ":" in url else f"http://site/{url}"
 
-    async def fetch(self, url: str, progress: Progress) -> Source:
+    async def fetch(self, url: str, progress: Progress, download: Any = None) -> Source:
         address = self.absolute(url)
         if address in self.library.files and (self.offline or address.startswith("local:")):
             entry, data = self.library.files[address]

@@ -50,8 +50,10 @@ class LibraryController:
 
     async def _keep(self, source: Source) -> None:
         """Fetch the rest of a file that the load has left out, in the background."""
-        file = source.file
-        if file is not None and not file.kept:
+        constants = [part for part in source.extra if hasattr(part, "keep")]
+        for file in [source.file, *constants]:
+            if file is None or file.kept:
+                continue
             try:
                 await file.keep()
             except SourceError as error:

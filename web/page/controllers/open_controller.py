@@ -14,18 +14,20 @@ from typing import Any
 
 from page.browser import Message, Progress, Source
 from page.cards.cards import Card
+from page.controllers.opening_progress import OpeningProgress
 from page.html.units import ms_text, number_text, shape_text
 from page.outputs.renderers.base import Output
 from page.parts.file_view import Placed, contents_view, file_card, unloaded_view
 from page.parts.run_view import Timing
-from page.parts.status_view import causes, opening_card, progress_view, unfetched_text
+from page.parts.status_view import causes, opening_card, unfetched_text
+from page.persistence.manifests import fetch_manifest
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
-from page.session.throttle import Throttle
-from webpte import MethodInfo, Program, TensorInfo
+from webpte import Download, MethodInfo, Program, TensorInfo
 from webpte.errors import DeviceLostError, OutOfMemoryError, SourceError, WebpteError
 from webpte.library import LOCAL
+from webpte.runtime.base.manifest_files import is_manifest
 from webpte.runtime.base.open import let_go
 
 
@@ -47,6 +49,7 @@ class OpenController:
         # The source that could not be opened, with its .ptd files and card.
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
+        self._progress: OpeningProgress | None = None  # of the newest opening
         state.commands.append(self._commands)
 
     @property
@@ -62,6 +65,9 @@ class OpenController:
     def _commands(self) -> Iterator[Command]:
         if self._state.opening:
             yield Command("Cancel opening", "cancel-opening")
+            if self._progress is not None and self._progress.download is not None:
+                paused = self._progress.download.paused
+                yield Command(f"{'Resume' if paused else 'Pause'} download", "pause-opening")
         yield Command("Choose files …", press="[data-act=open-file]")
         yield Command("Open URL …", press="[data-act=open-url] [name=url]")
 
@@ -75,6 +81,11 @@ class OpenController:
 
     def on_cancel_opening(self, message: Message) -> None:
         self.cancel()
+
+    def on_pause_opening(self, message: Message) -> None:
+        """Pause the download of the current opening, or continue it."""
+        if self._state.opening and self._progress is not None:
+            self._progress.toggle_pause()
 
     def cancel(self) -> None:
         """Cancel the current opening, if there is one."""
@@ -167,12 +178,19 @@ class OpenController:
         card: Card | None,
         turn: int,
     ) -> Session:
-        progress = self._progress(turn)
+        download = Download() if isinstance(wanted, str) else None
+        progress = OpeningProgress(self._state, download, lambda: turn == self._turn)
+        self._progress = progress
         if isinstance(wanted, str):
+            browser = self._state.browser
             progress("fetch", 0, 0)
-            fetched = await self._state.browser.fetch(wanted, progress)
+            if is_manifest(wanted):
+                fetched, *parts = await fetch_manifest(browser, wanted, progress, download)
+                extra = extra or tuple(part.data for part in parts)
+            else:
+                fetched = await browser.fetch(wanted, progress, download)
+                extra = extra or await self._parts_of(fetched)
             name = _name_of(fetched, card)
-            extra = extra or await self._parts_of(fetched)
             wanted = replace(fetched, name=name, address=wanted, card=card)
         source = replace(wanted, extra=extra)
         try:
@@ -287,19 +305,6 @@ class OpenController:
         )
         unfetched = unfetched_text(error, name)
         state.tell(unfetched or f"Could not open {name}", "bad")
-
-    def _progress(self, turn: int) -> Progress:
-        """Return a progress function that draws the stages, throttled."""
-        amounts: dict[str, tuple[int, int]] = {}
-        throttle = Throttle()
-
-        def progress(stage: str, done: int, total: int) -> None:
-            new = stage not in amounts
-            amounts[stage] = (int(done), int(total))
-            if turn == self._turn and throttle.ready(force=new):
-                self._state.show(stages=progress_view(amounts))
-
-        return progress
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from webpte.errors import DigestError, ManifestError, SourceError
+from webpte.gpu.device import Progress
 from webpte.manifest import MAX_BYTES, Manifest, ManifestPart, read_manifest
-from webpte.runtime.base.open import open_source
+from webpte.runtime.base.open import let_go, open_source
 from webpte.source import ByteSource
 
 _STEP = 1 << 22  # bytes that are hashed at once
@@ -45,21 +46,26 @@ async def open_part(source: str | Path, part: ManifestPart, **fetch: Any) -> Byt
     """Open a file of a manifest, and check it; `fetch` are arguments of `open_source`."""
     file = await open_source(beside(source, part.name), **fetch)
     try:
-        if part.size is not None and file.size != part.size:
-            raise SourceError(
-                f"{part.name} has {file.size:,} bytes, but its manifest names {part.size:,}; "
-                "write the manifest anew"
-            )
-        if part.sha256:
-            await _check_digest(file, part.sha256, fetch.get("progress"))
-    except BaseException:
+        await check_part(file, part, fetch.get("progress"))
+    except BaseException as error:
         if hasattr(file, "stop"):
-            file.stop()
+            let_go(file, error)
         raise
     return file
 
 
-async def _check_digest(file: ByteSource, sha256: str, progress: Any) -> None:
+async def check_part(file: ByteSource, part: ManifestPart, progress: Progress | None) -> None:
+    """Raise unless a file is the one that a manifest names; in the browser this fetches it all."""
+    if part.size is not None and file.size != part.size:
+        raise SourceError(
+            f"{part.name} has {file.size:,} bytes, but its manifest names {part.size:,}; "
+            "write the manifest anew"
+        )
+    if part.sha256:
+        await _check_digest(file, part.sha256, progress)
+
+
+async def _check_digest(file: ByteSource, sha256: str, progress: Progress | None) -> None:
     if hasattr(file, "check_digest"):  # a file of the browser: its bytes do not come here
         await file.check_digest(sha256, progress)
         return
