@@ -146,8 +146,10 @@ class WorkerBrowser:
     def source(self, file: JsProxy) -> Source:
         return Source(file.name, int(file.size), file)
 
-    async def fetch(self, url: str, progress: Progress) -> Source:
-        file = await self._open(url, progress)
+    async def fetch(
+        self, url: str, progress: Progress, download: webpte.Download | None = None
+    ) -> Source:
+        file = await self._open(url, progress, download)
         return Source(file.name, file.size, file, file=file)
 
     async def fetch_bytes(self, url: str) -> bytes:
@@ -158,12 +160,17 @@ class WorkerBrowser:
         keeping.add_done_callback(self._tasks.discard)
         return data
 
-    async def _open(self, url: str, progress: Progress | None = None) -> LibraryFile:
+    async def _open(
+        self,
+        url: str,
+        progress: Progress | None = None,
+        download: webpte.Download | None = None,
+    ) -> LibraryFile:
         try:
             address = self.absolute(url)
         except JsException as error:
             raise SourceError(f"{url} is not an address: {error.message}") from error
-        return await webpte.library.open(address, progress=progress)
+        return await webpte.library.open(address, progress=progress, download=download)
 
     async def read(self, file: JsProxy) -> bytes:
         return bytes((await file.arrayBuffer()).to_bytes())

@@ -9,6 +9,7 @@ program = await webpte.load("model.pte")
 from __future__ import annotations
 
 from webpte import errors, library, llm, report, text, training, vision
+from webpte.download import Download
 from webpte.errors import WebpteError
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.runtime.autotune.tuning import Tuning
@@ -33,6 +34,7 @@ __all__ = [
     "ConstantInfo",
     "Device",
     "DeviceInfo",
+    "Download",
     "GpuTensor",
     "MethodInfo",
     "Options",

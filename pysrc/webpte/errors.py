@@ -33,6 +33,9 @@ WebpteError
 │   └── VocabularyError         the tokenizer has tokens that the model does not know
 ├── PackageError                an optional package is missing; says how to install it
 ├── SourceError                 the file could not be fetched or read
+│   ├── FileChangedError        it became another file on its server while it was being read
+│   ├── DigestError             its SHA-256 is not that of its manifest; has both
+│   └── ManifestError           a manifest is not valid
 └── ClosedError                 the program was closed, or the GPU tensor destroyed
 """
 
@@ -194,6 +197,26 @@ class PackageError(WebpteError):
 
 class SourceError(WebpteError):
     """The file could not be fetched or read."""
+
+
+class FileChangedError(SourceError):
+    """The file became another one on its server while it was being read; open it again."""
+
+
+class DigestError(SourceError):
+    """The bytes of a file are not those that its manifest names: `expected` and `found` differ."""
+
+    def __init__(self, name: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{name}: its SHA-256 is {found}, but its manifest names {expected}; the file was "
+            "damaged on its way, or replaced: load it again, or write the manifest anew"
+        )
+        self.expected = expected
+        self.found = found
+
+
+class ManifestError(SourceError):
+    """A manifest is not valid."""
 
 
 class ClosedError(WebpteError):

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from webpte.download import Download
 from webpte.errors import SourceError
 from webpte.gpu.device import Progress
 from webpte.runtime.base.open import IN_BROWSER
@@ -39,13 +40,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Entry:
-    """A file that is kept.
+    """A file that is kept, as a whole or in part.
 
     address     where it was fetched from, or "local:NAME"
     size        in bytes
     etag        the server's, "" if it sends none; then `modified` (Last-Modified) is compared
     kept, used  times of the last write and the last opening, in seconds since 1970
     parts       addresses of other files that were added as parts of it, in order
+    missing     bytes that are not there, because its load was interrupted; opening it again
+                fetches only those
+    sha256      its hash, if a manifest named it; "" otherwise
     """
 
     address: str
@@ -56,6 +60,8 @@ class Entry:
     kept: float
     used: float
     parts: tuple[str, ...] = ()
+    missing: int = 0
+    sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,13 @@ class LibraryFile(ByteSource, Protocol):
         """Write the bytes that no load has read so far; the progress stage is "keep".
 
         Returns whether it is kept: False if another tab writes it, or this browser keeps no files.
-        A failure is a SourceError, and then nothing of it is left.
+        After a failure, which is a SourceError, the next opening goes on with what was written;
+        if the disk is full, nothing is left.
         """
+        ...
+
+    def stop(self) -> None:
+        """Stop writing: the next opening goes on with the bytes written so far."""
         ...
 
     def leave(self) -> None:
@@ -97,16 +108,18 @@ class LibraryFile(ByteSource, Protocol):
         ...
 
 
-async def open(address: str, *, progress: Progress | None = None) -> LibraryFile:
+async def open(
+    address: str, *, progress: Progress | None = None, download: Download | None = None
+) -> LibraryFile:
     """Open a file by its URL, from the library if its copy is current or the server is unreachable.
 
     The bytes of a new file are written to the library as they are read; `keep` it after loading, or
-    `leave` it.
+    `stop` or `leave` it. What an interrupted load has written is not fetched again.
     """
     _check_browser()
     from webpte.gpu.browser.opfs_cache import open_kept
 
-    return await open_kept(address, progress)
+    return await open_kept(address, progress, download)
 
 
 async def add(
@@ -124,7 +137,7 @@ async def add(
 
 
 async def entries() -> list[Entry]:
-    """List the kept files, the last used first."""
+    """List the kept files, also incomplete ones, the last used first."""
     _check_browser()
     from webpte.gpu.browser.opfs_cache import records
 

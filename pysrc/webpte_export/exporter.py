@@ -15,6 +15,7 @@ from typing import Any
 from webpte_export.check_export import check_on_numpy, place
 from webpte_export.errors import ExportError, error_text
 from webpte_export.exporter_patches import fewer_collections, patch_exporter
+from webpte_export.manifest_writer import write_manifest
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Call, Tolerance, write_example, write_suite
@@ -40,9 +41,9 @@ def export(
     """Export `model` (a torch.nn.Module) for webpte and check the result against PyTorch.
 
     inputs          the arguments of `model(*inputs)`: a tensor, or a tuple of tensors (or nested)
-    path            writes PATH.pte, PATH.check.npz (an example for `Program.check`, if it is
-                    small), PATH.suite (a folder for `serve.py verify`) and
-                    PATH.report.json; PATH may end in .pte
+    path            writes PATH.pte, PATH.manifest.json (for `webpte.load`), PATH.check.npz (an
+                    example for `Program.check`, if it is small), PATH.suite (a folder for
+                    `serve.py verify`) and PATH.report.json; PATH may end in .pte
     dynamic_shapes  as for torch.export
     quantize        None, "4w", "8w" or "8da4w": see `webpte_export.quantize`. PyTorch's results in
                     the suite are those of the quantized model
@@ -99,10 +100,12 @@ def export_prepared(
     clock: Clock,
     rewrite: Callable[[Any], Any] | None = None,
     extra: Mapping[str, Any] | None = None,
+    beside: Sequence[str] = (),
 ) -> Report:
     """Export a module that is already quantized; `quantize` is only for the report.
 
-    `rewrite` changes the graph module between PyTorch's export and ExecuTorch's.
+    `beside` names files in the same folder that the manifest lists, too. `rewrite` changes the
+    graph module between PyTorch's export and ExecuTorch's.
     """
     import torch
 
@@ -117,6 +120,7 @@ def export_prepared(
         clock.lap("lowering")
         results = _eager(module, calls)
     _write_whole(program, data)
+    write_manifest(program, beside)
     suite = program.with_suffix(".suite")
     entry = write_suite(suite, program, program.stem, results, tolerance)
     write_example(program.with_suffix(".check.npz"), results[0], tolerance)

@@ -37,7 +37,8 @@ class Import:
 # A unit, which is a folder or a module of the package itself, may import those before it. Folders
 # inside of `ops` and `runtime` are units, too. The package is the public face over all of them.
 ORDER = (
-    *("errors", "json_reader", "dtypes", "shapes", "arrays", "source", "format", "graph"),
+    *("errors", "json_reader", "dtypes", "shapes", "arrays", "source", "download", "manifest"),
+    *("format", "graph"),
     *("ops.core", "ops", "ops.elementwise", "ops.move", "ops.reduce", "ops.norm", "ops.quant"),
     *("ops.pool", "ops.gemm", "ops.conv", "ops.attention", "ops.int8", "ops.sampling"),
     *("ops.training", "portable", "rewrite", "rewrite.fusion", "plan"),

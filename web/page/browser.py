@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from page.cards.cards import Card
 from page.inputs.photos import Photo
 from page.npy import Array
-from webpte import DeviceInfo
+from webpte import DeviceInfo, Download
 from webpte.library import Entry, LibraryFile, Usage
 
 Message = Mapping[str, Any]  # what someone did: "act", and what belongs to it
@@ -66,7 +66,7 @@ class Browser(Protocol):
 
     def source(self, file: Any) -> Source: ...
 
-    async def fetch(self, url: str, progress: Progress) -> Source:
+    async def fetch(self, url: str, progress: Progress, download: Download | None = None) -> Source:
         """Fetch a file from the library or its server; the caller keeps or leaves its `file`."""
 
     async def fetch_bytes(self, url: str) -> bytes:

@@ -12,6 +12,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from webpte.download import Download
 from webpte.errors import (
     ClosedError,
     DeviceError,
@@ -30,6 +31,7 @@ from webpte.runtime.base.display import program_table
 from webpte.runtime.base.error_location import executing
 from webpte.runtime.base.gpu_tensor import GpuTensor, allocated_bytes
 from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.base.manifest_files import is_manifest, open_manifest, open_part
 from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.base.options import Options, applied_to
 from webpte.runtime.build import Build
@@ -56,11 +58,13 @@ async def load(
     progress: Progress | None = None,
     options: Options | None = None,
     keep: bool = False,
+    download: Download | None = None,
     on_forecast: Callable[[MemoryForecast], None] | None = None,
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
-    source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`
+    source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
+              A path or URL of a `.json` is a manifest: its files are opened and checked
     device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md),
               "numpy" (the references, anywhere), or a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`
@@ -68,7 +72,9 @@ async def load(
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
     options   how it runs on the device, see `webpte.Options`
     keep      in the browser: take a URL from `webpte.library` if that has the newest, else keep it
-              there, while it is loaded; without room for it there, it is loaded all the same
+              there, while it is loaded; without room for it there, it is loaded all the same.
+              A load that is interrupted goes on where it stopped the next time
+    download  limits of a download, and a handle to pause it
     on_forecast  called with the GPU memory that the program will need, before weights are read;
               what it raises ends the load
     """
@@ -80,9 +86,16 @@ async def load(
     # A GPU takes a while to open; its errors matter only once there is something to run.
     opening = None if shared is None else detach(shared_device(shared))
     with keeping(keep) as files:
-        files.append(await open_source(source, name=name, progress=progress, keep=keep))
+        fetch: dict[str, Any] = {"progress": progress, "keep": keep, "download": download}
+        if is_manifest(source):
+            manifest = await open_manifest(source)
+            for part in (manifest.program, *manifest.data):
+                files.append(await open_part(source, part, **fetch))
+            files[0].name = name or files[0].name
+        else:
+            files.append(await open_source(source, name=name, **fetch))
         for file in data:
-            files.append(await open_source(file, progress=progress, keep=keep))
+            files.append(await open_source(file, **fetch))
         clock.lap("fetch")
         contents = await read_contents(files[0], files[1:])
         if progress is not None:

@@ -72,6 +72,7 @@ def export_llm(
         clock=clock,
         rewrite=_without_transposes,
         extra={**found.notes, **extra},
+        beside=("tokenizer.json", "tokenizer_config.json"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Upload of constants from files to buffers (upload_constants.js, files.js), in small blocks."""
+"""Upload of constants from files to buffers (upload_constants.js), in small blocks."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ Described = tuple[int, int, str | None]  # offset, size, conversion
 # A device that stores all writes, and files of all kinds with the same bytes.
 SETUP = """([names]) => {
     for (const [name, text] of Object.entries(names)) globalThis[name] = eval(text);
+    globalThis.downloads = makeDownloads(files, retry);
     globalThis.bytesOf = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
     globalThis.textOf = (bytes) => btoa(String.fromCharCode(...bytes));
 
@@ -86,7 +87,12 @@ TRANSFER = """async ([kind, data, described, sizes]) => {
 @pytest.fixture
 def page(harness: Harness, root: Path) -> Harness:
     gpu = root / "pysrc" / "webpte" / "gpu"
-    names = {"makeUpload": gpu / "webgpu/upload_constants.js", "files": gpu / "browser/files.js"}
+    names = {
+        "makeUpload": gpu / "webgpu/upload_constants.js",
+        "files": gpu / "browser/files.js",
+        "retry": gpu / "browser/retry.js",
+        "makeDownloads": gpu / "browser/downloads.js",
+    }
     texts = {name: path.read_text(encoding="utf-8") for name, path in names.items()}
     harness.page.evaluate(SETUP, [texts])
     return harness
@@ -233,7 +239,8 @@ URL = """async ([status, late = 0, grew = 0]) => {
     };
     try {
         const target = makeTarget([100, 1000]);
-        const file = await files.openUrl("http://here/file");
+        const control = downloads.makeControl('{"attempts": 1}');
+        const file = await downloads.openUrl("http://here/file", control);
         const described = JSON.stringify([[0, 100, 100, null], [1, 150_001, 1000, null]]);
         const going = target.upload(file, described, 1100, undefined);
         const error = await going.catch((error) => error);
@@ -251,7 +258,7 @@ def test_ranges_of_a_url(page: Harness) -> None:
     seen = page.page.evaluate(URL, [206])
     assert (seen["message"], seen["right"]) == (None, True)
     head, *ranges = seen["requests"]
-    assert head == [0, 65535, False]
+    assert head == [0, 65535, True]
     assert [begin for begin, _, _ in ranges] == list(range(150_001, 151_001, 64))
     assert all(end - begin < 64 and can_be_stopped for begin, end, can_be_stopped in ranges)
 

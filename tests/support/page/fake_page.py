@@ -4,6 +4,7 @@ delayed."""
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -85,7 +86,7 @@ class FakeKept:
         self.address, self.came, self.kept = source.address, came, bool(came)
         entry, _ = library.files.get(source.address, (None, None))
         self.parts = entry.parts if entry is not None and came else ()
-        self.left = False
+        self.left = self.stopped = False
 
     async def read(self, offset: int, length: int) -> bytes:
         data: bytes = self.data.read_bytes()
@@ -97,6 +98,14 @@ class FakeKept:
         self._library.put(self.address, self.name, self.data, self.size)
         self.kept = True
         return True
+
+    async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
+        found = hashlib.sha256(self.data.read_bytes()).hexdigest()
+        if found != sha256:
+            raise webpte.errors.DigestError(self.name, sha256, found)
+
+    def stop(self) -> None:
+        self.stopped = True
 
     def leave(self) -> None:
         self.left = True
@@ -152,7 +161,7 @@ class FakeBrowser:
     def absolute(self, url: str) -> str:
         return url if ":" in url else f"http://site/{url}"
 
-    async def fetch(self, url: str, progress: Progress) -> Source:
+    async def fetch(self, url: str, progress: Progress, download: Any = None) -> Source:
         address = self.absolute(url)
         if address in self.library.files and (self.offline or address.startswith("local:")):
             entry, data = self.library.files[address]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -164,11 +165,27 @@ def test_no_room_is_told_and_nothing_else_is_lost() -> None:
 
 def test_what_could_not_be_loaded_is_not_kept() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
-        await app.receive({"act": "open-url", "fields": {"url": "samples/digits.json"}})
+        await app.receive({"act": "open-url", "fields": {"url": "style/style.css"}})
         assert "FormatError" in browser.html["error"]
         await settle()
         assert browser.opened[0].left
         assert browser.library.files == {}
+
+    drive(script)
+
+
+def test_an_interrupted_download_is_listed_with_its_share_and_can_be_deleted() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        address = "http://far/big.pte"
+        browser.library.put(address, "big.pte", b"", 4096)
+        entry, data = browser.library.files[address]
+        browser.library.files[address] = replace(entry, missing=3072), data
+        await app.receive({"act": "library-refresh"})
+        assert "1.00 KiB of 4.00 KiB (25%); open it to download the rest" in browser.html["library"]
+        assert browser.text["library-total"] == "1 program, 1.00 KiB"
+        await app.receive({"act": "library-delete", "address": address})
+        assert browser.library.files == {}
+        assert browser.text["status"] == "Deleted: 1.00 KiB freed"
 
     drive(script)
 

@@ -50,8 +50,10 @@ class LibraryController:
 
     async def _keep(self, source: Source) -> None:
         """Fetch the rest of a file that the load has left out, in the background."""
-        file = source.file
-        if file is not None and not file.kept:
+        constants = [part for part in source.extra if hasattr(part, "keep")]
+        for file in [source.file, *constants]:
+            if file is None or file.kept:
+                continue
             try:
                 await file.keep()
             except SourceError as error:
@@ -98,7 +100,7 @@ class LibraryController:
             for program in self._named(address):  # first, so that no program lacks its parts
                 for entry in [program, *parts_of(self._entries, program)]:
                     await self._state.browser.library.delete(entry.address)
-                    freed += entry.size
+                    freed += entry.size - entry.missing
         finally:
             await self.refresh()
         self._state.tell(f"Deleted: {bytes_text(freed)} freed")
@@ -185,7 +187,7 @@ class LibraryController:
         rows = [
             Row(
                 entry,
-                entry.size + sum(part.size for part in parts_of(self._entries, entry)),
+                sum(e.size - e.missing for e in [entry, *parts_of(self._entries, entry)]),
                 self._is_open(entry.address),
                 entry.address == self._asked,
             )

@@ -6,6 +6,7 @@ wins; programs of older ones are closed.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
@@ -13,17 +14,18 @@ from typing import Any
 
 from page.browser import Message, Progress, Source
 from page.cards.cards import Card
+from page.controllers.opening_progress import OpeningProgress
 from page.html.units import bytes_text, ms_text, number_text, shape_text
 from page.outputs.renderers.base import Output
 from page.parts.file_view import Placed, contents_view, file_card, program_bar, unloaded_view
 from page.parts.run_view import Timing
-from page.parts.status_view import causes, opening_card, progress_view, unfetched_text
+from page.parts.status_view import causes, opening_card, unfetched_text
+from page.persistence.manifests import fetch_manifest
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
-from page.session.throttle import Throttle
 from page.session.typed_address import typed_address
-from webpte import MethodInfo, Options, Program, TensorInfo
+from webpte import Download, MethodInfo, Options, Program, TensorInfo
 from webpte.errors import (
     DeviceLostError,
     FaultyDeviceError,
@@ -33,6 +35,8 @@ from webpte.errors import (
 )
 from webpte.library import LOCAL
 from webpte.report import PHONE_BUDGET, MemoryForecast
+from webpte.runtime.base.manifest_files import is_manifest
+from webpte.runtime.base.open import let_go
 
 
 class _SupersededError(Exception):
@@ -48,10 +52,12 @@ class OpenController:
         self._state = state
         self._draw = draw
         self._turn = 0  # of the newest opening
+        self._loading: asyncio.Future[Session] | None = None  # by the newest opening
         self._coming: Source | None = None  # as far as known before it is fetched
         # The source that could not be opened, with its .ptd files and card.
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
+        self._progress: OpeningProgress | None = None  # of the newest opening
         state.commands.append(self._commands)
 
     @property
@@ -67,6 +73,9 @@ class OpenController:
     def _commands(self) -> Iterator[Command]:
         if self._state.opening:
             yield Command("Cancel opening", "cancel-opening")
+            if self._progress is not None and self._progress.download is not None:
+                paused = self._progress.download.paused
+                yield Command(f"{'Resume' if paused else 'Pause'} download", "pause-opening")
         yield Command("Choose files …", press="[data-act=open-file]")
         yield Command("Open URL …", press="[data-act=open-url] [name=url]")
 
@@ -86,14 +95,27 @@ class OpenController:
     def on_cancel_opening(self, message: Message) -> None:
         self.cancel()
 
+    def on_pause_opening(self, message: Message) -> None:
+        """Pause the download of the current opening, or continue it."""
+        if self._state.opening and self._progress is not None:
+            self._progress.toggle_pause()
+
     def cancel(self) -> None:
         """Cancel the current opening, if there is one."""
         if not self._state.opening:
             return
-        self._turn += 1
+        self._begin_turn()
         self._state.show(progress="")
         self._state.tell("Opening was cancelled")
         self._announce("")
+
+    def _begin_turn(self) -> int:
+        """End the current opening at once, with its requests; return the number of the next."""
+        self._turn += 1
+        if self._loading is not None:
+            self._loading.cancel()
+            self._loading = None
+        return self._turn
 
     def _announce(self, opening: str) -> None:
         self._state.opening = opening
@@ -132,8 +154,7 @@ class OpenController:
         `before` is a closed session of the same program, to continue from. `options` are those of
         `webpte.load`.
         """
-        self._turn += 1
-        turn, state = self._turn, self._state
+        turn, state = self._begin_turn(), self._state
         name = _name_of(wanted, card)
         if extra is None:
             extra = wanted.extra if isinstance(wanted, Source) else ()
@@ -148,9 +169,14 @@ class OpenController:
         self._announce(name)
         try:
             how = {"device": device, "options": options}
-            session = await self._load(wanted, extra, how, card, turn)
+            self._loading = asyncio.ensure_future(self._load(wanted, extra, how, card, turn))
+            session = await self._loading
             await self._replace(session, turn, before)
         except _SupersededError:
+            return False
+        except asyncio.CancelledError:
+            if turn == self._turn:  # this call was cancelled, not the opening
+                raise
             return False
         except Exception as error:
             if turn == self._turn:
@@ -168,20 +194,27 @@ class OpenController:
         card: Card | None,
         turn: int,
     ) -> Session:
-        progress = self._progress(turn)
+        download = Download() if isinstance(wanted, str) else None
+        progress = OpeningProgress(self._state, download, lambda: turn == self._turn)
+        self._progress = progress
         if isinstance(wanted, str):
+            browser = self._state.browser
             progress("fetch", 0, 0)
-            fetched = await self._state.browser.fetch(wanted, progress)
+            if is_manifest(wanted):
+                fetched, *parts = await fetch_manifest(browser, wanted, progress, download)
+                extra = extra or tuple(part.data for part in parts)
+            else:
+                fetched = await browser.fetch(wanted, progress, download)
+                extra = extra or await self._parts_of(fetched)
             name = _name_of(fetched, card)
-            extra = extra or await self._parts_of(fetched)
             wanted = replace(fetched, name=name, address=wanted, card=card)
         source = replace(wanted, extra=extra)
         try:
             self._check(turn)  # fetching may take long
             return await self._load_source(source, how, turn, progress)
-        except BaseException:
+        except BaseException as error:
             if source.file is not None:
-                source.file.leave()
+                let_go(source.file, error)
             raise
 
     async def _parts_of(self, program: Source) -> tuple[Any, ...]:
@@ -310,19 +343,6 @@ class OpenController:
         )
         unfetched = unfetched_text(error, name)
         state.tell(unfetched or f"Could not open {name}", "bad")
-
-    def _progress(self, turn: int) -> Progress:
-        """Return a progress function that draws the stages, throttled."""
-        amounts: dict[str, tuple[int, int]] = {}
-        throttle = Throttle()
-
-        def progress(stage: str, done: int, total: int) -> None:
-            new = stage not in amounts
-            amounts[stage] = (int(done), int(total))
-            if turn == self._turn and throttle.ready(force=new):
-                self._state.show(stages=progress_view(amounts))
-
-        return progress
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:

@@ -33,7 +33,7 @@ def summary_text(rows: Sequence[Row], others: Sequence[Entry]) -> str:
     told = [plural(len(rows), "program")]
     if others:
         told.append(plural(len(others), "other file"))
-    total = sum(row.size for row in rows) + sum(entry.size for entry in others)
+    total = sum(row.size for row in rows) + sum(e.size - e.missing for e in others)
     return f"{' and '.join(told)}, {bytes_text(total)}"
 
 
@@ -61,7 +61,11 @@ _EMPTY = h(
 def _row(row: Row, now: float) -> Html:
     entry = row.entry
     place = "local file" if entry.address.startswith(LOCAL) else urlsplit(entry.address).netloc
-    facts = f"{bytes_text(row.size)} · {place} · used {age_text(now - entry.used)}"
+    amount = bytes_text(row.size)
+    if entry.missing:
+        share = (entry.size - entry.missing) / max(entry.size, 1)
+        amount = f"{amount} of {bytes_text(entry.size)} ({share:.0%}); open it to download the rest"
+    facts = f"{amount} · {place} · used {age_text(now - entry.used)}"
     return h(
         "li",
         h(

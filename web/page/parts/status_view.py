@@ -11,11 +11,12 @@ from page.html.units import bytes_text, count_text
 
 STAGES = {
     "fetch": "Fetch the file",
+    "check": "Check the file",
     "read": "Read the program",
     "compile": "Compile kernels",
     "constants": "Send constants to the GPU",
 }
-_IN_BYTES = ("fetch", "constants")
+_IN_BYTES = ("fetch", "check", "constants")
 Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 is not known yet
 
 # By class name, so that nothing here has to import the engine. The most derived name wins.
@@ -37,6 +38,9 @@ _WAYS_OUT = {
     "ShaderError": "This is a bug in webpte. The details below say which kernel it is.",
     "InputError": "Set the inputs to the shapes and types of the signature.",
     "ResizeError": "Set the inputs to sizes within the bounds of the signature.",
+    "FileChangedError": "Open it again: that reads the new version.",
+    "DigestError": "Open it again. If the hashes differ again, the file and its manifest do not "
+    "belong together.",
     "SourceError": "Check the address or the file, and that its server lets other pages read it "
     "(CORS).",
     "ClosedError": "Open the file again.",
@@ -96,9 +100,12 @@ def opening_card(name: str) -> Html:
     )
 
 
-def progress_view(amounts: Amounts) -> Html:
-    """Return the progress by stage. Kernels and constants load at the same time."""
-    order = list(STAGES)
+def progress_view(amounts: Amounts, rate: str = "", paused: bool | None = None) -> Html:
+    """Return the progress by stage. Kernels and constants load at the same time.
+
+    `rate` says how fast bytes come; `paused` is None for what cannot be paused.
+    """
+    order = [stage for stage in STAGES if stage != "check" or stage in amounts]
     reached = max((order.index(stage) for stage in amounts), default=0)
     steps = []
     busy = None
@@ -126,7 +133,28 @@ def progress_view(amounts: Amounts) -> Html:
         (
             h("progress", aria_label=STAGES[busy] if busy else "Opening", **known),
             h("ol", steps, class_="steps"),
+            h("p", _transfer(rate, paused), class_="transfer soft")
+            if rate or paused is not None
+            else None,
         )
+    )
+
+
+def _transfer(rate: str, paused: bool | None) -> Html:
+    told = "The download is paused. " if paused else rate
+    return h(
+        "p",
+        h("span", told, class_="number") if told else None,
+        h(
+            "button",
+            "Resume" if paused else "Pause",
+            type="button",
+            class_="quiet",
+            data_act="pause-opening",
+        )
+        if paused is not None
+        else None,
+        class_="transfer soft",
     )
 
 

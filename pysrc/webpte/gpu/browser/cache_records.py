@@ -51,4 +51,6 @@ def _checked(content: object) -> Record:
         "kept": record.number("kept", 0),
         "used": record.number("used", 0),
         "parts": tuple(parts),
+        "missing": record.integer("missing", 0, low=0),
+        "sha256": record.text("sha256", ""),
     }

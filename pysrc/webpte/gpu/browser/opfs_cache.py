@@ -14,23 +14,36 @@ import json
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from time import time
 from typing import Any
 
 import js
 from pyodide.ffi import JsException, create_proxy
 
-from webpte.errors import SourceError
+from webpte.download import Download
+from webpte.errors import DigestError, SourceError
 from webpte.gpu.browser.cache_records import Record, read_record, read_records
-from webpte.gpu.browser.files import JsFile, file_name, open_url
+from webpte.gpu.browser.files import (
+    JsFile,
+    abortable,
+    compare_digest,
+    control_of,
+    downloads,
+    fetch_error,
+    file_name,
+    open_url,
+)
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.device import Progress
 from webpte.gpu.tasks import detach, shield_or_undo
-from webpte.source import LOCAL, fetch_problem
+from webpte.source import LOCAL
 
 # A server that takes longer to answer whether its file is the same counts as unreachable.
 PATIENCE_SECONDS = 8
 
+_FULL = "QuotaExceededError"  # as browsers call it
+_NO_ROOM = "the browser has no room left for this site; delete something from the library"
 _ROOM_LEFT = 64 << 20  # bytes left free for other storage of the site
 
 
@@ -46,6 +59,7 @@ class CachedFile(JsFile):
     came     where it was read from, for people; empty for an ordinary download
     kept     whether it is in the library now
     parts    addresses of files that were added to the library as its parts
+    sha256   its hash, if that was checked
     """
 
     def __init__(
@@ -62,9 +76,10 @@ class CachedFile(JsFile):
         self.came = came
         self.kept = kept
         self.parts = tuple(parts)
+        self.sha256 = ""
         self._keeper: Any = None
         self._record: Record = {}
-        self._leaving: weakref.finalize[[], CachedFile] | None = None
+        self._stopping: weakref.finalize[[], CachedFile] | None = None
         self._keeping: asyncio.Future[bool] | None = None
 
     @property
@@ -75,18 +90,18 @@ class CachedFile(JsFile):
     def begin(self, keeper: Any, record: Record) -> None:
         """Start to store the file; `keeper` locks it, at most as long as this object lives."""
         self._keeper, self._record = keeper, record
-        self._leaving = weakref.finalize(self, keeper.leave)
-        self._leaving.atexit = False
+        self._stopping = weakref.finalize(self, keeper.stop)
+        self._stopping.atexit = False
 
     async def keep(self, progress: Progress | None = None) -> bool:
         """Write the rest of the file; the progress stage is "keep".
 
         Returns whether it is stored; it is not if another tab is writing it, or there is no
-        library. On an error nothing is stored, and SourceError is raised. If the caller is
-        cancelled, writing goes on.
+        library. On an error SourceError is raised, and the next opening goes on with what was
+        written; on a full disk nothing is left. If the caller is cancelled, writing goes on.
         """
         if self._keeping is None:
-            if self._leaving is None or self._leaving.detach() is None:
+            if self._stopping is None or self._stopping.detach() is None:
                 return self.kept
             self._keeping = detach(self._finish(progress))
         return await asyncio.shield(self._keeping)
@@ -95,7 +110,10 @@ class CachedFile(JsFile):
         proxy = None if progress is None else create_proxy(progress)
         record = json.dumps({**self._record, "name": self.name})  # the name may have changed
         try:
-            blob = await self._keeper.finish(self.file, record, proxy)
+            blob = await self._keeper.finish(self.file, proxy)
+            if self._record.get("sha256"):
+                await self._compare(blob, progress)
+            await self._keeper.commit(record)
         except JsException as error:
             raise SourceError(f"{self.name} could not be kept: {_reason(error)}") from error
         finally:
@@ -105,17 +123,69 @@ class CachedFile(JsFile):
         self.file, self.kept = load_script("browser/files.js").blobFile(blob), True
         return True
 
+    async def _compare(self, blob: Any, progress: Progress | None) -> None:
+        """Check the hash of a file that is complete; nothing of a wrong one is left."""
+        try:
+            await compare_digest(blob, self.name, self._record["sha256"], progress)
+        except SourceError:
+            await self._keeper.leave()
+            raise
+
+    async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
+        """Fetch the whole file, and raise DigestError unless it has this hash.
+
+        A file that is stored was checked when it was, if its record has the hash.
+        """
+        if self.kept and self.sha256 == sha256:
+            return
+        self._record["sha256"] = sha256
+        if self.kept or not self.is_begun:
+            try:
+                await super().check_digest(sha256, progress)
+            except DigestError:
+                if self.kept:
+                    await forget(self.address)
+                raise
+            return
+
+        def told(stage: str, done: int, total: int) -> None:
+            if progress is not None:
+                progress("fetch" if stage == "keep" else stage, done, total)
+
+        try:
+            kept = await self.keep(told)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+        except SourceError as error:
+            if str(getattr(error.__cause__, "name", "")) != _FULL:
+                raise
+            self.came, kept = f"not kept: {_NO_ROOM}", False
+        if not kept:
+            await super().check_digest(sha256, progress)
+        self.sha256 = sha256
+
+    def stop(self) -> None:
+        """Stop storing the file; the next opening goes on with the bytes that were written."""
+        if self._keeping is not None:
+            self._keeper.stop()
+        if self._stopping is not None:
+            self._stopping()  # once, and not while it is being kept
+
     def leave(self) -> None:
         """Stop storing the file, and remove the bytes that were written."""
-        if self._leaving is not None:
-            self._leaving()  # once, and not while it is being kept
+        if self._stopping is not None and self._stopping.detach() is not None:
+            self._keeper.leave()
 
 
+@cache
 def _store() -> Any:
     """Return the functions of opfs_cache.js; None if the browser stores no files."""
-    return load_script("browser/opfs_cache.js")(
-        load_script("browser/files.js"), load_script("browser/plain_errors.js")
-    )
+    disk, plain = load_script("browser/opfs_disk.js"), load_script("browser/plain_errors.js")
+    if disk is None:
+        return None
+    partial = load_script("browser/opfs_partial.js")(disk, plain)
+    return load_script("browser/opfs_cache.js")(disk, partial, downloads(), plain)
 
 
 def _known_store() -> Any:
@@ -129,16 +199,18 @@ def _known_store() -> Any:
 
 
 def _reason(error: JsException) -> str:
-    if str(error.name) == "QuotaExceededError":
-        return "the browser has no room left for this site; delete something from the library"
+    if str(error.name) == _FULL:
+        return _NO_ROOM
     return str(error.message)
 
 
-async def open_kept(address: str, progress: Progress | None) -> CachedFile:
+async def open_kept(
+    address: str, progress: Progress | None, download: Download | None = None
+) -> CachedFile:
     """Open a file by its address, from the library if it is current or the server fails."""
     store = _store()
     if store is None:
-        plain = await open_url(load_script("browser/files.js"), address, progress)
+        plain = await open_url(address, progress, download)
         return CachedFile(plain.file, plain.name, address, "", kept=False)
     address = _absolute(address)
     found = await _find(store, key_of(address))
@@ -152,23 +224,24 @@ async def open_kept(address: str, progress: Progress | None) -> CachedFile:
                 "the file itself"
             )
         return await _use(store, found, record, "from the library")
+    known = json.dumps({"etag": record.get("etag", ""), "modified": record.get("modified", "")})
+    patience = PATIENCE_SECONDS if found is not None else 0
+    control = control_of(download)
     try:
-        answer = await store.ask(
-            address,
-            record.get("etag", ""),
-            record.get("modified", ""),
-            PATIENCE_SECONDS if found is not None else 0,
-            progress,
+        answer = await abortable(
+            lambda signal: store.ask(
+                key_of(address), address, control, known, patience, progress, signal
+            )
         )
     except JsException as error:
         if found is None:
-            raise SourceError(fetch_problem(address, str(error.message))) from error
+            raise fetch_error(error, address) from error
         why = f"from the library, since its server cannot be asked ({error.message})"
         return await _use(store, found, record, why)
     if answer.same and found is not None:
         return await _use(store, found, record, "from the library, as its server has it")
     opened = CachedFile(answer.file, file_name(address), address, "", kept=False)
-    await _begin(store, opened, answer.hearing, answer.etag, answer.modified)
+    await _begin(store, opened, answer, answer.etag, answer.modified)
     return opened
 
 
@@ -195,11 +268,13 @@ async def _use(store: Any, found: Any, record: Record, came: str) -> CachedFile:
         await store.change(key_of(address), json.dumps({"used": time()}))
     file = load_script("browser/files.js").blobFile(found.blob)
     parts = record.get("parts", ())
-    return CachedFile(file, str(record["name"]), address, came, kept=True, parts=parts)
+    opened = CachedFile(file, str(record["name"]), address, came, kept=True, parts=parts)
+    opened.sha256 = str(record["sha256"])
+    return opened
 
 
 async def _begin(
-    store: Any, opened: CachedFile, hearing: Any, etag: str = "", modified: str = ""
+    store: Any, opened: CachedFile, asked: Any, etag: str = "", modified: str = ""
 ) -> None:
     """Start to store an opened file; if that fails, `came` says why."""
     now = time()
@@ -217,8 +292,8 @@ async def _begin(
         if opened.size > usage["quota"] - usage["usage"] - _ROOM_LEFT:
             opened.came = "not kept: the browser has no room left for it"
             return
-        beginning = store.begin(key_of(opened.address), opened.size, hearing)
-        keeper = await shield_or_undo(beginning, _leave)
+        beginning = store.begin(key_of(opened.address), opened.size, json.dumps(record), asked)
+        keeper = await shield_or_undo(beginning, _stop)
     except JsException as error:
         opened.came = f"not kept: {_reason(error)}"
         return
@@ -226,10 +301,10 @@ async def _begin(
         opened.begin(keeper, record)
 
 
-def _leave(keeper: Any) -> None:
+def _stop(keeper: Any) -> None:
     """Stop a keeper; None if another tab was writing the file."""
     if keeper is not None:
-        keeper.leave()
+        keeper.stop()
 
 
 async def add_blob(blob: Any, name: str, parts: Sequence[str], progress: Progress | None) -> str:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -20,13 +21,15 @@ from webpte.errors import (
     ConstantError,
     DeviceError,
     DeviceLostError,
+    FileChangedError,
     InputError,
     NoWebGPUError,
     OutOfMemoryError,
     ShaderError,
+    SourceError,
     WebpteError,
 )
-from webpte.gpu.browser.files import JsFile
+from webpte.gpu.browser.files import JsFile, abortable
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.browser.settings_store import BrowserStore
 from webpte.gpu.convert import by_file, converted
@@ -60,6 +63,8 @@ _ERRORS: dict[str, type[WebpteError]] = {
     "OutOfMemory": OutOfMemoryError,
     "ShaderError": ShaderError,
     "Overflow": ConstantError,
+    "SourceError": SourceError,
+    "FileChangedError": FileChangedError,
 }
 
 _NO_WEBGPU = (
@@ -279,7 +284,8 @@ class WebGPUDevice:
             total = sum(t.region.size for t in ordered)
             self.interop_calls += 1
             with _translated(f"{source.name}: uploading constants"), _proxied(progress) as proxy:
-                await self._engine.uploadConstants(source.file, json.dumps(described), total, proxy)
+                given = source.file, json.dumps(described), total, proxy
+                await abortable(partial(self._engine.uploadConstants, *given))
 
     async def create_plan(self, commands: PlanCommands) -> int:
         self.interop_calls += 1

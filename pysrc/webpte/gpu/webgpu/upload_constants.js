@@ -129,7 +129,7 @@
         let received = 0;
         for (let held = 0; ;) {
             const { value, done } = await source.read(block.subarray(held));
-            if (signal.aborted) return;
+            signal.throwIfAborted();
             if (value) {
                 block = new Uint8Array(value.buffer); // a BYOB read moves the memory into its result
                 held = value.byteOffset + value.byteLength;
@@ -147,15 +147,16 @@
         }
     }
 
-    return async function uploadConstants(file, transfers, total, progress) {
+    return async function uploadConstants(file, transfers, total, progress, signal) {
         const ranges = rangesOf(distinct(JSON.parse(transfers)).flatMap((each) => [...partsOf(each)]));
         const aborting = new AbortController();
+        signal?.addEventListener("abort", () => aborting.abort(signal.reason));
         let next = 0;
         let done = 0;
         let reported = 0;
         const report = (bytes) => {
             done += bytes;
-            if (done - reported < stepBytes && done < total) return;
+            if (signal?.aborted || (done - reported < stepBytes && done < total)) return;
             reported = done;
             progress?.("constants", done, total);
         };

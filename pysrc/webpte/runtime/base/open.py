@@ -8,16 +8,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from webpte.errors import SourceError
+from webpte.download import Download
+from webpte.errors import (
+    DigestError,
+    FileChangedError,
+    FormatError,
+    GraphError,
+    SourceError,
+    UnsupportedError,
+)
 from webpte.gpu.device import Progress
 from webpte.gpu.tasks import detach
 from webpte.source import ByteSource, BytesSource, FileSource, read_whole
 
 IN_BROWSER = sys.platform == "emscripten"
+# Files that are of no use, however often they are read.
+UNUSABLE = (FormatError, GraphError, UnsupportedError, FileChangedError, DigestError)
 
 
 async def open_source(
-    source: Any, *, name: str | None = None, progress: Progress | None = None, keep: bool = False
+    source: Any,
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+    keep: bool = False,
+    download: Download | None = None,
 ) -> ByteSource:
     """Open a source; in the browser as a JavaScript object, from which constants go to the GPU.
 
@@ -36,14 +51,13 @@ async def open_source(
             raise SourceError("'' names no file: give a path, or in the browser a URL")
         if not IN_BROWSER:
             return FileSource(Path(source))
-        from webpte.gpu.browser.files import open_url
-        from webpte.gpu.browser.scripts import load_script
-
         if keep:
             from webpte.gpu.browser.opfs_cache import open_kept
 
-            return await open_kept(source, progress)
-        return await open_url(load_script("browser/files.js"), source, progress)
+            return await open_kept(source, progress, download)
+        from webpte.gpu.browser.files import open_url
+
+        return await open_url(source, progress, download)
     if IN_BROWSER and hasattr(source, "arrayBuffer") and hasattr(source, "slice"):
         from webpte.gpu.browser.files import JsFile
         from webpte.gpu.browser.scripts import load_script
@@ -60,17 +74,26 @@ async def open_source(
 def keeping(wanted: bool) -> Iterator[list[Any]]:
     """Files of the library that are put into the list are kept, which nobody waits for.
 
-    If anything is raised inside, for example because another file cannot be opened, none is kept.
+    If anything is raised inside, for example because the network fails, none is kept; the next load
+    goes on with the bytes that came, unless the files cannot be used at all.
     """
     files: list[Any] = []
     try:
         yield files
-    except BaseException:
+    except BaseException as error:
         for file in _of_library(files, wanted):
-            file.leave()
+            let_go(file, error)
         raise
     for file in _of_library(files, wanted):
         detach(file.keep())
+
+
+def let_go(file: Any, error: BaseException) -> None:
+    """Stop keeping a file of the library whose load failed; one that is no use is removed."""
+    if isinstance(error, UNUSABLE):
+        file.leave()
+    else:
+        file.stop()
 
 
 def _of_library(files: Sequence[Any], wanted: bool) -> list[Any]:

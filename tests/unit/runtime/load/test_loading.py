@@ -337,24 +337,33 @@ class LibraryFile(BytesSource):
         self.ended.append("kept")
         return True
 
+    def stop(self) -> None:
+        self.ended.append("stopped")
+
     def leave(self) -> None:
         self.ended.append("left")
 
 
-@pytest.mark.parametrize(("data", "ended"), [((), "kept"), (("missing.ptd",), "left")])
+@pytest.mark.parametrize(
+    ("data", "ended"), [((), "kept"), (("missing.ptd",), "stopped"), ((b"no constants",), "left")]
+)
 def test_what_is_kept_is_let_go_if_another_file_is_not_there(
-    data: tuple[str, ...], ended: str, monkeypatch: pytest.MonkeyPatch
+    data: tuple[Any, ...], ended: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Those that can be used when the load is tried again stay where they are."""
     file = LibraryFile(write_pte(chain(2)))
 
     async def open_source(source: Any, **_: Any) -> Any:
+        if isinstance(source, bytes):
+            return BytesSource(source)
         if source != "model.pte":
             raise errors.SourceError(f"{source}: 404")
         return file
 
     async def run() -> None:
         monkeypatch.setattr("webpte.runtime.program.open_source", open_source)
-        with pytest.raises(errors.SourceError) if data else nullcontext():
+        failure = errors.SourceError if data == ("missing.ptd",) else errors.FormatError
+        with pytest.raises(failure) if data else nullcontext():
             await webpte.load("model.pte", data=data, device="numpy", keep=True)
         await asyncio.sleep(0)  # nobody waits for it
 

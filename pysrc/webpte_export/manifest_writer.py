@@ -1,0 +1,31 @@
+"""Writes the manifest of an export: its files, with sizes and hashes, for `webpte.load`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+TOKENIZER = "tokenizer.json"
+
+
+def write_manifest(program: Path, beside: Sequence[str] = ()) -> Path:
+    """Write PROGRAM.manifest.json; `beside` are names of further files in the same folder."""
+    names = [program.name, *beside]
+    content: dict[str, Any] = {"program": program.name}
+    if TOKENIZER in beside:
+        content["tokenizer"] = TOKENIZER
+    content["files"] = [_described(program.with_name(name)) for name in names]
+    path = program.with_suffix(".manifest.json")
+    draft = path.with_suffix(".json.part")
+    draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+def _described(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}
