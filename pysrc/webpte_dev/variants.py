@@ -101,7 +101,7 @@ def variants_of(requested: Sequence[str], info: DeviceInfo) -> list[Variant]:
     found = [_variant(name, info) for name in dict.fromkeys(named)]
     if ALL in requested and info.software and "plain" not in requested:
         slow = "left out: they can take minutes to compile here; ask for it by name: plain"
-        found = [replace(p, missing=slow) if p.options.plain is False else p for p in found]
+        found = [replace(one, missing=slow) if one.options.plain is False else one for one in found]
     return [Variant(AS_CHOSEN), *found]
 
 
@@ -122,12 +122,12 @@ async def described_variants(requested: Sequence[str], device: str) -> list[dict
     return [asdict(variant) for variant in variants_of(requested, tuned)]
 
 
-async def options_of(way: str, device: str) -> DeveloperOptions:
+async def options_of(name: str, device: str) -> DeveloperOptions:
     """Return the load options of one variant; raises DeviceError if the device lacks it."""
-    _, path = await described_variants([way], device)
-    if path["missing"]:
-        raise DeviceError(f"{path['label']}: {path['missing']}")
-    return DeveloperOptions(**path["options"])
+    _, variant = await described_variants([name], device)
+    if variant["missing"]:
+        raise DeviceError(f"{variant['label']}: {variant['missing']}")
+    return DeveloperOptions(**variant["options"])
 
 
 class VariantRuns:
@@ -141,18 +141,18 @@ class VariantRuns:
         self._chosen = Seen()
         self._entry: object = None
 
-    async def run(self, raw: object, path: dict[str, Any]) -> dict[str, Any]:
+    async def run(self, raw: object, variant: dict[str, Any]) -> dict[str, Any]:
         """Run an entry; returns the report of `run_entry` with the variant's label and differences.
 
         difference     between the outputs, as a share of the tolerance; None if there is none to
                        tell: a run failed, or integers differ
         other_kernels  whether kernels ran that do not run as chosen
         """
-        seen, options = Seen(), DeveloperOptions(**path["options"])
+        seen, options = Seen(), DeveloperOptions(**variant["options"])
         given = {**self._how, "options": options, "seen": seen}
         report = await run_entry(raw, self._fetch_bytes, self._device, **given)
-        report |= {"path": path["label"], "difference": None, "other_kernels": None}
-        if path["label"] == AS_CHOSEN:
+        report |= {"variant": variant["label"], "difference": None, "other_kernels": None}
+        if variant["label"] == AS_CHOSEN:
             self._chosen, self._entry = seen, raw
         elif self._entry == raw and len(seen.outputs) == len(self._chosen.outputs):
             entry = parse_entry(raw)

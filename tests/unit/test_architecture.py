@@ -6,7 +6,7 @@ import ast
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -23,6 +23,7 @@ PACKAGE = Path(webpte.__file__).parent
 ROOT = PACKAGE.parent.parent
 SHADERS = ROOT / "wgsl"
 MAX_FILES = 20  # of code in one folder
+MAX_LINES = 400  # of one file
 
 
 @dataclass(frozen=True)
@@ -84,16 +85,10 @@ MODULES = module_files(PACKAGE)
 
 def imports_of(module: str, modules: dict[str, Path] = MODULES) -> Iterator[Import]:
     tree = ast.parse(modules[module].read_text(encoding="utf-8"))
-    late_nodes = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
+    for node, late in _statements(tree.body, False):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(module, alias.name, id(node) in late_nodes)
+                yield Import(module, alias.name, late)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: a relative import"
             assert node.module is not None
@@ -101,7 +96,20 @@ def imports_of(module: str, modules: dict[str, Path] = MODULES) -> Iterator[Impo
                 # `from webpte import errors` imports a module, `from webpte.x import Y` a name.
                 full = f"{node.module}.{alias.name}"
                 target = full if full in modules else node.module
-                yield Import(module, target, id(node) in late_nodes)
+                yield Import(module, target, late)
+
+
+def _statements(body: Sequence[ast.AST], late: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield all statements, and whether they are inside of a function.
+
+    Expressions, which are most of a tree, have no imports.
+    """
+    for node in body:
+        yield node, late
+        inside = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            if isinstance(inner := getattr(node, part, None), list):
+                yield from _statements(inner, inside)
 
 
 ALL_IMPORTS = [found for module in MODULES for found in imports_of(module)]
@@ -311,6 +319,14 @@ def test_every_shader_is_in_the_folder_of_its_operators() -> None:
     assert folders <= families, f"{folders - families}: put shaders in wgsl/FAMILY/, as ops/FAMILY/"
     stems = [path.stem for path in SHADERS.glob("*/*.wgsl") if path.parent.name != "lib"]
     assert len(stems) == len(set(stems)), "two kernels have the same name"
+
+
+@pytest.mark.parametrize("root", ["pysrc", "web", "wgsl", "tests"])
+def test_no_file_is_too_long(root: str) -> None:
+    files = filter(_is_code, (ROOT / root).rglob("*"))
+    counts = {path: path.read_bytes().count(b"\n") for path in files}
+    long = {str(path.relative_to(ROOT)): n for path, n in counts.items() if n > MAX_LINES}
+    assert not long, f"more than {MAX_LINES} lines: split them by subject"
 
 
 @pytest.mark.parametrize("root", ["pysrc", "web", "wgsl", "tests"])

@@ -21,7 +21,7 @@ from webpte.gpu.webgpu.device import WebGPUDevice
 from webpte_dev.variants import options_of
 
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
-options = await options_of(way, "webgpu") if way else webpte.Options()
+options = await options_of(variant, "webgpu") if variant else webpte.Options()
 async with await webpte.load(url, device=device, options=options) as program:
     return await bench.figures_of(program, method, runs, prefill, decode)
 """
@@ -59,9 +59,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--options",
-        type=_way,
+        type=_variant,
         metavar="VARIANT",
-        help="run a variant of the program, by a name of `verify --options`, such as matrices",
+        help="run a variant of the program, by a name of `verify --options`, such as fuse",
     )
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     parser.add_argument(
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _way(text: str) -> str:
+def _variant(text: str) -> str:
     (name, *others) = variant_table.names_of(text)
     if others or name == "all":
         raise argparse.ArgumentTypeError("only one variant at a time; a+b inverts both at once")
@@ -171,9 +171,9 @@ def _run_native(options: argparse.Namespace) -> dict[str, Any]:
 
     async def run() -> dict[str, Any]:
         _refuse_cpu((await webpte.shared_device("native")).info, options)
-        way = options.options
-        ways = await options_of(way, "native") if way else webpte.Options()
-        async with await webpte.load(options.program, device="native", options=ways) as program:
+        variant = options.options
+        chosen = await options_of(variant, "native") if variant else webpte.Options()
+        async with await webpte.load(options.program, device="native", options=chosen) as program:
             wanted = _wanted(options)
             return await bench.figures_of(program, **wanted, decode_steps=options.decode)
 
@@ -197,7 +197,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             **_wanted(options),
             decode=options.decode,
             waiting=options.waiting,
-            way=options.options,
+            variant=options.options,
         )
         return result
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from webpte_host.base.errors import HostError
-from webpte_host.base.layout import ROOT
+from webpte_host.base.layout import ROOT, STATE
 from webpte_host.setup import chromium, environment
 
 _NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test_conformance.py")
@@ -20,6 +20,7 @@ _SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", 
 _WITHOUT_BROWSER = ("tests/unit", "tests/native")
 _LEFT_OUT_OPTIONS = ("--ignore", "--deselect")  # name tests, too: those not to run
 _LAST_WORDS_SECONDS = 10
+_COMPILED = STATE / "pycache"
 # One process, which would leave the other processors idle: it runs beside the unit tests.
 _ASIDE = "mypy"
 # A browser hangs or crashes on rare occasions, which says nothing about the test: that test runs
@@ -208,7 +209,7 @@ class _Aside:
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment.tool_environment(),
+            env=_variables(),
             stdout=self._said,
             stderr=subprocess.STDOUT,
         )
@@ -228,8 +229,19 @@ class _Aside:
         self._said.close()
 
 
+def _variables() -> dict[str, str]:
+    """Return the variables of a section, whose processes share compiled modules.
+
+    Tests run in several processes, section by section: without that, each would compile all
+    modules, and rewrite the assertions of all tests. Nothing is written beside the sources.
+    """
+    variables = {**environment.tool_environment(), "PYTHONPYCACHEPREFIX": str(_COMPILED)}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    return variables
+
+
 def _run(command: list[str]) -> int:
-    process = subprocess.Popen(command, cwd=ROOT, env=environment.tool_environment())
+    process = subprocess.Popen(command, cwd=ROOT, env=_variables())
     try:
         return process.wait()
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from typing import Any
 from webpte_host.setup import environment
 
 Row = dict[str, Any]  # the result of a case with a variant
-HEADINGS = ("way", "passed", "failed", "largest error", "from chosen", "other kernels in")
+HEADINGS = ("variant", "passed", "failed", "largest error", "from chosen", "other kernels in")
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -30,10 +30,10 @@ def names_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def show(ways: Sequence[dict[str, Any]], results: Sequence[Row]) -> None:
+def show(variants: Sequence[dict[str, Any]], results: Sequence[Row]) -> None:
     """Print a line per variant, then the cases that pass with one variant and fail with another."""
-    chosen = ways[0]["label"]
-    lines = [HEADINGS, *(_cells(way, results, chosen) for way in ways)]
+    chosen = variants[0]["label"]
+    lines = [HEADINGS, *(_cells(variant, results, chosen) for variant in variants)]
     whole = [line for line in lines if len(line) == len(HEADINGS)]
     widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
     first = max(len(line[0]) for line in lines)
@@ -47,15 +47,15 @@ def show(ways: Sequence[dict[str, Any]], results: Sequence[Row]) -> None:
         print(line, flush=True)
 
 
-def _cells(way: dict[str, Any], results: Sequence[Row], chosen: str) -> tuple[str, ...]:
-    if way["missing"]:
-        return way["label"], way["missing"]
-    rows = [row for row in results if row["path"] == way["label"]]
+def _cells(variant: dict[str, Any], results: Sequence[Row], chosen: str) -> tuple[str, ...]:
+    if variant["missing"]:
+        return variant["label"], variant["missing"]
+    rows = [row for row in results if row["variant"] == variant["label"]]
     failed = sum(row["verdict"] != "passed" for row in rows)
     others = sum(bool(row["other_kernels"]) for row in rows)
-    compared = way["label"] != chosen
+    compared = variant["label"] != chosen
     return (
-        way["label"],
+        variant["label"],
         str(len(rows) - failed),
         str(failed),
         _largest(rows, _used),
@@ -82,7 +82,7 @@ def _disagreements(results: Sequence[Row]) -> list[str]:
     by_case: dict[str, dict[str, list[str]]] = {}
     for row in results:
         verdicts = by_case.setdefault(f"{row['op']}__{row['case']}", {})
-        verdicts.setdefault(row["verdict"], []).append(row["path"])
+        verdicts.setdefault(row["verdict"], []).append(row["variant"])
     return [
         f"DIFFERS {case}: " + "; ".join(f"{verdict} {', '.join(p)}" for verdict, p in found.items())
         for case, found in by_case.items()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from webpte_host.harness.browser import Harness
 
 Show = Callable[[str], None]  # called with what a case does
-Way = dict[str, Any]  # a `webpte_dev.variants.Variant` as JSON
+Variant = dict[str, Any]  # a `webpte_dev.variants.Variant` as JSON
 
 _PREFIX = "/suite/"
 NO_COMPARISON = {"difference": None, "other_kernels": None}  # for a case whose page was lost
@@ -61,16 +61,16 @@ async def fetch_bytes(path):
     return await reply.bytes()
 
 how = {"locate": locate, "progress": report_progress}
-if way is None:
+if variant is None:
     return await run_entry(entry, fetch_bytes, "webgpu", **how)
-global ways
+global variant_runs
 # The default variant's outputs are kept for the next variants, which may run in a new page.
-if way["label"] == "as chosen" or "ways" not in globals():
-    ways = VariantRuns(fetch_bytes, "webgpu", **how)
-return await ways.run(entry, way)
+if variant["label"] == "as chosen" or "variant_runs" not in globals():
+    variant_runs = VariantRuns(fetch_bytes, "webgpu", **how)
+return await variant_runs.run(entry, variant)
 """
 
-_FIND_WAYS = """
+_FIND_VARIANTS = """
 from webpte_dev.variants import described_variants
 
 return await described_variants(requested, "webgpu")
@@ -85,17 +85,17 @@ def main(arguments: list[str]) -> int:
         return environment.rerun_inside(["verify", *arguments], with_browser=with_browser)
     entries = select(check_entries(manifest, options.suite), options.filter)
     with _runner(options) as runner:
-        ways = runner.ways(options.options) if options.options else []
-        there: list[Way | None] = [way for way in ways if not way["missing"]] or [None]
+        variants = runner.variants(options.options) if options.options else []
+        there: list[Variant | None] = [one for one in variants if not one["missing"]] or [None]
         with Report(len(entries) * len(there)) as report:
             for entry in entries:
-                for way in there:
+                for variant in there:
                     report.begin(case_id(entry))
-                    report.add(runner.run(entry, report.show, way))
+                    report.add(runner.run(entry, report.show, variant))
     if options.json is not None:
         _write_json(options.json, report.results)
-    if ways:
-        variant_table.show(ways, report.results)
+    if variants:
+        variant_table.show(variants, report.results)
     print(f"{report.passed} passed, {report.failed} failed", flush=True)
     return 1 if report.failed else 0
 
@@ -194,11 +194,11 @@ def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str,
 
 
 class Runner(Protocol):
-    """A way to run cases; `way` is one of `ways`, the default first, or None."""
+    """A place to run cases; `variant` is one of `variants`, the default first, or None."""
 
-    def ways(self, requested: Sequence[str]) -> list[Way]: ...
+    def variants(self, requested: Sequence[str]) -> list[Variant]: ...
 
-    def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]: ...
+    def run(self, entry: dict[str, Any], show: Show, variant: Variant | None) -> dict[str, Any]: ...
 
 
 @contextmanager
@@ -258,13 +258,13 @@ class HereRunner:
     def __init__(self, suite: Path, device: str) -> None:
         self._suite = suite
         self._device = device
-        self._ways: VariantRuns | None = None
+        self._variant_runs: VariantRuns | None = None
         self._show: Show = lambda _doing: None
 
-    def ways(self, requested: Sequence[str]) -> list[Way]:
+    def variants(self, requested: Sequence[str]) -> list[Variant]:
         from webpte_dev.variants import VariantRuns, described_variants
 
-        self._ways = VariantRuns(
+        self._variant_runs = VariantRuns(
             _reader(self._suite),
             self._device,
             locate=lambda path: self._suite / path,
@@ -272,12 +272,12 @@ class HereRunner:
         )
         return asyncio.run(described_variants(requested, self._device))
 
-    def run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
-        if way is None:
+    def run(self, entry: dict[str, Any], show: Show, variant: Variant | None) -> dict[str, Any]:
+        if variant is None:
             return run_here(self._suite, entry, show, self._device)
-        assert self._ways is not None
+        assert self._variant_runs is not None
         self._show = show
-        return asyncio.run(self._ways.run(entry, way))
+        return asyncio.run(self._variant_runs.run(entry, variant))
 
 
 class PageRunner:
@@ -332,16 +332,20 @@ class PageRunner:
         with contextlib.suppress(Exception):
             self._browser_stack.close()
 
-    def ways(self, requested: Sequence[str]) -> list[Way]:
+    def variants(self, requested: Sequence[str]) -> list[Variant]:
         page, names = self._open(), list(requested)
-        found: list[Way] = page.python(_FIND_WAYS, timeout=self._timeout, requested=names)
+        found: list[Variant] = page.python(_FIND_VARIANTS, timeout=self._timeout, requested=names)
         return found
 
-    def run(self, entry: dict[str, Any], show: Show, way: Way | None = None) -> dict[str, Any]:
-        result = self._run(entry, show, way)
-        return result if way is None else {**NO_COMPARISON, "path": way["label"], **result}
+    def run(
+        self, entry: dict[str, Any], show: Show, variant: Variant | None = None
+    ) -> dict[str, Any]:
+        result = self._run(entry, show, variant)
+        return (
+            result if variant is None else {**NO_COMPARISON, "variant": variant["label"], **result}
+        )
 
-    def _run(self, entry: dict[str, Any], show: Show, way: Way | None) -> dict[str, Any]:
+    def _run(self, entry: dict[str, Any], show: Show, variant: Variant | None) -> dict[str, Any]:
         from webpte_host.harness.browser import PageLostError, PagePythonError
 
         started = time.monotonic()
@@ -354,7 +358,7 @@ class PageRunner:
                 watcher=show,
                 entry=entry,
                 prefix=_PREFIX,
-                way=way,
+                variant=variant,
             )
         except PagePythonError as error:
             return _lost(entry, error.summary, started)

@@ -59,8 +59,8 @@ class Report:
             self.results.append(result)
             if result["verdict"] != "passed":
                 text = " ".join(str(result["error"]).split())
-                way = f" ({result['path']})" if "path" in result else ""
-                self._write(f"FAILED {result['op']}__{result['case']}{way}: {text}\n")
+                variant = f" ({result['variant']})" if "variant" in result else ""
+                self._write(f"FAILED {result['op']}__{result['case']}{variant}: {text}\n")
 
     def __enter__(self) -> Report:
         self._ticker.start()

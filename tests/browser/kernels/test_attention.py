@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from support.cases.attention.attention_cases import CACHED, PLAIN, SWEEP, CacheCase, PlainCase
+from support.cases.attention.attention_cases import CACHED, PLAIN, SWEEP
+from support.cases.attention.attention_programs import CacheCase, PlainCase
 from support.cases.gpu_kernels import GPU, cases_for, for_browser
 from support.page.page import Outcome, Run, decode, encode, encode_bytes, python, run_all
 from support.write.pte_writer import GraphWriter, write_pte

@@ -14,17 +14,17 @@ from webpte_host.harness.browser import Harness
 
 CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
 
-WAYS = """
+VARIANT = """
 from dataclasses import replace
 from webpte import shared_device
 from webpte_dev.variants import described_variants
 from webpte.runtime.base.options import DeveloperOptions, applied_to
 
 info = (await shared_device()).info
-_, way = await described_variants(["subgroup_matrices"], "webgpu")
+_, variant = await described_variants(["subgroup_matrices"], "webgpu")
 asked = applied_to(DeveloperOptions(subgroup_matrices=True), replace(info, software=False))
 found = [each.target.subgroup_matrices for each in (info, asked)]
-return way, info.has_subgroup_matrices, *found
+return variant, info.has_subgroup_matrices, *found
 """
 
 COMPARE = """
@@ -59,9 +59,9 @@ return failures
 
 
 def test_there_or_said_to_be_missing(harness: Harness) -> None:
-    way, there, taken, taken_if_asked = harness.python(WAYS)
-    assert way["label"] == "with subgroup matrices"
-    assert there == (way["missing"] == "")
+    variant, there, taken, taken_if_asked = harness.python(VARIANT)
+    assert variant["label"] == "with subgroup matrices"
+    assert there == (variant["missing"] == "")
     assert not taken  # off unless one asks for it
     assert taken_if_asked == there
 

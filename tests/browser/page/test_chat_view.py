@@ -6,18 +6,21 @@ import asyncio
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from support.page.chats import open_chat
+from support.harness.texts import BYTES, tokenizer_path
+from support.page.chats import Q4, open_chat
 from support.page.lost_gpu import KEEP_DEVICES
-from support.page.page_visit import status, visit
+from support.page.page_visit import leave, payload, status, visit
 from webpte_host.serving.server import Site
 
 CHANCE = {"temperature": 0.9, "top_p": 0.95, "seed": 5}
 QUESTION = "Hello\nthere"
+NUMBERS = count(1)  # of programs
 
 
 def said_in_cpython() -> list[str]:
@@ -36,9 +39,54 @@ def said_in_cpython() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    """One page for the whole file: Python starts once."""
     with visit(profile, site, but="404") as page:
         yield page
+
+
+@pytest.fixture
+def without_program(started: Page) -> Iterator[Page]:
+    """A page without a program."""
+    usual = started.viewport_size
+    assert usual is not None
+    yield started
+    started.set_viewport_size(usual)
+    leave(started)
+
+
+@pytest.fixture
+def page(without_program: Page) -> Page:
+    """The page with a language model, its tokenizer, and a conversation without messages.
+
+    Conversations are kept by the program's name, so each test's program has a name of its own.
+    """
+    page, tokenizer = without_program, tokenizer_path(BYTES)
+    page.locator("[data-act=open-file]").set_input_files(
+        [
+            payload(f"chat{next(NUMBERS)}.pte", Q4.read_bytes()),
+            *(
+                payload(path.name, path.read_bytes())
+                for path in (tokenizer, tokenizer.with_name("tokenizer_config.json"))
+            ),
+        ]
+    )
+    page.get_by_role("tab", name="Chat").click()
+    expect(page.get_by_text("with a chat template")).to_be_visible()
+    expect(log_of(page)).to_contain_text("No messages yet")
+    settings = page.locator("#chat-settings")
+    if not settings.evaluate("(one) => one.open"):
+        settings.get_by_text("Generation settings").click()
+    for name, value in {**CHANCE, "max_tokens": 6}.items():
+        set_number(page, name, value)
+    return page
+
+
+@pytest.fixture
+def answered(page: Page) -> None:
+    """A conversation of a question and its answer of six tokens."""
+    ask(page, "Bye")
+    wait_for_answer(page)
 
 
 def log_of(page: Page) -> Locator:
@@ -57,29 +105,31 @@ def set_number(page: Page, name: str, value: Any) -> None:
     page.locator(f"[data-act='chat:set'][data-name={name}]").fill(str(value))
 
 
+def ask(page: Page, question: str) -> None:
+    field(page).fill(question)
+    field(page).press("Enter")
+
+
 def wait_for_answer(page: Page) -> None:
     expect(status(page)).to_contain_text("Answered")
     expect(log_of(page)).to_have_attribute("aria-busy", "false")
 
 
-def test_a_conversation(page: Page) -> None:
+def test_without_a_tokenizer_tokens_are_typed_until_one_is_loaded(without_program: Page) -> None:
+    page = without_program
     page.get_by_label("or enter a URL").first.fill("/data/llm/llama_tiny_q4.pte")
     page.get_by_role("button", name="Open", exact=True).click()
     page.get_by_role("tab", name="Chat").click()
-
-    # Nothing lies beside the program: tokens are typed, and others than tokens are refused.
-    expect(page.get_by_text("Tokenizer: none")).to_be_visible()
-    field(page).fill("1 2 three")
-    field(page).press("Enter")
+    expect(page.get_by_text("Tokenizer: none")).to_be_visible()  # nothing lies beside the program
+    ask(page, "1 2 three")
     expect(page.locator("#error")).to_contain_text("'three' is not a token")
     expect(field(page)).to_have_value("1 2 three")  # to be mended
     page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")
     page.get_by_role("button", name="Load", exact=True).click()
     expect(page.get_by_text("with a chat template")).to_be_visible()
 
-    page.get_by_text("Generation settings").click()
-    for name, value in {**CHANCE, "max_tokens": 6}.items():
-        set_number(page, name, value)
+
+def test_a_conversation(page: Page) -> None:
     first, both, other = said_in_cpython()
     field(page).fill("Hello")
     field(page).press("Shift+Enter")
@@ -108,6 +158,7 @@ def test_a_conversation(page: Page) -> None:
     expect(answers(page)).to_have_text(other)
 
 
+@pytest.mark.usefixtures("answered")
 def test_tokens_tell_what_else_might_have_come(page: Page) -> None:
     page.get_by_role("button", name="Tokens").click()
     page.get_by_role("button", name="Regenerate").click()
@@ -129,27 +180,23 @@ def test_tokens_tell_what_else_might_have_come(page: Page) -> None:
     expect(tokens).to_have_count(0)
 
 
+@pytest.mark.usefixtures("answered")
 def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
-    usual = page.viewport_size
-    assert usual is not None
     left = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight"
     page.set_viewport_size({"width": 360, "height": 420})  # as when a phone is turned
     log = log_of(page)
     assert log.evaluate("(log) => log.scrollHeight > log.clientHeight"), "else nothing is tested"
     page.wait_for_function(f"({left})(document.getElementById('chat-log')) < 2")
-    page.set_viewport_size(usual)
 
 
+@pytest.mark.usefixtures("answered")
 def test_on_a_wide_screen_an_answer_is_not_far_from_its_question(page: Page) -> None:
-    usual = page.viewport_size
-    assert usual is not None
     page.set_viewport_size({"width": 2560, "height": 900})
     asked = log_of(page).locator(".chat-user").last.bounding_box()
     said = log_of(page).locator(".chat-assistant").last.bounding_box()
     assert asked is not None
     assert said is not None
     assert asked["x"] + asked["width"] - said["x"] < 1100
-    page.set_viewport_size(usual)
 
 
 # As soon as the first text is there, to another tab and back, and then stop: an answer of the tiny

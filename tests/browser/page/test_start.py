@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import pytest
@@ -52,9 +53,16 @@ def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     context.close()
 
 
+@dataclass(frozen=True)
+class SecondVisit:
+    """A page on the second visit, and what it asked the server for until it was ready."""
+
+    page: Page
+    answers: list[tuple[str, int]]
+
+
 @pytest.fixture(scope="module")
-def page(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[Page]:
-    """On the second visit."""
+def second_visit(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[SecondVisit]:
     first = profile.new_page()
     first.goto(site.url)
     wait_until_ready(first)
@@ -67,12 +75,21 @@ def page(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[Page]:
     page.goto("data:text/html,another site")  # where Back leads to from the first entry of ours
     page.goto(site.url)
     wait_until_ready(page)
-    yield page
+    yield SecondVisit(page, asked.take())
     assert (log.errors, log.console_errors) == ([], [])
 
 
-def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(page: Page, asked: Asked) -> None:
-    warm = asked.take()
+@pytest.fixture
+def page(second_visit: SecondVisit) -> Iterator[Page]:
+    """The page without a program."""
+    yield second_visit.page
+    leave(second_visit.page)
+
+
+def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(
+    second_visit: SecondVisit,
+) -> None:
+    warm = second_visit.answers
     others = [path for path, _ in warm if not path.startswith("/samples/")]  # pictures of cards
     assert sorted(others) == ["/", "/gallery.json"]
     assert len(warm) < 10, warm
@@ -107,7 +124,6 @@ def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) 
 def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
     page: Page, site: Site
 ) -> None:
-    leave(page)
     address = page.url
     page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
     show_samples(page)
@@ -129,7 +145,6 @@ def test_back_while_a_program_is_opened_ends_that_and_leaves_nothing(
 def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before(
     page: Page, ended: str
 ) -> None:
-    leave(page)
     gallery = page.url
     show_samples(page)
     page.locator("#gallery-list [data-name=sigmoid]").click()

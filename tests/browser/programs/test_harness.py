@@ -297,7 +297,7 @@ def test_a_page_that_does_not_answer_is_killed(root: Path) -> None:
     assert (done.stdout, done.stderr) == ("the page did not answer for 5 s True\n", "")
 
 
-def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
+def test_verify_compares_variants_in_one_page(harness: Harness) -> None:
     """relu(x) + x, which is fused as chosen; the suite's files are made up on the way."""
     g = GraphWriter()
     x = g.tensor((2,))
@@ -317,12 +317,14 @@ def test_verify_compares_ways_in_one_page(harness: Harness) -> None:
         route.fulfill(body=files[route.request.url.rpartition("/")[2]])
 
     harness.page.route("**/made-up/*", fulfill)
-    found = harness.python(verify._FIND_WAYS, requested=["fuse", "f16", "fuse+subgroup_matrices"])
-    ways = [way for way in found if way["label"] in ("as chosen", "without fusion")]
+    found = harness.python(
+        verify._FIND_VARIANTS, requested=["fuse", "f16", "fuse+subgroup_matrices"]
+    )
+    variants = [one for one in found if one["label"] in ("as chosen", "without fusion")]
     given: dict[str, Any] = {"entry": entry, "prefix": "/made-up/"}
-    chosen, single = [harness.python(verify._IN_PAGE, way=way, **given) for way in ways]
+    chosen, single = [harness.python(verify._IN_PAGE, variant=one, **given) for one in variants]
     harness.page.unroute("**/made-up/*")
-    assert [way["label"] for way in found][:3] == ["as chosen", "without fusion", "without f16"]
+    assert [one["label"] for one in found][:3] == ["as chosen", "without fusion", "without f16"]
     assert (chosen["error"], single["error"]) == (None, None)
     assert (single["difference"], single["other_kernels"]) == (0.0, True)
 

@@ -78,6 +78,18 @@ class Subject(Protocol):
         ...
 
 
+Check = Callable[[Subject], Awaitable[None]]
+
+
+class Checks(dict[str, Check]):
+    """Checks by name."""
+
+    def add(self, check: Check) -> Check:
+        """Decorate a check: its name is the function's."""
+        self[check.__name__] = check
+        return check
+
+
 def floats(*values: float) -> np.ndarray:
     return np.array(values, np.float32)
 

@@ -8,7 +8,8 @@ import support
 from support.page.page import python
 from webpte_host.harness.browser import Harness
 
-FILES = ("device_fixture", "device_conformance")
+# In the order of their imports.
+FILES = ("device_fixture", "device_buffer_checks", "device_plan_checks", "device_conformance")
 
 # The checks are modules of the page's `support` package, and the subject is made of its device.
 RUN = """

@@ -20,8 +20,7 @@ from webpte import DeviceInfo
 from webpte.gpu.device import PlanRun
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.options import DeveloperOptions
-from webpte_dev.variants import AS_CHOSEN, NAMES, VariantRuns, unknown_names, variants_of
-from webpte_dev.variants import Variant as Way
+from webpte_dev.variants import AS_CHOSEN, NAMES, Variant, VariantRuns, unknown_names, variants_of
 from webpte_host.commands import bench, verify
 from webpte_host.setup import environment
 
@@ -30,15 +29,15 @@ FULL = replace(FULL, choices=(("a question", "a label"),))
 BARE = DeviceInfo("webgpu", software=True)
 
 
-def test_every_way_of_a_gpu_that_has_everything() -> None:
+def test_every_variant_of_a_gpu_that_has_everything() -> None:
     assert variants_of(["all"], FULL) == [
-        Way(AS_CHOSEN),
-        Way("without fusion", DeveloperOptions(fuse=False)),
-        Way("without f16", DeveloperOptions(f16=False)),
-        Way("with subgroup matrices", DeveloperOptions(subgroup_matrices=True)),
-        Way("plain kernels", DeveloperOptions(plain=True)),
-        Way("without tuning", DeveloperOptions(tuned=False)),
-        Way("as on a phone", DeveloperOptions(phone=True)),
+        Variant(AS_CHOSEN),
+        Variant("without fusion", DeveloperOptions(fuse=False)),
+        Variant("without f16", DeveloperOptions(f16=False)),
+        Variant("with subgroup matrices", DeveloperOptions(subgroup_matrices=True)),
+        Variant("plain kernels", DeveloperOptions(plain=True)),
+        Variant("without tuning", DeveloperOptions(tuned=False)),
+        Variant("as on a phone", DeveloperOptions(phone=True)),
     ]
 
 
@@ -57,10 +56,10 @@ def test_what_an_adapter_does_not_have_is_said() -> None:
     assert variants_of(["plain"], BARE)[1].missing == ""
 
 
-def test_several_ways_at_once() -> None:
+def test_several_variants_at_once() -> None:
     (_, both) = variants_of(["plain+subgroup_matrices"], FULL)
     options = DeveloperOptions(subgroup_matrices=True, plain=True)
-    assert both == Way("plain kernels, with subgroup matrices", options)
+    assert both == Variant("plain kernels, with subgroup matrices", options)
     for name in ("subgroup_matrices+f16", "f16+subgroup_matrices"):  # matrices need f16
         assert "no subgroup matrices" in variants_of([name], FULL)[1].missing
     assert variants_of(["fuse+f16"], BARE)[1].missing.startswith("not there")
@@ -103,17 +102,17 @@ class OffByALittle(SimulatedDevice):
 @pytest.mark.parametrize(
     ("device", "low", "high"), [(SimulatedDevice, 0, 0), (OffByALittle, 0.4, 0.6)]
 )
-def test_ways_are_compared_with_what_was_chosen(
+def test_variants_are_compared_with_what_was_chosen(
     device: type[SimulatedDevice], low: float, high: float, tmp_path: Path
 ) -> None:
     async def fetch_bytes(path: str) -> bytes:
         return (tmp_path / path).read_bytes()
 
     entry = chain_suite(tmp_path)
-    ways = VariantRuns(fetch_bytes, device())  # type: ignore[arg-type]
-    chosen = wait(ways.run(entry, {"label": AS_CHOSEN, "options": {}}))
-    single = wait(ways.run(entry, {"label": "without fusion", "options": {"fuse": False}}))
-    floats = wait(ways.run(entry, {"label": "without f16", "options": {"f16": False}}))
+    runs = VariantRuns(fetch_bytes, device())  # type: ignore[arg-type]
+    chosen = wait(runs.run(entry, {"label": AS_CHOSEN, "options": {}}))
+    single = wait(runs.run(entry, {"label": "without fusion", "options": {"fuse": False}}))
+    floats = wait(runs.run(entry, {"label": "without f16", "options": {"f16": False}}))
     assert (chosen["verdict"], chosen["difference"], chosen["other_kernels"]) == (
         "passed",
         None,
@@ -131,15 +130,15 @@ class FakeRunner:
     def __init__(self, failing: str) -> None:
         self._failing = failing
 
-    def ways(self, asked: Sequence[str]) -> list[dict[str, Any]]:
+    def variants(self, asked: Sequence[str]) -> list[dict[str, Any]]:
         assert asked == ("fuse", "f16", "subgroup_matrices")
         missing = {"without f16": "not there: why"}
         labels = (AS_CHOSEN, "without fusion", "without f16")
         return [{"label": x, "options": {}, "missing": missing.get(x, "")} for x in labels]
 
-    def run(self, entry: dict[str, Any], _show: object, way: dict[str, Any]) -> dict[str, Any]:
-        passed, fused = way["label"] != self._failing, way["label"] == AS_CHOSEN
-        row = {"op": entry["op"], "case": entry["case"], "path": way["label"]}
+    def run(self, entry: dict[str, Any], _show: object, variant: dict[str, Any]) -> dict[str, Any]:
+        passed, fused = variant["label"] != self._failing, variant["label"] == AS_CHOSEN
+        row = {"op": entry["op"], "case": entry["case"], "variant": variant["label"]}
         row |= {"verdict": "passed" if passed else "failed", "error": None if passed else "off"}
         compared = {"difference": None if fused else 0.25, "other_kernels": not fused}
         return {**row, **compared, "outputs": [{"used": 0.5 if fused else 0.75}]}
@@ -157,7 +156,7 @@ def test_table(
     monkeypatch.setattr(verify, "PageRunner", lambda *_: FakeContext(FakeRunner(failing)))
     code = verify.main([str(tmp_path), "--options", "fuse,f16,subgroup_matrices"])
     table = [
-        "way             passed  failed    largest error      from chosen  other kernels in",
+        "variant         passed  failed    largest error      from chosen  other kernels in",
         "as chosen            1       0  50.00% chain__a",
         "without fusion       1       0  75.00% chain__a  25.00% chain__a      1 of 1 cases",
         "without f16     not there: why",
@@ -206,7 +205,7 @@ def test_names_are_looked_up_where_there_is_numpy(
         (["--options", "--device", "numpy"], "NumPy has no variants"),
     ],
 )
-def test_ways_that_cannot_be_asked_for(
+def test_variants_that_cannot_be_asked_for(
     options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

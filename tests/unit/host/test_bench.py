@@ -46,7 +46,7 @@ def test_waiting_is_for_browsers(
 
 
 @pytest.mark.parametrize(
-    ("way", "message"),
+    ("variant", "message"),
     [
         ("fuse,f16", "only one variant at a time"),
         ("all", "only one variant at a time"),
@@ -54,9 +54,9 @@ def test_waiting_is_for_browsers(
         ("fuse", "--options is for programs that run"),
     ],
 )
-def test_ways_that_cannot_be_timed(
-    way: str, message: str, capsys: pytest.CaptureFixture[str]
+def test_variants_that_cannot_be_timed(
+    variant: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        bench.main(["--kernels", "--options", way])
+        bench.main(["--kernels", "--options", variant])
     assert message in capsys.readouterr().err

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from webpte_host.base.layout import STATE
 from webpte_host.commands import test_command
 
 
@@ -47,3 +48,12 @@ def test_an_interrupt_ends_what_runs_beside(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(KeyboardInterrupt):
         test_command._run_sections([("mypy", long), ("next", say("two"))])
     assert asides[0]._process.poll() is not None
+
+
+def test_compiled_modules_are_shared_and_not_beside_the_sources(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    told = "import sys; print(sys.dont_write_bytecode, sys.pycache_prefix)"
+    assert test_command._run_sections([("first", [sys.executable, "-c", told])]) == []
+    assert f"False {STATE / 'pycache'}" in capfd.readouterr().out

@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.cases.portable import kernel_elementwise_cases, kernel_other_cases, kernel_tensor_cases
+from support.cases.portable import (
+    kernel_elementwise_cases,
+    kernel_layer_cases,
+    kernel_other_cases,
+    kernel_tensor_cases,
+)
 from support.cases.portable.kernel_cases import KernelCase
 from webpte.dtypes import DTYPES
 from webpte.portable import OutSpec, fit_output, kernel_names, lookup_kernel
@@ -18,6 +23,7 @@ from webpte.portable.eager import run_op
 CASES = [
     *kernel_elementwise_cases.CASES,
     *kernel_tensor_cases.CASES,
+    *kernel_layer_cases.CASES,
     *kernel_other_cases.CASES,
 ]
 DATA = Path(__file__).parents[2] / "data" / "kernels"

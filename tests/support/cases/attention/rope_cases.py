@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from support.cases.attention.attention_cases import randoms
+from support.cases.attention.attention_programs import randoms
 from support.cases.cases import Array
 from support.write.pte_writer import GraphWriter, write_pte
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import webpte
-from support.cases.attention.attention_cases import PLAIN, CacheCase, PlainCase
+from support.cases.attention.attention_cases import PLAIN
+from support.cases.attention.attention_programs import CacheCase, PlainCase
 from support.cases.cases import Array
 from support.graphs.graphs import make_delegate, make_planner, read_graph, run_once, wait
 from support.write.pte_writer import GraphWriter

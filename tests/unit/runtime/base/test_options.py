@@ -1,4 +1,4 @@
-"""Programs that take other ways than those chosen for their device."""
+"""Programs with other options than those chosen for their device."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def names(kernels: frozenset[str]) -> set[str]:
 
 
 def test_every_way_gives_the_same() -> None:
-    ways = [
+    variants = [
         Options(),
         Options(fuse=False),
         DeveloperOptions(f16=False),
         DeveloperOptions(plain=True),
     ]
-    for options in ways:
+    for options in variants:
         np.testing.assert_array_equal(wait(run(options))[0], [-1, 0, 4, 6])
 
 
