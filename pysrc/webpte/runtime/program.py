@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -17,9 +16,7 @@ from webpte.errors import (
     ClosedError,
     DeviceError,
     DeviceLostError,
-    ForeignDelegateError,
     InputError,
-    UnsupportedOpError,
 )
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.tasks import detach
@@ -42,7 +39,8 @@ from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
 from webpte.runtime.inspecting import Inspected
-from webpte.runtime.load.program_file import BACKEND, Contents, read_contents
+from webpte.runtime.load.program_file import Contents, read_contents
+from webpte.runtime.load.supported import check_supported
 from webpte.runtime.method import Method
 
 OUTPUTS = {"numpy": OutputPlacement.HOST, "gpu": OutputPlacement.OWNED}
@@ -123,29 +121,6 @@ async def inspect(
     files = [await open_source(file) for file in data]
     contents = await read_contents(await open_source(source, name=name), files)
     return {name: method.info for name, method in contents.methods.items()}
-
-
-def check_supported(contents: Contents) -> None:
-    """Raise for everything that could not run, all at once, before anything is allocated."""
-    for method in contents.methods.values():
-        for delegate in method.plan.delegates:
-            if delegate.id != BACKEND:
-                raise ForeignDelegateError(_foreign_message(method.info.name, delegate.id))
-    missing: Counter[str] = Counter()
-    for method in contents.methods.values():
-        missing.update(method.info.unsupported)
-    if missing:
-        raise UnsupportedOpError(contents.source.name, missing)
-
-
-def _foreign_message(method: str, backend: str) -> str:
-    return (
-        f"method {method!r} has a delegate compiled for {backend!r}, which only that backend can "
-        "run. Export for this runtime with:\n"
-        "    from executorch.backends.vulkan.partitioner.vulkan_partitioner "
-        "import VulkanPartitioner\n"
-        "    to_edge_transform_and_lower(exported, partitioner=[VulkanPartitioner()])"
-    )
 
 
 class Program(Inspected):

@@ -15,17 +15,17 @@ from typing import Any
 from page.browser import Message, Progress, Source
 from page.cards.cards import Card
 from page.controllers.opening_progress import OpeningProgress
-from page.html.units import bytes_text, ms_text, number_text, shape_text
-from page.outputs.renderers.base import Output
+from page.html.units import bytes_text, ms_text
 from page.parts.file_view import Placed, contents_view, file_card, program_bar, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, unfetched_text
 from page.persistence.manifests import fetch_manifest
+from page.session.constant_methods import read_constant_methods
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.typed_address import typed_address
-from webpte import Download, MethodInfo, Options, Program, TensorInfo
+from webpte import Download, MethodInfo, Options
 from webpte.errors import (
     DeviceLostError,
     FaultyDeviceError,
@@ -256,7 +256,7 @@ class OpenController:
         spent = 1000 * (perf_counter() - started)
         try:
             self._check(turn)
-            values = await _read_constant_methods(methods, program)
+            values = await read_constant_methods(methods, program)
             stateful = any(info.keeps_state for info in methods.values())
             session = Session(source, methods, program, device, stateful, values)
             session.runner.timing = Timing(load=spent, stages=program.stats.load_ms)
@@ -390,27 +390,3 @@ def _name_of(wanted: Source | str, card: Card | None) -> str:
     if card is not None:
         return f"{card.name}.pte"  # files of installed models are all called model.pte
     return wanted.name if isinstance(wanted, Source) else wanted.rsplit("/", 1)[-1] or wanted
-
-
-async def _read_constant_methods(
-    methods: Mapping[str, MethodInfo], program: Program
-) -> dict[str, str]:
-    """Read constant methods that return tensors, which the description does not hold."""
-    found = {}
-    for info in methods.values():
-        if info.is_constant and any(isinstance(out, TensorInfo) for out in info.outputs):
-            try:
-                values = await program.run(info.name)
-            except Exception as error:
-                found[info.name] = f"could not be read: {error}"
-            else:
-                found[info.name] = ", ".join(map(_value_text, values))
-    return found
-
-
-def _value_text(value: Any) -> str:
-    """Return the value of a constant method, shortened."""
-    array = Output(0, "", value).array
-    if array.size == 1:
-        return number_text(array.reshape(-1)[0].item())
-    return f"{array.dtype.name} · {shape_text(array.shape)}"

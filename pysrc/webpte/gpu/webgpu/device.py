@@ -11,23 +11,15 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import count
 from typing import Any
 
 import numpy as np
-from pyodide.ffi import JsException, JsProxy, create_proxy
+from pyodide.ffi import JsProxy, create_proxy
 
 from webpte.errors import (
-    ConstantError,
     DeviceError,
-    DeviceLostError,
-    FileChangedError,
     InputError,
     NoWebGPUError,
-    OutOfMemoryError,
-    ShaderError,
-    SourceError,
-    WebpteError,
 )
 from webpte.gpu.browser.files import JsFile, abortable
 from webpte.gpu.browser.scripts import load_script
@@ -51,6 +43,7 @@ from webpte.gpu.pipelines import PipelineCache, add_packed_dot
 from webpte.gpu.tasks import shield_or_undo
 from webpte.gpu.verdicts import MemoryText, checked_info
 from webpte.gpu.webgpu.eager_future import EagerFuture
+from webpte.gpu.webgpu.pending_requests import PendingRequests, translated
 from webpte.source import BytesSource, ColumnSource
 
 # JavaScript writes results up to this size into an array of Python's; larger ones are copied twice.
@@ -58,37 +51,10 @@ _IN_PLACE_BYTES = 4 << 20
 
 _COPY_SRC = 0x0004  # as in GPUBufferUsage
 
-_ERRORS: dict[str, type[WebpteError]] = {
-    "DeviceLost": DeviceLostError,
-    "OutOfMemory": OutOfMemoryError,
-    "ShaderError": ShaderError,
-    "Overflow": ConstantError,
-    "SourceError": SourceError,
-    "FileChangedError": FileChangedError,
-}
-
 _NO_WEBGPU = (
     "this browser offers no WebGPU adapter; use a current Chrome, Edge, Firefox or Safari on a "
     "page from https or localhost, or load with device='numpy'"
 )
-
-
-def _error(doing: str, name: str, message: str) -> WebpteError:
-    """Return the WebpteError for a JavaScript error."""
-    kind = _ERRORS.get(name, DeviceError)
-    message = f"{doing}: {message}"
-    if kind is DeviceLostError:
-        message = f"{message.rstrip('.')}; call program.recover(), or load the program again"
-    return kind(message)
-
-
-@contextmanager
-def _translated(doing: str) -> Iterator[None]:
-    """Raise JavaScript's exceptions as WebpteErrors."""
-    try:
-        yield
-    except JsException as error:
-        raise _error(doing, str(error.name), str(error.message)) from error
 
 
 async def find_adapter() -> tuple[Any, DeviceInfo]:
@@ -111,49 +77,10 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
     return adapter, info
 
 
-def _bytes_of(data: Any, place: np.ndarray | None) -> bytes:
-    """Copy the bytes that JavaScript passed, or those that it wrote to `place`."""
-    try:
-        return place.tobytes() if data is None and place is not None else bytes(data.to_bytes())
-    except MemoryError as error:
-        raise OutOfMemoryError("Python has no memory left for results of the GPU") from error
-
-
-class _PendingRequests:
-    """Requests that the engine has not completed yet, by number."""
-
-    def __init__(self) -> None:
-        self._awaited: dict[int, tuple[str, EagerFuture[bytes], np.ndarray | None]] = {}
-        self._numbers = count(1)
-
-    def expect(self, doing: str, place: np.ndarray | None = None) -> tuple[int, EagerFuture[bytes]]:
-        """Return a new number and its future. `place` has the bytes if `completed` gets none."""
-        number, future = next(self._numbers), EagerFuture[bytes]()
-        self._awaited[number] = doing, future, place
-        return number, future
-
-    def forget(self, number: int) -> None:
-        del self._awaited[number]
-
-    def completed(self, number: int, data: Any, name: str = "", message: str = "") -> None:
-        """Settle a request; the engine calls this with its bytes, or with an error's name."""
-        doing, future, place = self._awaited.pop(number)
-        if name:
-            future.settle(None, _error(doing, name, message))
-            return
-        try:
-            with _translated(doing):
-                result = _bytes_of(data, place)
-        except Exception as error:  # otherwise the task would wait for ever
-            future.settle(None, error)
-        else:
-            future.settle(result)
-
-
 class WebGPUDevice:
     """The device of one browser context. `create` it once and share it among programs."""
 
-    def __init__(self, engine: Any, info: DeviceInfo, requests: _PendingRequests) -> None:
+    def __init__(self, engine: Any, info: DeviceInfo, requests: PendingRequests) -> None:
         self._engine = engine
         self._requests = requests
         self._results: dict[int, np.ndarray | None] = {}  # by plan: where JavaScript writes them
@@ -179,12 +106,12 @@ class WebGPUDevice:
         info = like_a_phone(info) if phone else info
         features = [name for name in FEATURES if name in info.features]
         given = json.dumps(features), json.dumps(info.limits)
-        with _translated("requesting the GPU"):
+        with translated("requesting the GPU"):
             device = await load_script("webgpu/adapter.js").open(adapter, *given)
             waiter = await load_script("webgpu/waiting.js").open(device, info.software, waiting)
             scripts = ("chunked_encoder", "upload_constants", "heap_view", "staging_ring")
             parts = (load_script(f"webgpu/{name}.js") for name in scripts)
-            requests = _PendingRequests()
+            requests = PendingRequests()
             # Never destroyed: requests that are pending when a device is lost still complete.
             completed = create_proxy(requests.completed)
             engine = load_script("webgpu/engine.js")(device, *parts, waiter, completed)
@@ -206,7 +133,7 @@ class WebGPUDevice:
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         check_sizes(self.info, sizes, uniform)
         self.interop_calls += 1
-        with _translated(f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"):
+        with translated(f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"):
             promise = self._engine.createBuffers(json.dumps(list(sizes)), uniform)
             made: list[int] = json.loads(await shield_or_undo(promise, self._engine.destroyBuffers))
         return made
@@ -249,7 +176,7 @@ class WebGPUDevice:
             {**asdict(spec), "code": add_packed_dot(spec.code, self.info.packed_dot)}
             for spec in specs
         ]
-        with _translated("compiling kernels"), _proxied(progress) as proxy:
+        with translated("compiling kernels"), _proxied(progress) as proxy:
             ids: list[int] = json.loads(
                 await self._engine.createPipelines(json.dumps(described), proxy)
             )
@@ -257,7 +184,7 @@ class WebGPUDevice:
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None:
         self.interop_calls += 1
-        with _translated("writing parameters"):
+        with translated("writing parameters"):
             self._engine.write(buffer, offset, data)
 
     def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
@@ -283,7 +210,7 @@ class WebGPUDevice:
             described = [[t.buffer, t.region.offset, t.region.size, t.convert] for t in ordered]
             total = sum(t.region.size for t in ordered)
             self.interop_calls += 1
-            with _translated(f"{source.name}: uploading constants"), _proxied(progress) as proxy:
+            with translated(f"{source.name}: uploading constants"), _proxied(progress) as proxy:
                 given = source.file, json.dumps(described), total, proxy
                 await abortable(partial(self._engine.uploadConstants, *given))
 
@@ -300,7 +227,7 @@ class WebGPUDevice:
             "readbacks": [[r.buffer, r.nbytes, r.result_offset] for r in commands.readbacks],
             "resultBytes": commands.result_bytes,
         }
-        with _translated("preparing the execution"):
+        with translated("preparing the execution"):
             promise = self._engine.createPlan(json.dumps(description))
             plan = int(await shield_or_undo(promise, self._engine.destroyPlan))
         size = commands.result_bytes
@@ -328,7 +255,7 @@ class WebGPUDevice:
     def _begun(self, number: int, doing: str) -> Iterator[None]:
         """Forget a request if its call raises: the engine will not complete it."""
         try:
-            with _translated(doing):
+            with translated(doing):
                 yield
         except BaseException:
             self._requests.forget(number)
@@ -339,7 +266,7 @@ class WebGPUDevice:
         if self._payloads.get(plan) is payload:
             return
         self.interop_calls += 1
-        with _translated("running"):
+        with translated("running"):
             result = self._results.get(plan)  # for a plan that does not exist the engine raises
             self._engine.attach(plan, payload if payload.size else None, result)
         self._payloads[plan] = payload
@@ -347,20 +274,20 @@ class WebGPUDevice:
     def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
         check_clock(self.info)
         self.interop_calls += 1
-        with _translated("timing kernels"):
+        with translated("timing kernels"):
             self._attach(run.plan, run.payload)
             return self._timed(self._engine.profile(run.plan, _described(run)))
 
     async def _timed(self, promise: Any) -> tuple[bytes, list[float]]:
         self.interop_calls += 2
-        with _translated("timing kernels"):
+        with translated("timing kernels"):
             result = await promise
             microseconds = [n / 1000 for n in json.loads(result.nanoseconds)]
             return bytes(result.bytes.to_bytes()), microseconds
 
     def copy(self, copies: Sequence[GpuCopy]) -> None:
         self.interop_calls += 1
-        with _translated("copying on the GPU"):
+        with translated("copying on the GPU"):
             self._engine.copy(json.dumps(_rows(copies)))
 
     def counts(self) -> dict[str, int]:
