@@ -6,6 +6,7 @@ WEBPTE_BIG_MB is the size of the file, 48 MB by default.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from playwright.sync_api import BrowserContext
 
 from support.harness.breaking_site import BreakingSite, Trouble
 from support.page.page import python
+from support.page.page_visit import FORGET
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte_export.manifest_writer import write_manifest
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.routing import Mount
 
@@ -73,6 +76,7 @@ class Big:
     """A large program, where it is served, and the hashes of its tables."""
 
     site: BreakingSite
+    folder: Path
     size: int
     digests: list[str]
 
@@ -116,14 +120,16 @@ def big(folder: tuple[Path, list[str]]) -> Iterator[Big]:
     """A server that cuts off every tenth request; others stall, or are refused at first."""
     trouble = Trouble(faults={3: "stall", 6: "busy", 9: "cut"})
     with BreakingSite([Mount("/big/", folder[0])], trouble) as site:
-        yield Big(site, (folder[0] / "tables.pte").stat().st_size, folder[1])
+        yield Big(site, folder[0], (folder[0] / "tables.pte").stat().st_size, folder[1])
 
 
 @pytest.fixture
 def harness(workshop: BrowserContext, big: Big) -> Iterator[Harness]:
     harness = Harness.open(workshop, big.site)
     yield harness
-    harness.close()
+    if not harness.page.is_closed():
+        harness.page.evaluate(FORGET)
+        harness.close()
 
 
 def script(harness: Harness, code: str, **arguments: Any) -> Any:
@@ -170,6 +176,45 @@ def test_a_load_survives_cuts_stalls_and_a_restart(harness: Harness, big: Big) -
     assert any(header.get("If-Range") for header in big.trouble.headers)
     # Bytes that were on their way when a connection broke come again, at most a few MB of each.
     assert big.trouble.sent < big.size + 4 * MB * (len(big.trouble.happened) + 3)
+
+
+MANIFEST = """
+from time import perf_counter
+
+told = []
+started = perf_counter()
+async with await webpte.load(
+    url, keep=keep, download=quick(), progress=lambda *one: told.append(one)
+) as program:
+    found = await digest(program)
+checks = [done for stage, done, total in told if stage == "check"]
+again = []
+if keep:
+    (await webpte.load(url, keep=True, progress=lambda *one: again.append(one[0]))).close()
+wrong = await raises(webpte.errors.DigestError, webpte.load(bad, keep=keep, download=quick()))
+left = [(one.address, one.sha256, one.missing) for one in await library.entries()]
+return found, checks[-1], again, wrong, left
+"""
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_files_of_a_manifest_are_checked(harness: Harness, big: Big, keep: bool) -> None:
+    big.trouble.faults = {9: "cut"}
+    folder = big.folder
+    path = folder / "tables.pte"
+    (folder / "copy.pte").write_bytes(path.read_bytes()[:-1] + b"?")
+    right = write_manifest(path).rename(folder / "right.json")
+    sha256 = json.loads(right.read_text())["files"][0]["sha256"]
+    wrong = {"program": "copy.pte", "files": [{"name": "copy.pte", "sha256": sha256}]}
+    (folder / "wrong.json").write_text(json.dumps(wrong))
+    origin = f"{big.site.url}big/"
+    given = {"url": f"{origin}right.json", "bad": f"{origin}wrong.json", "keep": keep}
+    found, checked, again, message, left = script(harness, MANIFEST, **given)
+    assert found == big.digests
+    assert checked == big.size
+    assert "check" not in again  # it was checked when it was kept
+    assert sha256 in message
+    assert left == ([[big.url, sha256, 0]] if keep else [])
 
 
 INTERRUPTED = """

@@ -26,7 +26,7 @@ STEP = 1 << 16  # bytes written at once
 
 @dataclass
 class Trouble:
-    """What happens to requests, and what was asked and sent.
+    """Faults of a network, and a record of what was asked and sent.
 
     faults   kinds by the number of a request modulo `every`: "cut", "stall", "busy"
     pace     seconds between two writes of 64 KiB, which makes the network slow

@@ -8,6 +8,7 @@
 // Evaluates to a function of the values of opfs_disk.js, opfs_partial.js, downloads.js and plain_errors.js.
 
 ((disk, partial, downloads, plain) => {
+    const FIRST_BYTES = 65536; // of the first request
     const { storage } = navigator;
     const recordName = (key) => `${key}.json`;
     const journalName = (key) => `${key}.part.json`;
@@ -98,8 +99,9 @@
             const segments = journal ? await partial.segmentsOf(place, journal.data) : [];
             const [gap] = journal ? partial.gaps(segments, 0, journal.size) : [];
             const from = segments.length ? gap?.from ?? journal.size - 1 : 0;
+            const to = Math.min(from + FIRST_BYTES, gap?.to ?? from + (segments.length ? 1 : FIRST_BYTES));
             const most = segments.length ? { most: control.limits.attempts } : {}; // its address was right before
-            const asked = { from, known: JSON.parse(known), patience, progress, signal, cache: "no-store", ...most };
+            const asked = { from, to, known: JSON.parse(known), patience, progress, signal, cache: "no-store", ...most };
             const answer = await downloads.ask(url, control, asked);
             if (answer.same) return { same: true };
             const goesOn = journal && downloads.isSame(journal, answer.marks) && journal.size === answer.size;
