@@ -179,21 +179,23 @@ def test_a_load_survives_cuts_stalls_and_a_restart(harness: Harness, big: Big) -
 
 
 MANIFEST = """
-from time import perf_counter
-
 told = []
-started = perf_counter()
 async with await webpte.load(
     url, keep=keep, download=quick(), progress=lambda *one: told.append(one)
 ) as program:
     found = await digest(program)
 checks = [done for stage, done, total in told if stage == "check"]
 again = []
+stored = 0
 if keep:
     (await webpte.load(url, keep=True, progress=lambda *one: again.append(one[0]))).close()
+    (await webpte.load(other, keep=True)).close()  # its program is not on the server
+    stored = sum(end - begin for begin, end in await kept_ranges())
+    await library.delete(program_url)
+    (await webpte.load(other, keep=True)).close()
 wrong = await raises(webpte.errors.DigestError, webpte.load(bad, keep=keep, download=quick()))
 left = [(one.address, one.sha256, one.missing) for one in await library.entries()]
-return found, checks[-1], again, wrong, left
+return found, checks[-1], again, wrong, left, stored
 """
 
 
@@ -202,19 +204,23 @@ def test_files_of_a_manifest_are_checked(harness: Harness, big: Big, keep: bool)
     big.trouble.faults = {9: "cut"}
     folder = big.folder
     path = folder / "tables.pte"
-    (folder / "copy.pte").write_bytes(path.read_bytes()[:-1] + b"?")
     right = write_manifest(path).rename(folder / "right.json")
     sha256 = json.loads(right.read_text())["files"][0]["sha256"]
-    wrong = {"program": "copy.pte", "files": [{"name": "copy.pte", "sha256": sha256}]}
+    wrong = {"program": "tables.pte", "files": [{"name": "tables.pte", "sha256": "0" * 64}]}
     (folder / "wrong.json").write_text(json.dumps(wrong))
+    (folder / "second").mkdir(exist_ok=True)
+    (folder / "second" / "right.json").write_text(right.read_text())
     origin = f"{big.site.url}big/"
-    given = {"url": f"{origin}right.json", "bad": f"{origin}wrong.json", "keep": keep}
-    found, checked, again, message, left = script(harness, MANIFEST, **given)
+    given = {"url": f"{origin}right.json", "other": f"{origin}second/right.json"}
+    given |= {"bad": f"{origin}wrong.json", "program_url": big.url}
+    found, checked, again, message, left, stored = script(harness, MANIFEST, keep=keep, **given)
     assert found == big.digests
     assert checked == big.size
     assert "check" not in again  # it was checked when it was kept
     assert sha256 in message
-    assert left == ([[big.url, sha256, 0]] if keep else [])
+    assert "0" * 64 in message
+    assert left == ([[f"{origin}second/tables.pte", sha256, 0]] if keep else [])
+    assert stored == (big.size if keep else 0)
 
 
 INTERRUPTED = """

@@ -52,7 +52,7 @@ NOT_RUN = {
     (
         "docs/library.md",
         "download = webpte",
-    ): "a download; tests/browser/page/test_broken_downloads.py",
+    ): "for a browser; test_broken_downloads.py",
     ("docs/models.md", 'program = await webpte.load("https'): "an address, for the browser only",
     ("docs/page.md", "session = self.state.idle_session()"): "lines of a method",
     ("docs/your_own_page.md", "<!doctype html>"): "web/examples/worker.html; a browser opens it",

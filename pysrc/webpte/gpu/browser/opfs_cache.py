@@ -206,9 +206,15 @@ def _reason(error: JsException) -> str:
 
 
 async def open_kept(
-    address: str, progress: Progress | None, download: Download | None = None
+    address: str,
+    progress: Progress | None,
+    download: Download | None = None,
+    sha256: str = "",
 ) -> CachedFile:
-    """Open a file by its address, from the library if it is current or the server fails."""
+    """Open a file by its address, from the library if it is current or the server fails.
+
+    A file of the library that has the hash `sha256` is used, whatever its address is.
+    """
     store = _store()
     if store is None:
         plain = await open_url(address, progress, download)
@@ -225,6 +231,8 @@ async def open_kept(
                 "the file itself"
             )
         return await _use(store, found, record, "from the library")
+    if sha256 and (same := await _find_content(store, address, sha256)) is not None:
+        return same
     known = json.dumps({"etag": record.get("etag", ""), "modified": record.get("modified", "")})
     patience = PATIENCE_SECONDS if found is not None else 0
     control = control_of(download)
@@ -261,6 +269,22 @@ async def _find(store: Any, key: str) -> Any:
         return await store.find(key)
     except JsException:
         return None  # the disk fails: use the network
+
+
+async def _find_content(store: Any, address: str, sha256: str) -> CachedFile | None:
+    """Open a file by its hash, and note that this address has it, too."""
+    try:
+        found = await store.findContent(sha256)
+        record = None if found is None else read_record(str(found.record))
+        if record is None:
+            return None
+        if record["address"] != address:
+            own = {"address": address, "name": file_name(address), "etag": "", "modified": ""}
+            await store.adopt(key_of(address), found.record, json.dumps({**own, "parts": []}))
+            record = {**record, **own, "parts": ()}
+    except JsException:
+        return None  # the disk fails: use the network
+    return await _use(store, found, record, "from the library, which has the same content")
 
 
 async def _use(store: Any, found: Any, record: Record, came: str) -> CachedFile:

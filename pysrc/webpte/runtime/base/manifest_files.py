@@ -44,7 +44,7 @@ def beside(source: str | Path, name: str) -> str | Path:
 
 async def open_part(source: str | Path, part: ManifestPart, **fetch: Any) -> ByteSource:
     """Open a file of a manifest, and check it; `fetch` are arguments of `open_source`."""
-    file = await open_source(beside(source, part.name), **fetch)
+    file = await open_source(beside(source, part.name), sha256=part.sha256, **fetch)
     try:
         await check_part(file, part, fetch.get("progress"))
     except BaseException as error:
