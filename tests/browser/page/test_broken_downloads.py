@@ -294,3 +294,51 @@ def test_a_cancelled_load_ends_at_once_and_goes_on_later(harness: Harness, big: 
     assert found == big.digests
     assert missing == 0
     assert overlaps(big.trouble.asked[asked:], kept) == []
+
+
+# A browser with Cross-Origin Storage: what is given by its hash is there for all.
+SHARED = """
+shared = run_js('''() => {
+    const files = new Map();
+    navigator.crossOriginStorage = {
+        async requestFileHandles([{ algorithm, value }], { create = false } = {}) {
+            if (algorithm !== "SHA-256") throw new TypeError(algorithm);
+            if (!create && !files.has(value)) throw new DOMException("", "NotFoundError");
+            return [{
+                getFile: async () => files.get(value),
+                createWritable: async () => ({
+                    write: async (blob) => { files.set(value, blob); },
+                    close: async () => {},
+                }),
+            }];
+        },
+    };
+    return () => [...files.keys()].join();
+}''')()
+(await webpte.load(url, keep=True, download=quick())).close()
+for _ in range(100):
+    if shared():
+        break
+    await asyncio.sleep(0.05)
+given = shared()
+await library.delete(program_url)
+file = await library.open(program_url, sha256=given)
+came = file.came
+async with await webpte.load(url, keep=True) as program:
+    found = await digest(program)
+run_js("delete navigator.crossOriginStorage")
+return given, came, found
+"""
+
+
+def test_files_that_sites_share_are_taken_and_given(harness: Harness, big: Big) -> None:
+    big.trouble.faults = {}
+    right = write_manifest(big.folder / "tables.pte").rename(big.folder / "right.json")
+    sha256 = json.loads(right.read_text())["files"][0]["sha256"]
+    url = f"{big.site.url}big/right.json"
+    given, came, found = script(harness, SHARED, url=url, program_url=big.url)
+    assert given == sha256
+    assert came == "from the files that sites share"
+    assert found == big.digests
+    whole = [last - first for first, last in big.trouble.asked if last - first > 100_000]
+    assert sum(whole) < big.size, "the second load fetched nothing of the program"
