@@ -14,6 +14,7 @@ from webpte.errors import (
     FileChangedError,
     FormatError,
     GraphError,
+    ManifestError,
     SourceError,
     UnsupportedError,
 )
@@ -23,7 +24,14 @@ from webpte.source import ByteSource, BytesSource, FileSource, read_whole
 
 IN_BROWSER = sys.platform == "emscripten"
 # Files that are of no use, however often they are read.
-UNUSABLE = (FormatError, GraphError, UnsupportedError, FileChangedError, DigestError)
+UNUSABLE = (
+    FormatError,
+    GraphError,
+    UnsupportedError,
+    FileChangedError,
+    DigestError,
+    ManifestError,
+)
 
 
 async def open_source(
