@@ -103,6 +103,10 @@ class BreakingSite(Site):
         self._handler = type("Breaking", (BreakingHandler,), {"trouble": trouble})
         self._server.RequestHandlerClass = self._handler
 
+    def __enter__(self) -> BreakingSite:
+        super().__enter__()
+        return self
+
     def restart(self, seconds: float) -> None:
         """End all connections, and refuse new ones for this time."""
         old, port = self._server, self.port
