@@ -147,9 +147,13 @@ class WorkerBrowser:
         return Source(file.name, int(file.size), file)
 
     async def fetch(
-        self, url: str, progress: Progress, download: webpte.Download | None = None
+        self,
+        url: str,
+        progress: Progress,
+        download: webpte.Download | None = None,
+        sha256: str = "",
     ) -> Source:
-        file = await self._open(url, progress, download)
+        file = await self._open(url, progress, download, sha256)
         return Source(file.name, file.size, file, file=file)
 
     async def fetch_bytes(self, url: str) -> bytes:
@@ -165,12 +169,15 @@ class WorkerBrowser:
         url: str,
         progress: Progress | None = None,
         download: webpte.Download | None = None,
+        sha256: str = "",
     ) -> LibraryFile:
         try:
             address = self.absolute(url)
         except JsException as error:
             raise SourceError(f"{url} is not an address: {error.message}") from error
-        return await webpte.library.open(address, progress=progress, download=download)
+        return await webpte.library.open(
+            address, progress=progress, download=download, sha256=sha256
+        )
 
     async def read(self, file: JsProxy) -> bytes:
         return bytes((await file.arrayBuffer()).to_bytes())

@@ -18,7 +18,7 @@ class Control(Protocol):
 
 
 class Download:
-    """How files are fetched, and a handle to pause that.
+    """Limits of a download, and a handle to pause it.
 
         download = webpte.Download(stall=10)
         loading = asyncio.ensure_future(webpte.load(url, keep=True, download=download))

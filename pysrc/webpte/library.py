@@ -90,6 +90,10 @@ class LibraryFile(ByteSource, Protocol):
     kept: bool
     parts: tuple[str, ...]
 
+    async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
+        """Fetch the whole file, and raise DigestError unless it has this hash."""
+        ...
+
     async def keep(self, progress: Progress | None = None) -> bool:
         """Write the bytes that no load has read so far; the progress stage is "keep".
 
@@ -109,17 +113,22 @@ class LibraryFile(ByteSource, Protocol):
 
 
 async def open(
-    address: str, *, progress: Progress | None = None, download: Download | None = None
+    address: str,
+    *,
+    progress: Progress | None = None,
+    download: Download | None = None,
+    sha256: str = "",
 ) -> LibraryFile:
     """Open a file by its URL, from the library if its copy is current or the server is unreachable.
 
     The bytes of a new file are written to the library as they are read; `keep` it after loading, or
-    `stop` or `leave` it. What an interrupted load has written is not fetched again.
+    `stop` or `leave` it. What an interrupted load has written is not fetched again. A file with the
+    hash `sha256` that was kept from another address is used for this one, too: it is stored once.
     """
     _check_browser()
     from webpte.gpu.browser.opfs_cache import open_kept
 
-    return await open_kept(address, progress, download)
+    return await open_kept(address, progress, download, sha256)
 
 
 async def add(

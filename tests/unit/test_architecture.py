@@ -53,6 +53,7 @@ BROWSER_ONLY = {
     "webpte.gpu.browser.scripts",
     "webpte.gpu.webgpu.device",
     "webpte.gpu.browser.files",
+    "webpte.gpu.browser.cached_file",
     "webpte.gpu.browser.opfs_cache",
     "webpte.gpu.browser.settings_store",
     "webpte.gpu.browser.libraries",

@@ -66,8 +66,12 @@ class Browser(Protocol):
 
     def source(self, file: Any) -> Source: ...
 
-    async def fetch(self, url: str, progress: Progress, download: Download | None = None) -> Source:
-        """Fetch a file from the library or its server; the caller keeps or leaves its `file`."""
+    async def fetch(
+        self, url: str, progress: Progress, download: Download | None = None, sha256: str = ""
+    ) -> Source:
+        """Fetch a file from the library, where it may be found by its hash, or from its server.
+
+        The caller keeps or leaves its `file`."""
 
     async def fetch_bytes(self, url: str) -> bytes:
         """Fetch a small file as a whole and keep it. Raises SourceError."""

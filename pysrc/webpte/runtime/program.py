@@ -86,7 +86,7 @@ async def load(
     with keeping(keep) as files:
         fetch: dict[str, Any] = {"progress": progress, "keep": keep, "download": download}
         if is_manifest(source):
-            manifest = await open_manifest(source)
+            manifest = await open_manifest(source, keep)
             for part in (manifest.program, *manifest.data):
                 files.append(await open_part(source, part, **fetch))
             files[0].name = name or files[0].name

@@ -6,6 +6,7 @@ WEBPTE_BIG_MB is the size of the file, 48 MB by default.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from playwright.sync_api import BrowserContext
 
 from support.harness.breaking_site import BreakingSite, Trouble
 from support.page.page import python
+from support.page.page_visit import FORGET
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte_export.manifest_writer import write_manifest
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.routing import Mount
 
@@ -73,6 +76,7 @@ class Big:
     """A large program, where it is served, and the hashes of its tables."""
 
     site: BreakingSite
+    folder: Path
     size: int
     digests: list[str]
 
@@ -116,14 +120,16 @@ def big(folder: tuple[Path, list[str]]) -> Iterator[Big]:
     """A server that cuts off every tenth request; others stall, or are refused at first."""
     trouble = Trouble(faults={3: "stall", 6: "busy", 9: "cut"})
     with BreakingSite([Mount("/big/", folder[0])], trouble) as site:
-        yield Big(site, (folder[0] / "tables.pte").stat().st_size, folder[1])
+        yield Big(site, folder[0], (folder[0] / "tables.pte").stat().st_size, folder[1])
 
 
 @pytest.fixture
 def harness(workshop: BrowserContext, big: Big) -> Iterator[Harness]:
     harness = Harness.open(workshop, big.site)
     yield harness
-    harness.close()
+    if not harness.page.is_closed():
+        harness.page.evaluate(FORGET)
+        harness.close()
 
 
 def script(harness: Harness, code: str, **arguments: Any) -> Any:
@@ -170,6 +176,52 @@ def test_a_load_survives_cuts_stalls_and_a_restart(harness: Harness, big: Big) -
     assert any(header.get("If-Range") for header in big.trouble.headers)
     # Bytes that were on their way when a connection broke come again, at most a few MB of each.
     assert big.trouble.sent < big.size + 4 * MB * (len(big.trouble.happened) + 3)
+
+
+MANIFEST = """
+told = []
+async with await webpte.load(
+    url, keep=keep, download=quick(), progress=lambda *one: told.append(one)
+) as program:
+    found = await digest(program)
+checks = [done for stage, done, total in told if stage == "check"]
+again = []
+stored = 0
+if keep:
+    (await webpte.load(url, keep=True, progress=lambda *one: again.append(one[0]))).close()
+    (await webpte.load(other, keep=True)).close()  # its program is not on the server
+    stored = sum(end - begin for begin, end in await kept_ranges() if end - begin > 10_000)
+    await library.delete(program_url)
+    (await webpte.load(other, keep=True)).close()
+wrong = await raises(webpte.errors.DigestError, webpte.load(bad, keep=keep, download=quick()))
+programs = [one for one in await library.entries() if one.name == "tables.pte"]
+left = [(one.address, one.sha256, one.missing) for one in programs]
+return found, checks[-1], again, wrong, left, stored
+"""
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_files_of_a_manifest_are_checked(harness: Harness, big: Big, keep: bool) -> None:
+    big.trouble.faults = {9: "cut"}
+    folder = big.folder
+    path = folder / "tables.pte"
+    right = write_manifest(path).rename(folder / "right.json")
+    sha256 = json.loads(right.read_text())["files"][0]["sha256"]
+    wrong = {"program": "tables.pte", "files": [{"name": "tables.pte", "sha256": "0" * 64}]}
+    (folder / "wrong.json").write_text(json.dumps(wrong))
+    (folder / "second").mkdir(exist_ok=True)
+    (folder / "second" / "right.json").write_text(right.read_text())
+    origin = f"{big.site.url}big/"
+    given = {"url": f"{origin}right.json", "other": f"{origin}second/right.json"}
+    given |= {"bad": f"{origin}wrong.json", "program_url": big.url}
+    found, checked, again, message, left, stored = script(harness, MANIFEST, keep=keep, **given)
+    assert found == big.digests
+    assert checked == big.size
+    assert "check" not in again  # it was checked when it was kept
+    assert sha256 in message
+    assert "0" * 64 in message
+    assert left == ([[f"{origin}second/tables.pte", sha256, 0]] if keep else [])
+    assert stored == (big.size if keep else 0)
 
 
 INTERRUPTED = """
@@ -243,3 +295,51 @@ def test_a_cancelled_load_ends_at_once_and_goes_on_later(harness: Harness, big: 
     assert found == big.digests
     assert missing == 0
     assert overlaps(big.trouble.asked[asked:], kept) == []
+
+
+# A browser with Cross-Origin Storage: what is given by its hash is there for all.
+SHARED = """
+shared = run_js('''() => {
+    const files = new Map();
+    navigator.crossOriginStorage = {
+        async requestFileHandles([{ algorithm, value }], { create = false } = {}) {
+            if (algorithm !== "SHA-256") throw new TypeError(algorithm);
+            if (!create && !files.has(value)) throw new DOMException("", "NotFoundError");
+            return [{
+                getFile: async () => files.get(value),
+                createWritable: async () => ({
+                    write: async (blob) => { files.set(value, blob); },
+                    close: async () => {},
+                }),
+            }];
+        },
+    };
+    return () => [...files.keys()].join();
+}''')()
+(await webpte.load(url, keep=True, download=quick())).close()
+for _ in range(100):
+    if shared():
+        break
+    await asyncio.sleep(0.05)
+given = shared()
+await library.delete(program_url)
+file = await library.open(program_url, sha256=given)
+came = file.came
+async with await webpte.load(url, keep=True) as program:
+    found = await digest(program)
+run_js("delete navigator.crossOriginStorage")
+return given, came, found
+"""
+
+
+def test_files_that_sites_share_are_taken_and_given(harness: Harness, big: Big) -> None:
+    big.trouble.faults = {}
+    right = write_manifest(big.folder / "tables.pte").rename(big.folder / "right.json")
+    sha256 = json.loads(right.read_text())["files"][0]["sha256"]
+    url = f"{big.site.url}big/right.json"
+    given, came, found = script(harness, SHARED, url=url, program_url=big.url)
+    assert given == sha256
+    assert came == "from the files that sites share"
+    assert found == big.digests
+    whole = [last - first for first, last in big.trouble.asked if last - first > 100_000]
+    assert sum(whole) < big.size, "the second load fetched nothing of the program"

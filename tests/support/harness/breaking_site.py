@@ -26,7 +26,7 @@ STEP = 1 << 16  # bytes written at once
 
 @dataclass
 class Trouble:
-    """What happens to requests, and what was asked and sent.
+    """Faults of a network, and a record of what was asked and sent.
 
     faults   kinds by the number of a request modulo `every`: "cut", "stall", "busy"
     pace     seconds between two writes of 64 KiB, which makes the network slow
@@ -102,6 +102,10 @@ class BreakingSite(Site):
         self.trouble = trouble
         self._handler = type("Breaking", (BreakingHandler,), {"trouble": trouble})
         self._server.RequestHandlerClass = self._handler
+
+    def __enter__(self) -> BreakingSite:
+        super().__enter__()
+        return self
 
     def restart(self, seconds: float) -> None:
         """End all connections, and refuse new ones for this time."""

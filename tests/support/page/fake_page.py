@@ -161,7 +161,9 @@ class FakeBrowser:
     def absolute(self, url: str) -> str:
         return url if ":" in url else f"http://site/{url}"
 
-    async def fetch(self, url: str, progress: Progress, download: Any = None) -> Source:
+    async def fetch(
+        self, url: str, progress: Progress, download: Any = None, sha256: str = ""
+    ) -> Source:
         address = self.absolute(url)
         if address in self.library.files and (self.offline or address.startswith("local:")):
             entry, data = self.library.files[address]

@@ -49,6 +49,11 @@ NOT_RUN = {
     ("docs/extending.md", "# pysrc/webpte/"): "test_extending.py does what it says",
     ("docs/extending.md", "# tests/"): "test_extending.py does what it says",
     ("docs/library.md", "program = await"): "a browser's files; tests/browser/page/test_library.py",
+    (
+        "docs/library.md",
+        "download = webpte",
+    ): "for a browser; test_broken_downloads.py",
+    ("docs/models.md", 'program = await webpte.load("https'): "an address, for the browser only",
     ("docs/page.md", "session = self.state.idle_session()"): "lines of a method",
     ("docs/your_own_page.md", "<!doctype html>"): "web/examples/worker.html; a browser opens it",
     ("docs/your_own_page.md", "import { loadPyodide }"): "for a browser; tests/site has Node",

@@ -66,15 +66,15 @@ def test_a_download_is_paused_and_goes_on() -> None:
             await gate.wait()
             return await fetch(url, progress, download)
 
-        browser.fetch = slowly  # type: ignore[method-assign]
+        browser.fetch = slowly  # type: ignore[method-assign, assignment]
         opening = asyncio.ensure_future(open_sample(app))
         await settle()
         assert ">Pause</button>" in browser.html["stages"]
         await app.receive({"act": "pause-opening"})
-        assert downloads[0].paused
+        assert [one.paused for one in downloads] == [True]
         assert "The download is paused." in browser.html["stages"]
         await app.receive({"act": "pause-opening"})
-        assert not downloads[0].paused
+        assert [one.paused for one in downloads] == [False]
         gate.set()
         await opening
         assert browser.text["status"].startswith("sigmoid.pte loaded")

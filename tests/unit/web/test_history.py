@@ -28,10 +28,12 @@ class Historian(FakeBrowser):
         self.opening = {0: False}  # whether the program of an entry is still on its way
         self.held: asyncio.Event | None = None  # what is fetched comes once this is set
 
-    async def fetch(self, url: str, progress: Progress) -> Source:
+    async def fetch(
+        self, url: str, progress: Progress, download: Any = None, sha256: str = ""
+    ) -> Source:
         if self.held is not None:
             await self.held.wait()
-        return await super().fetch(url, progress)
+        return await super().fetch(url, progress, download, sha256)
 
     def show(self, **changes: Any) -> None:
         if "entry" in changes:

@@ -23,7 +23,7 @@ async def fetch_manifest(
 async def _fetch_part(
     browser: Browser, url: str, part: ManifestPart, progress: Progress, download: Download | None
 ) -> Source:
-    source = await browser.fetch(url, progress, download)
+    source = await browser.fetch(url, progress, download, part.sha256)
     if source.file is not None:
         try:
             await check_part(source.file, part, progress)

@@ -88,14 +88,14 @@
         return new Blob(chunks); // outside of the JavaScript heap
     }
 
-    // Asks for the first bytes from `from` on, which a server that answers ranges sends with the file's size.
+    // Asks for some bytes from `from` to `to`, which a server that answers ranges sends with the file's size.
     // `known` has marks that the file may still have: then its answer is only { same: true }. A server of
     // another origin gets no "If-None-Match", which it would have to allow first.
     // Promises { marks, size, first } of such a server, and { marks, blob } of others.
-    async function ask(url, control, { from = 0, known = {}, patience = 0, progress, signal, cache, most = NEW_ATTEMPTS } = {}) {
+    async function ask(url, control, { from = 0, to = from + HEAD_BYTES, known = {}, patience = 0, progress, signal, cache, most = NEW_ATTEMPTS } = {}) {
         const begun = from > 0;
         const attempts = makeAttempts(control, signal, patience ? { most: 1, stall: patience, begun: false } : { most, begun });
-        const headers = { Range: `bytes=${from}-${from + HEAD_BYTES - 1}` };
+        const headers = { Range: `bytes=${from}-${to - 1}` };
         if (isNear(url) && known.etag) headers["If-None-Match"] = known.etag;
         else if (isNear(url) && known.modified) headers["If-Modified-Since"] = known.modified;
         const answer = await persist(attempts, async (request) => {
@@ -109,7 +109,7 @@
             const size = Number(RANGE.exec(response.headers.get("Content-Range") ?? "")?.[2] ?? NaN);
             if (!Number.isSafeInteger(size)) return { marks };
             const bytes = new Uint8Array(await request.step(response.arrayBuffer()));
-            if (bytes.byteLength !== Math.min(HEAD_BYTES, size - from)) throw failure(`received ${bytes.byteLength} bytes`);
+            if (bytes.byteLength !== Math.min(to, size) - from) throw failure(`received ${bytes.byteLength} bytes`);
             return { marks, size, first: { from, to: from + bytes.byteLength, bytes } };
         });
         if (answer.same || answer.blob || answer.first) return answer;

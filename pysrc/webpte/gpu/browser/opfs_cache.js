@@ -8,6 +8,7 @@
 // Evaluates to a function of the values of opfs_disk.js, opfs_partial.js, downloads.js and plain_errors.js.
 
 ((disk, partial, downloads, plain) => {
+    const FIRST_BYTES = 65536; // of the first request
     const { storage } = navigator;
     const recordName = (key) => `${key}.json`;
     const journalName = (key) => `${key}.part.json`;
@@ -36,10 +37,23 @@
         ];
     }
 
+    // All records of complete files, by key.
+    async function allRecords(place) {
+        const names = (await Array.fromAsync(place.keys())).filter((name) => name === recordName(keyOf(name)));
+        const found = await Promise.all(names.map(async (name) => [keyOf(name), await disk.readJson(place, name)]));
+        return found.filter(([, record]) => record);
+    }
+
+    // Removes the bytes of a file, unless the record of another key names them, too.
+    async function removeData(place, key, data) {
+        const others = (await allRecords(place)).filter(([other, record]) => other !== key && record.data === data);
+        if (!others.length) await disk.remove(place, data);
+    }
+
     async function tidy(place, key, name) {
         const names = new Set(await Array.fromAsync(place.keys()));
         const owned = namesOf(key, names, await readRecord(place, key), await readJournal(place, key));
-        if (!owned.includes(name)) await disk.remove(place, name).catch(() => {});
+        if (!owned.includes(name)) await removeData(place, key, name).catch(() => {});
     }
 
     const store = {
@@ -74,6 +88,25 @@
             return blob ? { record: JSON.stringify(record), blob } : undefined;
         },
 
+        // Finds a complete file by its hash, whatever its address: promises as `find` does.
+        async findContent(sha256) {
+            const place = await disk.open();
+            for (const [key, record] of await allRecords(place)) {
+                const blob = record.sha256 === sha256 && await blobOf(place, record);
+                if (blob) return { record: JSON.stringify(record), blob };
+            }
+            return undefined;
+        },
+
+        // Writes a record that names the bytes of another one; its fields are changed as `text` says.
+        adopt: (key, other, text) => disk.whileLocked(key, async () => {
+            const place = await disk.open();
+            const old = await readRecord(place, key);
+            const record = { ...JSON.parse(other), ...JSON.parse(text) };
+            await disk.writeJson(place, recordName(key), record);
+            if (old && old.data !== record.data) await removeData(place, key, old.data).catch(() => {});
+        }),
+
         // Changes fields of a record, unless another tab is writing it.
         change: (key, text) => disk.whileLocked(key, async () => {
             const place = await disk.open();
@@ -87,7 +120,7 @@
             const [record, journal] = [await readRecord(place, key), await readJournal(place, key)];
             await disk.remove(place, recordName(key));
             await disk.remove(place, journalName(key));
-            for (const data of new Set([record?.data, journal?.data])) if (data) await disk.remove(place, data);
+            for (const data of new Set([record?.data, journal?.data])) if (data) await removeData(place, key, data);
         }),
 
         // Asks the server for a file: promises `same` if it has the version with the marks in `known`, otherwise
@@ -98,8 +131,9 @@
             const segments = journal ? await partial.segmentsOf(place, journal.data) : [];
             const [gap] = journal ? partial.gaps(segments, 0, journal.size) : [];
             const from = segments.length ? gap?.from ?? journal.size - 1 : 0;
+            const to = Math.min(from + FIRST_BYTES, gap?.to ?? from + (segments.length ? 1 : FIRST_BYTES));
             const most = segments.length ? { most: control.limits.attempts } : {}; // its address was right before
-            const asked = { from, known: JSON.parse(known), patience, progress, signal, cache: "no-store", ...most };
+            const asked = { from, to, known: JSON.parse(known), patience, progress, signal, cache: "no-store", ...most };
             const answer = await downloads.ask(url, control, asked);
             if (answer.same) return { same: true };
             const goesOn = journal && downloads.isSame(journal, answer.marks) && journal.size === answer.size;
@@ -129,7 +163,7 @@
                 const write = (record) => async () => {
                     const old = await readRecord(place, key);
                     await disk.writeJson(place, recordName(key), { ...record, size, data: journal.data });
-                    if (old && old.data !== journal.data) await disk.remove(place, old.data).catch(() => {}); // in use: `records` removes it
+                    if (old && old.data !== journal.data) await removeData(place, key, old.data).catch(() => {}); // in use: `records` removes it
                 };
                 return { ...keeper, commit: plain((record) => keeper.commit(write(JSON.parse(record)))) };
             } catch (error) {

@@ -7,25 +7,23 @@ fetched once, and never enter Python. `webpte.library` is the public interface.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import json
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from time import time
 from typing import Any
 
 import js
-from pyodide.ffi import JsException, create_proxy
+from pyodide.ffi import JsException
 
 from webpte.download import Download
-from webpte.errors import DigestError, SourceError
+from webpte.errors import SourceError
 from webpte.gpu.browser.cache_records import Record, read_record, read_records
+from webpte.gpu.browser.cached_file import CachedFile, reason
 from webpte.gpu.browser.files import (
-    JsFile,
     abortable,
     compare_digest,
     control_of,
@@ -36,146 +34,18 @@ from webpte.gpu.browser.files import (
 )
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.device import Progress
-from webpte.gpu.tasks import detach, shield_or_undo
+from webpte.gpu.tasks import shield_or_undo
 from webpte.source import LOCAL
 
 # A server that takes longer to answer whether its file is the same counts as unreachable.
 PATIENCE_SECONDS = 8
 
-_FULL = "QuotaExceededError"  # as browsers call it
-_NO_ROOM = "the browser has no room left for this site; delete something from the library"
 _ROOM_LEFT = 64 << 20  # bytes left free for other storage of the site
 
 
 def key_of(address: str) -> str:
     """Return the key of a file in the folder."""
     return hashlib.sha256(address.encode()).hexdigest()[:32]
-
-
-class CachedFile(JsFile):
-    """A file that is stored, or can be: `keep` it once it is loaded, or `leave` it.
-
-    address  that it was opened with
-    came     where it was read from, for people; empty for an ordinary download
-    kept     whether it is in the library now
-    parts    addresses of files that were added to the library as its parts
-    sha256   its hash, if that was checked
-    """
-
-    def __init__(
-        self,
-        file: Any,
-        name: str,
-        address: str,
-        came: str,
-        kept: bool,
-        parts: Sequence[str] = (),
-    ) -> None:
-        super().__init__(file, name)
-        self.address = address
-        self.came = came
-        self.kept = kept
-        self.parts = tuple(parts)
-        self.sha256 = ""
-        self._keeper: Any = None
-        self._record: Record = {}
-        self._stopping: weakref.finalize[[], CachedFile] | None = None
-        self._keeping: asyncio.Future[bool] | None = None
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether it is being written, or was."""
-        return self._keeper is not None
-
-    def begin(self, keeper: Any, record: Record) -> None:
-        """Start to store the file; `keeper` locks it, at most as long as this object lives."""
-        self._keeper, self._record = keeper, record
-        self._stopping = weakref.finalize(self, keeper.stop)
-        self._stopping.atexit = False
-
-    async def keep(self, progress: Progress | None = None) -> bool:
-        """Write the rest of the file; the progress stage is "keep".
-
-        Returns whether it is stored; it is not if another tab is writing it, or there is no
-        library. On an error SourceError is raised, and the next opening goes on with what was
-        written; on a full disk nothing is left. If the caller is cancelled, writing goes on.
-        """
-        if self._keeping is None:
-            if self._stopping is None or self._stopping.detach() is None:
-                return self.kept
-            self._keeping = detach(self._finish(progress))
-        return await asyncio.shield(self._keeping)
-
-    async def _finish(self, progress: Progress | None) -> bool:
-        proxy = None if progress is None else create_proxy(progress)
-        record = json.dumps({**self._record, "name": self.name})  # the name may have changed
-        try:
-            blob = await self._keeper.finish(self.file, proxy)
-            if self._record.get("sha256"):
-                await self._compare(blob, progress)
-            await self._keeper.commit(record)
-        except JsException as error:
-            raise SourceError(f"{self.name} could not be kept: {_reason(error)}") from error
-        finally:
-            self._keeper = self._keeping = None
-            if proxy is not None:
-                proxy.destroy()
-        self.file, self.kept = load_script("browser/files.js").blobFile(blob), True
-        return True
-
-    async def _compare(self, blob: Any, progress: Progress | None) -> None:
-        """Check the hash of a file that is complete; nothing of a wrong one is left."""
-        try:
-            await compare_digest(blob, self.name, self._record["sha256"], progress)
-        except SourceError:
-            await self._keeper.leave()
-            raise
-
-    async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
-        """Fetch the whole file, and raise DigestError unless it has this hash.
-
-        A file that is stored was checked when it was, if its record has the hash.
-        """
-        if self.kept and self.sha256 == sha256:
-            return
-        self._record["sha256"] = sha256
-        if self.kept or not self.is_begun:
-            try:
-                await super().check_digest(sha256, progress)
-            except DigestError:
-                if self.kept:
-                    await forget(self.address)
-                raise
-            return
-
-        def told(stage: str, done: int, total: int) -> None:
-            if progress is not None:
-                progress("fetch" if stage == "keep" else stage, done, total)
-
-        try:
-            kept = await self.keep(told)
-        except asyncio.CancelledError:
-            self.stop()
-            raise
-        except SourceError as error:
-            if str(getattr(error.__cause__, "name", "")) != _FULL:
-                raise
-            self.came, kept = f"not kept: {_NO_ROOM}", False
-        if not kept:
-            await super().check_digest(sha256, progress)
-        self.sha256 = sha256
-
-    def stop(self) -> None:
-        """Stop storing the file; the next opening goes on with the bytes that were written."""
-        if self._keeping is not None:
-            self._keeper.stop()
-        if self._stopping is not None:
-            self._stopping()  # once, and not while it is being kept
-
-    def leave(self) -> None:
-        """Stop storing the file, and remove the bytes that were written."""
-        if self._stopping is not None and self._stopping.detach() is not None:
-            self._keeper.leave()
 
 
 @cache
@@ -198,16 +68,16 @@ def _known_store() -> Any:
     return store
 
 
-def _reason(error: JsException) -> str:
-    if str(error.name) == _FULL:
-        return _NO_ROOM
-    return str(error.message)
-
-
 async def open_kept(
-    address: str, progress: Progress | None, download: Download | None = None
+    address: str,
+    progress: Progress | None,
+    download: Download | None = None,
+    sha256: str = "",
 ) -> CachedFile:
-    """Open a file by its address, from the library if it is current or the server fails."""
+    """Open a file by its address, from the library if it is current or the server fails.
+
+    A file of the library that has the hash `sha256` is used, whatever its address is.
+    """
     store = _store()
     if store is None:
         plain = await open_url(address, progress, download)
@@ -224,6 +94,10 @@ async def open_kept(
                 "the file itself"
             )
         return await _use(store, found, record, "from the library")
+    if sha256 and (same := await _find_content(store, address, sha256)) is not None:
+        return same
+    if sha256 and (shared := await _find_shared(address, sha256)) is not None:
+        return shared
     known = json.dumps({"etag": record.get("etag", ""), "modified": record.get("modified", "")})
     patience = PATIENCE_SECONDS if found is not None else 0
     control = control_of(download)
@@ -262,6 +136,37 @@ async def _find(store: Any, key: str) -> Any:
         return None  # the disk fails: use the network
 
 
+async def _find_content(store: Any, address: str, sha256: str) -> CachedFile | None:
+    """Open a file by its hash, and note that this address has it, too."""
+    try:
+        found = await store.findContent(sha256)
+        record = None if found is None else read_record(str(found.record))
+        if record is None:
+            return None
+        if record["address"] != address:
+            own = {"address": address, "name": file_name(address), "etag": "", "modified": ""}
+            await store.adopt(key_of(address), found.record, json.dumps({**own, "parts": []}))
+            record = {**record, **own, "parts": ()}
+    except JsException:
+        return None  # the disk fails: use the network
+    return await _use(store, found, record, "from the library, which has the same content")
+
+
+async def _find_shared(address: str, sha256: str) -> CachedFile | None:
+    """Open a file that the browser shares among sites, by its hash, which is checked."""
+    blob = await load_script("browser/cross_origin_storage.js").find(sha256)
+    if blob is None:
+        return None
+    name = file_name(address)
+    with contextlib.suppress(SourceError):  # another file, or one that cannot be read
+        await compare_digest(blob, name, sha256, None)
+        file = load_script("browser/files.js").blobFile(blob)
+        opened = CachedFile(file, name, address, "from the files that sites share", kept=False)
+        opened.sha256 = sha256
+        return opened
+    return None
+
+
 async def _use(store: Any, found: Any, record: Record, came: str) -> CachedFile:
     address = str(record["address"])
     with contextlib.suppress(JsException):  # a full disk must not prevent reading
@@ -270,6 +175,7 @@ async def _use(store: Any, found: Any, record: Record, came: str) -> CachedFile:
     parts = record.get("parts", ())
     opened = CachedFile(file, str(record["name"]), address, came, kept=True, parts=parts)
     opened.sha256 = str(record["sha256"])
+    opened.forget = partial(forget, address)
     return opened
 
 
@@ -295,7 +201,7 @@ async def _begin(
         beginning = store.begin(key_of(opened.address), opened.size, json.dumps(record), asked)
         keeper = await shield_or_undo(beginning, _stop)
     except JsException as error:
-        opened.came = f"not kept: {_reason(error)}"
+        opened.came = f"not kept: {reason(error)}"
         return
     if keeper is not None:
         opened.begin(keeper, record)

@@ -9,7 +9,7 @@ from typing import Any
 from webpte.errors import DigestError, ManifestError, SourceError
 from webpte.gpu.device import Progress
 from webpte.manifest import MAX_BYTES, Manifest, ManifestPart, read_manifest
-from webpte.runtime.base.open import let_go, open_source
+from webpte.runtime.base.open import keeping, let_go, open_source
 from webpte.source import ByteSource
 
 _STEP = 1 << 22  # bytes that are hashed at once
@@ -26,12 +26,16 @@ def _path_of(address: str) -> str:
     return address.partition("#")[0].partition("?")[0]
 
 
-async def open_manifest(source: str | Path) -> Manifest:
-    """Read a manifest by its path or address."""
-    file = await open_source(source)
-    if file.size > MAX_BYTES:
-        raise ManifestError(f"{file.name} has {file.size:,} bytes: that is too long for a manifest")
-    return read_manifest(await file.read(0, file.size), file.name)
+async def open_manifest(source: str | Path, keep: bool = False) -> Manifest:
+    """Read a manifest by its path or address; with `keep` it stays in the library, too."""
+    with keeping(keep) as files:
+        file = await open_source(source, keep=keep)
+        files.append(file)
+        if file.size > MAX_BYTES:
+            raise ManifestError(
+                f"{file.name} has {file.size:,} bytes: that is too long for a manifest"
+            )
+        return read_manifest(await file.read(0, file.size), file.name)
 
 
 def beside(source: str | Path, name: str) -> str | Path:
@@ -44,7 +48,7 @@ def beside(source: str | Path, name: str) -> str | Path:
 
 async def open_part(source: str | Path, part: ManifestPart, **fetch: Any) -> ByteSource:
     """Open a file of a manifest, and check it; `fetch` are arguments of `open_source`."""
-    file = await open_source(beside(source, part.name), **fetch)
+    file = await open_source(beside(source, part.name), sha256=part.sha256, **fetch)
     try:
         await check_part(file, part, fetch.get("progress"))
     except BaseException as error:

@@ -14,6 +14,7 @@ from webpte.errors import (
     FileChangedError,
     FormatError,
     GraphError,
+    ManifestError,
     SourceError,
     UnsupportedError,
 )
@@ -23,7 +24,14 @@ from webpte.source import ByteSource, BytesSource, FileSource, read_whole
 
 IN_BROWSER = sys.platform == "emscripten"
 # Files that are of no use, however often they are read.
-UNUSABLE = (FormatError, GraphError, UnsupportedError, FileChangedError, DigestError)
+UNUSABLE = (
+    FormatError,
+    GraphError,
+    UnsupportedError,
+    FileChangedError,
+    DigestError,
+    ManifestError,
+)
 
 
 async def open_source(
@@ -33,10 +41,12 @@ async def open_source(
     progress: Progress | None = None,
     keep: bool = False,
     download: Download | None = None,
+    sha256: str = "",
 ) -> ByteSource:
     """Open a source; in the browser as a JavaScript object, from which constants go to the GPU.
 
-    With `keep` a URL comes from the library where that has it, and can be kept there.
+    With `keep` a URL comes from the library where that has it, by the hash `sha256` if it is
+    given, and can be kept there.
     """
     if IN_BROWSER and (opened := _opened(source, name)) is not None:
         return opened
@@ -54,7 +64,7 @@ async def open_source(
         if keep:
             from webpte.gpu.browser.opfs_cache import open_kept
 
-            return await open_kept(source, progress, download)
+            return await open_kept(source, progress, download, sha256)
         from webpte.gpu.browser.files import open_url
 
         return await open_url(source, progress, download)

@@ -350,7 +350,7 @@ class LibraryFile(BytesSource):
 def test_what_is_kept_is_let_go_if_another_file_is_not_there(
     data: tuple[Any, ...], ended: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those that can be used when the load is tried again stay where they are."""
+    """Files that can be used when the load is tried again stay where they are."""
     file = LibraryFile(write_pte(chain(2)))
 
     async def open_source(source: Any, **_: Any) -> Any:

@@ -55,7 +55,9 @@ def test_a_program_by_its_manifest(given: type, tmp_path: Path) -> None:
 
     async def run() -> tuple[Any, ...]:
         async with await webpte.load(given(path), device="numpy") as program:
-            x = np.zeros(program.methods["forward"].inputs[0].shape, np.float32)
+            (info,) = program.methods["forward"].inputs
+            assert isinstance(info, webpte.TensorInfo)
+            x = np.zeros(info.shape, np.float32)
             assert program.name == "model.pte"
             return await program.forward(x)
 
