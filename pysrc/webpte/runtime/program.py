@@ -40,6 +40,7 @@ from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
 from webpte.runtime.inspecting import Inspected
 from webpte.runtime.load.program_file import BACKEND, Contents, read_contents
+from webpte.runtime.load.shorten_context import shorten_context
 from webpte.runtime.method import Method
 
 OUTPUTS = {"numpy": OutputPlacement.HOST, "gpu": OutputPlacement.OWNED}
@@ -56,6 +57,7 @@ async def load(
     options: Options | None = None,
     keep: bool = False,
     on_forecast: Callable[[MemoryForecast], None] | None = None,
+    max_context: int | None = None,
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
@@ -70,6 +72,8 @@ async def load(
               there, while it is loaded; without room for it there, it is loaded all the same
     on_forecast  called with the GPU memory that the program will need, before weights are read;
               what it raises ends the load
+    max_context  of a language model: keep a KV cache of at most so many tokens, which takes less
+              memory than what the file says
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -84,6 +88,8 @@ async def load(
             files.append(await open_source(file, progress=progress, keep=keep))
         clock.lap("fetch")
         contents = await read_contents(files[0], files[1:])
+        if max_context is not None:
+            contents = shorten_context(contents, max_context)
         if progress is not None:
             progress("read", 1, 1)
         clock.lap("read")
