@@ -21,7 +21,7 @@ from support.write.pte_writer import write_pte
 from webpte.gpu.device import PHONE_LIMITS
 from webpte.gpu.native.device import NativeDevice
 from webpte.llm import Generator
-from webpte_dev import DeveloperOptions
+from webpte.runtime.base.options import DeveloperOptions
 from webpte_dev.suite import run_entry
 from webpte_host.base.layout import ROOT
 from webpte_host.commands.verify import case_id

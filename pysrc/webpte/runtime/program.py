@@ -40,6 +40,7 @@ from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
 from webpte.runtime.inspecting import Inspected
 from webpte.runtime.load.program_file import Contents, read_contents
+from webpte.runtime.load.shorten_context import shorten_context
 from webpte.runtime.load.supported import check_supported
 from webpte.runtime.method import Method
 
@@ -58,6 +59,7 @@ async def load(
     keep: bool = False,
     download: Download | None = None,
     on_forecast: Callable[[MemoryForecast], None] | None = None,
+    max_context: int | None = None,
 ) -> Program:
     """Open a `.pte` and make it ready to run.
 
@@ -75,6 +77,8 @@ async def load(
     download  limits of a download, and a handle to pause it
     on_forecast  called with the GPU memory that the program will need, before weights are read;
               what it raises ends the load
+    max_context  of a language model: keep a KV cache of at most so many tokens, which takes less
+              memory than what the file says
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -96,6 +100,8 @@ async def load(
             files.append(await open_source(file, **fetch))
         clock.lap("fetch")
         contents = await read_contents(files[0], files[1:])
+        if max_context is not None:
+            contents = shorten_context(contents, max_context)
         if progress is not None:
             progress("read", 1, 1)
         clock.lap("read")

@@ -109,6 +109,7 @@ def test_python(
 
 async def _run_all(path: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     load, load_tokenizer, device = webpte.load, webpte.text.load_tokenizer, prepared.device()
+    forecast = webpte.forecast
 
     async def load_here(source: Any, **options: Any) -> Any:
         return await load(_local(source), **{**options, **prepared.options, "device": device})
@@ -116,7 +117,11 @@ async def _run_all(path: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPat
     async def load_tokenizer_here(source: Any, **options: Any) -> Any:
         return await load_tokenizer(_local(source), **options)
 
+    async def forecast_here(source: Any, **options: Any) -> Any:
+        return await forecast(_local(source), **{**options, "device": device})
+
     monkeypatch.setattr(webpte, "load", load_here)
+    monkeypatch.setattr(webpte, "forecast", forecast_here)
     monkeypatch.setattr(webpte.text, "load_tokenizer", load_tokenizer_here)
     _shorten(monkeypatch)
 

@@ -15,8 +15,8 @@ from webpte import errors
 from webpte.gpu.device import Resource, Transfer
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.rewrite.split import row_ranges
+from webpte.runtime.base.options import DeveloperOptions
 from webpte.source import BytesSource, ColumnSource, Region
-from webpte_dev import DeveloperOptions
 
 
 def uploads(device: SimulatedDevice) -> list[Transfer]:

@@ -15,8 +15,8 @@ from support.write.pte_writer import constants_of, write_ptd, write_pte
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import PHONE_BUDGET, MemoryForecast
+from webpte.runtime.base.options import DeveloperOptions
 from webpte.source import BytesSource
-from webpte_dev import DeveloperOptions
 from webpte_host.base.layout import ROOT
 
 LLAMAS = ROOT / "tests" / "data" / "llm"

@@ -337,11 +337,12 @@ def without(pairs: Overrides, names: tuple[str, ...]) -> Overrides:
 
 
 def lower_simple(call: Attention) -> list[Dispatch]:
-    """Lower for a software adapter: as many lines at once as LOGIT_BYTES holds logits of."""
+    """Lower for a software adapter: as many lines at once as one buffer holds logits of."""
     batch, heads, tokens, value_size = call.out.sizes
     width = call.k.sizes[2] if call.follows else call.keys
     every = batch * heads * tokens
-    at_once = min(every, max(1, LOGIT_BYTES // max(4 * width, 1)))
+    most = min(LOGIT_BYTES, call.target.binding_bytes)
+    at_once = min(every, max(1, most // max(4 * width, 1)))
     logits = scratch("attention_naive_logits", at_once * width * 4)
     dispatches = []
     for first in range(0, every, at_once):

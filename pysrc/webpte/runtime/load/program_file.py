@@ -87,7 +87,7 @@ async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> 
         )
         fitted = _without_unused_inputs(plan, graphs)
         graphs = _tie_buffers(fitted, graphs)
-        methods[plan.name] = MethodContents(fitted, graphs, _describe(fitted, graphs), named)
+        methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), named)
     return Contents(source, program, methods)
 
 
@@ -171,7 +171,8 @@ def _is_stored_like(passed: EValue, taken: Value) -> bool:
     return dtype_of_program(passed.scalar_type, "a delegate's input").stored == taken.dtype.stored
 
 
-def _describe(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
+def described(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
+    """Return the public facts about a method."""
     instructions = plan.instructions
     called = [_called_graph(plan, graphs, i) for i in instructions if isinstance(i, DelegateCall)]
     ops: Counter[str] = Counter()
