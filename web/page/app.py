@@ -96,6 +96,8 @@ class App:
     async def on_hello(self, message: Message) -> None:
         state = self._state
         state.narrow = bool(message.get("narrow"))
+        state.agent, state.base = str(message.get("agent", "")), str(message.get("base", ""))
+        state.hash = str(message.get("hash", ""))
         self._gallery.load(message.get("cards", ()))
         state.store.load(message.get("stored", {}))
         state.tab_store.load(message.get("tab", {}))

@@ -13,7 +13,7 @@ import pytest
 from support.graphs.graphs import wait
 from support.harness import extent
 from support.page.conversations import change_calls, failing, greedy, load, slow, tokens_of
-from webpte.dev.bench import bench_llm
+from webpte.bench import bench_llm
 from webpte.errors import ContextError, ExecutionError, InputError
 from webpte.llm import Generator
 from webpte.runtime.build import Build
