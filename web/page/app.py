@@ -208,6 +208,7 @@ class App:
         self._state.undo.offer(
             f"Closed {session.source.name}.", lambda: self._reopen(session, front)
         )
+        await self._state.browser.hold("")
 
     async def on_go(self, message: Message) -> None:
         """Go back or forward in the history: to a program with or without a URL, or to none."""

@@ -81,3 +81,6 @@ class Browser(Protocol):
         `longest` seconds. `file` is what `source` takes. Raises ValueError."""
 
     def download_url(self, data: bytes) -> str: ...
+
+    async def hold(self, name: str) -> bool:
+        """Note which program this tab has open ("": none); return whether another tab has it."""

@@ -32,6 +32,8 @@ from webpte.errors import (
 )
 from webpte.library import LOCAL
 
+LARGE_BYTES = 100 << 20  # from which a second copy of a program matters
+
 
 class _SupersededError(Exception):
     """The opening was cancelled, or something newer was opened."""
@@ -148,6 +150,7 @@ class OpenController:
             how = {"device": device, "options": options}
             session = await self._load(wanted, extra, how, card, turn)
             await self._replace(session, turn, before)
+            await self._note_tabs(session)
         except _SupersededError:
             return False
         except Exception as error:
@@ -243,6 +246,16 @@ class OpenController:
             state.show(progress="", error="")
             self._draw()
             state.tell(_loaded_text(session) + ended)
+
+    async def _note_tabs(self, session: Session) -> None:
+        """Say if another tab has the same large program open."""
+        source, state = session.source, self._state
+        shared = await state.browser.hold(source.address or source.name)
+        if shared and source.size >= LARGE_BYTES and session is state.session:
+            state.tell(
+                f"{source.name} is also open in another tab; each tab holds its own copy in GPU "
+                "memory"
+            )
 
     def _check(self, turn: int) -> None:
         if turn != self._turn:
