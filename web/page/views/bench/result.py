@@ -92,7 +92,10 @@ def read_result(text: str) -> BenchResult:
     if len(rows) > MAX_ROWS:
         raise BenchError(f"a result has at most {MAX_ROWS} rows, this has {len(rows)}")
     return BenchResult(
-        *(table.text(name)[:MAX_TEXT] for name in ("adapter", "browser", "webpte", "date")),
+        table.text("adapter")[:MAX_TEXT],
+        table.text("browser")[:MAX_TEXT],
+        table.text("webpte")[:MAX_TEXT],
+        table.text("date")[:MAX_TEXT],
         table.flag("software", False),
         tuple(str(name)[:MAX_TEXT] for name in table.listed("features", [])[:MAX_ROWS]),
         {name: limits.integer(name, low=0) for name in LIMITS if name in limits},
