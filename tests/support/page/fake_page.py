@@ -115,7 +115,7 @@ class FakeBrowser:
         self.links: list[bytes] = []
         self.asked: asyncio.Event | None = None  # the adapter is told once this is set
         self._adapter = adapter
-        self.held = ""  # the program that is open here
+        self.held_program = ""  # the program that is open here
         self.open_elsewhere: set[str] = set()  # those of other tabs
 
     def show(self, **changes: Any) -> None:
@@ -194,7 +194,7 @@ class FakeBrowser:
         return file.data
 
     async def hold(self, name: str) -> bool:
-        self.held = name
+        self.held_program = name
         return name in self.open_elsewhere
 
     def download_url(self, data: bytes) -> str:

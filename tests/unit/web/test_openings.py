@@ -398,11 +398,11 @@ def test_a_large_program_that_another_tab_has_open_says_so(
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app, "add.pte")
         assert "another tab" not in browser.text["status"]
-        assert browser.held
-        browser.open_elsewhere.add(browser.held.replace("add", "sigmoid"))
+        assert browser.held_program
+        browser.open_elsewhere.add(browser.held_program.replace("add", "sigmoid"))
         await open_sample(app, "sigmoid.pte")
         assert ("also open in another tab" in browser.text["status"]) is large
         await app.receive({"act": "close"})
-        assert browser.held == ""
+        assert browser.held_program == ""
 
     drive(script)
