@@ -109,6 +109,7 @@ class WorkerBrowser:
         self._together: list[dict[str, object]] | None = None
         self._pictures: deque[str] = deque()  # addresses, the oldest first
         self._asked = 0
+        self._release: Any = None  # gives the lock of the open program back
         self._heard: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
 
     def absolute(self, url: str) -> str:
@@ -231,6 +232,17 @@ class WorkerBrowser:
         waiting = self._heard.get(int(message["number"]))
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
+
+    async def hold(self, name: str) -> bool:
+        locks = load_script("browser/web_locks.js")
+        release, self._release = self._release, None
+        if release is not None:
+            release()
+        if not name:
+            return False
+        lock = f"webpte-open {name}"
+        self._release = await locks.acquire(lock, "shared")
+        return bool(await locks.isShared(lock))
 
     def download_url(self, data: bytes) -> str:
         url: str = js.URL.createObjectURL(js.Blob.new([to_js(data)]))

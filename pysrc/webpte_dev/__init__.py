@@ -2,7 +2,6 @@
 
     suite.py         the format of a suite, and how its programs are run and compared
     variants.py      other ways to run the same program: unfused, f32 only, plain kernels
-    bench.py         times of a loaded program, kernel by kernel
     kernel_bench.py  times of single kernels, natively
 
 `serve.py verify` and `bench` run them, on the host or in the harness page. They are no part of the

@@ -56,7 +56,7 @@ def write_example(path: Path, call: Call, tolerance: Tolerance) -> bool:
 
     docs/inspecting.md describes the file.
     """
-    arrays = {f"input{i}": np.asarray(value) for i, value in enumerate(call.inputs)}
+    arrays: dict[str, Any] = {f"input{i}": np.asarray(value) for i, value in enumerate(call.inputs)}
     arrays |= {f"output{i}": array for i, array in enumerate(call.expected) if array is not None}
     path.unlink(missing_ok=True)
     if sum(array.nbytes for array in arrays.values()) > MAX_EXAMPLE_BYTES:

@@ -52,7 +52,7 @@ async def write(folder: Path, name: str) -> None:
             for array, info in zip(made, infos, strict=True)
         ]
         outputs = await program.forward(*inputs)
-    arrays = {f"input{i}": array for i, array in enumerate(inputs)}
+    arrays: dict[str, Any] = {f"input{i}": array for i, array in enumerate(inputs)}
     arrays |= {f"output{i}": array for i, array in enumerate(outputs)}
     np.savez_compressed(folder / f"{name}.check.npz", **arrays)
 

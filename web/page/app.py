@@ -96,6 +96,8 @@ class App:
     async def on_hello(self, message: Message) -> None:
         state = self._state
         state.narrow = bool(message.get("narrow"))
+        state.agent, state.base = str(message.get("agent", "")), str(message.get("base", ""))
+        state.hash = str(message.get("hash", ""))
         self._gallery.load(message.get("cards", ()))
         state.store.load(message.get("stored", {}))
         state.tab_store.load(message.get("tab", {}))
@@ -206,6 +208,7 @@ class App:
         self._state.undo.offer(
             f"Closed {session.source.name}.", lambda: self._reopen(session, front)
         )
+        await self._state.browser.hold("")
 
     async def on_go(self, message: Message) -> None:
         """Go back or forward in the history: to a program with or without a URL, or to none."""

@@ -98,3 +98,6 @@ class Browser(Protocol):
         """Encode (height, width, 3) uint8 as PNG."""
 
     def download_url(self, data: bytes) -> str: ...
+
+    async def hold(self, name: str) -> bool:
+        """Note which program this tab has open ("": none); return whether another tab has it."""

@@ -174,6 +174,7 @@ const connect = (_, worker) => {
     const opens = Boolean(linked.model || linked.url);
     send({
       act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards,
+      agent: navigator.userAgent, hash: location.hash,
       stored: store.readAll(), tab: tabStore.readAll(), linked: opens,
     });
     if (opens) send({ ...linked, act: "link" });

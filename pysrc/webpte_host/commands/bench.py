@@ -16,7 +16,7 @@ from webpte_host.setup import chromium, environment
 
 _CODE = """
 import webpte
-from webpte_dev import bench
+from webpte import bench
 from webpte.gpu.webgpu.device import WebGPUDevice
 from webpte_dev.variants import options_of
 
@@ -166,7 +166,7 @@ def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
 
 def _run_native(options: argparse.Namespace) -> dict[str, Any]:
     import webpte
-    from webpte_dev import bench
+    from webpte import bench
     from webpte_dev.variants import options_of
 
     async def run() -> dict[str, Any]:

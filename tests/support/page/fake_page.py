@@ -126,6 +126,8 @@ class FakeBrowser:
         self.links: list[bytes] = []
         self.asked: asyncio.Event | None = None  # the adapter is told once this is set
         self._adapter = adapter
+        self.held_program = ""  # the program that is open here
+        self.open_elsewhere: set[str] = set()  # those of other tabs
 
     def show(self, **changes: Any) -> None:
         html = changes.pop("html", {})
@@ -215,6 +217,10 @@ class FakeBrowser:
         if file.gate is not None:
             await file.gate.wait()
         return file.data
+
+    async def hold(self, name: str) -> bool:
+        self.held_program = name
+        return name in self.open_elsewhere
 
     def download_url(self, data: bytes) -> str:
         self.links.append(data)

@@ -11,6 +11,7 @@ import pytest
 
 import webpte
 from page.app import App
+from page.controllers import open_controller
 from page.npy import read_npy, write_npy
 from support.page.fake_page import (
     GPU,
@@ -387,3 +388,22 @@ def test_an_open_program_shows_what_the_self_test_found() -> None:
         assert "found wrong results: f16" in browser.html["gpu"]
 
     drive(script, GPU, TestedEngine())
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_a_large_program_that_another_tab_has_open_says_so(
+    monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    monkeypatch.setattr(open_controller, "LARGE_BYTES", 100 if large else 1 << 20)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        assert "another tab" not in browser.text["status"]
+        assert browser.held_program
+        browser.open_elsewhere.add(browser.held_program.replace("add", "sigmoid"))
+        await open_sample(app, "sigmoid.pte")
+        assert ("also open in another tab" in browser.text["status"]) is large
+        await app.receive({"act": "close"})
+        assert browser.held_program == ""
+
+    drive(script)

@@ -38,6 +38,8 @@ from webpte.report import PHONE_BUDGET, MemoryForecast
 from webpte.runtime.base.manifest_files import is_manifest
 from webpte.runtime.base.open import let_go
 
+LARGE_BYTES = 100 << 20  # from which a second copy of a program matters
+
 
 class _SupersededError(Exception):
     """The opening was cancelled, or something newer was opened."""
@@ -172,6 +174,7 @@ class OpenController:
             self._loading = asyncio.ensure_future(self._load(wanted, extra, how, card, turn))
             session = await self._loading
             await self._replace(session, turn, before)
+            await self._note_tabs(session)
         except _SupersededError:
             return False
         except asyncio.CancelledError:
@@ -286,6 +289,16 @@ class OpenController:
             state.show(progress="", error="")
             self._draw()
             state.tell(_loaded_text(session) + ended)
+
+    async def _note_tabs(self, session: Session) -> None:
+        """Say if another tab has the same large program open."""
+        source, state = session.source, self._state
+        shared = await state.browser.hold(source.address or source.name)
+        if shared and source.size >= LARGE_BYTES and session is state.session:
+            state.tell(
+                f"{source.name} is also open in another tab; each tab holds its own copy in GPU "
+                "memory"
+            )
 
     def _check(self, turn: int) -> None:
         if turn != self._turn:

@@ -70,6 +70,8 @@ async def id_codec(vocabulary: int, note: str = "") -> Codec:
 def kind_of_file(name: str) -> str | None:
     """Return which part of a tokenizer a file is, by its name; None: none."""
     name = name.lower()
+    if name.endswith(".bench.json"):  # the result of a benchmark, for the view Bench
+        return None
     if name.endswith(".jinja"):
         return TEMPLATE
     if name.endswith("config.json"):

@@ -74,6 +74,9 @@ class AppState:
     adapter: DeviceInfo | None = None
     adapter_known: asyncio.Event = field(default_factory=asyncio.Event)
     device: str = "webgpu"  # for the next program
+    agent: str = ""  # the browser's name and version
+    base: str = ""  # the page's address
+    hash: str = ""  # the fragment of that address
     narrow: bool = False  # a small screen, where long lists start folded
     session: Session | None = None
     opening: str = ""  # the name of the program that is being opened

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import js
@@ -27,6 +29,15 @@ class BrowserStore:
             return str(await reply.text()) if reply else ""
         except _REFUSED:
             return ""
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """A context in which no other tab is in one for this text: to read, change and write it."""
+        release = await load_script("browser/web_locks.js").acquire(self._url)
+        try:
+            yield
+        finally:
+            release()
 
     async def write(self, text: str) -> None:
         await load_script("browser/keep_response.js")(_CACHE, self._url, text)

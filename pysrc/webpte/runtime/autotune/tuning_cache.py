@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -32,10 +33,17 @@ class Store(Protocol):
 
     async def write(self, text: str) -> None: ...
 
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        """A context for a read and a write, which other tabs or tasks do not come between."""
+        ...
+
 
 class FileStore:
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def locked(self) -> AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext()  # nothing awaits between reading and writing a file
 
     async def read(self) -> str:
         try:
@@ -89,7 +97,9 @@ async def kept_choices(info: DeviceInfo) -> TunedConfigs:
 async def keep_choices(info: DeviceInfo, choices: TunedConfigs) -> None:
     """Beside those that are kept already."""
     store = _store(info)
-    if store is not None:
+    if store is None:
+        return
+    async with store.locked():
         table = await _table(store)
         table[adapter_key(info)] = {**table.get(adapter_key(info), {}), **dict(choices)}
         await store.write(json.dumps(table, indent=1, sort_keys=True) + "\n")

@@ -73,10 +73,8 @@ def parse_example(info: MethodInfo, arrays: Mapping[str, np.ndarray], name: str)
     expected = [arrays.get(f"output{index}") for index in range(len(info.outputs))]
     if all(array is None for array in expected):
         raise InputError(f"{name} has no outputs: output0, ... are what is compared")
-    return Example(inputs, expected, Tolerance(*(_number(arrays, *each, name) for each in _TOLD)))
-
-
-_TOLD = (("rtol", RTOL), ("atol", ATOL))
+    rtol, atol = _number(arrays, "rtol", RTOL, name), _number(arrays, "atol", ATOL, name)
+    return Example(inputs, expected, Tolerance(rtol, atol))
 
 
 def _number(arrays: Mapping[str, np.ndarray], key: str, default: float, name: str) -> float:

@@ -17,6 +17,7 @@ from webpte.errors import InputError
 from webpte.gpu.device import DeviceInfo
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.options import DeveloperOptions, safer_variant, variant_label
+from webpte_export.suite_writer import MAX_EXAMPLE_BYTES, Call, Tolerance, write_example
 
 SAMPLES = Path(__file__).resolve().parents[4] / "web" / "samples"
 X = np.linspace(-3, 3, 37 * 41, dtype=np.float32).reshape(37, 41)
@@ -155,6 +156,18 @@ def test_subgroup_matrices_are_a_variant_of_their_own() -> None:
     safer = safer_variant(webpte.Options(), software)
     assert safer is not None
     assert safer.label == "on NumPy"
+
+
+def test_the_exporter_writes_examples_that_are_not_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "add.check.npz"
+    call = Call((X, Y), (X + Y,))
+    assert write_example(path, call, Tolerance(1e-3, 1e-4))
+    found = wait(checked(path))
+    assert found.agrees
+    assert (found.tolerance.atol, found.tolerance.rtol) == (1e-3, 1e-4)
+    large = np.zeros(MAX_EXAMPLE_BYTES, np.uint8)
+    assert not write_example(path, Call((large, large), (large,)), Tolerance(0, 0))
+    assert not path.exists()  # not even the one of an earlier export
 
 
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.check.npz")), ids=lambda path: path.stem)

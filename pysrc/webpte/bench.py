@@ -35,12 +35,21 @@ async def figures_of(
 
 
 async def bench_method(
-    program: Program, method: str = "forward", runs: int = 20, warmup: int = 3
+    program: Program,
+    method: str = "forward",
+    runs: int = 20,
+    warmup: int = 3,
+    inputs: Sequence[Any] | None = None,
+    warm_seconds: float = WARM_SECONDS,
 ) -> dict[str, Any]:
-    """Time a method with random inputs of its largest shapes."""
+    """Time a method with these inputs, or with random ones of its largest shapes."""
     random = np.random.default_rng(0)
-    inputs = [example_input(info, random) for info in program.methods[method].inputs]
-    figures = await _measure(program, lambda: program.run(method, *inputs), runs, warmup)
+    given = inputs
+    if given is None:
+        given = [example_input(info, random) for info in program.methods[method].inputs]
+    figures = await _measure(
+        program, lambda: program.run(method, *given), runs, warmup, warm_seconds
+    )
     return figures | await _kernels(program, method)
 
 

@@ -1,0 +1,40 @@
+"""Two tabs: what both write is kept, and each knows of the other."""
+
+from __future__ import annotations
+
+from support.page.page import python
+from webpte_host.harness.browser import Harness
+
+BOTH = """
+from webpte.gpu.browser.scripts import load_script
+from webpte.gpu.browser.settings_store import BrowserStore
+import asyncio, json
+
+async def add(key):
+    store = BrowserStore("test_locks.json")
+    async with store.locked():
+        table = json.loads(await store.read() or "{}")
+        await asyncio.sleep(0.02)
+        table[key] = True
+        await store.write(json.dumps(table))
+
+await BrowserStore("test_locks.json").write("{}")
+await asyncio.gather(*(add(str(n)) for n in range(5)))
+table = json.loads(await BrowserStore("test_locks.json").read())
+locks = load_script("browser/web_locks.js")
+first = await locks.acquire("webpte-test", "shared")
+alone = await locks.isShared("webpte-test")
+second = await locks.acquire("webpte-test", "shared")
+both = await locks.isShared("webpte-test")
+second()
+await asyncio.sleep(0.05)
+again = await locks.isShared("webpte-test")
+first()
+return [sorted(table), bool(alone), bool(both), bool(again)]
+"""
+
+
+def test_nothing_is_lost_and_others_are_seen(harness: Harness) -> None:
+    table, alone, both, again = python(harness, BOTH)
+    assert table == ["0", "1", "2", "3", "4"]
+    assert [alone, both, again] == [False, True, False]

@@ -1,0 +1,34 @@
+"""The view Bench in Chromium: measured, cancelled, saved, and compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import BrowserContext, expect
+
+from support.page.page_visit import open_sample, status, visit
+from webpte_host.serving.server import Site
+
+
+def test_figures_are_measured_and_compared(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site) as page:
+        open_sample(page)
+        page.get_by_role("tab", name="Bench").click()
+        panel = page.locator("#view-bench")
+        panel.get_by_role("button", name="Measure", exact=True).click()
+        expect(panel).to_contain_text("digits: one call (ms)")
+        expect(status(page)).to_have_text("Measured")
+        expect(panel).to_contain_text("stories: decode at 64 (tokens/s)")
+        with page.expect_download() as download:
+            panel.get_by_role("button", name="Save JSON").click()
+        text = Path(download.value.path()).read_text(encoding="utf-8")
+        saved = json.loads(text)
+        assert saved["format"] == "webpte-bench 1"
+        assert "Chrome" in saved["browser"]
+        assert all(row["value"] > 0 for row in saved["rows"])
+        saved["adapter"] = "another one"
+        panel.get_by_label("Compare with a result").fill(json.dumps(saved))
+        panel.get_by_role("button", name="Compare", exact=True).click()
+        expect(panel).to_contain_text("another one")
+        expect(page.locator("#error")).to_have_text("")

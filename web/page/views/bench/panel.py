@@ -1,0 +1,199 @@
+"""The bench: measures this browser and GPU, and compares the figures with those of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import webpte
+from page.browser import Message
+from page.html.markup import Html, h
+from page.html.tables import table
+from page.session.palette import Command
+from page.session.session import Session
+from page.session.state import AppState, Change
+from page.views.bench.measure import SAMPLES, measure_sample, measure_session
+from page.views.bench.result import (
+    FRAGMENT,
+    MAX_BYTES,
+    BenchError,
+    BenchResult,
+    BenchRow,
+    describe,
+    read_result,
+)
+from page.views.view import METHOD, PROGRAM, Panel, View
+
+_MEASURING = "measuring"
+
+
+class BenchPanel(Panel):
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
+        self._own: BenchResult | None = None
+        self._other: BenchResult | None = None
+        self._linked = False  # whether the link of the page's address was read
+
+    # ---- the measurement
+
+    async def on_measure(self, message: Message) -> None:
+        session = self.state.idle_session()
+        if session is None:
+            return
+        problem = next((state for state in session.inputs if state.error), None)
+        if problem is not None:
+            self.state.tell(f"{problem.name} is not ready, see Run: {problem.error}", "bad")
+            return
+        self.state.show(error="")
+        await self.state.do(session, self._measure(session), _MEASURING, at_once=True)
+
+    async def _measure(self, session: Session) -> None:
+        rows: list[BenchRow] = []
+        base = describe(session.program.device_info, self.state.agent, webpte.__version__)
+        total = len(SAMPLES) + 1
+        try:
+            for number, name in enumerate((*SAMPLES, "")):
+                told = name or session.source.name
+                self.state.tell(f"Measuring {told}: {number + 1} of {total}", "busy")
+                if name:
+                    rows += await measure_sample(self.state, name, session.device)
+                elif session.source.address not in _addresses():
+                    rows += await measure_session(session)
+                self._own = replace(base, rows=tuple(rows))
+                self.draw()
+        except asyncio.CancelledError:
+            self.state.tell("Cancelled: the figures so far are shown")
+            return
+        self.state.tell("Measured")
+
+    # ---- the result
+
+    def on_save(self, message: Message) -> None:
+        if self._own is not None:
+            url = self.state.browser.download_url(self._own.json().encode())
+            self.state.browser.show(download={"url": url, "name": "webpte.bench.json"})
+
+    def on_copy(self, message: Message) -> None:
+        if self._own is not None:
+            done = "The result is copied as JSON"
+            self.state.browser.show(copy={"text": self._own.json(), "done": done})
+
+    def on_link(self, message: Message) -> None:
+        if self._own is not None:
+            link = self._own.link(self.state.base)
+            self.state.browser.show(copy={"text": link, "done": "A link to the result is copied"})
+
+    def on_compare(self, message: Message) -> None:
+        self._compare(str(message["fields"]["other"]))
+
+    def on_drop(self, message: Message) -> None:
+        self._other = None
+        self.draw()
+
+    def accepts(self, name: str) -> bool:
+        return name.lower().endswith(".bench.json")
+
+    async def accept_files(self, files: Sequence[Any]) -> None:
+        if self.state.browser.source(files[0]).size > MAX_BYTES:
+            raise BenchError(f"a result has at most {MAX_BYTES:,} bytes")
+        data = await self.state.browser.read(files[0])
+        self._compare(data.decode("utf-8", "replace"))
+
+    def _compare(self, text: str) -> None:
+        self._other = read_result(text)
+        self.state.tell("The other result is shown beside yours")
+        self.draw()
+
+    def _read_link(self) -> None:
+        """Take the result of the page's address, once."""
+        if not self._linked and self.state.hash.startswith(FRAGMENT):
+            self._linked = True
+            try:
+                self._other = read_result(self.state.hash)
+            except BenchError as error:
+                self.state.tell(str(error), "bad")
+
+    # ---- drawing
+
+    def draw(self) -> None:
+        self._read_link()
+        session = self.state.session
+        busy = session is not None and session.runner.busy
+        own = self._own
+
+        def button(text: str, act: str, off: bool) -> Html:
+            return h("button", text, type="button", data_act=self.act(act), disabled=off)
+
+        self.show(
+            h(
+                "section",
+                h("h2", "Bench"),
+                h(
+                    "p",
+                    "Times some samples and the open program on this device. Nothing is sent "
+                    "anywhere.",
+                    class_="soft",
+                ),
+                h(
+                    "div",
+                    button("Measure", "measure", busy),
+                    button("Save JSON", "save", own is None),
+                    button("Copy JSON", "copy", own is None),
+                    button("Copy link", "link", own is None),
+                    h("button", "Cancel", type="button", data_act="cancel", disabled=not busy),
+                    class_="controls",
+                ),
+                _table(own, self._other) if own or self._other else None,
+                h(
+                    "form",
+                    h(
+                        "label",
+                        h("span", "Compare with a result (JSON or link)", class_="label"),
+                        h("input", type="text", name="other", autocomplete="off"),
+                    ),
+                    h("button", "Compare", type="submit"),
+                    button("Remove comparison", "drop", self._other is None),
+                    data_act=self.act("compare"),
+                    class_="controls",
+                ),
+                class_="card",
+            )
+        )
+
+
+def _addresses() -> tuple[str, ...]:
+    return tuple(f"samples/{name}.pte" for name in SAMPLES)
+
+
+def _table(own: BenchResult | None, other: BenchResult | None) -> Html:
+    """Return both results side by side, by row."""
+    found = [one for one in (own, other) if one is not None]
+    keys = dict.fromkeys(row.key for one in found for row in one.rows)
+    values = [{row.key: row.value for row in one.rows} for one in found]
+    rows = [
+        [f"{name} ({unit})", *(_number(each.get((name, unit))) for each in values)]
+        for name, unit in keys
+    ]
+    headings = ["figure", *(f"{one.adapter}, {one.date}" for one in found)]
+    notes = [
+        h("p", f"{one.adapter} · {one.browser} · webpte {one.webpte}", class_="soft")
+        for one in found
+    ]
+    return h("div", table("Figures", headings, rows), *notes)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+
+VIEW = View(
+    "bench",
+    "Bench",
+    order=60,
+    make=BenchPanel,
+    needs=(PROGRAM, METHOD),
+    follows=(Change.SESSION, Change.METHOD, Change.BUSY),
+    commands=(Command("Measure this device", "measure"),),
+)
