@@ -175,8 +175,10 @@ const connect = (_, worker) => {
     const opens = Boolean(linked.model || linked.url);
     send({
       act: "hello", base: document.baseURI, narrow: innerWidth < 1000, cards,
-      stored: store.readAll(), tab: tabStore.readAll(), linked: opens,
+      stored: store.readAll(), tab: tabStore.readAll(), linked: opens, shared: location.hash,
     });
+    // Inputs of a link are kept from now on: the address need not repeat them.
+    if (location.hash.startsWith("#inputs=")) history.replaceState(history.state, "", location.pathname + location.search);
     if (opens) send({ ...linked, act: "link" });
     waiting.forEach(send);
   });

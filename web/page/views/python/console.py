@@ -34,7 +34,7 @@ _SIZE = (480, 120)
 
 @dataclass(frozen=True)
 class CellResult:
-    """What a cell has printed, its value as markup, and its error."""
+    """The result of a cell: printed text, its value as markup, and its error."""
 
     printed: str = ""
     value: Html | None = None
