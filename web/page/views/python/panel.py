@@ -114,7 +114,18 @@ class PythonPanel(Panel):
             h(
                 "div",
                 h("h2", "Python code"),
-                h("button", "Copy", type="button", class_="quiet", data_act=self.act("copy")),
+                h(
+                    "div",
+                    h(
+                        "button",
+                        "Share link",
+                        type="button",
+                        class_="quiet",
+                        data_act="share",
+                        title="Copies a link that brings back the program, its inputs and the view",
+                    ),
+                    h("button", "Copy", type="button", class_="quiet", data_act=self.act("copy")),
+                ),
                 class_="card-head",
             ),
             h("pre", h("code", as_python(session)), tabindex="0", class_="listing"),
