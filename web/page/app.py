@@ -19,6 +19,7 @@ from page.controllers.library_controller import LibraryController
 from page.controllers.open_controller import OpenController
 from page.controllers.output_controller import OutputController
 from page.controllers.run_controller import RunController
+from page.controllers.share_controller import ShareController
 from page.controllers.view_controller import ViewController
 from page.inputs.match_inputs import is_input_file
 from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
@@ -51,6 +52,7 @@ class App:
         )
         self._library = LibraryController(self._state, self._gallery.open_address)
         self._checking = CheckController(self._state, self._opening)
+        self._share = ShareController(self._state, self._saved, lambda: self._gallery.entry)
         self._closed: Session | None = None  # the last one, until another is open
         self._tasks: set[asyncio.Task[None]] = set()
         self._state.commands.append(self._commands)
@@ -86,6 +88,7 @@ class App:
             controllers = (
                 *(self, self._opening, self._gallery, self._inputs),
                 *(self._running, self._checking, self._outputs, self._views, self._library),
+                self._share,
                 self._state.undo,
             )
         for controller in controllers:
@@ -101,6 +104,7 @@ class App:
         self._gallery.load(message.get("cards", ()))
         state.store.load(message.get("stored", {}))
         state.tab_store.load(message.get("tab", {}))
+        self._saved.take_fragment(state.hash)
         self._last.load(linked=bool(message.get("linked")))
         self._views.start()
         looking = asyncio.ensure_future(self._library.refresh())

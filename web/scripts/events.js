@@ -177,6 +177,8 @@ const connect = (_, worker) => {
       agent: navigator.userAgent, hash: location.hash,
       stored: store.readAll(), tab: tabStore.readAll(), linked: opens,
     });
+    // Inputs of a link are kept from now on: the address need not repeat them.
+    if (location.hash.startsWith("#inputs=")) history.replaceState(history.state, "", location.pathname + location.search);
     if (opens) send({ ...linked, act: "link" });
     waiting.forEach(send);
   });

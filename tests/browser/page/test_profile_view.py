@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from support.page.page_visit import status, visit
 from webpte_host.serving.server import Site
@@ -99,6 +100,13 @@ SEND = """(trace) => new Promise((resolve) => {
 })"""
 
 
+def answering(body: str, headers: dict[str, str]) -> Callable[[Route], None]:
+    def answer(route: Route) -> None:
+        route.fulfill(body=body, headers=headers)
+
+    return answer
+
+
 def test_a_trace_is_sent_to_perfetto_or_downloaded(browser: Browser, site: Site) -> None:
     page = browser.new_page()
     for isolated in (False, True):
@@ -108,7 +116,7 @@ def test_a_trace_is_sent_to_perfetto_or_downloaded(browser: Browser, site: Site)
             "Cross-Origin-Embedder-Policy": "require-corp",
         }
         headers = {"Content-Type": "text/html", **(policy if isolated else {})}
-        page.route(address, lambda route, h=headers: route.fulfill(body="<body>", headers=h))
+        page.route(address, answering("<body>", headers))
         page.goto(address)
         page.evaluate(SEND, TRACE)
         page.context.route(

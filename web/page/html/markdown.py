@@ -47,6 +47,12 @@ def markdown(text: str, copy: CopyButton | None = None) -> list[Html]:
     return _Blocks(copy).of(text.split("\n"), 0)
 
 
+def has_markup(text: str) -> bool:
+    """Tell whether a text has anything that is not shown as it is; paragraphs do not count."""
+    lines = [line for line in text.split("\n") if len(line) <= _LONGEST_LINE]
+    return any(_begins(line) or _is_divider(line) or _INLINE.search(line) for line in lines)
+
+
 def code_blocks(text: str) -> list[CodeBlock]:
     """Return the code blocks of a text, as `markdown` numbers them."""
     reader = _Blocks(None)

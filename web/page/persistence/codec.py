@@ -79,6 +79,18 @@ def kind_of_file(name: str) -> str | None:
     return TOKENIZER if name.endswith((".json", "tokenizer.model")) else None
 
 
+def files_by_kind(sources: Sequence[Source]) -> dict[str, Source]:
+    """Return the files of a tokenizer by kind. Raises TextError if one is none of its files."""
+    files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
+    if len(files) < len(sources):
+        names = ", ".join(source.name for source in sources)
+        raise TextError(
+            f"a tokenizer is a tokenizer.json or a tiktoken file, with its config and template "
+            f"if there are any, but these came: {names}"
+        )
+    return files
+
+
 async def load_codec(files: Mapping[str, Source], browser: Browser) -> Codec:
     """Load a codec from files by kind; the tokenizer's file is required."""
     if TOKENIZER not in files:

@@ -19,6 +19,7 @@ from page.inputs.photos import FITS, ORDERS, SCALES, Photo, PhotoSettings, whole
 from page.inputs.sounds import HIGHEST_RATE, LEVELS, LOWEST_RATE, PARTS, SoundSettings
 from page.npy import Array, NpyError, read_npy, write_npy
 from page.outputs.renderers.base import Choice
+from page.persistence.shared_inputs import from_fragment, to_fragment
 from page.session.session import Session
 from page.store import Store
 
@@ -35,8 +36,24 @@ class SavedInputs:
         """Build the keeper; `photo` turns pixels into a picture that the browser holds."""
         self._store = store
         self._photo = photo
+        self._shared: tuple[str, dict[str, Any]] | None = None  # of a link, until they are used
+
+    def take_fragment(self, fragment: str) -> None:
+        """Take over the inputs of a link, for the program that it names."""
+        self._shared = from_fragment(fragment)
+
+    def fragment(self, session: Session) -> str:
+        """Return the fragment of a link with the inputs; "" if there are none, or too many."""
+        value = self._value(session)
+        return to_fragment(_key(session), value) if value else ""
+
+    def has_inputs(self, session: Session) -> bool:
+        return bool(self._value(session))
 
     def save(self, session: Session) -> None:
+        self._store.write(_key(session), self._value(session))
+
+    def _value(self, session: Session) -> dict[str, Any]:
         methods = {
             method: {state.name: _input_json(state) for state in states if state.touched}
             for method, states in session.set_inputs.items()
@@ -45,10 +62,13 @@ class SavedInputs:
         choices = _choices_json(session)
         if choices:
             value[_CHOICES] = choices
-        self._store.write(_key(session), value)
+        return value
 
     def restore(self, session: Session) -> None:
         """Set inputs as they were saved; what no longer fits is left unset."""
+        if self._shared is not None and self._shared[0] == _key(session):
+            self._store.write(*self._shared)
+            self._shared = None
         # Another version of this page, or another hand, may have written anything.
         with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):
             methods = self._store.read(_key(session)) or {}

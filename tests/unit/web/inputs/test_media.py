@@ -13,7 +13,7 @@ from page.cards.cards import CardValue
 from page.inputs.inputs import TensorInput, inputs_of
 from page.inputs.sounds import SoundForm, SoundSettings, prepare_sound, sound_dims, sound_form_of
 from page.npy import NpyError, read_npy, write_npy
-from page.views.python.panel import as_python
+from page.views.python.code import as_python
 from support.page.fake_page import (
     SAMPLES,
     FakeBrowser,

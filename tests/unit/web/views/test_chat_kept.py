@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from typing import Any
 
 import pytest
@@ -222,5 +223,61 @@ def test_a_deleted_conversation_comes_back_and_goes_on() -> None:
         await send(app, "And now?")
         assert shown(browser)[: len(other)] == other
         assert len(shown(browser)) == len(other) + 2
+
+    drive(script)
+
+
+def titles(browser: FakeBrowser) -> list[str]:
+    return re.findall(r'id="chat-title-\d+"', browser.html["view-chat"]) and [
+        unescape(one)
+        for one in re.findall(r'value="([^"]*)"[^>]*id="chat-title-', browser.html["view-chat"])
+    ]
+
+
+def test_earlier_conversations_are_opened_renamed_and_deleted() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello")
+        first = shown(browser)
+        await act(app, "clear")
+        await send(app, "Something else")
+        second = shown(browser)
+        assert titles(browser) == ["Hello"]
+        await act(app, "open", at="0")
+        assert shown(browser) == first
+        assert titles(browser) == ["Something else"]
+        await act(app, "rename", at="0", value="The other")
+        await act(app, "open", at="0")
+        assert shown(browser) == second
+        await act(app, "delete", at="0")
+        assert titles(browser) == []
+        await app.receive({"act": "undo"})
+        assert titles(browser) == ["Hello"]
+        await act(app, "export", kind="md")
+        assert browser.other["download"]["name"].endswith(".conversation.md")
+        assert b"**You**\n\nSomething else" in browser.links[-1]
+        await act(app, "export", kind="json")
+        kept = json.loads(browser.links[-1])
+        assert [one["content"] for one in kept["messages"]] == [text for _, text in second]
+        await act(app, "copy", line="0")
+        assert browser.other["copy"]["text"] == "Something else"
+        assert not browser.html.get("error")
+
+    drive(script)
+
+
+def test_answers_are_markdown_and_their_code_can_be_copied() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello")
+        await act(app, "edit", line="1")
+        text = "**Bold** <script>x</script>\n```python\nprint(1 < 2)\n```"
+        await act(app, "save", line="1", fields={"text": text})
+        html = browser.html["view-chat"]
+        assert "<strong>Bold</strong> &lt;script&gt;" in html
+        assert "<script>" not in html
+        assert "print(1 &lt; 2)" in html
+        await act(app, "copy", line="1", block="0")
+        assert browser.other["copy"]["text"] == "print(1 < 2)"
 
     drive(script)

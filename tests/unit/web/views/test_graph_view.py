@@ -284,22 +284,26 @@ def test_values_have_names_and_hashes_and_numbers_come_last() -> None:
     drive(script)
 
 
+def is_full(browser: FakeBrowser) -> bool:
+    return bool(browser.other["script"]["graph"]["full"])
+
+
 def test_the_full_window_ends_with_another_view_or_program() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await look_at(app)
         await act(app, "drawing", value="drawn")
         await act(app, "full")
         assert 'class="card graph graph-full"' in browser.html["view-graph"]
-        assert browser.other["script"]["graph"]["full"] is True
+        assert is_full(browser)
         assert ">Exit full window<" in browser.html["view-graph"]
         await app.receive({"act": "view", "name": "run"})
-        assert browser.other["script"]["graph"]["full"] is False
+        assert not is_full(browser)
         await app.receive({"act": "view", "name": "graph"})
         assert "graph-full" not in browser.html["view-graph"]
         await act(app, "full")
         await open_file(app, SAMPLES / "digits.pte")
         assert "graph-full" not in browser.html["view-graph"]
-        assert browser.other["script"]["graph"]["full"] is False
+        assert not is_full(browser)
         no_error(browser)
 
     drive(script)

@@ -266,7 +266,7 @@ def test_work_of_a_view_ends_with_the_session() -> None:
 
 def listed(html: str) -> str:
     """Return the program in the panel of the view "Python"."""
-    found = re.search("<code>(.*?)</code>", html, re.S)
+    found = re.search('class="listing"><code>(.*?)</code>', html, re.S)
     assert found is not None
     return found[1].replace("&#x27;", "'").replace("&quot;", '"').replace("&lt;", "<")
 

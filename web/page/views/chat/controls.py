@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from page.html.fields import labelled
 from page.html.markup import Html, h
@@ -17,6 +18,61 @@ _PLACEHOLDERS = {
     TEXT: "Text to continue",
     IDS: "Token ids, such as 1 42 7",
 }
+
+
+def head_view(settings: ChatSettings, said: bool, act: Act, busy: bool) -> list[Html]:
+    """Return the buttons beside the heading; `said`: there is a conversation to export."""
+    exports = [
+        h("button", f"Export {text}", type="button", class_="quiet", data_act=act("export"),
+          data_kind=kind)
+        for kind, text in (("md", "Markdown"), ("json", "JSON"))
+    ]  # fmt: skip
+    return [
+        h(
+            "button",
+            "Tokens",
+            type="button",
+            class_="quiet",
+            data_act=act("tokens"),
+            aria_pressed="true" if settings.with_tokens else "false",
+            title="Show answers token by token, with alternatives",
+        ),
+        *(exports if said else []),
+        h(
+            "button",
+            "New conversation",
+            type="button",
+            class_="quiet",
+            data_act=act("clear"),
+            aria_disabled="true" if busy else None,
+        ),
+    ]
+
+
+def list_view(entries: Sequence[Mapping[str, Any]], act: Act, busy: bool) -> Html | None:
+    """Return the earlier conversations; each can be opened, renamed and deleted."""
+    if not entries:
+        return None
+    away = "true" if busy else None
+    rows = [
+        h(
+            "li",
+            h("button", "Open", type="button", data_act=act("open"), data_at=at,
+              aria_label=f"Open “{one['title']}”", aria_disabled=away),
+            h("input", type="text", value=one["title"], data_act=act("rename"), data_at=at,
+              id=f"chat-title-{at}", aria_label=f"Title of conversation {at + 1}", maxlength="96",
+              autocomplete="off"),
+            h("button", "Delete", type="button", class_="quiet", data_act=act("delete"),
+              data_at=at, aria_label=f"Delete “{one['title']}”"),
+        )
+        for at, one in enumerate(entries)
+    ]  # fmt: skip
+    return h(
+        "details",
+        h("summary", f"Earlier conversations ({len(entries)})"),
+        h("ul", rows, class_="chat-list"),
+        id="chat-list",
+    )
 
 
 def form_view(codec: Codec, act: Act, *, busy: bool, streaming: bool) -> Html:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from page.html.markdown import code_blocks, has_markup, markdown
 from page.html.markup import Html, h, render
 from page.html.units import count_text, ms_text, plural
 from page.outputs.figures import tile
@@ -43,15 +44,19 @@ def log_view(
     busy: bool,
     streaming: bool,
     editing: int | None,
+    as_markdown: bool = False,
 ) -> Html:
-    """Return the conversation; `questions` are proposed until something was asked."""
+    """Return the conversation; `questions` are proposed until something was asked. Answers are
+    shown as Markdown, if `as_markdown`."""
     lines = talk.lines
     if streaming and len(lines) in talk.answers:
         lines.append({"role": "assistant", "content": ""})
     shown = [
         _edited(at, line, act)
         if at == editing
-        else _line(at, line, talk, settings, act, busy, streaming and at == len(lines) - 1)
+        else _line(
+            at, line, talk, settings, act, busy, streaming and at == len(lines) - 1, as_markdown
+        )
         for at, line in enumerate(lines)
     ]
     if lines and not streaming:
@@ -94,13 +99,19 @@ def _line(
     act: Act,
     busy: bool,
     streaming: bool,
+    as_markdown: bool,
 ) -> Html:
     answer = talk.answers.get(at) if line["role"] == "assistant" else None
     as_tokens = settings.with_tokens and answer is not None and bool(answer.tokens or streaming)
     said: object = line["content"]
+    marked = False
     if as_tokens and answer is not None:
         answer.catch_up()
         said = [answer.follows, *tokens_view(answer, 0)]
+    elif as_markdown and not streaming and line["role"] == "assistant":
+        marked = has_markup(line["content"])
+    if marked:
+        said = markdown(line["content"], lambda block: _copy(at, act, block))
     edit = h(
         "button",
         "Edit",
@@ -112,9 +123,15 @@ def _line(
         aria_label=f"Edit message {at + 1}",
     )
     kind = "chat-said chat-tokens" if as_tokens else "chat-said"
+    kind += " chat-markdown" if marked else ""
     return h(
         "article",
-        h("div", h("h3", _WHO.get(line["role"], line["role"])), edit, class_="chat-line-head"),
+        h(
+            "div",
+            h("h3", _WHO.get(line["role"], line["role"])),
+            h("span", None if streaming else _copy(at, act), edit),
+            class_="chat-line-head",
+        ),
         h(
             "div",
             said,
@@ -128,6 +145,27 @@ def _line(
         id=f"chat-line-{at}",
         class_=f"chat-line chat-{line['role']}",
     )
+
+
+def _copy(line: int, act: Act, block: int | None = None) -> Html:
+    """Return the button that copies a message, or one of its code blocks."""
+    what = f"message {line + 1}" if block is None else f"code {block + 1} of message {line + 1}"
+    return h(
+        "button",
+        "Copy",
+        type="button",
+        class_="quiet",
+        data_act=act("copy"),
+        data_line=line,
+        data_block=block,
+        aria_label=f"Copy {what}",
+    )
+
+
+def copied_text(text: str, block: int | None) -> str:
+    """Return what a copy button copies: a message, or one of its code blocks."""
+    blocks = code_blocks(text) if block is not None else []
+    return blocks[min(block or 0, len(blocks) - 1)].text if blocks else text
 
 
 def answer_text(answer: Answer) -> str:
@@ -289,15 +327,24 @@ def _speed(per_second: float) -> str:
 
 
 def chat_view(
-    head: Sequence[Html], log: Html, form: Html, figures: Html, below: Sequence[Html]
+    head: Sequence[Html],
+    earlier: Html | None,
+    log: Html,
+    form: Html,
+    figures: Html,
+    below: Sequence[Html],
 ) -> Html:
+    """Return the whole view; `earlier` is the list of other conversations, and what is `below` is
+    beside the conversation where there is room."""
     return h(
         "section",
         h("div", h("h2", "Chat"), h("div", head, class_="chat-head"), class_="card-head"),
-        log,
-        form,
-        h("div", figures, id=FIGURES),
-        below,
+        h(
+            "div",
+            h("div", log, form, h("div", figures, id=FIGURES), class_="chat-main"),
+            h("div", earlier, below, class_="chat-side"),
+            class_="chat-parts",
+        ),
         h("div", id=TOKEN, class_="token-card", role="status", data_keep=True, hidden=True),
         class_="card chat",
     )

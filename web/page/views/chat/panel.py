@@ -8,18 +8,20 @@ from html import escape
 from typing import Any
 
 from page.browser import Message, Source
-from page.html.markup import Html, h, render
-from page.persistence.codec import TOKENIZER, Codec, find_codec, id_codec, kind_of_file, load_codec
+from page.html.markup import h, render
+from page.persistence import codec as codecs
+from page.persistence.codec import Codec
 from page.persistence.library_files import keep_file
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.typed_address import typed_address
 from page.views.chat import controls, markup, saved_chats
+from page.views.chat.archive import Archive, conversation_file
 from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Talk
 from page.views.view import LANGUAGE_MODEL, Panel, View
-from webpte.errors import TextError, WebpteError
+from webpte.errors import WebpteError
 from webpte.llm import Generator
 
 FRAME_SECONDS = 1 / 30  # between two updates of the text
@@ -84,12 +86,12 @@ class ChatPanel(Panel):
     async def _find(self, session: Session) -> None:
         note = ""
         try:
-            codec = await find_codec(session.source, self.state.browser)
+            codec = await codecs.find_codec(session.source, self.state.browser)
             if codec is not None:
                 Talk(session.program, codec)  # raises if they do not fit
         except WebpteError as error:
             codec, note = None, str(error)
-        codec = codec or await id_codec(Generator(session.program).vocabulary, note)
+        codec = codec or await codecs.id_codec(Generator(session.program).vocabulary, note)
         if self._codec is None:  # else one was chosen meanwhile
             self._use(codec)
 
@@ -105,34 +107,27 @@ class ChatPanel(Panel):
         known = (
             dict(self._codec.files) if self._codec is not None and "tokenizer" not in files else {}
         )
-        codec = await load_codec({**known, **files}, self.state.browser)
+        codec = await codecs.load_codec({**known, **files}, self.state.browser)
         Talk(session.program, codec)
         if session is self.state.session:
             self._use(codec)
             self.state.tell(f"{codec.name} is the tokenizer now")
 
     def accepts(self, name: str) -> bool:
-        return kind_of_file(name) is not None
+        return codecs.kind_of_file(name) is not None
 
     async def accept_files(self, files: Sequence[Any]) -> None:
         await self.on_tokenizer({"files": files})
 
     async def on_tokenizer(self, message: Message) -> None:
         sources = [self.state.browser.source(file) for file in message["files"]]
-        files = {kind: source for source in sources if (kind := kind_of_file(source.name))}
-        if len(files) < len(sources):
-            names = ", ".join(source.name for source in sources)
-            raise TextError(
-                f"a tokenizer is a tokenizer.json or a tiktoken file, with its config and template "
-                f"if there are any, but these came: {names}"
-            )
-        await self._load(files)
+        await self._load(codecs.files_by_kind(sources))
 
     async def on_tokenizer_url(self, message: Message) -> None:
         url = typed_address(str(message["fields"]["url"]))
         found = await self.state.browser.fetch(url, lambda stage, done, total: None)
         await keep_file(found)
-        await self._load({TOKENIZER: found})
+        await self._load({codecs.TOKENIZER: found})
 
     # ---- what is said
 
@@ -184,18 +179,86 @@ class ChatPanel(Panel):
             self.draw()
 
     def on_clear(self, message: Message) -> None:
+        """Start a new conversation; the old one goes to the list."""
         if self.state.idle_session() is None:
             return
         before, codec = self._talk, self._codec
+        archived = self._put_away()
         self._talk, self._editing = None, None
         self.draw()
         self.tell_script(focus=controls.FIELD)
         if before is not None and before.lines:
-            self.state.undo.offer("Deleted the conversation.", lambda: self._restore(before, codec))
+            self.state.undo.offer(
+                "Started a new conversation.", lambda: self._restore(before, codec, archived)
+            )
 
-    def _restore(self, talk: Talk, codec: Codec | None) -> None:
-        """Restore a deleted conversation, if the tokenizer is still the same."""
+    def _put_away(self) -> bool:
+        """Put the conversation into the list; return whether there was something to put there."""
+        saved = saved_chats.to_json(self._talk) if self._talk is not None else {}
+        if saved:
+            self._archive.add(saved)
+        return bool(saved)
+
+    @property
+    def _archive(self) -> Archive:
+        return Archive(self.state.store, self._file)
+
+    def on_open(self, message: Message) -> None:
+        """Open a conversation of the list; the current one takes its place there."""
+        session = self.state.idle_session()
+        taken = self._archive.take(int(message["at"])) if session is not None else None
+        if session is None or taken is None or self._codec is None:
+            return
+        talk = Talk(session.program, self._codec)
+        self._settings.system = saved_chats.restore(talk, taken["saved"])
+        if not talk.lines:
+            self._archive.add(taken["saved"], taken["title"])
+            self.state.tell("This conversation was with another tokenizer", "bad")
+            return
+        self._put_away()
+        self._talk, self._outdated, self._editing, self._said = talk, False, None, True
+        self.state.undo.forget()
+        self.draw()
+        self.tell_script(focus=controls.FIELD)
+
+    def on_rename(self, message: Message) -> None:
+        self._archive.rename(int(message["at"]), str(message["value"]))
+
+    def on_delete(self, message: Message) -> None:
+        at, archive = int(message["at"]), self._archive
+        taken = archive.take(at)
+        if taken is not None:
+            self.draw()
+
+            def back() -> None:
+                archive.add(taken["saved"], taken["title"], at)
+                self.draw()
+
+            self.state.undo.offer(f"Deleted “{taken['title']}”.", back)
+
+    def on_export(self, message: Message) -> None:
+        """Download the conversation as Markdown or JSON."""
+        session, talk = self.state.session, self._talk
+        if session is None or talk is None or not talk.lines:
+            return
+        name, text = conversation_file(talk, session.source.name, str(message["kind"]))
+        url = self.state.browser.download_url(text.encode())
+        self.state.browser.show(download={"url": url, "name": name})
+
+    def on_copy(self, message: Message) -> None:
+        """Copy a message, or with `block` one of its code blocks."""
+        lines, at = self._talk.lines if self._talk is not None else [], int(message["line"])
+        if not 0 <= at < len(lines):
+            return
+        block = int(message["block"]) if "block" in message else None
+        text = markup.copied_text(lines[at]["content"], block)
+        self.state.browser.show(copy={"text": text, "done": "Copied"})
+
+    def _restore(self, talk: Talk, codec: Codec | None, archived: bool) -> None:
+        """Go back to the conversation before, if the tokenizer is still the same."""
         if self._codec is codec and self.state.idle_session() is not None:
+            if archived:
+                self._archive.take(0)
             self._talk, self._outdated = talk, True  # the cache has been used since
             self.draw()
 
@@ -284,10 +347,12 @@ class ChatPanel(Panel):
             busy=busy,
             streaming=streaming,
             editing=self._editing,
+            as_markdown=codec.kind == codecs.CHAT,
         )
         self.show(
             markup.chat_view(
-                self._head(busy),
+                controls.head_view(self._settings, bool(talk.lines), self.act, busy),
+                controls.list_view(self._archive.entries(), self.act, busy),
                 log,
                 controls.form_view(codec, self.act, busy=busy, streaming=streaming),
                 markup.figures_view(talk.last, talk.max_context),
@@ -298,27 +363,6 @@ class ChatPanel(Panel):
             )
         )
         self.tell_script()
-
-    def _head(self, busy: bool) -> list[Html]:
-        return [
-            h(
-                "button",
-                "Tokens",
-                type="button",
-                class_="quiet",
-                data_act=self.act("tokens"),
-                aria_pressed="true" if self._settings.with_tokens else "false",
-                title="Show answers token by token, with alternatives",
-            ),
-            h(
-                "button",
-                "New conversation",
-                type="button",
-                class_="quiet",
-                data_act=self.act("clear"),
-                aria_disabled="true" if busy else None,
-            ),
-        ]
 
     def on_look(self, message: Message) -> None:
         """Show the card of the token that someone points at."""

@@ -1,4 +1,4 @@
-"""What the graph view runs on the program: a trace for the times, and a run that keeps values."""
+"""Runs of the graph view on the program: a trace for the times, and a run that keeps values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The view that shows the Python code of a session."""
+"""The Python view: `code` writes the session as code, `console` runs cells, `panel` shows both."""

@@ -1,49 +1,164 @@
-"""The session as Python code: the program, its inputs and the call."""
+"""The Python view: a console with the open program at hand, and the session as code."""
 
 from __future__ import annotations
 
-import re
-from math import prod
+from typing import Any
 
+import numpy as np
+
+import webpte
 from page.browser import Message
-from page.cards.fills import integer_range, range_period
-from page.html.markup import h
-from page.inputs.inputs import Input, ScalarInput, TensorInput
-from page.inputs.match_inputs import is_bytes_file
+from page.html.markup import Html, h
 from page.session.palette import Command
 from page.session.session import Session
-from page.session.state import Change
+from page.session.state import AppState, Change
+from page.views.python.code import as_python
+from page.views.python.console import CellResult, Console
 from page.views.view import METHOD, PROGRAM, Panel, View
-from webpte.library import LOCAL
+
+_FIELD = "python-cell"
+_FIRST = "outputs = await program.run(method, *inputs)\noutputs[0]"
+_RUNNING = "running code"
 
 
 class PythonPanel(Panel):
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
+        self._console = Console()
+        self._source = _FIRST
+        self._result: CellResult | None = None
+
+    def forget(self) -> None:
+        self._console.forget()
+        self._result = None
+
     def draw(self) -> None:
         session = self.state.session
         if session is None:
             return
-        self.show(
+        self.show(h("div", self._cell(session), self._code(session), class_="python"))
+        self.tell_script()
+
+    def _cell(self, session: Session) -> Html:
+        busy = session.runner.busy
+        running = busy and session.runner.doing == _RUNNING
+        return h(
+            "section",
+            h("h2", "Console"),
             h(
-                "section",
+                "p",
+                "The open program is at hand as ",
+                h("code", "program"),
+                ", with ",
+                h("code", "method"),
+                ", ",
+                h("code", "inputs"),
+                ", ",
+                h("code", "outputs"),
+                " of the last run, ",
+                h("code", "np"),
+                " and ",
+                h("code", "webpte"),
+                ". Names stay from cell to cell.",
+                class_="note",
+            ),
+            h(
+                "form",
+                # A textarea drops the first line break of its markup.
+                h(
+                    "textarea",
+                    "\n" + self._source,
+                    name="source",
+                    id=_FIELD,
+                    rows=5,
+                    aria_label="Code",
+                    spellcheck="false",
+                    autocomplete="off",
+                    autocapitalize="off",
+                ),
                 h(
                     "div",
-                    h("h2", "Python code"),
-                    h("button", "Copy", type="button", class_="quiet", data_act=self.act("copy")),
-                    class_="card-head",
+                    h(
+                        "button",
+                        "Run ",
+                        h("kbd", "Ctrl Enter"),
+                        type="submit",
+                        class_="primary",
+                        aria_disabled="true" if busy else None,
+                    ),
+                    h("button", "Cancel", type="button", data_act="cancel") if running else None,
+                    class_="controls",
                 ),
-                h("pre", h("code", as_python(session)), tabindex="0", class_="listing"),
-                h(
-                    "p",
-                    "For a notebook, PyScript or Pyodide, on WebGPU. In CPython, add ",
-                    h("code", 'device="native"'),
-                    " or ",
-                    h("code", 'device="numpy"'),
-                    ".",
-                    class_="note",
-                ),
-                class_="card",
-            )
+                data_act=self.act("run"),
+                class_="python-form",
+            ),
+            h("div", self._shown(), class_="python-result", role="status"),
+            class_="card",
         )
+
+    def _shown(self) -> list[Html]:
+        result = self._result
+        if result is None:
+            return []
+        printed = h("pre", h("code", result.printed), tabindex="0") if result.printed else None
+        error = (
+            h("pre", h("code", result.error), tabindex="0", class_="python-error")
+            if result.error
+            else None
+        )
+        return [one for one in (printed, result.value, error) if one is not None]
+
+    def _code(self, session: Session) -> Html:
+        return h(
+            "section",
+            h(
+                "div",
+                h("h2", "Python code"),
+                h(
+                    "div",
+                    h(
+                        "button",
+                        "Share link",
+                        type="button",
+                        class_="quiet",
+                        data_act="share",
+                        title="Copies a link that brings back the program, its inputs and the view",
+                    ),
+                    h("button", "Copy", type="button", class_="quiet", data_act=self.act("copy")),
+                ),
+                class_="card-head",
+            ),
+            h("pre", h("code", as_python(session)), tabindex="0", class_="listing"),
+            h(
+                "p",
+                "For a notebook, PyScript or Pyodide, on WebGPU. In CPython, add ",
+                h("code", 'device="native"'),
+                " or ",
+                h("code", 'device="numpy"'),
+                ".",
+                class_="note",
+            ),
+            class_="card",
+        )
+
+    async def on_run(self, message: Message) -> None:
+        self._source = str(message["fields"]["source"])
+        session = self.state.idle_session()
+        if session is None or not self._source.strip():
+            return
+        self.state.show(error="")
+        self.state.tell("Running code", "busy")
+        session.lose_state("code in the Python view may have used it since")
+        await self.state.do(session, self._run(session), _RUNNING, at_once=True)
+        self.draw()
+
+    async def _run(self, session: Session) -> None:
+        self._result = None
+        result = await self._console.run(self._source, _names(session))
+        if session is self.state.session:
+            self._result = result
+            failed = bool(result.error)
+            self.state.tell("The code failed" if failed else "Done", "bad" if failed else "good")
 
     def on_copy(self, message: Message) -> None:
         if self.state.session is not None:
@@ -51,72 +166,21 @@ class PythonPanel(Panel):
             self.state.browser.show(copy={"text": text, "done": "The code is copied"})
 
 
-def as_python(session: Session) -> str:
-    """Return code that loads the same program, makes the same inputs and the same call."""
-    source = session.source
-    where = source.name
-    if source.file is not None and not source.file.address.startswith(LOCAL):
-        where = source.file.address
-    options = ', data=["…"]' if source.extra else ""
-    options += ', device="numpy"' if session.device == "numpy" else ""
-    names = [f"x{state.index}" for state in session.inputs]
-    results = [f"y{index}" for index in range(len(session.methods[session.method].outputs))]
-    targets = "".join(f"{name}, " for name in results).strip()
-    arguments = ", ".join([repr(session.method), *names])
-    lines = [
-        "import numpy as np",
-        "import webpte",
-        "",
-        f"async with await webpte.load({where!r}{options}) as program:",
-        *(f"    x{s.index} = {_value(s)}  # {_word(s.name)}" for s in session.inputs),
-        f"    {f'({targets}) = ' if results else ''}await program.run({arguments})",
-        *(f"    print({name})" for name in results),
-    ]
-    return "\n".join(lines)
-
-
-def _word(name: str) -> str:
-    """Return a name for a comment, without line breaks."""
-    return re.sub(r"\s+", " ", name)
-
-
-def _value(state: Input) -> str:
-    if isinstance(state, ScalarInput):
-        finite = not isinstance(state.value, float) or state.value - state.value == 0
-        return repr(state.value) if finite else f"float({str(state.value)!r})"
-    shape, dtype = tuple(state.dims), state.dtype
-    if state.fill in ("picture", "draw", "sound"):
-        return f"np.load('input{state.index}.npy')"  # as “Save .npy” names it
-    if state.fill == "text":
-        return f"np.array({state.array().tolist()!r}, {dtype!r})"
-    if state.fill == "typed":
-        array = state.array()
-        if array.size > 1 and (array == array.reshape(-1)[0]).all():
-            return f"np.full({shape}, {array.reshape(-1)[0].item()!r}, {dtype!r})"
-        values = re.sub(r"\b(nan|inf)\b", r"np.\1", repr(array.tolist()))
-        return f"np.array({values}, {dtype!r})"
-    if state.fill in ("zeros", "ones"):
-        return f"np.{state.fill}({shape}, {dtype!r})"
-    if state.fill == "file":
-        if is_bytes_file(state.file_name):
-            return f"np.fromfile({state.file_name!r}, {dtype!r}).reshape({shape})"
-        archive, found, key = state.file_name.rpartition(".npz: ")
-        return f"np.load({archive + '.npz'!r})[{key!r}]" if found else f"np.load({key!r})"
-    return f"{_made(state, shape)}.astype({dtype!r})"
-
-
-def _made(state: TensorInput, shape: tuple[int, ...]) -> str:
-    count = prod(shape)
-    if state.fill == "normal":
-        return f"np.random.default_rng({state.seed}).standard_normal({shape}, np.float32)"
-    if state.fill == "integers":
-        low, high = integer_range(state.dtype, state.below)
-        return f"np.random.default_rng({state.seed}).integers({low}, {high}, {shape})"
-    if state.fill == "ramp":
-        return f"np.linspace(-1, 1, {count}, dtype=np.float32).reshape({shape})"
-    period = range_period(state.dtype, count)
-    steps = f"np.arange({count})" if period == count else f"(np.arange({count}) % {period})"
-    return f"{steps}.reshape({shape})"
+def _names(session: Session) -> dict[str, Any]:
+    """Return what a cell has at hand; inputs that are not ready are left out."""
+    ready = not any(state.error for state in session.inputs)
+    shown = session.shown
+    names: dict[str, Any] = {
+        "np": np,
+        "webpte": webpte,
+        "program": session.program,
+        "method": session.method,
+    }
+    if ready:
+        names["inputs"] = [state.array() for state in session.inputs]
+    if shown is not None:
+        names["outputs"] = [output.array for output in shown.outputs]
+    return names
 
 
 VIEW = View(
@@ -125,6 +189,7 @@ VIEW = View(
     order=90,
     make=PythonPanel,
     needs=(PROGRAM, METHOD),
-    follows=(Change.SESSION, Change.METHOD, Change.INPUTS),
+    follows=(Change.SESSION, Change.METHOD, Change.INPUTS, Change.RESULTS, Change.BUSY),
+    style=True,
     commands=(Command("Copy as Python", "copy"),),
 )

@@ -1,0 +1,94 @@
+"""The Python view: cells run with the open program at hand; code fits what is open."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from page.app import App
+from support.page.chat_page import CONFIG, TOKENIZER, open_chat
+from support.page.fake_page import FakeBrowser, drive, open_sample, run
+
+
+def result(browser: FakeBrowser) -> str:
+    found = re.search(
+        r'class="python-result"[^>]*>(.*?)</div></section>', browser.html["view-python"], re.S
+    )
+    assert found is not None
+    return unescape(re.sub("<[^>]*>", " ", found[1]))
+
+
+async def cell(app: App, source: str) -> None:
+    await app.receive({"act": "python:run", "fields": {"source": source}})
+
+
+async def look(app: App) -> None:
+    await app.receive({"act": "view", "name": "python"})
+
+
+def test_a_cell_has_the_program_its_inputs_and_results() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await run(app, 0)
+        await look(app)
+        await cell(
+            app,
+            "y = await program.run(method, *inputs)\nprint(np.allclose(y[0], outputs[0]))\ny[0]",
+        )
+        assert result(browser).split()[:3] == ["True", "float32", "37"]
+        assert "<table" in browser.html["view-python"]
+        assert browser.text["status"] == "Done"
+        await cell(app, "y[0].shape")
+        assert "(37, 41)" in result(browser)
+        await cell(app, "np.sin(np.arange(100.0))")
+        assert "Curve of 100 values" in browser.html["view-python"]
+
+    drive(script)
+
+
+def test_errors_are_typed_and_of_the_cell_alone() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await look(app)
+        await cell(app, "print(1)\nawait program.run(method, 3)")
+        shown = result(browser)
+        assert shown.lstrip().startswith("1")
+        assert "InputError" in shown
+        assert 'File "<cell>", line 2' in shown
+        assert "console.py" not in shown
+        assert browser.text["status"] == "The code failed"
+        await cell(app, "1 +")
+        assert "SyntaxError" in result(browser)
+        await cell(app, "raise SystemExit")
+        assert "SystemExit" in result(browser)
+        await cell(app, "'<script>' + 'x'")
+        assert "<script>" not in browser.html["view-python"]
+        assert "'<script>x'" in result(browser)
+        assert not browser.html.get("error")
+
+    drive(script)
+
+
+def test_names_of_one_program_are_gone_with_it() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await look(app)
+        await cell(app, "kept = 1")
+        await open_sample(app, "sigmoid.pte")
+        await cell(app, "kept")
+        assert "NameError" in result(browser)
+
+    drive(script)
+
+
+def test_a_language_model_is_chatted_with() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await look(app)
+        code = unescape(browser.html["view-python"])
+        assert "webpte.llm.Chat(program, tokenizer)" in code
+        assert "random" not in code
+        await cell(app, "program")
+        assert not browser.html.get("error")
+
+    drive(script)

@@ -1,0 +1,120 @@
+"""The session as Python code: the program, its inputs and the call, or a conversation."""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from page.cards.fills import integer_range, range_period
+from page.inputs.inputs import Input, ScalarInput, TensorInput
+from page.inputs.match_inputs import is_bytes_file
+from page.session.session import Session
+from webpte.errors import InputError
+from webpte.library import LOCAL
+from webpte.llm import Generator
+
+
+def as_python(session: Session) -> str:
+    """Return code that loads the same program, makes the same inputs and the same call."""
+    if is_language_model(session):
+        return _chat(session)
+    where, options = _source(session)
+    names = [f"x{state.index}" for state in session.inputs]
+    results = [f"y{index}" for index in range(len(session.methods[session.method].outputs))]
+    targets = "".join(f"{name}, " for name in results).strip()
+    arguments = ", ".join([repr(session.method), *names])
+    lines = [
+        "import numpy as np",
+        "import webpte",
+        "",
+        f"async with await webpte.load({where!r}{options}) as program:",
+        *(f"    x{s.index} = {_value(s)}  # {_word(s.name)}" for s in session.inputs),
+        f"    {f'({targets}) = ' if results else ''}await program.run({arguments})",
+        *(f"    print({name})" for name in results),
+    ]
+    return "\n".join(lines)
+
+
+def _source(session: Session) -> tuple[str, str]:
+    """Return where the program is, and the further arguments of `load`."""
+    source = session.source
+    where = source.name
+    if source.file is not None and not source.file.address.startswith(LOCAL):
+        where = source.file.address
+    options = ', data=["…"]' if source.extra else ""
+    return where, options + (', device="numpy"' if session.device == "numpy" else "")
+
+
+def is_language_model(session: Session) -> bool:
+    """Tell whether a program generates text."""
+    try:
+        Generator(session.program)
+    except InputError:
+        return False
+    return True
+
+
+def _chat(session: Session) -> str:
+    """Return code for a conversation with a language model."""
+    where, options = _source(session)
+    card = session.source.card
+    folder = where.rpartition("/")[0] + "/" if "/" in where else ""
+    tokenizer, config = f"{folder}tokenizer.json", f"{folder}tokenizer_config.json"
+    if card is not None and card.tokenizer:
+        tokenizer, config = card.tokenizer, card.tokenizer_config
+    given = f", config={config!r}" if config else ""
+    question = card.questions[0] if card is not None and card.questions else "Hello!"
+    lines = [
+        "import webpte",
+        "",
+        f"async with await webpte.load({where!r}{options}) as program:",
+        f"    tokenizer = await webpte.text.load_tokenizer({tokenizer!r}{given})",
+        "    chat = webpte.llm.Chat(program, tokenizer)",
+        f"    async for piece in chat.send({question!r}, max_new_tokens=100):",
+        '        print(piece, end="")',
+    ]
+    return "\n".join(lines)
+
+
+def _word(name: str) -> str:
+    """Return a name for a comment, without line breaks."""
+    return re.sub(r"\s+", " ", name)
+
+
+def _value(state: Input) -> str:
+    if isinstance(state, ScalarInput):
+        finite = not isinstance(state.value, float) or state.value - state.value == 0
+        return repr(state.value) if finite else f"float({str(state.value)!r})"
+    shape, dtype = tuple(state.dims), state.dtype
+    if state.fill in ("picture", "draw", "sound"):
+        return f"np.load('input{state.index}.npy')"  # as “Save .npy” names it
+    if state.fill == "text":
+        return f"np.array({state.array().tolist()!r}, {dtype!r})"
+    if state.fill == "typed":
+        array = state.array()
+        if array.size > 1 and (array == array.reshape(-1)[0]).all():
+            return f"np.full({shape}, {array.reshape(-1)[0].item()!r}, {dtype!r})"
+        values = re.sub(r"\b(nan|inf)\b", r"np.\1", repr(array.tolist()))
+        return f"np.array({values}, {dtype!r})"
+    if state.fill in ("zeros", "ones"):
+        return f"np.{state.fill}({shape}, {dtype!r})"
+    if state.fill == "file":
+        if is_bytes_file(state.file_name):
+            return f"np.fromfile({state.file_name!r}, {dtype!r}).reshape({shape})"
+        archive, found, key = state.file_name.rpartition(".npz: ")
+        return f"np.load({archive + '.npz'!r})[{key!r}]" if found else f"np.load({key!r})"
+    return f"{_made(state, shape)}.astype({dtype!r})"
+
+
+def _made(state: TensorInput, shape: tuple[int, ...]) -> str:
+    count = prod(shape)
+    if state.fill == "normal":
+        return f"np.random.default_rng({state.seed}).standard_normal({shape}, np.float32)"
+    if state.fill == "integers":
+        low, high = integer_range(state.dtype, state.below)
+        return f"np.random.default_rng({state.seed}).integers({low}, {high}, {shape})"
+    if state.fill == "ramp":
+        return f"np.linspace(-1, 1, {count}, dtype=np.float32).reshape({shape})"
+    period = range_period(state.dtype, count)
+    steps = f"np.arange({count})" if period == count else f"(np.arange({count}) % {period})"
+    return f"{steps}.reshape({shape})"

@@ -1,0 +1,144 @@
+"""A console cell: runs code in the page's Python, and shows what it printed and returned.
+
+Code may await at its top level. The value of its last line is shown: arrays as small tables,
+pictures or curves, reports of webpte as their tables, everything else by its repr.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from page.html.markup import Html, h
+from page.html.tables import scrolled
+from page.html.units import number_text, plural, shape_text
+from page.outputs.figures import line_figure, picture_figure
+from page.outputs.pictures import picture
+from page.outputs.tensors import grid
+
+_FILE = "<cell>"
+_MOST_TEXT = 20_000  # characters of printed text, and of a repr
+_ROWS, _COLUMNS = 8, 8
+_POINTS = 480  # of a curve
+_SIZE = (480, 120)
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """The result of a cell: printed text, its value as markup, and its error."""
+
+    printed: str = ""
+    value: Html | None = None
+    error: str = ""
+
+
+class Console:
+    """The names of a session of cells; a new program starts with new ones."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, Any] = {}
+
+    def forget(self) -> None:
+        self._names = {}
+
+    async def run(self, source: str, names: Mapping[str, Any]) -> CellResult:
+        """Run a cell; `names` are set anew each time, others stay from cell to cell."""
+        self._names |= names
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            try:
+                value = await self._value(source)
+                shown = None if value is None else value_view(value)
+            except asyncio.CancelledError:
+                raise
+            except (Exception, SystemExit, KeyboardInterrupt) as error:
+                return CellResult(_cut(printed.getvalue()), None, error_text(error))
+        return CellResult(_cut(printed.getvalue()), shown)
+
+    async def _value(self, source: str) -> Any:
+        """Run all statements, and return the value of the last one if it is an expression."""
+        tree = ast.parse(source, _FILE)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        await self._execute(compile(tree, _FILE, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        if not isinstance(last, ast.Expr):
+            return None
+        expression = ast.Expression(last.value)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        return await self._execute(compile(expression, _FILE, "eval", flags))
+
+    async def _execute(self, code: Any) -> Any:
+        value = eval(code, self._names)
+        return await value if code.co_flags & inspect.CO_COROUTINE else value
+
+
+def error_text(error: BaseException) -> str:
+    """Return the traceback of an error without the frames of the page."""
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((at for at, frame in enumerate(frames) if frame.filename == _FILE), len(frames))
+    told = traceback.format_list(frames[first:])
+    return "".join([*told, *traceback.format_exception_only(error)]).rstrip()
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MOST_TEXT:
+        return text
+    return f"{text[:_MOST_TEXT]}\n… {len(text) - _MOST_TEXT:,} more characters"
+
+
+def value_view(value: Any) -> Html:
+    """Return a value as markup."""
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        return _array_view(value)
+    arrays = isinstance(value, tuple | list) and 0 < len(value) <= 8
+    if arrays and all(isinstance(one, np.ndarray) for one in value):
+        return h("div", [value_view(one) for one in value], class_="cell-values")
+    # Other classes may have markup of their own, too, but only that of webpte is known to be safe.
+    if type(value).__module__.partition(".")[0] == "webpte" and hasattr(value, "_repr_html_"):
+        return h("div", Html(value._repr_html_()), class_="cell-report")
+    return h("pre", h("code", _cut(repr(value))), tabindex="0")
+
+
+def _array_view(array: np.ndarray) -> Html:
+    about = f"{array.dtype.name} {shape_text(array.shape)}"
+    if array.size > 1 and array.dtype.kind != "b" and np.isfinite(array).all():
+        about += f", {number_text(array.min().item())} to {number_text(array.max().item())}"
+    made = picture(array) if array.ndim > 1 else None
+    return h(
+        "div",
+        h("p", about, class_="type"),
+        picture_figure(made, "the array") if made is not None else _curve(array),
+        _table(array) if array.size else None,
+        class_="cell-array",
+    )
+
+
+def _curve(array: np.ndarray) -> Html | None:
+    flat = array.reshape(-1)
+    if max(array.shape, default=0) != array.size or array.size < 9:
+        return None
+    if array.dtype.kind == "b" or not np.isfinite(flat).all():
+        return None
+    means = [float(part.mean()) for part in np.array_split(flat, min(flat.size, _POINTS))]
+    low, high = min(means), max(means)
+    heights = [(one - low) / ((high - low) or 1.0) for one in means]
+    ends = number_text(low), number_text(high)
+    label = f"Curve of {plural(array.size, 'value')} from {ends[0]} to {ends[1]}"
+    return line_figure(heights, _SIZE, label, "cell-curve", *ends)
+
+
+def _table(array: np.ndarray) -> Html:
+    shown = grid(array, _ROWS, _COLUMNS)
+    rows = [
+        h("tr", [h("td", text) for text in row], h("td", "…") if shown.more_columns else None)
+        for row in shown.rows
+    ]
+    return scrolled("First values", h("table", h("tbody", rows), class_="grid"))
