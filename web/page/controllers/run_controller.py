@@ -164,9 +164,12 @@ class RunController:
         self, session: Session, method: str, arrays: Sequence[Any], held: Held, live: bool
     ) -> None:
         runner, first = session.runner, not session.runs[method]
+        stream = session.stream()
         try:
             with Waiting(self._state, self.draw) as waiting:
-                values = await runner.once(session.program, method, arrays, waiting.progress)
+                values = await runner.once(
+                    session.program, method, arrays, waiting.progress, stream
+                )
         except asyncio.CancelledError:
             session.cancel_run(method)
             self._outputs.draw_age()
@@ -182,6 +185,8 @@ class RunController:
                 return
             raise
         session.finish_run(method, arrays, held, values)
+        if stream is not None and len(stream.parts) > 1 and session.shown is not None:
+            session.shown.lost = f"this sound took {count_text(len(stream.parts))} calls"
         if live and self._live.forget_failure():
             self._state.show(error="")
         self._outputs.draw()
