@@ -45,10 +45,8 @@ class SoundStream:
             for output, index in self.feeds.items():
                 given[index] = values[output]
         return tuple(
-            made[-1][output]
-            if output in self.feeds
-            else self._joined([one[output] for one in made])
-            for output in range(len(made[0]))
+            values[-1] if output in self.feeds else self._joined(values)
+            for output, values in enumerate(zip(*made, strict=True))
         )
 
     def _joined(self, values: Sequence[Any]) -> Any:
