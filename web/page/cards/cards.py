@@ -95,11 +95,6 @@ class CardValue:
     mask: bool = False
     threshold: float = 0.0
 
-    @property
-    def is_told(self) -> bool:
-        """Whether the card says anything of it."""
-        return self != CardValue()
-
 
 @dataclass(frozen=True)
 class Card:
