@@ -227,7 +227,7 @@ def test_the_tab_key_moves_the_focus_into_the_run_bar_and_not_the_page(page: Pag
     run(page)
     controls = page.locator("#run :is(button, input, select)")
     where = "[scrollY, document.getElementById('run').contains(document.activeElement)]"
-    for before, key in (("[data-act=save-input]", "Tab"), ("[data-act=check]", "Shift+Tab")):
+    for before, key in (("#tab-run", "Tab"), ("[data-act=reset-inputs]", "Shift+Tab")):
         page.locator(before).focus()
         stuck = page.evaluate("scrollY")
         for _ in range(controls.count()):

@@ -206,7 +206,7 @@ def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     page.get_by_role("button", name="Benchmark").click()
     expect(page.locator("#timing")).to_contain_text("of 10,000")
     drop(page, "footer", ("broken.pte", SIGMOID[:600]))
-    expect(page.locator(".error")).to_contain_text("opening broken.pte")
+    expect(page.locator(".error")).to_contain_text("open broken.pte")
     expect(page.get_by_role("button", name="Cancel")).to_be_visible()  # it goes on
     drop(page, "footer", ("zeros.npy", npy(np.zeros(SHAPE, np.float32))))
     expect(page.locator("#outputs-age")).to_have_text(EARLIER)
