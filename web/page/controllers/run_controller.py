@@ -122,6 +122,11 @@ class RunController:
         self._live.switch()
         self.draw()
 
+    @property
+    def answers_changes(self) -> bool:
+        """Whether the inputs as they are now are run by themselves."""
+        return self._live.is_due
+
     def inputs_changed(self) -> None:
         """Run for the new inputs, unless live runs are off."""
         self._live.follow()
