@@ -63,7 +63,7 @@ import numpy as np
 import webpte
 from page.app import App
 from page.browser import Progress, Source
-from page.inputs.photos import Box
+from page.inputs.photos import PhotoPart
 from page.npy import Array
 from page.outputs.pictures import bmp
 from webpte.errors import NoWebGPUError, SourceError
@@ -82,7 +82,7 @@ class BitmapPhoto:
         self._bitmap = bitmap
         self.height, self.width = int(bitmap.height), int(bitmap.width)
 
-    def part(self, box: Box, height: int, width: int) -> Array:
+    def part(self, box: PhotoPart, height: int, width: int) -> Array:
         canvas = js.OffscreenCanvas.new(width, height)
         context = canvas.getContext("2d", willReadFrequently=True)  # in memory, not on the GPU
         context.fillStyle = "white"  # below transparent pixels

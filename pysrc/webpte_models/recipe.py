@@ -36,6 +36,11 @@ class Value:
     mean: tuple[float, ...] = ()  # subtracted from pictures of 0 to 1, per channel,
     std: tuple[float, ...] = ()  # which are then divided by this
     rate: int = 0  # of sound: samples in a second
+    hop: int = 0  # of frames of a sound: new samples in each
+    fill: str = ""  # of an input: the rule that it starts with
+    feeds: str = ""  # of an output: the input that gets it in the next call
+    curve: bool = False  # of an output: a value for each frame
+    hidden: bool = False  # not shown at first
     labels: str = ""  # the file with a name per line for the last dim
 
     def card(self) -> dict[str, Any]:

@@ -271,7 +271,8 @@ class App:
         self._last.restore(session)
 
     def _inputs_changed(self) -> None:
-        self._outputs.draw_age()
+        if not self._running.answers_changes:  # a note that a new answer removes would flicker
+            self._outputs.draw_age()
         self._save_inputs()
         self._state.announce(Change.INPUTS)
         self._running.inputs_changed()

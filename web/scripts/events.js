@@ -21,6 +21,7 @@ let send = (message) => waiting.push(message);
 const waiting = [];
 let commands = []; // of the palette, as Python sent them
 const scripts = {}; // by view, the promise of its last call
+let wantsFocus = false; // the palette has opened a sample
 let patch = null; // set before the first message comes
 const gallery = fetchGallery(find("gallery-list"));
 const IN_SIGHT = 400; // pixels of a section that must be visible
@@ -128,6 +129,7 @@ const show = {
     if (focused === document.body || !focused?.checkVisibility()) find(id)?.focus({ preventScroll: true });
   },
   opened: (what) => {
+    if (wantsFocus && what.any && !what.opening) requestAnimationFrame(focusFirstInput);
     markOpened(find("gallery-list"), what);
     tellOpening(what.opening);
   },
@@ -276,7 +278,10 @@ watchPalette(
     if (command.view) goTo(command.view);
     const control = command.press && document.querySelector(command.press);
     if (control) press(control);
-    else if (command.send) act({ dataset: command.send });
+    else if (command.send) {
+      wantsFocus = command.send.act === "card";
+      act({ dataset: command.send });
+    }
   },
 );
 const acting = (event) => event.target.closest?.("[data-act]");
@@ -331,6 +336,13 @@ addEventListener("paste", (event) => {
   event.preventDefault();
   act({ dataset: { act: "open-file" } }, { files });
 });
+
+// After opening by the palette, the keyboard goes on with the first input.
+const focusFirstInput = () => {
+  wantsFocus = false;
+  const controls = find("work").querySelectorAll("canvas.pad, select, textarea, input:not([type=file], [type=checkbox])");
+  [...controls].find((one) => one.checkVisibility() && !one.closest("#run, #run-more"))?.focus({ preventScroll: true });
+};
 
 const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
 const target = (event) => event.target.closest?.("[data-drop]");

@@ -121,3 +121,18 @@ def test_a_theme_is_kept(page: Page) -> None:
     assert page.evaluate("localStorage.getItem('webpte theme')") == "dark"
     page.get_by_label("Theme").select_option("")
     assert page.evaluate(back) == light
+
+
+def test_the_palette_opens_and_the_first_input_has_the_focus(page: Page) -> None:
+    page.keyboard.press("ControlOrMeta+k")
+    page.keyboard.type("draw a digit")
+    page.keyboard.press("Enter")
+    expect(page.locator("canvas.pad")).to_be_focused()
+
+
+def test_before_and_after_are_one_picture(page: Page) -> None:
+    open_card(page, "photo")
+    edge = page.get_by_role("slider", name="Share of the picture that shows the input")
+    edge.fill("100")
+    pictures = page.locator(".compare-pictures")
+    assert pictures.evaluate("one => one.style.getPropertyValue('--edge')") == "100%"

@@ -26,6 +26,7 @@ from support.page.page_visit import (
     payload,
     random_input,
     run,
+    show_samples,
     sigmoid,
     status,
     visit,
@@ -92,7 +93,7 @@ def test_sample_runs_and_is_right(page: Page) -> None:
 def test_an_image_in_and_an_image_out(page: Page) -> None:
     open_sample(page, "superres.pte")
     run(page)
-    expect(page.locator("#outputs figcaption").first).to_contain_text("Image")
+    expect(page.locator("#outputs figcaption").first).to_contain_text("40 × 48 pixels")
     assert downloaded(page).shape == (1, 3, 48, 40)
     page.get_by_role("button", name="Check against NumPy").click()
     expect(page.locator("#output-0-compare")).to_contain_text("Agrees with NumPy")
@@ -153,6 +154,7 @@ def test_addresses(page: Page) -> None:
     field.fill("samples/add.pte")
     field.press("Enter")
     expect(status(page)).to_contain_text("add.pte loaded")
+    show_samples(page)
     field.fill("samples/none.pte")
     field.press("Enter")
     expect(page.locator(".error")).to_contain_text("SourceError")
@@ -165,7 +167,7 @@ def test_broken_file_is_told_and_the_page_goes_on(page: Page) -> None:
         picker = page.locator("[data-act=open-file]")
         picker.set_input_files(payload("<b>broken.pte", data))
         error = page.locator(".error")
-        expect(error).to_contain_text("opening <b>broken.pte")
+        expect(error).to_contain_text("open <b>broken.pte")
         error.get_by_text("Details").click()
         expect(error.locator("pre")).to_contain_text("Traceback")
         page.get_by_role("button", name="Dismiss").click()
@@ -226,7 +228,7 @@ def test_the_tab_key_moves_the_focus_into_the_run_bar_and_not_the_page(page: Pag
     run(page)
     controls = page.locator("#run :is(button, input, select)")
     where = "[scrollY, document.getElementById('run').contains(document.activeElement)]"
-    for before, key in (("[data-act=save-input]", "Tab"), ("[data-act=check]", "Shift+Tab")):
+    for before, key in (("#tab-run", "Tab"), ("[data-act=reset-inputs]", "Shift+Tab")):
         page.locator(before).focus()
         stuck = page.evaluate("scrollY")
         for _ in range(controls.count()):

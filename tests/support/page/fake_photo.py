@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from page.inputs.photos import Box
+from page.inputs.photos import PhotoPart
 
 
 class FakePhoto:
@@ -18,7 +18,7 @@ class FakePhoto:
         self.closed = False
         self.height, self.width = pixels.shape[:2]
 
-    def part(self, box: Box, height: int, width: int) -> np.ndarray:
+    def part(self, box: PhotoPart, height: int, width: int) -> np.ndarray:
         top, left, rows, columns = box
         part = self.pixels[top : top + rows, left : left + columns]
         if part.shape[:2] == (height, width):

@@ -115,6 +115,7 @@ def run(page: Page) -> None:
 
 
 def benchmark(page: Page, repeats: int = 3) -> None:
+    status(page).evaluate("(line) => { line.textContent = ''; }")
     page.get_by_label("Runs of the benchmark").fill(str(repeats))
     page.get_by_role("button", name="Benchmark").click()
     expect(status(page)).to_contain_text("median of")

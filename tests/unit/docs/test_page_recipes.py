@@ -36,7 +36,7 @@ def test_the_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "memory" in [name for name, _ in browser.other["tabs"]]
         await app.receive({"act": "view", "name": "memory"})
         assert "Run the program first" in browser.html["view-memory"]
-        await run(app, 0)
+        await run(app)
         shown = browser.html.pop("view-memory")
         assert re.search(r"<h2>Memory</h2><p>\d+", shown)
         await app.receive({"act": "memory:refresh"})

@@ -33,8 +33,19 @@ _FIELDS = (
 _INSTALLED = (*_FILES, "notes", "source", "seen", "report", "verified", "key")
 _PLACED = ("folder", "problem")  # by the server
 _PICTURE = ("layout", "channels", "mean", "std", "range")
-_INPUT = ("name", "meaning", "hidden", *_PICTURE, "rate", "fill")
-_OUTPUT = ("name", "meaning", "hidden", *_PICTURE, "labels", "boxes", "mask", "threshold")
+_INPUT = ("name", "meaning", "hidden", *_PICTURE, "rate", "hop", "fill")
+_OUTPUT = (
+    "name",
+    "meaning",
+    "hidden",
+    *_PICTURE,
+    "labels",
+    "boxes",
+    "mask",
+    "threshold",
+    "feeds",
+    "curve",
+)
 
 
 class CardError(ValueError):
@@ -55,6 +66,9 @@ class CardValue:
     mean     subtracted from pixels of 0 to 1, per channel
     std      divides the rest; both are empty if pixels stay unchanged
     rate     of sound: samples per second
+    hop      of frames of a sound: new samples in each; the whole sound is used, in several calls
+    feeds    the name of the input that gets this output in the next call
+    curve    an output is a curve along its first dim
     labels   the address of the file with a name per line, for the last dim
     names    or the names themselves
     fill     the initial fill of an input, such as "draw", if there is no example
@@ -71,17 +85,15 @@ class CardValue:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     rate: int = 0
+    hop: int = 0
+    feeds: str = ""
+    curve: bool = False
     labels: str = ""
     names: tuple[str, ...] = ()
     fill: str = ""
     boxes: str = ""
     mask: bool = False
     threshold: float = 0.0
-
-    @property
-    def is_told(self) -> bool:
-        """Whether the card says anything of it."""
-        return self != CardValue()
 
 
 @dataclass(frozen=True)
@@ -189,6 +201,9 @@ def _value(raw: Mapping[str, Any], folder: str) -> CardValue:
         labels="" if inline or not labels else folder + str(labels),
         names=tuple(map(str, labels)) if inline and labels else (),
         fill=_one_of(STARTS, raw, "fill"),
+        hop=int(raw.get("hop") or 0),
+        feeds=str(raw.get("feeds") or ""),
+        curve=bool(raw.get("curve")),
         hidden=bool(raw.get("hidden")),
         boxes=_one_of(BOXES, raw, "boxes"),
         mask=bool(raw.get("mask")),

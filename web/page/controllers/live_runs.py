@@ -96,6 +96,12 @@ class LiveRuns:
         finally:
             self.running = False
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the inputs as they are now will be run."""
+        session = self._state.session
+        return session is not None and self.active and self._is_due(session)
+
     def _is_due(self, session: Session) -> bool:
         """Tell whether a run would say something new."""
         if any(state.error or _is_blank(state) for state in session.inputs):

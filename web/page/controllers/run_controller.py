@@ -129,6 +129,11 @@ class RunController:
         self._live.switch()
         self.draw()
 
+    @property
+    def answers_changes(self) -> bool:
+        """Whether the inputs as they are now are run by themselves."""
+        return self._live.is_due
+
     def inputs_changed(self) -> None:
         """Run for the new inputs, unless live runs are off."""
         self._live.follow()
@@ -171,9 +176,12 @@ class RunController:
         self, session: Session, method: str, arrays: Sequence[Any], held: Held, live: bool
     ) -> None:
         runner, first = session.runner, not session.runs[method]
+        stream = session.stream()
         try:
             with Waiting(self._state, self.draw) as waiting:
-                values = await runner.once(session.program, method, arrays, waiting.progress)
+                values = await runner.once(
+                    session.program, method, arrays, waiting.progress, stream
+                )
         except asyncio.CancelledError:
             session.cancel_run(method)
             self._outputs.draw_age()
@@ -189,6 +197,8 @@ class RunController:
                 return
             raise
         session.finish_run(method, arrays, held, values)
+        if stream is not None and len(stream.parts) > 1 and session.shown is not None:
+            session.shown.lost = f"this sound took {count_text(len(stream.parts))} calls"
         if live and self._live.forget_failure():
             self._state.show(error="")
         self._outputs.draw()

@@ -374,7 +374,9 @@ def inputs_of(
             state.settings = settings_of(value)
             state.sound = sound_form_of(info.bounds, info.dtype, value.rate if value else 0)
             if state.sound is not None:
-                state.sound_settings = SoundSettings(rate=state.sound.rate)
+                state.sound_settings = SoundSettings(
+                    rate=state.sound.rate, hop=value.hop if value is not None else 0
+                )
             if value is not None:
                 state.title, state.meaning = value.name, value.meaning
                 state.hidden = value.hidden

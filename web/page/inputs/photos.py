@@ -36,7 +36,7 @@ _MEAN_STD = {
 _GREY = np.array([0.299, 0.587, 0.114], np.float32)  # how bright red, green and blue are
 
 
-class Box(NamedTuple):
+class PhotoPart(NamedTuple):
     """A part of a picture, in its pixels."""
 
     top: int
@@ -54,7 +54,7 @@ class Photo(Protocol):
     @property
     def width(self) -> int: ...
 
-    def part(self, box: Box, height: int, width: int) -> Array:
+    def part(self, box: PhotoPart, height: int, width: int) -> Array:
         """Return a part of the picture, scaled to (height, width, 3) uint8."""
 
     def close(self) -> None:
@@ -126,8 +126,8 @@ def _alike(given: tuple[float, ...], known: tuple[float, ...], default: float) -
     return bool(np.allclose(one, other, rtol=1e-9, atol=1e-9))  # a range has been rounded
 
 
-def whole_of(photo: Photo) -> Box:
-    return Box(0, 0, photo.height, photo.width)
+def whole_of(photo: Photo) -> PhotoPart:
+    return PhotoPart(0, 0, photo.height, photo.width)
 
 
 def natural_size(photo: Photo, rows: tuple[int, int], columns: tuple[int, int]) -> tuple[int, int]:
@@ -180,7 +180,7 @@ def _fitted(photo: Photo, height: int, width: int, fit: str) -> Array:
         scale = min(photo.height / height, photo.width / width)
         rows = min(photo.height, max(1, round(height * scale)))
         columns = min(photo.width, max(1, round(width * scale)))
-        box = Box((photo.height - rows) // 2, (photo.width - columns) // 2, rows, columns)
+        box = PhotoPart((photo.height - rows) // 2, (photo.width - columns) // 2, rows, columns)
         return photo.part(box, height, width)
     if fit == "pad":
         scale = min(height / photo.height, width / photo.width)

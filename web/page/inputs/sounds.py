@@ -95,6 +95,21 @@ def prepare_sound(
     return np.ascontiguousarray(_levelled(cut, settings.level), dtype=dtype)
 
 
+def sound_calls(samples: Array, form: SoundForm, hop: int, dims: Sequence[int]) -> list[Array]:
+    """Cut a whole sound into the frames of several calls, each (frames, window).
+
+    A frame has `hop` new samples after the last ones of the frame before; the first begins with
+    silence, and silence fills the last call.
+    """
+    frames, window = dims[form.frames or 0], dims[form.time]
+    total = max(1, -(-len(samples) // hop))
+    calls = -(-total // frames)
+    padded = np.zeros(window - hop + calls * frames * hop, np.float32)
+    padded[window - hop : window - hop + len(samples)] = samples
+    cut = np.lib.stride_tricks.sliding_window_view(padded, window)[::hop]
+    return [np.ascontiguousarray(part) for part in np.split(cut[: calls * frames], calls)]
+
+
 def _part(samples: Array, length: int, part: str) -> Array:
     extra = max(0, len(samples) - length)
     start = {"middle": extra // 2, "end": extra}.get(part, 0)

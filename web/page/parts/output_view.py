@@ -119,7 +119,8 @@ def output_card(context: OutputContext, choice: Choice) -> Html:
 
 def _is_simple(context: OutputContext) -> bool:
     """Tell whether it is known what an output means: then its numbers are folded."""
-    return context.output.is_tensor and (context.card.is_told or bool(context.labels))
+    card = context.card
+    return context.output.is_tensor and bool(card.name or card.meaning or context.labels)
 
 
 def rendered_view(context: OutputContext, choice: Choice) -> Html:

@@ -10,6 +10,7 @@ from typing import Any
 from page.browser import Progress
 from page.html.units import ms_text
 from page.parts.run_view import Timing
+from page.session.sound_stream import SoundStream
 from webpte import Program
 
 
@@ -77,11 +78,21 @@ class Runner:
             await asyncio.wait({task})
 
     async def once(
-        self, program: Program, method: str, arrays: Sequence[Any], progress: Progress
+        self,
+        program: Program,
+        method: str,
+        arrays: Sequence[Any],
+        progress: Progress,
+        stream: SoundStream | None = None,
     ) -> tuple[Any, ...]:
-        """Run once; the first time is kept, too, since it has one-time costs."""
+        """Run once, or once over a whole sound. The first time is kept, too: it has one-time
+        costs."""
         started = perf_counter()
-        values = await program.run(method, *arrays, progress=progress)
+
+        async def call(given: Sequence[Any]) -> Sequence[Any]:
+            return await program.run(method, *given, progress=progress)
+
+        values = tuple(await call(arrays)) if stream is None else await stream.run(arrays, call)
         self.timing.last = 1000 * (perf_counter() - started)
         if self.timing.first is None:
             self.timing.first = self.timing.last

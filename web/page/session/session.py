@@ -18,6 +18,7 @@ from page.outputs.renderers.base import Choice, Output
 from page.parts.run_view import Timing
 from page.session.history import History, PastCall
 from page.session.runner import Runner
+from page.session.sound_stream import SoundStream, stream_of
 from webpte import MethodInfo, Program
 from webpte.errors import InputError
 from webpte.report import Trace
@@ -136,6 +137,11 @@ class Session:
     def choice(self, output: int) -> Choice:
         """Return how an output of the chosen method is shown."""
         return self.choices.setdefault(self.method, {}).setdefault(output, Choice())
+
+    def stream(self) -> SoundStream | None:
+        """Return the calls that the sound in an input takes, if it takes several."""
+        card = self.source.card
+        return stream_of(self.inputs, card.outputs) if card is not None else None
 
     # ---- runs
 

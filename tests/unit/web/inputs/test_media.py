@@ -211,6 +211,7 @@ def test_a_slider_for_each_size_that_may_change() -> None:
 
 def test_a_size_that_cannot_change_is_pinned_when_a_run_fails_of_it() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "live"})  # off: nothing runs by itself
         await open_sample(app, "photo.pte")
         for dim, size in ((2, 20), (3, 24), (1, 2)):
             await app.receive({"act": "dim", "input": "0", "dim": dim, "value": str(size)})

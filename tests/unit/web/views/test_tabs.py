@@ -236,7 +236,7 @@ def test_a_view_that_fails_is_nobody_elses_trouble() -> None:
         await open_sample(app)
         await choose(app, "broken")
         assert "a fault in a view" in browser.html["error"]
-        assert "drawing the view “Broken”" in browser.html["error"]
+        assert "draw the view “Broken”" in browser.html["error"]
         await benchmark(app, 1)
         assert "37 × 41" in browser.html["outputs"]
         assert 'data-act="cancel"' not in browser.html["run-controls"]

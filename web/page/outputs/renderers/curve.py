@@ -109,4 +109,6 @@ def _point(context: OutputContext, settings: Settings, x: float, y: float) -> st
     return f"at {at}: {', '.join(values)}"
 
 
-RENDERER = Renderer("curve", "Curve", _fits, _draw, point=_point)
+RENDERER = Renderer(
+    "curve", "Curve", _fits, _draw, best=lambda context: context.card.curve, point=_point
+)

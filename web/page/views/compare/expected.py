@@ -49,14 +49,14 @@ def assign(files: Sequence[tuple[str, bytes]], outputs: Sequence[str]) -> list[E
             "or give one for each, in order."
         )
     found = named | dict(zip(left, rest, strict=False))
-    return [Expected(o, found[o].name, found[o].array) for o in outputs if o in found]
+    return [Expected(o, found[o].name, found[o].values) for o in outputs if o in found]
 
 
 def _read(name: str, data: bytes) -> list[Arrival]:
     arrivals = read_arrivals(data, name)
     for arrival in arrivals:
-        if arrival.array.dtype.kind not in "biuf":
-            raise NpyError(f"{arrival.name} holds {arrival.array.dtype}: outputs are numbers")
+        if arrival.values.dtype.kind not in "biuf":
+            raise NpyError(f"{arrival.name} holds {arrival.values.dtype}: outputs are numbers")
     return arrivals
 
 
