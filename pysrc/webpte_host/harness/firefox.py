@@ -26,6 +26,7 @@ from webpte_host.base.errors import HostError
 from webpte_host.harness.bidi import BidiError, BidiSession
 from webpte_host.setup import firefox
 
+ENTER = "Enter"  # a key for `press`
 _START_SECONDS = 300.0
 _END_SECONDS = 60.0
 _EXPECT_SECONDS = 300.0
@@ -52,7 +53,7 @@ _PLACE = """([selector, text]) => {
         ? { left, top, width, height } : null;
 }"""
 
-_FOCUS = """([selector, value]) => {
+_FOCUS = """(selector) => {
     const field = document.querySelector(selector);
     field.focus();
     field.select?.();
@@ -181,7 +182,7 @@ class FirefoxPage:
     def fill(self, selector: str, text: str) -> None:
         """Type a text into a field, in place of what is in it."""
         self.wait_for(_PLACE, [selector, None])
-        self.evaluate(_FOCUS, [selector, text])
+        self.evaluate(_FOCUS, selector)
         self.press(*text)
 
     def press(self, *keys: str) -> None:
@@ -201,7 +202,6 @@ class FirefoxPage:
         self._call("browsingContext.close")
 
 
-ENTER = "Enter"
 _UP = {"type": "pointerUp", "button": 0}
 
 
