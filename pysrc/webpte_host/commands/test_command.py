@@ -1,4 +1,4 @@
-"""`serve.py test`: linter, formatter, type checker, unit tests, native tests, browser tests."""
+"""`serve.py test`: linter, formatter, type checker, and tests: unit, native, in two browsers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test
 _ALL = "--all"
 _SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", "tests/site")
 _WITHOUT_BROWSER = ("tests/unit", "tests/native")
+_FIREFOX = "tests/firefox"
 _LEFT_OUT_OPTIONS = ("--ignore", "--deselect")  # name tests, too: those not to run
 _LAST_WORDS_SECONDS = 10
 _COMPILED = STATE / "pycache"
@@ -32,8 +33,8 @@ _IN_BROWSER = ("--reruns", "1", "--only-rerun", _LOST)
 _USAGE = """\
 usage: python3 serve.py test [--all | --native | --site | --adapter hardware] [pytest arguments]
 
-Sets up a virtual environment, a Vulkan driver, Chromium and the browser runtime if they are
-missing, then runs ruff, mypy and pytest. Arguments go to pytest; with them, only pytest runs.
+Sets up a virtual environment, a Vulkan driver, Chromium, Firefox and the browser runtime if they
+are missing, then runs ruff, mypy and pytest. Arguments go to pytest; with them, only pytest runs.
 Unit tests need only the virtual environment:
 
     python3 serve.py test tests/unit -k server
@@ -57,6 +58,10 @@ CPU (docs/adapters.md lists what may differ):
     python3 serve.py test --adapter hardware tests/browser/kernels/test_conv.py
     python3 serve.py test --adapter hardware --part 1/3     the first third of them
 
+A part of the browser tests runs in Firefox, too, where it can be installed; alone:
+
+    python3 serve.py test tests/firefox
+
 --site runs tests that are too slow for every change: the built site, notebooks in JupyterLite, and
 webpte in Node."""
 
@@ -73,6 +78,7 @@ def main(arguments: list[str]) -> int:
     python = environment.ensure(
         with_browser=_need_browser(chosen or (_NATIVE if native else _SITE)),
         with_driver=native or arguments in ([], [_ALL]),
+        with_firefox=arguments in ([], [_ALL]) or _FIREFOX in chosen,
     )
     if native:
         checks = [_native_tests(python, rest if chosen else [*_NATIVE, *rest])]
@@ -150,6 +156,8 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
         _native_tests(python, [*arguments, "tests/native"]),
         # One more than there are processors: tests in a browser wait for it, now and then.
         ("browser tests", [*pytest, *_by_file(1), *_IN_BROWSER, *arguments, "tests/browser"]),
+        # One process: all tests share one Firefox.
+        ("Firefox tests", [*pytest, "-q", *_IN_BROWSER, *arguments, _FIREFOX]),
     ]
 
 

@@ -266,7 +266,7 @@ class SharedHarness:
         if self._harness is None or self._harness.lost:
             self._harness = Harness.open(self._browser, self._site)
             # Fail rather than skip: without an adapter nothing would be tested.
-            assert self._harness.adapter() is not None, "this Chromium has no WebGPU adapter"
+            assert self._harness.adapter() is not None, "this browser has no WebGPU adapter"
             assert self._harness.log.errors == []
             assert self._harness.log.console_errors == []
         return self._harness

@@ -21,9 +21,11 @@ BUSY_FACTOR = 10
 # CPU time, as a share of elapsed time, that counts as activity. The timers of an idle page use
 # about 0.01, a busy page 1.
 _BUSY_SHARE = 0.1
-# The processes that run pages and shaders; activity of other processes does not count.
+# The processes that run pages and shaders; activity of other processes does not count. Firefox runs
+# shaders in the browser's own process on Linux.
 _PAGES = b"--type=renderer"
-_WORKING = (_PAGES, b"--type=gpu-process")
+_FIREFOX = (b"-contentproc", b"--remote-debugging-port=0")
+_WORKING = (_PAGES, b"--type=gpu-process", *_FIREFOX)
 
 
 class BrowserProcesses:

@@ -14,7 +14,7 @@ from pathlib import Path
 from webpte_host.base.layout import PYSRC, ROOT, VENV
 from webpte_host.base.pinned_venv import PinnedVenv
 from webpte_host.base.progress import Display
-from webpte_host.setup import chromium, vulkan
+from webpte_host.setup import chromium, firefox, vulkan
 from webpte_host.setup.runtime import ensure_runtime
 
 _PLAYWRIGHT_PATH = (
@@ -43,8 +43,10 @@ def inside() -> bool:
     return Path(sys.prefix).resolve() == VENV.resolve()
 
 
-def ensure(*, with_browser: bool = True, with_driver: bool = False) -> Path:
-    """Set up the environment, and on request a driver or a browser with its runtime.
+def ensure(
+    *, with_browser: bool = True, with_driver: bool = False, with_firefox: bool = False
+) -> Path:
+    """Set up the environment, and on request a driver or browsers with their runtime.
 
     Returns the environment's Python.
     """
@@ -56,6 +58,8 @@ def ensure(*, with_browser: bool = True, with_driver: bool = False) -> Path:
         if chromium.find() is None:
             chromium.ensure(display, venv_python(), _playwright_chromium())
         ensure_runtime(display)
+    if with_firefox:
+        firefox.ensure(display)
     return venv_python()
 
 

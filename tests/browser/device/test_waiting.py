@@ -53,9 +53,9 @@ def evaluate(page: Harness, code: str, *arguments: Any) -> Any:
 
 OPEN = """
 const [browser, software, faults] = args;
-const { device, now, log, run, depth } = simulate(browser, faults);
+const { device, time, now, log, run, depth } = simulate(browser, faults);
 const giveUpMs = faults.silent ? 50 : 60_000;
-const waiter = await run(waiting.open(device, software, undefined, { now, giveUpMs }));
+const waiter = await run(waiting.open(device, software, undefined, { time, giveUpMs }));
 const count = (what) => log.filter((entry) => entry === what).length;
 return {
     ...JSON.parse(waiter.describe()), took: now(), calls: log.length, depth: depth(),
@@ -97,11 +97,14 @@ def test_software_adapters_are_left_alone(page: Harness) -> None:
 
 # Nudges
 
-# One plan, waited for again and again while it takes so many milliseconds.
+# One plan, waited for again and again while it takes so many milliseconds. Without a way, the best
+# is measured first.
 WAIT = """
 const [browser, way, works, faults = {}] = args;
-const { device, now, log, run, depth } = simulate(browser, faults);
-const waiter = waiting.makeWaiter(device, way, 20, now);
+const { device, time, now, log, run, depth } = simulate(browser, faults);
+const waiter = way
+    ? waiting.makeWaiter(device, way, 20, 0, time)
+    : await run(waiting.open(device, false, undefined, { time }));
 const plan = {};
 const calls = [];
 for (const ms of works) {
@@ -142,6 +145,29 @@ def test_a_plan_that_takes_long_is_left_alone_until_it_is_quick_again(page: Harn
     assert (long, after_long) == (0, 0)
 
 
+def test_many_nudges_are_no_reason_to_stop(page: Harness) -> None:
+    """A wait of 180 ms takes more than a thousand of them, if time is measured to pass."""
+    (call,) = evaluate(page, WAIT, FIREFOX, None, [180])
+    assert call["nudges"].count("submit") > 1000
+    assert call["took"] < 181
+
+
+def test_a_long_wait_is_nudged_with_pauses_where_a_nudge_saves_much(page: Harness) -> None:
+    first, again, quick, as_ever = evaluate(page, WAIT, FIREFOX, None, [900, 900, 5, 5])
+    assert max(first["took"], again["took"]) < 900 + 12
+    assert 60 < again["nudges"].count("submit") < 130
+    assert quick["took"] < 12  # with pauses, too: the wait before was a long one
+    assert as_ever["took"] < 6
+    long, again = evaluate(page, WAIT, CHROMIUM, None, [900, 900])
+    assert (len(again["nudges"]), long["depth"]) == (0, 0)
+
+
+def test_a_pause_ends_with_the_wait_and_for_a_new_one(page: Harness) -> None:
+    seen = evaluate(page, PAUSE, FIREFOX)
+    assert seen["second"] < 6  # it does not wait for the pause of a second
+    assert seen["later"] == 0
+
+
 def test_nudges_are_counted_where_time_does_not_pass(page: Harness) -> None:
     """Answers that come at once would keep everything else from happening, for ever."""
     (call,) = evaluate(page, WAIT, CHROMIUM, "scope", [5], {"atOnce": True})
@@ -157,9 +183,32 @@ def test_a_nudge_that_fails_is_the_last(page: Harness, fault: str) -> None:
     assert max(first["took"], second["took"]) < 8
 
 
+# A long wait pauses for a second; another plan is waited for meanwhile, and then nothing.
+PAUSE = """
+const { device, time, now, log, run } = simulate(args[0]);
+const waiter = waiting.makeWaiter(device, "submit", 20, 1000, time);
+const begin = (ms, plan) => {
+    const staging = device.createBuffer();
+    device.queue.submit([ms]);
+    return waiter.until(staging.mapAsync(), plan);
+};
+const long = {};
+await run(begin(50, long));
+const first = begin(50, long);
+await run(new Promise(() => {}), 10);
+const begun = now();
+await run(waiter.until(time.sleep(5), {}));
+const second = now() - begun;
+await run(first);
+const count = log.length;
+await run(new Promise(() => {}), 2000);
+return { second, later: log.slice(count).filter((entry) => entry === "submit").length };
+"""
+
+
 SEVERAL = """
-const { device, now, log, run } = simulate(args[0]);
-const waiter = waiting.makeWaiter(device, "scope", 20, now);
+const { device, time, now, log, run } = simulate(args[0]);
+const waiter = waiting.makeWaiter(device, "scope", 20, 0, time);
 const waits = [3, 3, 3].map((ms) => {
     const staging = device.createBuffer();
     device.queue.submit([ms]);
@@ -185,8 +234,8 @@ def test_several_waits_are_nudged_by_one_loop(page: Harness) -> None:
 
 
 LOSS = """
-const { device, now, log, run, lose, after } = simulate(args[0], { silent: true });
-const waiter = waiting.makeWaiter(device, "scope", 20, now);
+const { device, time, log, run, lose, after } = simulate(args[0], { silent: true });
+const waiter = waiting.makeWaiter(device, "scope", 20, 0, time);
 const staging = device.createBuffer();
 const wait = waiter.until(staging.mapAsync(), {});
 after(3, () => {

@@ -5,8 +5,8 @@
 //     looksOn       what makes the browser look beside that: "scope", "submit"
 //     submitCost    milliseconds that an empty submission keeps the GPU process busy (0)
 //     chainMs       milliseconds that the GPU takes for what a command encoder made (0.7)
-// and what goes wrong, as `faults`. It gives a `device`, `now`, a `log` of its calls, and `run`, in which
-// time passes. A command is a number here: the milliseconds that it takes.
+// and what goes wrong, as `faults`. It gives a `device`, its `time`, a `log` of its calls, and `run`, in
+// which time passes. A command is a number here: the milliseconds that it takes.
 
 ((browser, faults = {}) => {
     const { looksEvery, looksOn = [], submitCost = 0, chainMs = 0.7 } = browser;
@@ -116,5 +116,7 @@
         return settled ? promise : "pending";
     }
 
-    return { device, log, run, now: () => time, after, lose, depth: () => depth };
+    const now = () => time;
+    const sleep = (ms) => new Promise((resolve) => after(ms, resolve));
+    return { device, log, run, now, time: { now, sleep }, after, lose, depth: () => depth };
 })

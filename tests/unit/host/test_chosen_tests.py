@@ -92,3 +92,16 @@ def test_unit_tests_need_the_virtual_environment_alone(
     recorded = Recorded(monkeypatch)
     test_command.main(arguments)
     assert not any(recorded.set_up.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "firefox"),
+    [([], True), (["--all"], True), (["tests/firefox"], True), ([BROWSER], False), ([UNIT], False)],
+)
+def test_firefox_is_set_up_for_its_tests(
+    arguments: list[str], firefox: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded(monkeypatch)
+    test_command.main(arguments)
+    assert recorded.set_up["with_firefox"] == firefox
+    assert ("tests/firefox" in recorded.paths) == firefox

@@ -3,7 +3,8 @@
 // Browsers notice late that the GPU is done. Chromium polls it every 2 to 3 ms unless commands arrive,
 // Firefox every 100 ms unless something is submitted; others may poll all the time. A nudge makes a
 // browser poll at once. Which nudge helps is measured once per device, because the nudge that helps in
-// one browser hurts in another. Nudges never cost more than they can win: see `until`.
+// one browser hurts in another. Nudges never cost more than they can win: see `until`. Where one saves much,
+// as in Firefox, long waits are nudged, too, with pauses.
 //
 // Evaluates to an object. `open` measures and returns a waiter, `makeWaiter` returns one that nudges in
 // a given way. `now` is a clock in milliseconds.
@@ -14,9 +15,16 @@
     const ENOUGH_MS = 10; // but no round starts after this time
     const GIVE_UP_MS = 1000; // measuring ends here if the GPU is busy with other work
     const CLEARLY = { ratio: 0.75, ms: 0.3 }; // how much faster a way must be to be chosen
-    const WORTH = 10; // no nudges in waits longer than this many times the time that a nudge saves
+    const WORTH = 10; // no nudge upon nudge for longer than this many times the time that one saves
     const MOST_PATIENCE_MS = 250;
-    const MOST_TRIPS = 1000; // nudges per wait
+    const PAUSES = 10; // of this share of what a nudge saves, between the nudges of a long wait,
+    const LEAST_PAUSE_MS = 5; // unless they were shorter than this: then the browser polls soon enough
+    const MOST_TRIPS = 1000; // nudges while the clock stands still
+
+    const TIME = {
+        now: () => performance.now(),
+        sleep: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
+    };
 
     // Pushes and pops an error scope in one turn: no error can be caught in it, and errors of other code
     // stay in their own scopes.
@@ -34,29 +42,38 @@
         },
     };
 
-    // Returns a waiter that nudges in this way, for at most `patience` milliseconds per wait; "plain" never
-    // nudges.
-    function makeWaiter(device, way, patience = 0, now = () => performance.now()) {
+    // Returns a waiter that nudges in this way: nudge upon nudge for at most `patience` milliseconds per wait, and
+    // then every `pause` milliseconds, if that is not 0. "plain" never nudges. `sleep` waits so many milliseconds.
+    function makeWaiter(device, way, patience = 0, pause = 0, { now, sleep } = TIME) {
         const nudge = nudges[way];
         const lasted = new WeakMap(); // by plan: milliseconds of its last wait
         const open = new Set(); // waits that nudge
         let over = !nudge;
         let nudging = false;
+        let wake = null; // ends the pause between two nudges
         const stop = () => {
             over = true;
             open.clear();
         };
         device.lost.then(stop);
 
-        // One loop nudges for all open waits.
+        const isLong = (wait) => wait.end <= now();
+
+        // One loop nudges for all open waits. It pauses while all of them are long.
         async function nudgeAll() {
             nudging = true;
             try {
+                let last = now();
+                let trips = 0;
                 while (open.size) {
                     await nudge(device);
                     const time = now();
-                    for (const wait of open) {
-                        if (++wait.trips >= MOST_TRIPS || time >= wait.end) open.delete(wait);
+                    trips = time > last ? 0 : trips + 1;
+                    last = time;
+                    if (trips >= MOST_TRIPS) open.clear();
+                    if (!pause) for (const wait of [...open].filter(isLong)) open.delete(wait);
+                    else if (open.size && [...open].every(isLong)) {
+                        await Promise.race([sleep(pause), new Promise((resolve) => { wake = resolve; })]);
                     }
                 }
             } catch {
@@ -66,19 +83,22 @@
         }
 
         return {
-            // Awaits `pending`. Nudges meanwhile, unless the last wait for `plan` (any object) was longer than
-            // the patience, and stops nudging after it: for a long wait the browser's own poll comes soon enough.
+            // Awaits `pending`, and nudges meanwhile. If the last wait for `plan` (any object) was longer than the
+            // patience, this one counts as long from its start: it is nudged with pauses, or not at all.
             async until(pending, plan) {
                 if (over) return pending;
                 const begun = now();
-                const wait = { end: begun + patience, trips: 0 };
-                if (!(lasted.get(plan) > patience)) open.add(wait);
+                const long = lasted.get(plan) > patience;
+                const wait = { end: long ? begun : begun + patience };
+                if (pause || !long) open.add(wait);
+                wake?.();
                 if (open.size && !nudging) nudgeAll();
                 try {
                     return await pending;
                 } finally {
                     open.delete(wait);
                     lasted.set(plan, now() - begun);
+                    wake?.();
                 }
             },
         };
@@ -113,21 +133,21 @@
     }
 
     // Promises the median milliseconds of the chain for each way.
-    async function measure(device, chain, now) {
+    async function measure(device, chain, time) {
         const ways = ["plain", "scope", "submit"];
-        const waiters = ways.map((way) => makeWaiter(device, way, MOST_PATIENCE_MS, now));
+        const waiters = ways.map((way) => makeWaiter(device, way, MOST_PATIENCE_MS, 0, time));
         const times = ways.map(() => []);
-        const time = async (waiter) => {
-            const begun = now();
+        const timed = async (waiter) => {
+            const begun = time.now();
             await waiter.until(chain.submit(), {});
-            const took = now() - begun;
+            const took = time.now() - begun;
             chain.again();
             return took;
         };
-        await time(waiters.at(-1)); // the first run has one-time costs; this way is fast in every browser
-        const begun = now();
-        for (let round = 0; round < ROUNDS && (!round || now() - begun < ENOUGH_MS); round++) {
-            for (const [i, waiter] of waiters.entries()) times[i].push(await time(waiter));
+        await timed(waiters.at(-1)); // the first run has one-time costs; this way is fast in every browser
+        const begun = time.now();
+        for (let round = 0; round < ROUNDS && (!round || time.now() - begun < ENOUGH_MS); round++) {
+            for (const [i, waiter] of waiters.entries()) times[i].push(await timed(waiter));
         }
         return Object.fromEntries(ways.map((way, i) => [way, median(times[i])]));
     }
@@ -157,13 +177,13 @@
     }
 
     // Promises the medians; an empty object if measuring fails or takes too long.
-    async function measured(device, now, giveUpMs) {
+    async function measured(device, time, giveUpMs) {
         let chain = null;
         let timer = null;
         try {
             await check(device, () => { chain = makeChain(device); });
             const late = new Promise((_, reject) => { timer = setTimeout(reject, giveUpMs); });
-            return await Promise.race([measure(device, chain, now), late]);
+            return await Promise.race([measure(device, chain, time), late]);
         } catch {
             return {};
         } finally {
@@ -177,12 +197,13 @@
 
         // Opens a waiter for an idle device. A software adapter is not nudged: nudges would take time from
         // the CPU that computes. `way` skips the measurement.
-        async open(device, software, way, { now = () => performance.now(), giveUpMs = GIVE_UP_MS } = {}) {
-            const ms = software || way ? {} : await measured(device, now, giveUpMs);
+        async open(device, software, way, { time = TIME, giveUpMs = GIVE_UP_MS } = {}) {
+            const ms = software || way ? {} : await measured(device, time, giveUpMs);
             const chosen = way ?? choose(ms);
             const wins = ms.plain - ms[chosen];
             const patience = Math.min(way ? MOST_PATIENCE_MS : WORTH * wins, MOST_PATIENCE_MS);
-            const waiter = makeWaiter(device, chosen, patience, now);
+            const pause = wins / PAUSES >= LEAST_PAUSE_MS ? wins / PAUSES : 0;
+            const waiter = makeWaiter(device, chosen, patience, pause, time);
             return { ...waiter, describe: () => JSON.stringify({ way: chosen, ms }) };
         },
     };
