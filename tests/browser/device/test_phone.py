@@ -87,8 +87,8 @@ def test_weights_in_parts(harness: Harness) -> None:
 
 def test_an_answer_with_a_head_in_parts(harness: Harness) -> None:
     data = (ROOT / "tests" / "data" / "llm" / "llama_tiny_fp32.pte").read_bytes()
-    given = {"program": base64.b64encode(data).decode(), "limit": 65536}
-    same, largest, told, fits, text = harness.python(ANSWER, **given)
+    program = base64.b64encode(data).decode()
+    same, largest, told, fits, text = harness.python(ANSWER, program=program, limit=65536)
     assert same
     assert largest == told == 65536
     assert fits

@@ -19,7 +19,7 @@ def visit(firefox: FirefoxBrowser, site: Site) -> Iterator[FirefoxPage]:
     page = firefox.new_page()
     errors: list[str] = []
     page.on("pageerror", errors.append)
-    page.on("console", lambda message: message.type != "error" or errors.append(message.text))
+    page.on("console", lambda message: errors.extend([message.text] * (message.type == "error")))
     page.set_viewport(1440, 900)
     page.goto(site.url)
     page.wait_for(STARTED)

@@ -15,12 +15,13 @@ from typing import Any
 from page.browser import Message, Progress, Source
 from page.cards.cards import Card
 from page.controllers.opening_progress import OpeningProgress
-from page.html.units import bytes_text, ms_text
+from page.html.units import bytes_text
 from page.parts.file_view import Placed, contents_view, file_card, program_bar, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, unfetched_text
 from page.persistence.manifests import fetch_manifest
 from page.session.constant_methods import read_constant_methods
+from page.session.loaded_text import loaded_text
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -288,7 +289,7 @@ class OpenController:
         with state.browser.together():
             state.show(progress="", error="")
             self._draw()
-            state.tell(_loaded_text(session) + ended)
+            state.tell(loaded_text(session) + ended)
 
     async def _note_tabs(self, session: Session) -> None:
         """Say if another tab has the same large program open."""
@@ -372,24 +373,6 @@ def _placed(session: Session) -> dict[str, Placed]:
         if row.method == session.method and rank[row.where] >= rank[known.where]:
             placed[row.op] = Placed(row.where, row.host_ms / runs)
     return placed
-
-
-def _origin_text(came: str) -> str:
-    """Return in a few words where the library says that a file came from."""
-    for text, short in (
-        ("from the library, as its server has it", "cached, up to date"),
-        ("from the library, since its server cannot be asked", "cached, server unreachable"),
-        ("from the library", "cached"),
-    ):
-        if came.startswith(text):
-            return short + came.removeprefix(text)
-    return came
-
-
-def _loaded_text(session: Session) -> str:
-    file = session.source.file
-    came = f" ({_origin_text(file.came)})" if file is not None and file.came else ""
-    return f"{session.source.name} loaded in {ms_text(session.runner.timing.load or 0)}{came}"
 
 
 def _run_that_ends(session: Session | None) -> str:

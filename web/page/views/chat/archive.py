@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from page.browser import Browser
 from page.store import Store, encode
 from page.views.chat.talk import Talk
 
@@ -90,3 +91,9 @@ def conversation_file(talk: Talk, program: str, kind: str) -> tuple[str, str]:
     text = _as_json(talk, program) if kind == "json" else _as_markdown(talk, program)
     ending = "json" if kind == "json" else "md"
     return f"{program.removesuffix('.pte')}.conversation.{ending}", text
+
+
+def offer_file(browser: Browser, talk: Talk, program: str, kind: str) -> None:
+    """Download a conversation as a file of this kind."""
+    name, text = conversation_file(talk, program, kind)
+    browser.show(download={"url": browser.download_url(text.encode()), "name": name})

@@ -17,7 +17,7 @@ from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.typed_address import typed_address
 from page.views.chat import controls, markup, saved_chats
-from page.views.chat.archive import Archive, conversation_file
+from page.views.chat.archive import Archive, offer_file
 from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Talk
 from page.views.view import LANGUAGE_MODEL, Panel, View
@@ -52,7 +52,7 @@ class ChatPanel(Panel):
         if session is None:
             self._outdated = True  # the program may be opened again
             return
-        file = _file_of(session)
+        file = session.source.address or session.source.name
         if file == self._file:
             self._outdated = True
             return
@@ -239,11 +239,8 @@ class ChatPanel(Panel):
     def on_export(self, message: Message) -> None:
         """Download the conversation as Markdown or JSON."""
         session, talk = self.state.session, self._talk
-        if session is None or talk is None or not talk.lines:
-            return
-        name, text = conversation_file(talk, session.source.name, str(message["kind"]))
-        url = self.state.browser.download_url(text.encode())
-        self.state.browser.show(download={"url": url, "name": name})
+        if session is not None and talk is not None and talk.lines:
+            offer_file(self.state.browser, talk, session.source.name, str(message["kind"]))
 
     def on_copy(self, message: Message) -> None:
         """Copy a message, or with `block` one of its code blocks."""
@@ -385,10 +382,6 @@ class ChatPanel(Panel):
 
     def on_system(self, message: Message) -> None:
         self._settings.system = str(message["value"])
-
-
-def _file_of(session: Session) -> str:
-    return session.source.address or session.source.name
 
 
 VIEW = View(
