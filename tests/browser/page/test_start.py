@@ -159,6 +159,7 @@ def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before
         page.unroute("**/samples/add.pte")
     else:
         # An address that nothing answers at: the console says nothing, as it would of a 404.
+        show_samples(page)
         page.get_by_label("or enter a URL").fill("data:,no program")
         page.get_by_role("button", name="Open", exact=True).click()
         expect(page.locator(".error")).to_be_visible()
