@@ -8,6 +8,7 @@ timestamps, and the rest is the way back to the host.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -28,7 +29,7 @@ async def figures_of(
     program: Program, method: str, runs: int, prefill: Sequence[int], decode_steps: int
 ) -> dict[str, Any]:
     """Measure a method of a program, or with `prefill` a language model."""
-    figures = {"adapter": vars(program.device_info), "load_ms": program.stats.load_ms}
+    figures = {"adapter": asdict(program.device_info), "load_ms": program.stats.load_ms}
     if prefill:
         return figures | await bench_llm(program, prefill, decode_steps)
     return figures | {method: await bench_method(program, method, runs)}

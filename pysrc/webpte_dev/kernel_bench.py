@@ -13,6 +13,7 @@ name    for the table; by default the operator and its shapes
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -79,7 +80,7 @@ async def figures_of(
     found = await rates_of(device, effort, sizes)
     best = {"copy_gbps": found.gigabytes_per_second, "gflops": found.gigaflops}
     rows = [await _row(device, call, effort) for call in calls]
-    return {"adapter": vars(device.info), "limits": best, "rows": rows}
+    return {"adapter": asdict(device.info), "limits": best, "rows": rows}
 
 
 async def _row(device: Device, call: BenchCall, effort: Effort) -> dict[str, Any]:

@@ -52,6 +52,7 @@ ORDER = (
 BROWSER_ONLY = {
     "webpte.gpu.browser.scripts",
     "webpte.gpu.webgpu.device",
+    "webpte.gpu.webgpu.pending_requests",
     "webpte.gpu.browser.files",
     "webpte.gpu.browser.cached_file",
     "webpte.gpu.browser.opfs_cache",

@@ -34,7 +34,7 @@ class Store(Protocol):
     async def write(self, text: str) -> None: ...
 
     def locked(self) -> AbstractAsyncContextManager[None]:
-        """A context for a read and a write, which other tabs or tasks do not come between."""
+        """Return a context in which no other tab or task reads or writes the text."""
         ...
 
 
