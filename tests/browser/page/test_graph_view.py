@@ -346,7 +346,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     expect(find).to_be_focused()
     expect(boxes(panel).first).to_contain_text("gated_gemm")
     boxes(panel).first.click()
-    expect(panel.get_by_role("table", name="Arguments")).to_contain_text("inputs")
+    expect(panel.get_by_role("table", name="Values")).to_contain_text("inputs")
     expect(panel.get_by_role("table", name="Parameters of").first).to_be_visible()
     wgsl = panel.get_by_role("button", name="WGSL of").first
     wgsl.click()

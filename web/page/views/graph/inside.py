@@ -161,7 +161,7 @@ def _tensors(parts: CallParts, act: Act) -> Html:
         value = graph.values[key]
         given = key in node.outputs
         role = "out" if given else roles.get(key, "in")
-        if key in node.changes:
+        if key in node.changes and role != "changed":
             role += ", changed"
         ends = graph.readers(key) if given else graph.writers(key)
         others = [end for end in ends if end.id != node.id]

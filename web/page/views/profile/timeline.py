@@ -169,8 +169,8 @@ def best_text(best: Rates) -> str:
     return (
         f"Measured here: this adapter moves {_rate(best.gigabytes_per_second)} GB/s in a large "
         f"copy and does {_rate(best.gigaflops)} GFLOP/s in a large GEMM. “% of peak” is how near "
-        "a row comes to either of them. “≥ 100 %” is faster than these: its tensors are so small "
-        "that they stay in caches."
+        "a row comes to either of them. “≥ 100 %” is faster than these, for example because its "
+        "tensors stay in caches."
     )
 
 

@@ -61,7 +61,8 @@ def _chat(session: Session) -> str:
     folder = where.rpartition("/")[0] + "/" if "/" in where else ""
     tokenizer, config = f"{folder}tokenizer.json", f"{folder}tokenizer_config.json"
     if card is not None and card.tokenizer:
-        tokenizer, config = card.tokenizer, card.tokenizer_config
+        base = where.removesuffix(card.program) if where.endswith(card.program) else ""
+        tokenizer, config = (one and base + one for one in (card.tokenizer, card.tokenizer_config))
     given = f", config={config!r}" if config else ""
     question = card.questions[0] if card is not None and card.questions else "Hello!"
     lines = [
