@@ -32,6 +32,7 @@ import webpte
 from webpte.arrays import MAX_DIMS
 from webpte.dtypes import DTYPES
 from webpte.errors import WebpteError
+from webpte.gpu.device import Device
 from webpte.json_reader import Table, shown
 from webpte.report.difference import EXACT, Difference, Tolerance, difference
 
@@ -205,7 +206,7 @@ class Seen:
 async def run_entry(
     raw: object,
     fetch_bytes: FetchBytes,
-    device: str = "webgpu",
+    device: str | Device = "webgpu",
     *,
     locate: Callable[[str], str | Path] | None = None,
     progress: Progress | None = None,
@@ -245,7 +246,7 @@ async def run_entry(
 
 async def _load(
     source: Any,
-    device: str,
+    device: str | Device,
     report: dict[str, Any],
     progress: Progress | None,
     options: webpte.Options | None,

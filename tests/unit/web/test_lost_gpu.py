@@ -39,14 +39,14 @@ def test_a_run_is_done_again_on_a_new_gpu() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await run(app, 0)
+        await run(app)
         assert engine.programs[0].generation == 1
         assert engine.runs == 2
         assert not browser.html["error"]
         assert "output0" in browser.html["outputs"]
         assert browser.text["status"].startswith("Done")
         engine.losses = MOST_LOSSES  # counted anew after a run that succeeded
-        await run(app, 0)
+        await run(app)
         assert not browser.html["error"]
 
     drive(script, GPU, engine)
@@ -57,14 +57,14 @@ def test_a_gpu_that_is_lost_again_and_again_is_an_error() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app)
-        await run(app, 0)
+        await run(app)
         assert engine.runs == MOST_LOSSES + 1
         assert engine.programs[0].generation == MOST_LOSSES
         assert "Rebuild the program" in browser.html["error"]
         engine.losses = 0
         await app.receive({"act": "recover"})
         assert not browser.html["error"]
-        await run(app, 0)
+        await run(app)
         assert "output0" in browser.html["outputs"]
 
     drive(script, GPU, engine)
@@ -80,7 +80,7 @@ def test_without_a_new_gpu_the_error_says_so() -> None:
             raise NoWebGPUError("this browser offers no WebGPU adapter")
 
         engine.programs[0].recover = nothing
-        await run(app, 0)
+        await run(app)
         assert "no WebGPU adapter" in browser.html["error"]
         assert "Rebuild the program" in browser.html["error"]
         assert engine.runs == 1
@@ -93,7 +93,7 @@ def test_a_program_with_state_is_rebuilt_but_not_run() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         await drop(app, File("remembering.pte", remembering()))
-        await run(app, 0)
+        await run(app)
         assert engine.runs == 1
         assert engine.programs[0].generation == 1
         assert not browser.html["error"]

@@ -89,7 +89,7 @@ def test_an_answer_goes_on_by_itself_after_a_lost_gpu(
         await open_chat(app, TOKENIZER, CONFIG)
         session = app._state.session
         assert session is not None
-        decoder = type(session.program.decoder("forward"))
+        decoder = type(decoder_of(session.program, "forward"))
         sample, calls = decoder.sample, 0
         told: list[str] = []
         tell = app._state.tell

@@ -29,7 +29,7 @@ async def look(app: App) -> None:
 def test_a_cell_has_the_program_its_inputs_and_results() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app, "add.pte")
-        await run(app, 0)
+        await run(app)
         await look(app)
         await cell(
             app,
