@@ -15,8 +15,11 @@ from webpte.llm import Generator
 
 
 def as_python(session: Session) -> str:
-    """Return code that loads the same program, makes the same inputs and the same call."""
-    if is_language_model(session):
+    """Return code that loads the same program, makes the same inputs and the same call.
+
+    A language model whose inputs nobody has set gets code for a conversation.
+    """
+    if is_language_model(session) and not any(state.touched for state in session.inputs):
         return _chat(session)
     where, options = _source(session)
     names = [f"x{state.index}" for state in session.inputs]
