@@ -55,7 +55,7 @@ def test_results_that_memory_has_no_room_for_are_an_error_and_nobody_waits_for_e
     harness: Harness,
 ) -> None:
     code = """
-    from webpte.gpu.webgpu import device as webgpu
+    from webpte.gpu.webgpu import pending_requests as webgpu
 
     class Large:
         def to_bytes(self):
