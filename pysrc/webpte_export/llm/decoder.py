@@ -53,6 +53,7 @@ class Step:
 
     decoder: Decoder | None = None
     start: Any = 0  # the position of the first token
+    positions: Any = None  # of all tokens
 
 
 _STEP = Step()
@@ -67,11 +68,13 @@ class Decoder(nn.Module):
         self.context = context
         self.caches = nn.ModuleDict()
         _register_functions()
-        for layer, key, value in _attention_shapes(model):
-            self.caches[str(layer)] = KVCache(context, key, value)
+        plain = True
+        for layer, seen in _attention_layers(model).items():
+            self.caches[str(layer)] = KVCache(context, seen.key, seen.value)
+            plain = plain and seen.is_plain(context)
         model.set_attn_implementation(ATTENTION)
-        self._code = sys.modules[type(model).__module__]
-        self._rotation = _with_rotary_tables(model, self._code, context)
+        # Its operator needs a first position that attention's operators have checked.
+        self._rotation = _with_rotary_tables(model, _code_of(model), context) if plain else None
         self._can_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
@@ -91,11 +94,12 @@ class Decoder(nn.Module):
                     buffer.zero_()  # otherwise the file would contain the text's keys and values
 
     def _run(self, tokens: Tensor, positions: Tensor, start: Any, keep: int) -> Tensor:
-        _STEP.decoder, _STEP.start = self, start
+        _STEP.decoder, _STEP.start, _STEP.positions = self, start, positions
         options = {"logits_to_keep": keep} if self._can_keep else {}
-        original = getattr(self._code, ROTATION, None)
+        code = _code_of(self.model)
+        original = getattr(code, ROTATION, None)
         if self._rotation is not None:
-            setattr(self._code, ROTATION, self._rotation)
+            setattr(code, ROTATION, self._rotation)
         try:
             logits: Tensor = self.model(
                 input_ids=tokens,
@@ -107,8 +111,13 @@ class Decoder(nn.Module):
         finally:
             _STEP.decoder = None
             if self._rotation is not None:
-                setattr(self._code, ROTATION, original)
+                setattr(code, ROTATION, original)
         return logits
+
+
+def _code_of(model: Any) -> Any:
+    """Return the module that has the code of the model's class."""
+    return sys.modules[type(model).__module__]
 
 
 def _register_functions() -> None:
@@ -120,18 +129,38 @@ def _register_functions() -> None:
     AttentionMaskInterface.register(ATTENTION, lambda *_arguments, **_options: None)
 
 
-def _attention_shapes(model: Any) -> list[tuple[int, Tensor, Tensor]]:
-    """Return each attention layer's number, and keys and values of a short text."""
+@dataclass(frozen=True)
+class AttentionLayer:
+    """What a layer's attention was called with: keys and values of a short text, and options."""
+
+    key: Tensor
+    value: Tensor
+    options: dict[str, Any]
+
+    def is_plain(self, context: int) -> bool:
+        """Tell whether the attention is causal and nothing else, for a cache of this size."""
+        window = self.options.get("sliding_window")
+        return (
+            (not window or window >= context)
+            and self.options.get("softcap") is None
+            and self.key.shape[-1] == self.value.shape[-1]
+        )
+
+
+def _attention_layers(model: Any) -> dict[int, AttentionLayer]:
+    """Return the attention layers by their number."""
     from transformers import AttentionInterface
 
-    found: dict[int, tuple[Tensor, Tensor]] = {}
+    found: dict[int, AttentionLayer] = {}
 
     def record(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, **_options: Any
+        module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, **options: Any
     ) -> tuple[Tensor, None]:
         if module.layer_idx in found:
             raise ExportError(f"layer {module.layer_idx} calls its attention twice.")
-        found[module.layer_idx] = (key, value)
+        if options.get("s_aux") is not None:
+            raise ExportError("attention with sinks of their own weights is not exported.")
+        found[module.layer_idx] = AttentionLayer(key, value, options)
         return query.new_zeros(*query.shape[:3], value.shape[3]).transpose(1, 2), None
 
     AttentionInterface.register(f"{ATTENTION}_shapes", record)
@@ -143,7 +172,7 @@ def _attention_shapes(model: Any) -> list[tuple[int, Tensor, Tensor]]:
             f"{type(model).__name__} does not call its attention by transformers' table of "
             "attention functions: it cannot be given a KV cache."
         )
-    return [(layer, *found[layer]) for layer in sorted(found)]
+    return dict(sorted(found.items()))
 
 
 def attend(
@@ -155,26 +184,26 @@ def attend(
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
-    **options: Any,
+    **_options: Any,
 ) -> tuple[Tensor, None]:
     """Attend to the cache: (1, heads, n, head_dim) each -> (1, n, heads, head_dim)."""
     decoder = _STEP.decoder
     assert decoder is not None
-    if options.get("s_aux") is not None:
-        raise ExportError("attention with sinks of their own weights is not exported.")
     cache = decoder.caches[str(module.layer_idx)]
     width = query.shape[-1]
     scale = scaling if scaling is not None else width**-0.5
-    torch.ops.llama.update_cache(key.transpose(1, 2), cache.k_cache, _STEP.start)
-    torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, _STEP.start)
     window = sliding_window if sliding_window and sliding_window < cache.context else None
     if window is None and softcap is None and value.shape[-1] == width:
+        torch.ops.llama.update_cache(key.transpose(1, 2), cache.k_cache, _STEP.start)
+        torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, _STEP.start)
         # The partitioner's operator knows the usual scale alone.
         if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
             query = query * (scale * math.sqrt(width))
         return torch.ops.llama.custom_sdpa(
             query.transpose(1, 2), cache.k_cache, cache.v_cache, _STEP.start, None, 0.0, True
         ), None
+    cache.k_cache[:, _STEP.positions] = key.transpose(1, 2)
+    cache.v_cache[:, _STEP.positions] = value.transpose(1, 2)
     return _written_out(query * scale, cache, window, softcap), None
 
 
@@ -182,22 +211,25 @@ def _written_out(
     query: Tensor, cache: KVCache, window: int | None, softcap: float | None
 ) -> Tensor:
     """Attend to the whole cache behind a mask, with a sliding window or a soft cap."""
-    _, heads, length, width = query.shape
-    kv_heads = cache.k_cache.shape[2]
-    keys = cache.k_cache.permute(0, 2, 3, 1)  # (1, heads, head_dim, context)
-    values = cache.v_cache.transpose(1, 2)
-    grouped = query.reshape(1, kv_heads, heads // kv_heads * length, width)
-    scores = torch.matmul(grouped, keys).view(1, heads, length, cache.context)
+    heads = query.shape[1]
+    scores = torch.bmm(query[0], _for_heads(cache.k_cache, heads).transpose(1, 2))
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
-    rows = (_STEP.start + torch.arange(length)).unsqueeze(1)
+    rows = _STEP.positions.unsqueeze(1)
     columns = torch.arange(cache.context).unsqueeze(0)
     seen = columns <= rows
     if window is not None:
         seen = seen & (columns > rows - window)
-    scores = torch.where(seen, scores, -1e30)
-    weights = torch.softmax(scores, -1).view(1, kv_heads, -1, cache.context)
-    return torch.matmul(weights, values).view(1, heads, length, -1).transpose(1, 2)
+    weights = torch.softmax(torch.where(seen, scores, -1e30), -1)
+    attended = torch.bmm(weights, _for_heads(cache.v_cache, heads))
+    return attended.transpose(0, 1).unsqueeze(0)
+
+
+def _for_heads(cache: Tensor, heads: int) -> Tensor:
+    """Repeat the keys or values of a cache for all heads: (heads, context, head_dim)."""
+    _, context, kv_heads, width = cache.shape
+    each = cache[0].transpose(0, 1).unsqueeze(1)
+    return each.expand(kv_heads, heads // kv_heads, context, width).reshape(heads, context, width)
 
 
 class RotaryTables(nn.Module):
