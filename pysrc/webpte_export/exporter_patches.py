@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 def patch_exporter() -> None:
@@ -25,6 +26,40 @@ def patch_exporter() -> None:
     for entry in fusable_patterns.values():
         if entry.get_graphs_fn is not None and not hasattr(entry.get_graphs_fn, "cache_info"):
             entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
+    keep_fake_mode()
+
+
+def keep_fake_mode() -> None:
+    """Run each pass in the fake tensor mode of the graph that it is given.
+
+    A pass looks for the mode among the graph's inputs, where lifted constants are real tensors. A
+    graph with no other inputs got a second mode, and a later pass refused to mix the two.
+    """
+    from executorch.exir import pass_base
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    original = pass_base._ExportPassBase.call
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def call(self: Any, graph_module: Any) -> Any:
+        values = [node.meta.get("val") for node in graph_module.graph.nodes]
+        mode = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+        if mode is None or any(
+            isinstance(value, FakeTensor) for value in self.inputs(graph_module)
+        ):
+            return original(self, graph_module)
+        mode.allow_non_fake_inputs = True
+        pass_base.FakeTensorMode = lambda **_: mode
+        try:
+            with enable_python_dispatcher():
+                return original(self, graph_module)
+        finally:
+            pass_base.FakeTensorMode = FakeTensorMode
+
+    pass_base._ExportPassBase.call = call
 
 
 def hide_broken_torchvision() -> None:

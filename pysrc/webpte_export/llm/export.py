@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from webpte_export.errors import ExportError
 from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
@@ -33,7 +35,7 @@ def export_llm(
     max_chunk: int = 512,
     half: bool = False,
 ) -> Report:
-    """Export a Llama-like model for webpte.llm: PATH.pte and the files that go with it.
+    """Export a language model for webpte.llm: PATH.pte and the files that go with it.
 
     source       a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json
     path         writes PATH.pte; PATH.suite and PATH.report.json, as `export` does; tokenizer.json
@@ -88,15 +90,46 @@ def _model(
     source: Source, context: int, chunk: int, quantize: str | None, tokens: list[int]
 ) -> tuple[Any, dict[str, Any]]:
     """Build the module to export, and facts about its quality for the report."""
+    text = tokens[: min(chunk, context)]
+    parts = _llama(source, context, chunk) if source.model is None else _other(source, context)
+    module, quantized, perplexity = parts
+    extra: dict[str, Any] = {"perplexity_float32": round(perplexity(text), 3)}
+    if quantize is not None:
+        quantized(quantize)
+        extra[f"perplexity_{quantize}"] = round(perplexity(text), 3)
+    return module, extra
+
+
+class _Parts(NamedTuple):
+    """A module to export, and functions that quantize it and measure its perplexity."""
+
+    module: Any
+    quantize: Callable[[str], None]
+    perplexity: Callable[[list[int]], float]
+
+
+def _llama(source: Source, context: int, chunk: int) -> _Parts:
     from webpte_export.llm.model import as_program, build, perplexity, quantize_model
 
     model = build(source, context, chunk)
-    text = tokens[: min(chunk, context)]
-    extra: dict[str, Any] = {"perplexity_float32": round(perplexity(model, text), 3)}
-    if quantize is not None:
-        quantize_model(model, quantize)
-        extra[f"perplexity_{quantize}"] = round(perplexity(model, text), 3)
-    return as_program(model), extra
+    return _Parts(as_program(model), partial(quantize_model, model), partial(perplexity, model))
+
+
+def _other(source: Source, context: int) -> _Parts:
+    import torch
+
+    from webpte_export.llm.decoder import Decoder
+    from webpte_export.llm.model import perplexity_of
+    from webpte_export.llm.other_models import quantize_decoder
+
+    decoder = Decoder(source.model, context).eval()
+
+    def perplexity(text: list[int]) -> float:
+        with torch.no_grad():
+            logits = decoder.all_logits(torch.tensor([text[:-1]]))
+        return perplexity_of(logits[0], text[1:])
+
+    return _Parts(decoder, partial(quantize_decoder, decoder), perplexity)
 
 
 def _without_transposes(graph: Any) -> Any:

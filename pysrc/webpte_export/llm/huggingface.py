@@ -11,6 +11,7 @@ from typing import Any
 from webpte.json_reader import Table, read_table, shown
 from webpte_export.errors import ExportError
 from webpte_export.llm.source import (
+    OtherArchitectureError,
     Shape,
     Source,
     check_architecture,
@@ -47,17 +48,19 @@ _LLAMA3_ROPE = {
 
 
 def read_folder(folder: Path) -> Source:
+    """Read a Llama-like model; raises OtherArchitectureError if it is none."""
     described, files = describe(folder)
     weights: dict[str, Any] = {}
     for file in files:
         weights |= {meta_name(name, file): one.float() for name, one in _load(file).items()}
+    assert isinstance(described.shape, Shape)
     weights = in_meta_order(weights, described.shape)
     return replace(described, weights=with_output(weights))
 
 
 def describe(folder: Path) -> tuple[Source, list[Path]]:
     """Read everything but the weights; also return their files. Errors are found before those."""
-    config = _table(folder / "config.json")
+    config = json_table(folder / "config.json")
     shape = shape_of(config.content, folder)
     files = sorted(folder.glob("*.safetensors"))
     if not files:
@@ -70,20 +73,20 @@ def describe(folder: Path) -> tuple[Source, list[Path]]:
                 raise ExportError(f"{file} has {tensor.name!r}, which another file also has.")
             found[name] = tensor.shape
     check_tensors(found, shape, folder)
-    generation = _table(folder / "generation_config.json", needed=False)
-    tokenizer_config = _tokenizer_config(folder)
+    generation = json_table(folder / "generation_config.json", needed=False)
+    tokenizer_config = read_tokenizer_config(folder)
     return Source(
         name=folder.name,
         shape=shape,
         weights={},
-        tokenizer=_table(folder / "tokenizer.json").content,
+        tokenizer=json_table(folder / "tokenizer.json").content,
         tokenizer_config=tokenizer_config,
-        bos=next(iter(_tokens("bos_token_id", generation, config)), None),
-        eos=_tokens("eos_token_id", generation, config),
+        bos=next(iter(token_ids("bos_token_id", generation, config)), None),
+        eos=token_ids("eos_token_id", generation, config),
     ), files
 
 
-def _tokens(key: str, *tables: Table) -> tuple[int, ...]:
+def token_ids(key: str, *tables: Table) -> tuple[int, ...]:
     """Return one or several tokens from the first table that has them."""
     table = next((one for one in tables if one.content.get(key) is not None), None)
     if table is None:
@@ -102,9 +105,9 @@ def shape_of(config: Mapping[str, Any], folder: Path) -> Shape:
     architecture = table.text("model_type", "?")
     check_architecture(architecture, folder)
     if there.get("sliding_window") and there.get("use_sliding_window", True):
-        raise ExportError(f"{folder}: attention in a sliding window is not exported.")
+        raise OtherArchitectureError(f"{folder}: its attention has a sliding window.")
     if there.get("attention_bias") or there.get("mlp_bias"):
-        raise ExportError(f"{folder}: attention_bias and mlp_bias are not exported.")
+        raise OtherArchitectureError(f"{folder}: its linear layers have biases.")
     scaling = "rope_parameters" if there.get("rope_parameters") else "rope_scaling"
     rope = table.table(scaling, Table({}, table.name, ExportError))
     heads, dim = table.integer("num_attention_heads"), table.integer("hidden_size")
@@ -135,7 +138,7 @@ def _rope_scale(rope: Table, folder: Path) -> int | None:
         factor = rope.number("factor")
         if factor == int(factor) and 1 <= factor < 1 << 16:
             return int(factor)
-    raise ExportError(
+    raise OtherArchitectureError(
         f"{folder}: positions of kind {shown(kind)} are not exported ({shown(dict(given))})."
     )
 
@@ -161,8 +164,8 @@ def _load(file: Path) -> dict[str, Any]:
     return tensors
 
 
-def _tokenizer_config(folder: Path) -> dict[str, Any]:
-    config = dict(_table(folder / "tokenizer_config.json", needed=False).content)
+def read_tokenizer_config(folder: Path) -> dict[str, Any]:
+    config = dict(json_table(folder / "tokenizer_config.json", needed=False).content)
     template = folder / "chat_template.jinja"
     if "chat_template" not in config and template.is_file():
         try:
@@ -172,7 +175,7 @@ def _tokenizer_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _table(path: Path, *, needed: bool = True) -> Table:
+def json_table(path: Path, *, needed: bool = True) -> Table:
     """Read a JSON file; some configurations contain Infinity, which Python accepts."""
     if path.exists():
         return read_table(path, ExportError, not_finite=True)

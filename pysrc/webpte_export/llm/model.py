@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from webpte_export.errors import ExportError
-from webpte_export.llm.source import Source
+from webpte_export.llm.source import Shape, Source
 from webpte_export.quantize import quantize_weights, row_scales
 
 
@@ -22,6 +22,7 @@ def build(source: Source, max_context: int, max_chunk: int) -> Any:
         replace_sdpa_with_custom_op,
     )
 
+    assert isinstance(source.shape, Shape)
     arguments = ModelArgs(
         max_seq_len=max_chunk,
         max_context_len=max_context,
@@ -45,10 +46,11 @@ def build(source: Source, max_context: int, max_chunk: int) -> Any:
 def quantize_model(model: Any, how: str) -> None:
     """Quantize linear layers as requested, and the embedding to 8 bits, which loses little."""
     quantize_weights(model, how)
-    model.tok_embeddings = _row_quantized_embedding(model.tok_embeddings)
+    model.tok_embeddings = row_quantized_embedding(model.tok_embeddings)
 
 
-def _row_quantized_embedding(embedding: Any) -> Any:
+def row_quantized_embedding(embedding: Any) -> Any:
+    """Build an embedding of 8-bit rows with a scale each."""
     import executorch.exir.passes._quant_patterns_and_replacements  # noqa: F401
     import torch
 
@@ -102,5 +104,11 @@ def perplexity(model: Any, tokens: Sequence[int]) -> float:
         for name, buffer in model.named_buffers():
             if name.endswith(("k_cache", "v_cache")):
                 buffer.zero_()  # otherwise the file would contain the text's keys and values
-    loss = torch.nn.functional.cross_entropy(logits[0], torch.tensor(tokens[1:]))
-    return math.exp(loss.item())
+    return perplexity_of(logits[0], tokens[1:])
+
+
+def perplexity_of(logits: Any, following: Sequence[int]) -> float:
+    """Return the perplexity of tokens by the logits (n, vocabulary) that precede them."""
+    import torch
+
+    return math.exp(torch.nn.functional.cross_entropy(logits, torch.tensor(following)).item())

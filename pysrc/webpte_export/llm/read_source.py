@@ -7,7 +7,8 @@ from pathlib import Path
 from webpte_export.errors import ExportError
 from webpte_export.llm.from_gguf import read_gguf
 from webpte_export.llm.huggingface import read_folder
-from webpte_export.llm.source import Source
+from webpte_export.llm.other_models import read_other
+from webpte_export.llm.source import OtherArchitectureError, Source
 
 
 def read_source(source: str | Path) -> Source:
@@ -16,7 +17,10 @@ def read_source(source: str | Path) -> Source:
     if "\0" in str(path):
         raise ExportError(f"{str(path)!r} cannot be the name of a file or folder.")
     if path.is_dir():
-        return read_folder(path)
+        try:
+            return read_folder(path)
+        except OtherArchitectureError:
+            return read_other(path)
     if path.suffix == ".gguf" and path.is_file():
         return read_gguf(path)
     if not path.exists():

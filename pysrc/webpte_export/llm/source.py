@@ -26,21 +26,31 @@ _LARGEST = {
 ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")  # SmolLM2 calls itself llama
 
 
+class OtherArchitectureError(ExportError):
+    """A model that is not Llama-like, which other code may export."""
+
+
 @dataclass(frozen=True)
-class Shape:
-    """The sizes and settings of a Llama-like model."""
+class Sizes:
+    """The sizes of a language model that its program tells."""
 
     architecture: str
-    dim: int
     layers: int
+    vocab_size: int
+    max_context: int
+
+
+@dataclass(frozen=True)
+class Shape(Sizes):
+    """The sizes and settings of a Llama-like model."""
+
+    dim: int
     heads: int
     kv_heads: int
     head_dim: int
     hidden_dim: int
-    vocab_size: int
     norm_eps: float
     rope_theta: float
-    max_context: int
     rope_scale: int | None = None  # Llama 3's rule for long contexts
 
     @property
@@ -67,24 +77,30 @@ class Shape:
 
 @dataclass(frozen=True)
 class Source:
-    """A model: weights by Meta's names (float32), and the content of the tokenizer's files."""
+    """A model, and the content of its tokenizer's files.
+
+    A Llama-like model is its `shape` and its weights by Meta's names (float32). Any other is a
+    `model` of the transformers library, and has no weights here.
+    """
 
     name: str
-    shape: Shape
+    shape: Sizes
     weights: Mapping[str, Any]
     tokenizer: Mapping[str, Any]  # of tokenizer.json
     tokenizer_config: Mapping[str, Any]  # of tokenizer_config.json
     bos: int | None
     eos: tuple[int, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
+    model: Any = None
 
 
 def check_architecture(name: object, where: Path) -> None:
+    """Check that an architecture is Llama-like; raises OtherArchitectureError."""
     if name not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise ExportError(
-            f"{where} holds a model of architecture {name!r}; export_llm knows {known}. "
-            "Export others with webpte_export.export, without a KV cache."
+        raise OtherArchitectureError(
+            f"{where} holds a model of architecture {name!r}; {known} are known here. Export "
+            "others from a folder of Hugging Face's form (config.json, *.safetensors)."
         )
 
 

@@ -139,9 +139,9 @@ def test_sizes_of_a_folder() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"model_type": "mamba"}, "'mamba'; export_llm knows llama"),
+        ({"model_type": "mamba"}, "'mamba'; llama, mistral"),
         ({"model_type": "mistral", "sliding_window": 4096}, "sliding window"),
-        ({"attention_bias": True}, "attention_bias"),
+        ({"attention_bias": True}, "biases"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, '"yarn"'),
         ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, '"llama3"'),
     ],
