@@ -221,7 +221,8 @@ def test_files_of_a_manifest_are_checked(harness: Harness, big: Big, keep: bool)
     assert sha256 in message
     assert "0" * 64 in message
     assert left == ([[f"{origin}second/tables.pte", sha256, 0]] if keep else [])
-    assert stored == (big.size if keep else 0)
+    # The last segment can be as short as the other files of the library.
+    assert big.size - 10_000 <= stored <= big.size if keep else stored == 0
 
 
 INTERRUPTED = """
@@ -308,7 +309,7 @@ shared = run_js('''() => {
             return [{
                 getFile: async () => files.get(value),
                 createWritable: async () => ({
-                    write: async (blob) => { files.set(value, blob); },
+                    write: async (blob) => { files.set(value, new Blob([await blob.arrayBuffer()])); },
                     close: async () => {},
                 }),
             }];
