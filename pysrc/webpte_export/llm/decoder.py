@@ -131,7 +131,7 @@ def _register_functions() -> None:
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """What a layer's attention was called with: keys and values of a short text, and options."""
+    """The arguments of one attention layer: keys and values of a short text, and options."""
 
     key: Tensor
     value: Tensor

@@ -79,7 +79,7 @@ def as_program(model: Any) -> Any:
     """Wrap the model with the program's inputs: tokens (1, n) and the first position (1,)."""
     import torch
 
-    class Decoder(torch.nn.Module):
+    class LlamaProgram(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.model = model
@@ -87,7 +87,7 @@ def as_program(model: Any) -> Any:
         def forward(self, tokens: Any, input_pos: Any) -> Any:
             return self.model(tokens, {"input_pos": input_pos})
 
-    return Decoder().eval()
+    return LlamaProgram().eval()
 
 
 def perplexity(model: Any, tokens: Sequence[int]) -> float:
