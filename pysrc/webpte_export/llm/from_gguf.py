@@ -46,6 +46,7 @@ def read_gguf(path: Path) -> Source:
     described, stored = describe(header, path)
     weights = {name: _tensor(gguf, tensor, path) for name, tensor in stored.items()}
     if described.shape.architecture not in _IN_META_ORDER:
+        assert isinstance(described.shape, Shape)
         weights = in_meta_order(weights, described.shape)
     return replace(described, weights=with_output(weights))
 

@@ -309,7 +309,7 @@ shared = run_js('''() => {
             return [{
                 getFile: async () => files.get(value),
                 createWritable: async () => ({
-                    write: async (blob) => { files.set(value, new Blob([await blob.arrayBuffer()])); },
+                    write: async (blob) => files.set(value, new Blob([await blob.arrayBuffer()])),
                     close: async () => {},
                 }),
             }];

@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 from support.harness.texts import BYTES, tokenizer_path
 from support.page.chats import Q4, open_chat
 from support.page.lost_gpu import KEEP_DEVICES
-from support.page.page_visit import leave, payload, status, visit
+from support.page.page_visit import leave, open_address, payload, status, visit
 from webpte_host.serving.server import Site
 
 CHANCE = {"temperature": 0.9, "top_p": 0.95, "seed": 5}
@@ -117,8 +117,7 @@ def wait_for_answer(page: Page) -> None:
 
 def test_without_a_tokenizer_tokens_are_typed_until_one_is_loaded(without_program: Page) -> None:
     page = without_program
-    page.get_by_label("or enter a URL").first.fill("/data/llm/llama_tiny_q4.pte")
-    page.get_by_role("button", name="Open", exact=True).click()
+    open_address(page, "/data/llm/llama_tiny_q4.pte")
     page.get_by_role("tab", name="Chat").click()
     expect(page.get_by_text("Tokenizer: none")).to_be_visible()  # nothing lies beside the program
     ask(page, "1 2 three")
@@ -227,8 +226,7 @@ def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site)
     with visit(profile, site, but="404") as page:
         (worker,) = page.workers
         worker.evaluate(f"() => {{ {KEEP_DEVICES} }}")
-        page.get_by_label("or enter a URL").first.fill("/data/llm/llama_tiny_q4.pte")
-        page.get_by_role("button", name="Open", exact=True).click()
+        open_address(page, "/data/llm/llama_tiny_q4.pte")
         page.get_by_role("tab", name="Chat").click()
         expect(page.get_by_text("Tokenizer: none")).to_be_visible()
         page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")

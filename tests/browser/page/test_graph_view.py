@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, ViewportSize, expect
 
 from support.harness import limits
-from support.page.page_visit import WATCH_LONG_TASKS, status, visit
+from support.page.page_visit import WATCH_LONG_TASKS, open_address, status, visit
 from webpte_host.serving.server import Site
 
 NARROWEST = 360  # pixels, of a phone
@@ -282,8 +282,7 @@ def test_labels_of_folds_cover_no_box_and_long_edges_are_explained(bare: Page) -
 def open_graph(page: Page, shown_as: str) -> Locator:
     """Open a language model and its graph as it runs, whatever another test left on the page."""
     page.set_viewport_size(USUAL_SIZE)
-    page.get_by_label("or enter a URL").first.fill("/data/llm/llama_tiny_q4.pte")
-    page.get_by_role("button", name="Open", exact=True).click()
+    open_address(page, "/data/llm/llama_tiny_q4.pte")
     expect(status(page)).to_contain_text("loaded in")
     page.get_by_role("tab", name="Graph").click()
     panel = page.get_by_role("tabpanel", name="Graph")

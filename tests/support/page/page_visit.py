@@ -98,6 +98,13 @@ def open_sample(page: Page, name: str = "sigmoid.pte") -> None:
     expect(status(page)).to_contain_text(f"{name} loaded in")
 
 
+def open_address(page: Page, address: str) -> None:
+    """Open a program by its address, without waiting for it."""
+    show_samples(page)
+    page.get_by_label("or enter a URL").first.fill(address)
+    page.get_by_role("button", name="Open", exact=True).click()
+
+
 def leave(page: Page) -> None:
     """Close the program, and clear what the page has kept."""
     if page.locator("[data-act=close]").count():

@@ -31,6 +31,7 @@ from support.write.weight_files import (
 from webpte_export import ExportError
 from webpte_export.llm import from_gguf, huggingface, weight_files
 from webpte_export.llm.read_source import read_source
+from webpte_export.llm.source import Shape
 from webpte_export.llm.weight_files import read_gguf_header, read_safetensors_header
 
 
@@ -141,6 +142,7 @@ def test_bad_gguf_files_are_reported(gguf: Callable[[bytes], Any], data: bytes, 
 def test_a_folder_is_described(tmp_path: Path) -> None:
     source, files = huggingface.describe(write_folder(tmp_path / "m"))
     assert [file.name for file in files] == ["model.safetensors"]
+    assert isinstance(source.shape, Shape)
     assert (source.shape.dim, source.eos, source.bos) == (32, (10,), None)
     tensors = read_safetensors_header(files[0])
     wanted = weights("safetensors")

@@ -35,7 +35,7 @@ def test_suite(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) -
         return (folders[path] / name).read_bytes()
 
     device = SimulatedDevice()
-    report = wait(run_entry(entry, fetch_bytes, device))  # type: ignore[arg-type]
+    report = wait(run_entry(entry, fetch_bytes, device))
     assert report["error"] is None
     assert report["outputs"]
     assert device.counts() | {"pipelines": 0} == dict.fromkeys(device.counts(), 0)
