@@ -15,6 +15,7 @@ from support.page.page_visit import (
     give_npy,
     random_input,
     run,
+    show_samples,
     sigmoid,
     status,
     visit,
@@ -359,18 +360,21 @@ def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: S
         page.locator("[data-act=close]").click()
         page.locator("#library-box summary").click()
         page.context.set_offline(True)
-        page.locator("#library").get_by_role("button", name="sigmoid.pte", exact=True).click()
-        expect(status(page)).to_contain_text("server unreachable")
-        run(page)
-        np.testing.assert_allclose(downloaded(page), sigmoid(random_input(5)), atol=1e-5)
-        delete = page.get_by_role("button", name="Delete sigmoid.pte from the library")
-        expect(delete).to_be_disabled()
-        page.set_viewport_size({"width": 2560, "height": 900})
-        box = delete.bounding_box()
-        assert box is not None
-        assert box["x"] < 1000  # not at the other end of a wide screen
-        page.set_viewport_size({"width": 1280, "height": 900})
-        page.locator("[data-act=close]").click()
-        delete.click()
-        expect(page.locator("#library-total")).to_have_text("empty")
-        page.context.set_offline(False)
+        try:
+            page.locator("#library").get_by_role("button", name="sigmoid.pte", exact=True).click()
+            expect(status(page)).to_contain_text("server unreachable")
+            run(page)
+            np.testing.assert_allclose(downloaded(page), sigmoid(random_input(5)), atol=1e-5)
+            delete = page.get_by_role("button", name="Delete sigmoid.pte from the library")
+            show_samples(page)
+            expect(delete).to_be_disabled()
+            page.set_viewport_size({"width": 2560, "height": 900})
+            box = delete.bounding_box()
+            assert box is not None
+            assert box["x"] < 1000  # not at the other end of a wide screen
+            page.set_viewport_size({"width": 1280, "height": 900})
+            page.locator("[data-act=close]").click()
+            delete.click()
+            expect(page.locator("#library-total")).to_have_text("empty")
+        finally:
+            page.context.set_offline(False)  # other tests use this profile, too

@@ -67,7 +67,7 @@ def test_an_input_that_changes_is_answered() -> None:
         await give(app, 1)
         await settle()
         assert engine.inputs == [1]
-        assert browser.text["status"].startswith("Done in ")
+        assert "Done in " in browser.text["status"]
         assert browser.html["outputs-age"] == ""
         await app.receive({"act": "renderer", "output": "0", "renderer": "table"})
         await settle()
@@ -129,7 +129,7 @@ def test_the_same_error_is_shown_once() -> None:
         assert browser.text["status"] == "Failed again, with the same error"
         await give(app, 3)
         await settle()
-        assert browser.text["status"].startswith("Done")
+        assert "Done" in browser.text["status"]
 
     drive(script, engine=engine)
 

@@ -19,6 +19,7 @@ from page.parts.output_view import stats_strip
 from page.parts.run_view import further_work, run_card, timing_brief, timing_strip
 from page.parts.status_view import STAGES
 from page.session.history import count_calls, follow
+from page.session.loaded_text import loaded_text
 from page.session.palette import Command
 from page.session.session import DEVICE_NAMES, Held, Results, Session
 from page.session.state import AppState, Change
@@ -207,9 +208,9 @@ class RunController:
         if first or not live:
             self._draw_file()
         self._state.announce(Change.RESULTS)
-        self._state.tell(
-            runner.run_summary(self._outputs.answer()) + self._while_opening(session, still=True)
-        )
+        loaded = f"{loaded_text(session)}. " if live and first else ""
+        summary = runner.run_summary(self._outputs.answer())
+        self._state.tell(loaded + summary + self._while_opening(session, still=True))
 
     async def _benchmark(
         self, session: Session, method: str, arrays: Sequence[Any], held: Held
