@@ -165,6 +165,7 @@ def page(started: Page) -> Iterator[Page]:
 def test_a_run_leaves_everything_where_it_was(page: Page) -> None:
     open_sample(page, "add.pte")
     run(page)
+    page.locator("#about > summary").click()
     section = page.locator("#file details").first
     section.locator("summary").click()
     assert not section.evaluate("one => one.open")
