@@ -15,7 +15,7 @@ from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.webgpu.device import find_adapter
 
 adapter, info = await find_adapter()
-device = await load_script("webgpu/adapter.js").open(adapter, "[]")
+device = await load_script("webgpu/adapter.js").open(adapter, "[]", "{}")
 opened = await load_script("webgpu/waiting.js").open(device, False)
 device.destroy()
 return json.loads(opened.describe())
