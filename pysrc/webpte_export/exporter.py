@@ -8,7 +8,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,12 @@ def export(
 
     calls = [_as_inputs(given) for given in (inputs, *more_inputs)]
     clock = Clock()
-    module = copy.deepcopy(model).eval() if quantize else model.eval()
+    from webpte_export.experts import has_experts, replace_experts
+
+    replaced = has_experts(model)
+    module = copy.deepcopy(model).eval() if quantize or replaced else model.eval()
+    if replaced:
+        replace_experts(module)
     if quantize:
         with torch.no_grad(), quiet_logs():
             count = quantize_weights(module, quantize)
@@ -215,8 +220,11 @@ def _as_inputs(given: Any) -> tuple[Any, ...]:
 def _torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, strict: bool) -> Any:
     import torch
 
+    from webpte_export.experts import SmallTopK
+
     try:
-        return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes, strict=strict)
+        with nullcontext() if strict else SmallTopK():
+            return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as error:
         raise ExportError(
             f"torch.export cannot export {type(module).__name__}: {error_text(error)}"

@@ -27,6 +27,7 @@ def patch_exporter() -> None:
         if entry.get_graphs_fn is not None and not hasattr(entry.get_graphs_fn, "cache_info"):
             entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
     keep_fake_mode()
+    take_masks_as_given()
 
 
 def keep_fake_mode() -> None:
@@ -60,6 +61,21 @@ def keep_fake_mode() -> None:
             pass_base.FakeTensorMode = FakeTensorMode
 
     pass_base._ExportPassBase.call = call
+
+
+def take_masks_as_given() -> None:
+    """Keep torch.nn.Transformer from comparing its mask with a causal one.
+
+    It does so to choose a kernel, but what it does next then depends on values, which torch.export
+    refuses. The mask is applied in either case.
+    """
+    from torch.nn.modules import transformer
+
+    def is_causal(_mask: Any, given: bool | None = None, _size: int | None = None) -> bool:
+        return given is True
+
+    if hasattr(transformer, "_detect_is_causal_mask"):
+        transformer._detect_is_causal_mask = is_causal
 
 
 def hide_broken_torchvision() -> None:

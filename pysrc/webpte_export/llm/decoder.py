@@ -1,118 +1,201 @@
-"""Turns a language model of the transformers library into a decoder with a KV cache.
+"""Turns a language model of the transformers library into a decoder with a cache.
 
-The model's own code runs unchanged, but for three things that it takes from outside:
+The model's own code runs unchanged, but for what it takes from outside:
 
 - attention (an entry of the library's table of attention functions) writes keys and values into the
   decoder's cache, and attends to the cache. Plain causal attention is ExecuTorch's operator for it;
-  a sliding window or a soft cap is written out.
-- the causal mask, which is then never needed;
-- the rotary embedding, if it is of the usual kind: a table of all positions and one operator.
+  a sliding window or a soft cap is written out;
+- the causal mask, which is then never needed. A model that does not call its attention by the table
+  gets it, and the whole cache, from the cache object that the library's models take;
+- the rotary embedding, if it is of the usual kind: a table of all positions and one operator;
+- experts: see `webpte_export.experts`.
 
-So every model that calls its attention by the library's table has a decoder.
+Layers without keys and values (Mamba, linear attention) keep states, which each token replaces.
+Their decoders take one token per call.
+
+A decoder is compared with its model before it is used, so a model whose code does not work this way
+is refused, not exported wrongly.
 """
 
 from __future__ import annotations
 
 import inspect
-import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from webpte_export.errors import ExportError
+from webpte_export.experts import SmallTopK, WideExperts, replace_experts
+from webpte_export.llm.cached_attention import (
+    ATTENTION,
+    AttentionLayer,
+    attention_layers,
+    register_functions,
+)
+from webpte_export.llm.decoder_state import CACHE_BUFFERS, STEP, DecoderCache, KVCache, states_of
+from webpte_export.llm.rotary import ROTATION, with_rotary_tables
 
-ATTENTION = "webpte_kv_cache"
-ROTATION = "apply_rotary_pos_emb"  # what the library's models call their function
-
-
-class KVCache(nn.Module):
-    """The keys and values of one layer, (1, context, heads, head_dim) each."""
-
-    k_cache: Tensor
-    v_cache: Tensor
-
-    def __init__(self, context: int, key: Tensor, value: Tensor) -> None:
-        super().__init__()
-        for name, like in (("k_cache", key), ("v_cache", value)):
-            cache = torch.zeros(1, context, like.shape[1], like.shape[3])
-            self.register_buffer(name, cache)
-
-    @property
-    def context(self) -> int:
-        """The number of tokens that the cache holds."""
-        return self.k_cache.shape[1]
-
-
-@dataclass
-class Step:
-    """The call that is being computed, for the functions that the library calls without it."""
-
-    decoder: Decoder | None = None
-    start: Any = 0  # the position of the first token
-    positions: Any = None  # of all tokens
-
-
-_STEP = Step()
+_TEXT = 9  # tokens for the comparison with the model
+_TOLERANCE = 1e-3  # of the largest logit
+_MOST_HIDDEN = 1 << 24  # values of the wide layer of experts, 64 MiB
 
 
 class Decoder(nn.Module):
-    """A program for webpte.llm: tokens (1, n), first position (1,) -> logits (1, vocabulary)."""
+    """A program for webpte.llm: tokens (1, n), first position (1,) -> logits (1, vocabulary).
+
+    `masked`: attention does not use the library's table, and is given the whole cache and a mask.
+    `max_chunk`: the number of tokens that one call can take; None if that is up to the caller.
+    """
 
     def __init__(self, model: Any, context: int) -> None:
         super().__init__()
         self.model = model
         self.context = context
-        self.caches = nn.ModuleDict()
-        _register_functions()
-        plain = True
-        for layer, seen in _attention_layers(model).items():
-            self.caches[str(layer)] = KVCache(context, seen.key, seen.value)
-            plain = plain and seen.is_plain(context)
-        model.set_attn_implementation(ATTENTION)
+        self._takes = set(inspect.signature(model.forward).parameters)
+        text, expected = self._reference()
+        register_functions()
+        replace_experts(model)
+        layers = attention_layers(model)
+        used = self._fill_library_cache()
+        self.states = nn.ModuleDict(states_of(used))
+        self.masked = not layers
+        if self.masked:
+            layers = _cached_layers(used)
+        if not layers and not self.states:
+            raise ExportError(
+                f"{type(model).__name__} does not keep its state in the library's cache: it cannot "
+                "be exported with one."
+            )
+        self.caches = nn.ModuleDict(
+            {str(number): KVCache(context, it.key, it.value) for number, it in layers.items()}
+        )
+        self.max_chunk = 1 if self.states else _most_tokens(model)
+        self._gives_mask = False
+        if self.masked:
+            model.config._attn_implementation = ATTENTION  # chooses the mask alone
+        else:
+            model.set_attn_implementation(ATTENTION)
         # Its operator needs a first position that attention's operators have checked.
-        self._rotation = _with_rotary_tables(model, _code_of(model), context) if plain else None
-        self._can_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
+        plain = not self.masked and all(it.is_plain(context) for it in layers.values())
+        self._rotation = with_rotary_tables(model, _code_of(model), context) if plain else None
+        self._compare(text, expected)
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
-        start = input_pos[0].item()
-        torch._check(start >= 0)
-        torch._check(start + tokens.shape[1] <= self.context)
+        start: Any = 0
+        if self.caches:
+            start = input_pos[0].item()
+            torch._check(start >= 0)
+            torch._check(start + tokens.shape[1] <= self.context)
+        if self.states:
+            first = input_pos == 0
+            for held in self.states.values():
+                held.state.copy_(torch.where(first, 0.0, held.state))
         positions = input_pos + torch.arange(tokens.shape[1])
         return self._run(tokens, positions, start, 1)[:, -1]
 
     def all_logits(self, tokens: Tensor) -> Tensor:
         """Return the logits after each token of a text, (1, n, vocabulary); clear the cache."""
+        length = tokens.shape[1]
         try:
-            return self._run(tokens, torch.arange(tokens.shape[1]), 0, 0)
+            if not self.states:
+                return self._run(tokens, torch.arange(length), 0, 0)
+            each = [self(tokens[:, n : n + 1], torch.tensor([n])) for n in range(length)]
+            return torch.stack(each, 1)
         finally:
-            for name, buffer in self.named_buffers():
-                if name.endswith(("k_cache", "v_cache")):
-                    buffer.zero_()  # otherwise the file would contain the text's keys and values
+            self._clear()
+
+    def _clear(self) -> None:
+        """Clear the caches: otherwise the file would contain the text's keys and values."""
+        for name, buffer in self.named_buffers():
+            if name.endswith(CACHE_BUFFERS):
+                buffer.zero_()
 
     def _run(self, tokens: Tensor, positions: Tensor, start: Any, keep: int) -> Tensor:
-        _STEP.decoder, _STEP.start, _STEP.positions = self, start, positions
-        options = {"logits_to_keep": keep} if self._can_keep else {}
+        STEP.decoder, STEP.start, STEP.positions = self, start, positions
+        options = self._options(positions, keep)
         code = _code_of(self.model)
         original = getattr(code, ROTATION, None)
         if self._rotation is not None:
             setattr(code, ROTATION, self._rotation)
         try:
-            logits: Tensor = self.model(
-                input_ids=tokens,
-                position_ids=positions.unsqueeze(0),
-                use_cache=False,
-                return_dict=False,
-                **options,
-            )[0]
+            with SmallTopK():
+                logits: Tensor = self.model(input_ids=tokens, return_dict=False, **options)[0]
         finally:
-            _STEP.decoder = None
+            STEP.decoder = None
             if self._rotation is not None:
                 setattr(code, ROTATION, original)
         return logits
+
+    def _options(self, positions: Tensor, keep: int) -> dict[str, Any]:
+        """Return the model's arguments other than the tokens, those that it takes."""
+        options: dict[str, Any] = {"use_cache": False}
+        if "position_ids" in self._takes:
+            options["position_ids"] = positions.unsqueeze(0)
+        if "logits_to_keep" in self._takes:
+            options["logits_to_keep"] = keep
+        if self.masked or self.states:
+            options |= {self._cache_name: DecoderCache(self), "use_cache": True}
+        if self._gives_mask:
+            options["attention_mask"] = torch.ones(1, self.context, dtype=torch.long)
+        return options
+
+    @property
+    def _cache_name(self) -> str:
+        return "cache_params" if "cache_params" in self._takes else "past_key_values"
+
+    def _reference(self) -> tuple[Tensor, Tensor]:
+        """Return a short text, and the logits that the model itself gives after each token."""
+        vocabulary = self.model.config.get_text_config().vocab_size
+        generator = torch.Generator().manual_seed(0)
+        length = min(_TEXT, self.context)
+        text = torch.randint(0, vocabulary, (1, length), generator=generator)
+        with torch.no_grad():
+            return text, self.model(input_ids=text, use_cache=False, return_dict=False)[0]
+
+    def _fill_library_cache(self) -> Any:
+        """Return a cache object of the library that the model has filled with a short text."""
+        from transformers import DynamicCache
+
+        cache = DynamicCache(config=self.model.config.get_text_config())
+        options: dict[str, Any] = {self._cache_name: cache, "use_cache": True}
+        if self._cache_name not in self._takes:
+            return cache
+        with torch.no_grad():
+            self.model(input_ids=torch.zeros(1, 2, dtype=torch.long), **options)
+        return cache
+
+    def _compare(self, text: Tensor, expected: Tensor) -> None:
+        """Check that the decoder computes what its model does; raises ExportError."""
+        given = "attention_mask" in self._takes and self.masked
+        reasons = []
+        for self._gives_mask in (False, True) if given else (False,):
+            try:
+                error = self._largest_error(text, expected)
+            except Exception as problem:  # of the model's code, with a cache that it did not expect
+                reasons.append(f"{type(problem).__name__}: {problem}")
+                continue
+            finally:
+                self._clear()
+            if error <= _TOLERANCE * max(1.0, float(expected.abs().max())):
+                return
+            reasons.append(f"its logits differ by {error:.2g}")
+        raise ExportError(
+            f"{type(self.model).__name__} cannot be given a cache of fixed size: {reasons[0]}"
+        )
+
+    def _largest_error(self, text: Tensor, expected: Tensor) -> float:
+        """Return the largest difference of logits when the text comes in pieces."""
+        length = text.shape[1]
+        ends = [*range(1, length + 1)] if self.states else [length // 2, length // 2 + 1, length]
+        first, errors = 0, []
+        with torch.no_grad():
+            for last in ends:
+                logits = self(text[:, first:last], torch.tensor([first]))
+                errors.append(float((logits[0] - expected[0, last - 1]).abs().max()))
+                first = last
+        return max(errors)
 
 
 def _code_of(model: Any) -> Any:
@@ -120,169 +203,17 @@ def _code_of(model: Any) -> Any:
     return sys.modules[type(model).__module__]
 
 
-def _register_functions() -> None:
-    import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
-    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
-    from transformers import AttentionInterface, AttentionMaskInterface
-
-    AttentionInterface.register(ATTENTION, attend)
-    AttentionMaskInterface.register(ATTENTION, lambda *_arguments, **_options: None)
+def _most_tokens(model: Any) -> int | None:
+    """Return the tokens that one call can take, if experts make its values many."""
+    widths = [it.enter.out_features for it in model.modules() if isinstance(it, WideExperts)]
+    return max(2, _MOST_HIDDEN // max(widths)) if widths else None
 
 
-@dataclass(frozen=True)
-class AttentionLayer:
-    """The arguments of one attention layer: keys and values of a short text, and options."""
-
-    key: Tensor
-    value: Tensor
-    options: dict[str, Any]
-
-    def is_plain(self, context: int) -> bool:
-        """Tell whether the attention is causal and nothing else, for a cache of this size."""
-        window = self.options.get("sliding_window")
-        return (
-            (not window or window >= context)
-            and self.options.get("softcap") is None
-            and self.key.shape[-1] == self.value.shape[-1]
-        )
-
-
-def _attention_layers(model: Any) -> dict[int, AttentionLayer]:
-    """Return the attention layers by their number."""
-    from transformers import AttentionInterface
-
-    found: dict[int, AttentionLayer] = {}
-
-    def record(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, **options: Any
-    ) -> tuple[Tensor, None]:
-        if module.layer_idx in found:
-            raise ExportError(f"layer {module.layer_idx} calls its attention twice.")
-        if options.get("s_aux") is not None:
-            raise ExportError("attention with sinks of their own weights is not exported.")
-        found[module.layer_idx] = AttentionLayer(key, value, options)
-        return query.new_zeros(*query.shape[:3], value.shape[3]).transpose(1, 2), None
-
-    AttentionInterface.register(f"{ATTENTION}_shapes", record)
-    model.set_attn_implementation(f"{ATTENTION}_shapes")
-    with torch.no_grad():
-        model(input_ids=torch.zeros(1, 2, dtype=torch.long), use_cache=False)
-    if not found:
-        raise ExportError(
-            f"{type(model).__name__} does not call its attention by transformers' table of "
-            "attention functions: it cannot be given a KV cache."
-        )
-    return dict(sorted(found.items()))
-
-
-def attend(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    _mask: Tensor | None,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    **_options: Any,
-) -> tuple[Tensor, None]:
-    """Attend to the cache: (1, heads, n, head_dim) each -> (1, n, heads, head_dim)."""
-    decoder = _STEP.decoder
-    assert decoder is not None
-    cache = decoder.caches[str(module.layer_idx)]
-    width = query.shape[-1]
-    scale = scaling if scaling is not None else width**-0.5
-    window = sliding_window if sliding_window and sliding_window < cache.context else None
-    if window is None and softcap is None and value.shape[-1] == width:
-        torch.ops.llama.update_cache(key.transpose(1, 2), cache.k_cache, _STEP.start)
-        torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, _STEP.start)
-        # The partitioner's operator knows the usual scale alone.
-        if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
-            query = query * (scale * math.sqrt(width))
-        return torch.ops.llama.custom_sdpa(
-            query.transpose(1, 2), cache.k_cache, cache.v_cache, _STEP.start, None, 0.0, True
-        ), None
-    cache.k_cache[:, _STEP.positions] = key.transpose(1, 2)
-    cache.v_cache[:, _STEP.positions] = value.transpose(1, 2)
-    return _written_out(query * scale, cache, window, softcap), None
-
-
-def _written_out(
-    query: Tensor, cache: KVCache, window: int | None, softcap: float | None
-) -> Tensor:
-    """Attend to the whole cache behind a mask, with a sliding window or a soft cap."""
-    heads = query.shape[1]
-    scores = torch.bmm(query[0], _for_heads(cache.k_cache, heads).transpose(1, 2))
-    if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
-    rows = _STEP.positions.unsqueeze(1)
-    columns = torch.arange(cache.context).unsqueeze(0)
-    seen = columns <= rows
-    if window is not None:
-        seen = seen & (columns > rows - window)
-    weights = torch.softmax(torch.where(seen, scores, -1e30), -1)
-    attended = torch.bmm(weights, _for_heads(cache.v_cache, heads))
-    return attended.transpose(0, 1).unsqueeze(0)
-
-
-def _for_heads(cache: Tensor, heads: int) -> Tensor:
-    """Repeat the keys or values of a cache for all heads: (heads, context, head_dim)."""
-    _, context, kv_heads, width = cache.shape
-    each = cache[0].transpose(0, 1).unsqueeze(1)
-    return each.expand(kv_heads, heads // kv_heads, context, width).reshape(heads, context, width)
-
-
-class RotaryTables(nn.Module):
-    """The rotary embedding of all positions, in the place of the model's own module."""
-
-    def __init__(self, original: Any, context: int) -> None:
-        super().__init__()
-        self.original = original
-        self.context = context
-        self.tables: dict[Any, tuple[Tensor, Tensor]] = {}
-
-    def forward(self, x: Tensor, position_ids: Tensor, *kinds: Any) -> tuple[Tensor, Tensor]:
-        if kinds not in self.tables:
-            every = torch.arange(self.context).unsqueeze(0)
-            with torch.no_grad():
-                cos, sin = self.original(torch.zeros(1), every, *kinds)
-            self.tables[kinds] = (cos[0].contiguous(), sin[0].contiguous())
-        return self.tables[kinds]
-
-
-def _with_rotary_tables(model: Any, code: Any, context: int) -> Callable[..., Any] | None:
-    """Replace a rotary embedding of the usual kind by tables; return the function that reads them.
-
-    `code` is the module of the model's class. Other kinds stay as they are: None.
-    """
-    original = getattr(code, ROTATION, None)
-    owners = [m for m in model.modules() if isinstance(getattr(m, "rotary_emb", None), nn.Module)]
-    if original is None or not owners or not _is_usual(original):
-        return None
-    for owner in owners:
-        owner.rotary_emb = RotaryTables(owner.rotary_emb, context)
-    return _rotate
-
-
-def _rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    """Rotate queries and keys (1, heads, n, head_dim) by tables of all positions."""
-    rotated = torch.ops.et_vk.apply_rotary_emb_hf(
-        q.transpose(1, 2), k.transpose(1, 2), cos, sin, _STEP.start
-    )
-    return rotated[0].transpose(1, 2), rotated[1].transpose(1, 2)
-
-
-def _is_usual(rotation: Any) -> bool:
-    """Tell whether a function rotates pairs half a head apart, in queries and keys by head."""
-    q, k, angles = torch.randn(1, 2, 3, 8), torch.randn(1, 1, 3, 8), torch.randn(3, 4)
-    cos, sin = (fn(torch.cat([angles, angles], -1)).unsqueeze(0) for fn in (torch.cos, torch.sin))
-
-    def expected(x: Tensor) -> Tensor:
-        half = torch.cat([-x[..., 4:], x[..., :4]], -1)
-        return x * cos.unsqueeze(1) + half * sin.unsqueeze(1)
-
-    try:
-        got = rotation(q, k, cos, sin)
-    except Exception:
-        return False
-    return all(torch.allclose(g, expected(x), atol=1e-5) for g, x in zip(got, (q, k), strict=True))
+def _cached_layers(cache: Any) -> dict[int, AttentionLayer]:
+    """Return the attention layers whose keys and values a model has written to a cache."""
+    found = {}
+    for number, layer in enumerate(cache.layers):
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if isinstance(keys, Tensor) and isinstance(values, Tensor):
+            found[number] = AttentionLayer(keys, values, {})
+    return found

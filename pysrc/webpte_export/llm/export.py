@@ -50,30 +50,51 @@ def export_llm(
     token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc.
     """
     _check_arguments(quantize, max_context, max_chunk)
-    program = program_path(path)
     clock = Clock()
     patch_exporter()
     found = read_source(source)
-    context = min(max_context or 2048, found.shape.max_context)
-    chunk = min(max_chunk, context)
-    tokens = write_tokenizer(found, program.parent)
     clock.lap("reading")
+    return export_source(
+        found,
+        program_path(path),
+        quantize=quantize,
+        context=min(max_context or 2048, found.shape.max_context),
+        chunk=max_chunk,
+        half=half,
+        clock=clock,
+    )
+
+
+def export_source(
+    source: Source,
+    program: Path,
+    *,
+    quantize: str | None,
+    context: int,
+    chunk: int,
+    half: bool,
+    clock: Clock,
+) -> Report:
+    """Export a model that has been read; the arguments are those of `export_llm`."""
+    chunk = min(chunk, context)
+    tokens = write_tokenizer(source, program.parent)
     with quiet_logs():
-        model, extra = _model(found, context, chunk, quantize, tokens)
+        model, extra = _model(source, context, chunk, quantize, tokens)
+    chunk = min(chunk, getattr(model, "max_chunk", None) or chunk)
     clock.lap("quantization")
     return export_prepared(
         model,
         _calls(tokens, chunk),
         program,
-        dynamic_shapes=({1: _length(chunk)}, {0: 1}),
-        metadata=metadata(found, context, chunk),
+        dynamic_shapes=({1: _length(chunk)}, {0: 1}) if chunk > 1 else None,
+        metadata=metadata(source, context, chunk),
         tolerance=_HALF_TOLERANCE if half else _TOLERANCE,
         quantize=quantize,
         half=half,
         strict=False,  # gives the same graph faster
         clock=clock,
         rewrite=_without_transposes,
-        extra={**found.notes, **extra},
+        extra={**source.notes, **extra},
         beside=("tokenizer.json", "tokenizer_config.json"),
     )
 

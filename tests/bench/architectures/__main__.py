@@ -6,15 +6,18 @@ import argparse
 import asyncio
 import fnmatch
 import json
+import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bench.architectures.groups import GROUPS
+from bench.architectures.language_models import FAMILIES, try_family
 from bench.architectures.rows import Architecture
-from bench.architectures.table import render
+from bench.architectures.table import family_key, render, render_families
 from webpte_dev.suite import run_entry
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
@@ -29,18 +32,28 @@ def main(arguments: list[str]) -> int:
         results = json.loads(options.json.read_text(encoding="utf-8"))
     done = set() if options.again else set(results)
     ends = time.monotonic() + options.seconds
-    for row in (row for rows in GROUPS.values() for row in rows):
-        if row.name in done or not fnmatch.fnmatchcase(row.name, options.filter):
+    for name, work in _rows(options.device):
+        if name in done or not fnmatch.fnmatchcase(name, options.filter):
             continue
         if time.monotonic() > ends:
             break
-        results[row.name] = _try(row, options.device)
+        results[name] = _try(name, work, options.limit)
         if options.json:
             options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if options.doc:
         names = {title: [row.name for row in rows] for title, rows in GROUPS.items()}
-        options.doc.write_text(render(names, results, options.device), encoding="utf-8")
+        text = render(names, results, options.device)
+        text += render_families([family.name for family in FAMILIES], results)
+        options.doc.write_text(text, encoding="utf-8")
     return 0
+
+
+def _rows(device: str) -> Iterator[tuple[str, Callable[[Path], dict[str, Any]]]]:
+    """Yield the name of each result, and the function that gets it in an empty folder."""
+    for row in (row for rows in GROUPS.values() for row in rows):
+        yield row.name, lambda folder, row=row: _export(row, folder, device)
+    for family in FAMILIES:
+        yield family_key(family.name), lambda folder, family=family: try_family(family, folder)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -51,23 +64,32 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="start no more after this time"
     )
+    parser.add_argument("--limit", type=int, default=600, help="seconds for each, at most")
     parser.add_argument("--doc", type=Path, help="write the table to this file")
     parser.add_argument("--device", choices=("numpy", "native"), default="numpy")
     return parser.parse_args(arguments)
 
 
-def _try(row: Architecture, device: str) -> dict[str, Any]:
+def _try(name: str, work: Callable[[Path], dict[str, Any]], limit: int) -> dict[str, Any]:
     started = time.monotonic()
+    signal.signal(signal.SIGALRM, _stop)
+    signal.alarm(limit)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            result = _export(row, Path(folder), device)
+            result = work(Path(folder))
         except ExportError as error:
             result = {"refused": str(error), "passed": False}
         except Exception as error:  # of the architecture's own code, or ours: report it, too
             result = {"refused": f"{type(error).__name__}: {error}", "passed": False}
+        finally:
+            signal.alarm(0)
     verdict = "ok" if result["passed"] else result.get("refused") or result["problem"]
-    print(f"{row.name} ({time.monotonic() - started:.0f} s): {verdict}", flush=True)
+    print(f"{name} ({time.monotonic() - started:.0f} s): {verdict}", flush=True)
     return result
+
+
+def _stop(*_: Any) -> None:
+    raise TimeoutError("it took too long")
 
 
 def _export(row: Architecture, folder: Path, device: str) -> dict[str, Any]:

@@ -60,9 +60,7 @@ _TABLE = (
 def _row(name: str, row: Result) -> str:
     if row.get("refused"):
         return f"| {name} | – | | | | not exported: {_short(row['refused'])} |"
-    host = [op for op in row["host_ops"] if op["where"] == "host"]
-    offloaded = sum(op["count"] for op in row["host_ops"]) - sum(op["count"] for op in host)
-    names = ", ".join(f"{_kernel(op['op'])} ×{op['count']}" for op in host)
+    offloaded, names = _outside(row)
     error = "" if row["max_abs"] is None else f"{row['max_abs']:.1e}"
     if not row["passed"]:
         error = f"**failed** {error} {_short(row['problem'] or '')}".rstrip()
@@ -70,6 +68,57 @@ def _row(name: str, row: Result) -> str:
     return (
         f"| {name} | {row['delegates']} | {offloaded or ''} | {names} | {submissions} | {error} |"
     )
+
+
+_FAMILY_HEAD = """
+## Language models with a cache
+
+The library's models for causal language modelling, exported as `serve.py export FOLDER` does: with a cache in buffers, for texts of any
+length up to the cache's. `webpte.llm` generates 16 tokens on NumPy from a prompt of 11; **tokens** tells whether they are those that
+PyTorch computes from the whole text at each step, without any cache. {passed} of {count} families give the same.
+
+- **Tokens per call** is the most that a prefill call takes here. State space models and linear attention take 1: their state can only go
+  from one token to the next.
+- **Submissions** is how often one decode step submits work to the GPU.
+
+| family | has | delegates | outside: GPU | outside: host | tokens per call | submissions | tokens |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def family_key(name: str) -> str:
+    """Return the name of a family's result, beside those of other tables."""
+    return f"llm:{name}"
+
+
+def render_families(names: Sequence[str], results: Mapping[str, Result]) -> str:
+    """Render the table of language models with a cache."""
+    known = {name: results[family_key(name)] for name in names if family_key(name) in results}
+    if not known:
+        return ""
+    passed = sum(bool(row.get("same")) for row in known.values())
+    head = _FAMILY_HEAD.format(passed=passed, count=len(known))
+    return head + "".join(f"{_family(name, row)}\n" for name, row in known.items())
+
+
+def _family(name: str, row: Result) -> str:
+    if row.get("refused"):
+        return f"| {name} | | – | | | | | not exported: {_short(row['refused'])} |"
+    offloaded, names = _outside(row)
+    verdict = "PyTorch's" if row["same"] else "**others**"
+    if row["problem"]:
+        verdict += f", {_short(row['problem'])}"
+    return (
+        f"| {name} | {row['note']} | {row['delegates']} | {offloaded or ''} | {names} "
+        f"| {row['chunk']} | {row['per_token']} | {verdict} |"
+    )
+
+
+def _outside(row: Result) -> tuple[int, str]:
+    """Return the number of kernels that the runtime offloads, and those on the host in words."""
+    host = [op for op in row["host_ops"] if op["where"] == "host"]
+    offloaded = sum(op["count"] for op in row["host_ops"]) - sum(op["count"] for op in host)
+    return offloaded, ", ".join(f"{_kernel(op['op'])} ×{op['count']}" for op in host)
 
 
 def _kernel(name: str) -> str:

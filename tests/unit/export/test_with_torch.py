@@ -65,6 +65,20 @@ def test_metadata_and_dynamic_shapes(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, model(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
 
 
+def test_masks_of_transformers_do_not_depend_on_values(tmp_path: Path) -> None:
+    class Masked(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = torch.nn.Transformer(16, 2, 1, 1, 32, batch_first=True, dropout=0.0)
+
+        def forward(self, source: Any, target: Any) -> Any:
+            mask = torch.full((5, 5), -1e9).triu(1)
+            return self.body(source, target, tgt_mask=mask)
+
+    given = (torch.randn(1, 7, 16), torch.randn(1, 5, 16))
+    assert export(Masked(), given, tmp_path / "m").passed
+
+
 def test_faults_are_sentences(tmp_path: Path) -> None:
     class Branching(torch.nn.Module):  # type: ignore[name-defined,misc]
         def forward(self, x: Any) -> Any:

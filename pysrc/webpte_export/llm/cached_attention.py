@@ -1,0 +1,152 @@
+"""Attention of a decoder to its cache, for the library's table of attention functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from webpte_export.errors import ExportError
+from webpte_export.llm.decoder_state import STEP, KVCache
+
+ATTENTION = "webpte_kv_cache"
+_SHAPES = f"{ATTENTION}_shapes"
+_MASKED = -1e30
+
+
+def register_functions() -> None:
+    """Register attention and mask in the library's tables, and the operators that they call."""
+    import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
+    from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401
+    from transformers import AttentionInterface, AttentionMaskInterface
+
+    AttentionInterface.register(ATTENTION, attend)
+    AttentionMaskInterface.register(ATTENTION, _mask)
+
+
+@dataclass(frozen=True)
+class AttentionLayer:
+    """The arguments of one attention layer: keys and values of a short text, and options."""
+
+    key: Tensor
+    value: Tensor
+    options: dict[str, Any]
+
+    def is_plain(self, context: int) -> bool:
+        """Tell whether the attention is causal and nothing else, for a cache of this size."""
+        window = self.options.get("sliding_window")
+        return (
+            (not window or window >= context)
+            and self.options.get("softcap") is None
+            and self.options.get("s_aux") is None
+            and self.key.shape[-1] == self.value.shape[-1]
+        )
+
+
+def attention_layers(model: Any) -> dict[int, AttentionLayer]:
+    """Return the attention layers by their number; none if the model does not use the table."""
+    from transformers import AttentionInterface
+
+    found: dict[int, AttentionLayer] = {}
+
+    def record(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, **options: Any
+    ) -> tuple[Tensor, None]:
+        if module.layer_idx in found:
+            raise ExportError(f"layer {module.layer_idx} calls its attention twice.")
+        found[module.layer_idx] = AttentionLayer(key, value, options)
+        return query.new_zeros(*query.shape[:3], value.shape[3]).transpose(1, 2), None
+
+    AttentionInterface.register(_SHAPES, record)
+    before = model.config._attn_implementation
+    model.set_attn_implementation(_SHAPES)
+    try:
+        with torch.no_grad():
+            model(input_ids=torch.zeros(1, 2, dtype=torch.long), use_cache=False)
+    except ExportError:
+        raise
+    except Exception:
+        found.clear()  # its own attention needs the mask that this table does not have
+    finally:
+        model.set_attn_implementation(before)
+    return dict(sorted(found.items()))
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    _mask: Tensor | None,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_options: Any,
+) -> tuple[Tensor, None]:
+    """Attend to the cache: (1, heads, n, head_dim) each -> (1, n, heads, head_dim).
+
+    `s_aux` (heads,) are sinks: a score of nothing for each head.
+    """
+    assert STEP.decoder is not None
+    cache = STEP.decoder.caches[str(module.layer_idx)]
+    width = query.shape[-1]
+    scale = scaling if scaling is not None else width**-0.5
+    window = sliding_window if sliding_window and sliding_window < cache.context else None
+    plain = window is None and softcap is None and s_aux is None
+    if plain and value.shape[-1] == width:
+        torch.ops.llama.update_cache(key.transpose(1, 2), cache.k_cache, STEP.start)
+        torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, STEP.start)
+        # The partitioner's operator knows the usual scale alone.
+        if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
+            query = query * (scale * math.sqrt(width))
+        return torch.ops.llama.custom_sdpa(
+            query.transpose(1, 2), cache.k_cache, cache.v_cache, STEP.start, None, 0.0, True
+        ), None
+    cache.write(key, value, STEP.positions)
+    return _written_out(query * scale, cache, window, softcap, s_aux), None
+
+
+def _written_out(
+    query: Tensor, cache: KVCache, window: int | None, softcap: float | None, sinks: Tensor | None
+) -> Tensor:
+    """Attend to the whole cache behind a mask, with a sliding window, a soft cap or sinks."""
+    heads = query.shape[1]
+    scores = torch.bmm(query[0], _for_heads(cache.k_cache, heads).transpose(1, 2))
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    seen = _seen(cache.context, window)
+    scores = torch.where(seen, scores, _MASKED)
+    if sinks is None:
+        weights = torch.softmax(scores, -1)
+    else:
+        nothing = sinks.reshape(heads, 1, 1).expand(heads, scores.shape[1], 1)
+        weights = torch.softmax(torch.cat([scores, nothing], -1), -1)[..., :-1]
+    attended = torch.bmm(weights, _for_heads(cache.v_cache, heads))
+    return attended.transpose(0, 1).unsqueeze(0)
+
+
+def _seen(context: int, window: int | None) -> Tensor:
+    """Return which positions of the cache each token attends to, (n, context)."""
+    rows = STEP.positions.unsqueeze(1)
+    columns = torch.arange(context).unsqueeze(0)
+    seen = columns <= rows
+    return seen if window is None else seen & (columns > rows - window)
+
+
+def _for_heads(cache: Tensor, heads: int) -> Tensor:
+    """Repeat the keys or values of a cache for all heads: (heads, context, head_dim)."""
+    _, context, kv_heads, width = cache.shape
+    each = cache[0].transpose(0, 1).unsqueeze(1)
+    return each.expand(kv_heads, heads // kv_heads, context, width).reshape(heads, context, width)
+
+
+def _mask(*_arguments: Any, **_options: Any) -> Tensor | None:
+    """Return the mask that is added to scores, (1, 1, n, context); None where no model needs it."""
+    decoder = STEP.decoder
+    if decoder is None or not decoder.masked:
+        return None
+    return torch.where(_seen(decoder.context, None), 0.0, _MASKED)[None, None]

@@ -1,0 +1,134 @@
+"""The state of a decoder: keys and values by position, and states that every token replaces.
+
+The library's models write to a cache object that they are given. Here its content is buffers of the
+decoder, which the program then keeps on the GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache
+
+CACHE_BUFFERS = ("k_cache", "v_cache", "state")
+
+
+class KVCache(nn.Module):
+    """The keys and values of one layer, (1, context, heads, head_dim) each."""
+
+    k_cache: Tensor
+    v_cache: Tensor
+
+    def __init__(self, context: int, key: Tensor, value: Tensor) -> None:
+        super().__init__()
+        for name, like in (("k_cache", key), ("v_cache", value)):
+            cache = torch.zeros(1, context, like.shape[1], like.shape[3])
+            self.register_buffer(name, cache)
+
+    @property
+    def context(self) -> int:
+        """The number of tokens that the cache holds."""
+        return self.k_cache.shape[1]
+
+    def write(self, key: Tensor, value: Tensor, positions: Tensor) -> None:
+        """Write keys and values (1, heads, n, head_dim) at n positions."""
+        self.k_cache[:, positions] = key.transpose(1, 2)
+        self.v_cache[:, positions] = value.transpose(1, 2)
+
+
+class RecurrentState(nn.Module):
+    """A state that each token replaces, of a convolution or a scan."""
+
+    state: Tensor
+
+    def __init__(self, like: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("state", torch.zeros_like(like))
+
+
+@dataclass
+class Step:
+    """The call that is being computed, for the functions that the library calls without it."""
+
+    decoder: Any = None
+    start: Any = 0  # the position of the first token
+    positions: Any = None  # of all tokens
+
+
+STEP = Step()
+
+
+class DecoderCache(Cache):
+    """The library's cache object, whose content is a decoder's buffers.
+
+    Layers that call their attention by the library's table get their own keys and values back: the
+    function in the table writes them. Others get the whole cache, behind a mask.
+    """
+
+    def __init__(self, decoder: Any) -> None:
+        super().__init__(layers=[])
+        self.decoder = decoder
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        if not self.decoder.masked:
+            return key_states, value_states
+        cache = self.decoder.caches[str(layer_idx)]
+        cache.write(key_states, value_states, STEP.positions)
+        return cache.k_cache.transpose(1, 2), cache.v_cache.transpose(1, 2)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return 0  # models take positions from `position_ids`
+
+    def get_query_offset(self, layer_idx: int = 0) -> int:
+        return 0
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        return self.decoder.context, 0
+
+    def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Tensor:
+        return self._state("conv", layer_idx, state_idx)
+
+    def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Tensor:
+        return self._state("recurrent", layer_idx, state_idx)
+
+    def update_conv_state(
+        self, conv_states: Tensor, layer_idx: int, state_idx: int = 0, **_: Any
+    ) -> Tensor:
+        state = self._state("conv", layer_idx, state_idx)
+        whole = torch.cat([state, conv_states], -1)
+        state.copy_(whole[..., -state.shape[-1] :])
+        return whole
+
+    def update_recurrent_state(
+        self, recurrent_states: Tensor, layer_idx: int, state_idx: int = 0, **_: Any
+    ) -> Tensor:
+        return self._state("recurrent", layer_idx, state_idx).copy_(recurrent_states)
+
+    def has_previous_state(
+        self, layer_idx: int | None = None, state_idx: int | None = None
+    ) -> bool:
+        return True  # before the first token it is zeros
+
+    def is_recording_past(self, layer_idx: int) -> bool:
+        return False
+
+    def _state(self, kind: str, layer: int, number: int) -> Tensor:
+        state: Tensor = self.decoder.states[f"{kind}_{layer}_{number}"].state
+        return state
+
+
+def states_of(cache: Any) -> dict[str, RecurrentState]:
+    """Return the states of the layers of a library's cache that a model has filled, by name."""
+    found: dict[str, RecurrentState] = {}
+    for layer, content in enumerate(cache.layers):
+        for kind in ("conv", "recurrent"):
+            held = getattr(content, f"{kind}_states", None) or {}
+            for number, like in held.items():
+                if like is not None:
+                    found[f"{kind}_{layer}_{number}"] = RecurrentState(like)
+    return found
