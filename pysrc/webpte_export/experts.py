@@ -17,6 +17,9 @@ from torch.overrides import TorchFunctionMode
 
 _MOST_CANDIDATES = 512
 _MOST_COMPARISONS = 1 << 24
+# An attribute of indices that `SmallTopK` has found: which candidate has which place, (..., k, n).
+# Experts that are given it need no 64-bit integers, which would split the program.
+_PLACES = "_webpte_places"
 
 
 def replace_experts(model: Any) -> int:
@@ -66,21 +69,24 @@ class WideExperts(nn.Module):
         else:
             self.enter = _linear(*enter)
             self.between = original._apply_gate if original.has_gate else original.act_fn
+        self.entering = self.enter.out_features
         down, down_bias = _weights(original, "down_proj")  # (experts, width, hidden)
-        width = down.shape[1]
+        _, width, self.hidden = down.shape
         self.leave = _linear(down.transpose(0, 1).reshape(1, width, -1), None)
         self.bias = None if down_bias is None else _linear(down_bias.T.unsqueeze(0), None)
 
     def forward(self, tokens: Tensor, numbers: Tensor, weights: Tensor) -> Tensor:
-        every = torch.arange(self.experts)
-        chosen = torch.where(numbers.unsqueeze(-1) == every, weights.unsqueeze(-1), 0.0)
-        shares = chosen.sum(1)  # (n, experts)
+        places = getattr(numbers, _PLACES, None)
+        if places is None:
+            places = numbers.unsqueeze(-1) == torch.arange(self.experts)
+        shares = torch.where(places, weights.unsqueeze(-1), 0.0).sum(1)  # (n, experts)
         if self.gate is not None:
             hidden = self.between(self.gate(tokens)) * self.enter(tokens)
         else:
-            hidden = self.between(self.enter(tokens).reshape(tokens.shape[0] * self.experts, -1))
-        hidden = hidden.reshape(tokens.shape[0], self.experts, -1) * shares.unsqueeze(-1)
-        result = self.leave(hidden.reshape(tokens.shape[0], -1))
+            each = self.enter(tokens).reshape(-1, self.entering // self.experts)
+            hidden = self.between(each)
+        hidden = hidden.reshape(-1, self.experts, self.hidden) * shares.unsqueeze(-1)
+        result = self.leave(hidden.reshape(-1, self.experts * self.hidden))
         return result if self.bias is None else result + self.bias(shares)
 
 
@@ -152,4 +158,5 @@ def _small_topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: 
     places = ranks.unsqueeze(-2) == torch.arange(k).to(x.dtype).unsqueeze(-1)  # (..., k, count)
     values = torch.where(places, other, 0.0).sum(-1)
     indices = torch.where(places, numbers.to(x.dtype), 0.0).sum(-1).to(torch.int64)
+    setattr(indices, _PLACES, places)
     return torch.return_types.topk((values, indices))

@@ -26,8 +26,46 @@ def patch_exporter() -> None:
     for entry in fusable_patterns.values():
         if entry.get_graphs_fn is not None and not hasattr(entry.get_graphs_fn, "cache_info"):
             entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
+    check_rotary_tables(fusable_patterns["hf_rope"])
+    describe_rotary_shapes()
     keep_fake_mode()
+    keep_shared_state()
     take_masks_as_given()
+
+
+def check_rotary_tables(entry: Any) -> None:
+    """Fuse a rotary embedding only where its operator means the same.
+
+    The pattern also matches models that have heads before tokens, whose tables have one dim more:
+    the operator would take heads for tokens.
+    """
+    original = entry.create_replacement_fn
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def fuse(program: Any, graph_module: Any, match: Any) -> None:
+        tables = [node.meta.get("val") for node in match.input_nodes[2:4]]
+        if all(table is None or table.dim() == 2 for table in tables):
+            original(program, graph_module, match)
+
+    entry.create_replacement_fn = fuse
+
+
+@functools.cache
+def describe_rotary_shapes() -> None:
+    """Tell the shapes that the operator for rotary embeddings gives, without running it.
+
+    Its own code slices tables at the position. Passes that run it on a position of which nothing
+    is known any more refused that.
+    """
+    import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
+    import torch
+
+    def shapes(q: Any, k: Any, _cos: Any, _sin: Any, _start: Any) -> tuple[Any, Any]:
+        return torch.empty_like(q), torch.empty_like(k)
+
+    torch.library.register_fake("et_vk::apply_rotary_emb_hf", shapes)
 
 
 def keep_fake_mode() -> None:
@@ -61,6 +99,35 @@ def keep_fake_mode() -> None:
             pass_base.FakeTensorMode = FakeTensorMode
 
     pass_base._ExportPassBase.call = call
+
+
+def keep_shared_state() -> None:
+    """Keep a buffer outside of delegates if one of them reads it and another computes its content.
+
+    The partitioner gave it to the one that reads it, and the program was then refused as invalid.
+    """
+    from executorch.backends.vulkan.partitioner import vulkan_partitioner
+
+    original = vulkan_partitioner.tag_mutated_buffer
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def tag(program: Any) -> None:
+        original(program)
+        nodes = {node.name: node for node in program.graph.nodes}
+        given = program.graph_signature.inputs_to_buffers
+        buffers = {name: buffer for buffer, name in given.items()}
+        for writer, name in program.graph_signature.buffers_to_mutate.items():
+            buffer = nodes.get(buffers.get(name, ""))
+            if buffer is None or "delegation_tag" not in buffer.meta:
+                continue
+            touching = [node for node in buffer.users if node.op != "output"]
+            tags = {node.meta.get("delegation_tag") for node in (*touching, nodes[writer])}
+            if tags != {buffer.meta["delegation_tag"]}:
+                del buffer.meta["delegation_tag"]
+
+    vulkan_partitioner.tag_mutated_buffer = tag
 
 
 def take_masks_as_given() -> None:

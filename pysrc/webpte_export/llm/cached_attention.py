@@ -29,21 +29,10 @@ def register_functions() -> None:
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """The arguments of one attention layer: keys and values of a short text, and options."""
+    """The keys and values of a short text in one attention layer, (1, heads, n, head_dim)."""
 
     key: Tensor
     value: Tensor
-    options: dict[str, Any]
-
-    def is_plain(self, context: int) -> bool:
-        """Tell whether the attention is causal and nothing else, for a cache of this size."""
-        window = self.options.get("sliding_window")
-        return (
-            (not window or window >= context)
-            and self.options.get("softcap") is None
-            and self.options.get("s_aux") is None
-            and self.key.shape[-1] == self.value.shape[-1]
-        )
 
 
 def attention_layers(model: Any) -> dict[int, AttentionLayer]:
@@ -53,11 +42,11 @@ def attention_layers(model: Any) -> dict[int, AttentionLayer]:
     found: dict[int, AttentionLayer] = {}
 
     def record(
-        module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, **options: Any
+        module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, **_options: Any
     ) -> tuple[Tensor, None]:
         if module.layer_idx in found:
             raise ExportError(f"layer {module.layer_idx} calls its attention twice.")
-        found[module.layer_idx] = AttentionLayer(key, value, options)
+        found[module.layer_idx] = AttentionLayer(key, value)
         return query.new_zeros(*query.shape[:3], value.shape[3]).transpose(1, 2), None
 
     AttentionInterface.register(_SHAPES, record)

@@ -77,9 +77,7 @@ class Decoder(nn.Module):
             model.config._attn_implementation = ATTENTION  # chooses the mask alone
         else:
             model.set_attn_implementation(ATTENTION)
-        # Its operator needs a first position that attention's operators have checked.
-        plain = not self.masked and all(it.is_plain(context) for it in layers.values())
-        self._rotation = with_rotary_tables(model, _code_of(model), context) if plain else None
+        self._rotation = with_rotary_tables(model, _code_of(model), context) if layers else None
         self._compare(text, expected)
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
@@ -205,7 +203,7 @@ def _code_of(model: Any) -> Any:
 
 def _most_tokens(model: Any) -> int | None:
     """Return the tokens that one call can take, if experts make its values many."""
-    widths = [it.enter.out_features for it in model.modules() if isinstance(it, WideExperts)]
+    widths = [it.entering for it in model.modules() if isinstance(it, WideExperts)]
     return max(2, _MOST_HIDDEN // max(widths)) if widths else None
 
 
@@ -215,5 +213,5 @@ def _cached_layers(cache: Any) -> dict[int, AttentionLayer]:
     for number, layer in enumerate(cache.layers):
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
         if isinstance(keys, Tensor) and isinstance(values, Tensor):
-            found[number] = AttentionLayer(keys, values, {})
+            found[number] = AttentionLayer(keys, values)
     return found

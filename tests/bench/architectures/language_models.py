@@ -24,6 +24,7 @@ _SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
 VOCABULARY = len(_SPECIAL) + len(_CHARACTERS)
 CONTEXT = 64
 
+_ONE = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 1}
 _DECODER = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2}
 _DECODER |= {"num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 48}
 _DECODER |= {"max_position_embeddings": 128, "pad_token_id": 0, "bos_token_id": 1}

@@ -13,9 +13,10 @@ from bench.architectures.rows import Architecture, image, tokens, values
 _TEXT = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 _TEXT |= {"intermediate_size": 48, "max_position_embeddings": 64, "pad_token_id": 0}
 _DECODER = {**_TEXT, "num_key_value_heads": 2, "bos_token_id": 1, "eos_token_id": 2}
+_DECODER |= {"num_hidden_layers": 1}  # their exports take the longest
 _VISION = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 _VISION |= {"intermediate_size": 48, "image_size": 32, "patch_size": 8, "num_channels": 3}
-_GPT = {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}
+_GPT = {"vocab_size": 99, "n_embd": 32, "n_layer": 1, "n_head": 4, "n_positions": 64}
 _SEQ2SEQ = {"vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2}
 _SEQ2SEQ |= {"encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48}
 _SEQ2SEQ |= {"decoder_ffn_dim": 48, "max_position_embeddings": 64, "pad_token_id": 0}

@@ -11,7 +11,7 @@ _HEAD = """\
 
 {count} of {total} architectures, small and with random weights, exported by `webpte_export.export` (ExecuTorch's Vulkan
 partitioner) and checked against PyTorch on {device}: {passed} give PyTorch's results, {failed} do not run or differ, and
-{refused} are refused by PyTorch's or ExecuTorch's exporter. The others have not been run yet. This page is written by
+{refused} are refused by PyTorch's or ExecuTorch's exporter.{others} This page is written by
 
 ```sh
 PYTHONPATH=pysrc:tests python -m bench.architectures --doc docs/architectures.md
@@ -32,15 +32,17 @@ Result = Mapping[str, Any]
 def render(groups: Mapping[str, Sequence[str]], results: Mapping[str, Result], device: str) -> str:
     """Render the page; `groups` are names in order, `results` the results of those that ran."""
     known = [results[name] for names in groups.values() for name in names if name in results]
+    total = sum(map(len, groups.values()))
     refused = [row for row in known if row.get("refused")]
     passed = [row for row in known if row.get("passed")]
     lines = [
         _HEAD.format(
             count=len(known),
-            total=sum(map(len, groups.values())),
+            total=total,
             passed=len(passed),
             failed=len(known) - len(passed) - len(refused),
             refused=len(refused),
+            others=" The others have not been run yet." if len(known) < total else "",
             device="NumPy" if device == "numpy" else device,
         )
     ]

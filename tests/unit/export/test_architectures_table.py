@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bench.architectures.table import render
+from bench.architectures.table import family_key, render, render_families
 
 
 def result(**changes: Any) -> dict[str, Any]:
@@ -39,6 +39,26 @@ def test_rows() -> None:
 def test_only_what_was_run_is_counted() -> None:
     text = render(GROUPS, RESULTS, "numpy")
     assert text.startswith("# Architectures\n\n3 of 5 architectures")
+    assert "The others have not been run yet." in text
+    assert "not been run" not in render({"Small": ["lenet", "swin"]}, RESULTS, "numpy")
     assert "on NumPy: 1 give PyTorch's results, 1 do not run or differ, and\n1 are" in text
     assert "## None" not in text
     assert "gone" not in text
+
+
+def test_families() -> None:
+    known = {"same": True, "note": "state", "per_token": 1, "chunk": 16}
+    results = {
+        family_key("mamba"): result(**known),
+        family_key("phi"): result(**{**known, "same": False}),
+        family_key("rwkv"): {"passed": False, "refused": "it keeps | its state elsewhere"},
+        "gpt2": result(),
+    }
+    text = render_families(["mamba", "gpt2", "phi", "rwkv"], results)
+    assert "1 of 3 families give the same" in text
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert lines[1] == "| mamba | state | 2 | 2 | topk.values ×3 | 16 | 1 | PyTorch's |"
+    assert lines[2].endswith("| **others** |")
+    assert lines[3].endswith("| not exported: it keeps / its state elsewhere |")
+    assert all(line.count("|") == 9 for line in lines)
+    assert render_families(["gpt2"], results) == ""

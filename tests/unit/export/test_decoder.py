@@ -21,7 +21,12 @@ with warnings.catch_warnings():
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-from bench.architectures.language_models import FAMILIES, VOCABULARY, Family  # noqa: E402
+from bench.architectures.language_models import (  # noqa: E402
+    FAMILIES,
+    VOCABULARY,
+    Family,
+    try_family,
+)
 from webpte_export.experts import SmallTopK, has_experts, replace_experts  # noqa: E402
 from webpte_export.llm.decoder import Decoder  # noqa: E402
 
@@ -51,6 +56,14 @@ def test_a_decoder_computes_what_its_model_does(family: Family) -> None:
     assert not any(
         buffer.any() for buffer in (*decoder.caches.buffers(), *decoder.states.buffers())
     )
+
+
+@pytest.mark.parametrize("name", ["mixtral", "mamba"])
+def test_a_program_generates_what_its_model_does(name: str, tmp_path: Path) -> None:
+    result = try_family(BY_NAME[name], tmp_path, 6)
+    assert result["same"], result
+    assert result["per_token"] == 1
+    assert result["chunk"] == (1 if name == "mamba" else 16)
 
 
 @pytest.mark.parametrize("name", REFUSED)

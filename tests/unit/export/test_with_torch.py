@@ -65,6 +65,26 @@ def test_metadata_and_dynamic_shapes(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, model(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
 
 
+class PartlyRotated(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """Half of each head rotated, in the order of transformers' models: heads before tokens."""
+
+    def forward(self, q: Any, k: Any, angles: Any) -> Any:
+        cos, sin = angles.cos().unsqueeze(1), angles.sin().unsqueeze(1)
+
+        def rotated(x: Any) -> Any:
+            part, rest = x[..., :4], x[..., 4:]
+            half = torch.cat((-part[..., 2:], part[..., :2]), -1)
+            return torch.cat([part * cos + half * sin, rest], -1)
+
+        return rotated(q), rotated(k)
+
+
+def test_a_rotary_embedding_with_heads_first_is_right(tmp_path: Path) -> None:
+    given = (torch.randn(1, 3, 5, 8), torch.randn(1, 3, 5, 8), torch.randn(1, 5, 4))
+    report = export(PartlyRotated(), given, tmp_path / "m")
+    assert report.passed, report.text()
+
+
 def test_masks_of_transformers_do_not_depend_on_values(tmp_path: Path) -> None:
     class Masked(torch.nn.Module):  # type: ignore[name-defined,misc]
         def __init__(self) -> None:
