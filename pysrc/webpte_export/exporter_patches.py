@@ -30,6 +30,7 @@ def patch_exporter() -> None:
     describe_rotary_shapes()
     keep_fake_mode()
     keep_shared_state()
+    keep_unused_inputs()
     take_masks_as_given()
 
 
@@ -128,6 +129,29 @@ def keep_shared_state() -> None:
                 del buffer.meta["delegation_tag"]
 
     vulkan_partitioner.tag_mutated_buffer = tag
+
+
+def keep_unused_inputs() -> None:
+    """Keep the inputs of a delegate that nothing in it uses, such as sizes that passes replaced.
+
+    They were left out of its graph, but not out of its calls, and the file does not say which.
+    """
+    from executorch.backends.vulkan.serialization.vulkan_graph_builder import VkGraphBuilder
+
+    original = VkGraphBuilder.process_placeholder_node
+    if hasattr(original, "__wrapped__"):
+        return
+    from executorch.backends.vulkan.utils import is_param_node
+
+    @functools.wraps(original)
+    def process(self: Any, node: Any) -> None:
+        if node.users or is_param_node(self.program, node):
+            original(self, node)
+            return
+        ids = self.create_node_value(node)
+        self.input_ids += [ids] if isinstance(ids, int) else ids
+
+    VkGraphBuilder.process_placeholder_node = process
 
 
 def take_masks_as_given() -> None:
