@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,9 @@ def main(arguments: list[str]) -> int:
 def _rows(device: str) -> Iterator[tuple[str, Callable[[Path], dict[str, Any]]]]:
     """Yield the name of each result, and the function that gets it in an empty folder."""
     for row in (row for rows in GROUPS.values() for row in rows):
-        yield row.name, lambda folder, row=row: _export(row, folder, device)
+        yield row.name, partial(_export, row, device=device)
     for family in FAMILIES:
-        yield family_key(family.name), lambda folder, family=family: try_family(family, folder)
+        yield family_key(family.name), partial(try_family, family)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -170,7 +170,7 @@ ROWS = (
     vision("pvt", "Pvt", {"image_size": 64, "hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1], "num_attention_heads": [1, 1, 2, 2]}, size=64),
     vision("cvt", "Cvt", {"embed_dim": [8, 16, 32], "num_heads": [1, 2, 4], "depth": [1, 1, 1]}),
     vision("levit", "Levit", {"image_size": 64, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 3, 4], "depths": [1, 1, 1], "key_dim": [8, 8, 8]}, size=64),
-    vision("efficientnet_hf", "EfficientNet", {"width_coefficient": 0.25, "depth_coefficient": 0.2, "hidden_dim": 64}, size=64),
+    vision("efficientnet_hf", "EfficientNet", {"width_coefficient": 0.25, "depth_coefficient": 0.2, "hidden_dim": 320}, size=64),
     sound("wav2vec2", "Wav2Vec2", _SPEECH),
     sound("hubert", "Hubert", _SPEECH),
     sound("wavlm", "WavLM", _SPEECH),

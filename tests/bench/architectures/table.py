@@ -11,7 +11,7 @@ _HEAD = """\
 
 {count} of {total} architectures, small and with random weights, exported by `webpte_export.export` (ExecuTorch's Vulkan
 partitioner) and checked against PyTorch on {device}: {passed} give PyTorch's results, {failed} do not run or differ, and
-{refused} are refused by PyTorch's or ExecuTorch's exporter.{others} This page is written by
+{refused} are not exported.{others} This page is written by
 
 ```sh
 PYTHONPATH=pysrc:tests python -m bench.architectures --doc docs/architectures.md
@@ -77,7 +77,7 @@ _FAMILY_HEAD = """
 
 The library's models for causal language modelling, exported as `serve.py export FOLDER` does: with a cache in buffers, for texts of any
 length up to the cache's. `webpte.llm` generates 16 tokens on NumPy from a prompt of 11; **tokens** tells whether they are those that
-PyTorch computes from the whole text at each step, without any cache. {passed} of {count} families give the same.
+PyTorch computes from the whole text at each step, without any cache. {passed} of {count} families give the same.{others}
 
 - **Tokens per call** is the most that a prefill call takes here. State space models and linear attention take 1: their state can only go
   from one token to the next.
@@ -99,7 +99,11 @@ def render_families(names: Sequence[str], results: Mapping[str, Result]) -> str:
     if not known:
         return ""
     passed = sum(bool(row.get("same")) for row in known.values())
-    head = _FAMILY_HEAD.format(passed=passed, count=len(known))
+    left = len(names) - len(known)
+    others = (
+        f"\n{left} more have not been exported yet: only their decoders are compared, in PyTorch."
+    )
+    head = _FAMILY_HEAD.format(passed=passed, count=len(known), others=others if left else "")
     return head + "".join(f"{_family(name, row)}\n" for name, row in known.items())
 
 

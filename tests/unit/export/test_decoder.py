@@ -45,9 +45,9 @@ def test_a_decoder_computes_what_its_model_does(family: Family) -> None:
     with torch.no_grad():
         expected = model(input_ids=tokens, use_cache=False).logits[0]
         decoder = Decoder(model, 64).eval()
-        pieces = ((0, 7), (7, 8), (8, 24), (5, 6))  # the last goes back
+        pieces = [(0, 7), (7, 8), (8, 24), (5, 6)]  # the last goes back
         if decoder.states:
-            pieces = tuple((n, n + 1) for n in (*range(5), *range(24)))  # starts over once
+            pieces = [(n, n + 1) for n in (*range(5), *range(24))]  # starts over once
         for first, last in pieces:
             logits = decoder(tokens[:, first:last], torch.tensor([first]))
             assert (logits[0] - expected[last - 1]).abs().max() < 2e-4
