@@ -41,6 +41,7 @@ class NumpyDelegate:
         self._ops = resolve_ops(graph)
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
+        self._checked = reference.CheckedCalls(graph)
         # State: runs work on copies, which are kept when the run succeeds.
         self._state = Dataflow.of(graph).state & constants.keys()
         self.transfers = len(constants)
@@ -80,7 +81,7 @@ class NumpyDelegate:
         for index, op in sorted(self._ops.items()):
             call = self.graph.calls[index]
             done = None if watch is None else watch(self.graph, call, live, arrays)
-            room -= reference.run_reference(op, call, self.graph, live, arrays, room)
+            room -= reference.run_reference(op, call, self.graph, live, arrays, room, self._checked)
             if done is not None:
                 done()
             # Let other tasks run, for example one that cancels this; not while state is written.
