@@ -20,6 +20,7 @@ from page.controllers.open_controller import OpenController
 from page.controllers.output_controller import OutputController
 from page.controllers.run_controller import RunController
 from page.controllers.share_controller import ShareController
+from page.controllers.tune_controller import TuneController
 from page.controllers.view_controller import ViewController
 from page.inputs.match_inputs import is_input_file
 from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
@@ -52,6 +53,7 @@ class App:
         )
         self._library = LibraryController(self._state, self._gallery.open_address)
         self._checking = CheckController(self._state, self._opening)
+        self._tuning = TuneController(self._state)
         self._share = ShareController(self._state, self._saved, lambda: self._gallery.entry)
         self._closed: Session | None = None  # the last one, until another is open
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,8 +90,7 @@ class App:
             controllers = (
                 *(self, self._opening, self._gallery, self._inputs),
                 *(self._running, self._checking, self._outputs, self._views, self._library),
-                self._share,
-                self._state.undo,
+                *(self._share, self._tuning, self._state.undo),
             )
         for controller in controllers:
             if hasattr(controller, name):

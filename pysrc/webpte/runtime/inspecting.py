@@ -243,6 +243,19 @@ class Inspected:
                 await keep_choices(build.device.info, tuning.choices)
         return tuning
 
+    @property
+    def can_tune(self) -> bool:
+        """Whether `tune` has something to time: a method that has run, on a GPU with a clock."""
+        has_run = any(remembers(self, name) for name in self._build.methods)
+        return can_tune(self) and not self._build.info.software and has_run
+
+    @property
+    def needs_tuning(self) -> bool:
+        """Whether `tune` may help: neither this GPU nor one of its kind was ever measured."""
+        build = self._build
+        tuned = any(delegate.info.choices for delegate in build.gpu_delegates)
+        return self.can_tune and not tuned and not build.info.adapter_class.measured
+
     def memory(self, method: str = "forward") -> MemoryReport:
         """Return what a method has in GPU memory: buffers, the tensors that share them, the peak.
 

@@ -51,7 +51,7 @@ KEYS_PER_SPLIT = {
     "attention_flash": 128,
     "attention_flash_small_heads": 128,
 }
-# Enough to fill a large GPU; more would only make the reduction longer.
+# Enough to fill a GPU of 132 cores; more would only make the reduction longer.
 WORKGROUPS = {
     "attention_flash_split": 512,
     "attention_flash_split_rope": 512,
@@ -289,7 +289,8 @@ def finish(
 def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
     """Return over how many workgroups keys are split: as tuned on this adapter, or the default."""
     most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], KEYS_PER_SPLIT[kernel]))
-    default = max(1, min(most, ceil_div(WORKGROUPS[kernel], jobs)))
+    wanted = call.target.adapter.workgroups(WORKGROUPS[kernel])
+    default = max(1, min(most, ceil_div(wanted, jobs)))
     if not call.target.asks:
         return default
     others = [1 << i for i in range(most.bit_length())]

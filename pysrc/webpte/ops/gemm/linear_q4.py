@@ -236,7 +236,7 @@ def skinny_config(weights: Quantized, gemm: Gemm, target: Target) -> SkinnyConfi
     """
     if not weights.wide:
         return choose_skinny_config(weights.steps, 128, 128)
-    if gemm.n >= MANY_ROWS:
+    if gemm.n >= target.adapter.workgroups(MANY_ROWS):
         return choose_skinny_config(weights.steps, 64, 16)
     if gemm.m > ROWS_AT_ONCE[-1]:
         return choose_skinny_config(weights.steps, 128, 32)
