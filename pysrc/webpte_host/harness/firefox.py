@@ -126,11 +126,11 @@ class FirefoxPage:
     def set_viewport(self, width: int, height: int) -> None:
         self._call("browsingContext.setViewport", viewport={"width": width, "height": height})
 
-    def screenshot(self, path: Path) -> None:
-        """Save a picture of the viewport."""
-        data = self._call("browsingContext.captureScreenshot", origin="viewport")["data"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(data))
+    def picture(self, *, whole: bool = False) -> bytes:
+        """Return a PNG of the window, or of the whole page."""
+        origin = "document" if whole else "viewport"
+        data: str = self._call("browsingContext.captureScreenshot", origin=origin)["data"]
+        return base64.b64decode(data)
 
     def wait_for(self, function: str, argument: Any = None) -> Any:
         """Call a function until it returns something true; raises BidiError after minutes."""
