@@ -98,5 +98,6 @@ class ChromiumPage:
         self._page.set_viewport_size({"width": width, "height": height})
 
     def picture(self, *, whole: bool = False) -> bytes:
-        """Return a PNG of the window, or of the whole page."""
+        """Return a PNG of the window, or of the whole page, with the pointer out of the way."""
+        self._page.mouse.move(0, 0)
         return self._page.screenshot(full_page=whole)

@@ -27,6 +27,7 @@ from webpte_host.harness.bidi import BidiError, BidiSession
 from webpte_host.setup import firefox
 
 ENTER = "Enter"  # a key for `press`
+_KEYS = {ENTER: "\ue007", "Escape": "\ue00c"}  # as WebDriver names them
 _START_SECONDS = 300.0
 _END_SECONDS = 60.0
 _EXPECT_SECONDS = 300.0
@@ -186,8 +187,8 @@ class FirefoxPage:
         self.press(*text)
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other: letters, or `ENTER`."""
-        values = ["\ue007" if key == ENTER else key for key in keys]
+        """Press keys one after the other: letters, `ENTER` or "Escape"."""
+        values = [_KEYS.get(key, key) for key in keys]
         kinds = ("keyDown", "keyUp")
         actions = [{"type": kind, "value": value} for value in values for kind in kinds]
         self._call(
