@@ -21,7 +21,7 @@ usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up 
        python3 serve.py build OUT [options]             write the page as a static site for any host
        python3 serve.py docs OUT                        write the docs and API reference as HTML
        python3 serve.py test [pytest arguments]         run linters, type checks and tests
-       python3 serve.py pictures [NAME...]              take the README's pictures again
+       python3 serve.py pictures [DIR] [options]        take pictures of every view of the page
        python3 serve.py setup                           set up the browser runtime only
 
 Each command has --help."""

@@ -163,7 +163,7 @@ class App:
         labels = [file for file, name in pairs if name.endswith(".txt")]
         if len(programs) > 1:
             names = ", ".join(one.name for one in programs)
-            raise ValueError(f"one program at a time, but these came together: {names}")
+            raise ValueError(f"open one program at a time; these came together: {names}")
         ready = True
         if programs:
             ready = await self._opening.open(programs[0], extra)

@@ -124,7 +124,7 @@ def test_a_slider_sets_a_size(page: Page) -> None:
     page.get_by_text("Options").click()
     slider = page.get_by_role("slider", name="dim 3")
     slider.fill("32")
-    expect(page.get_by_label("dim 3 (1 to 1024)")).to_have_value("32")
+    expect(page.get_by_label("dim 3 (1 to 1,024)")).to_have_value("32")
     expect(page.locator("#input-0-preview")).to_contain_text("× 32")
 
 

@@ -55,8 +55,7 @@ NOT_RUN = {
     ): "for a browser; test_broken_downloads.py",
     ("docs/models.md", 'program = await webpte.load("https'): "an address, for the browser only",
     ("docs/page.md", "session = self.state.idle_session()"): "lines of a method",
-    ("docs/your_own_page.md", "<!doctype html>"): "web/examples/worker.html; a browser opens it",
-    ("docs/your_own_page.md", "import { loadPyodide }"): "for a browser; tests/site has Node",
+    ("docs/your_own_page.md", "<!doctype html>"): "files; tests/browser/page/test_modes.py",
     ("docs/your_own_page.md", "import micropip"): "micropip is a package of Pyodide",
 }
 # Commands, and modules behind `python -m`, that are no part of this project.

@@ -40,12 +40,12 @@ def test_an_example_that_agrees() -> None:
         assert "Check the example" in browser.html["run-check"]
         assert "reference" not in browser.html["run-check"].replace("the reference", "", 1)
         await app.receive({"act": "check-example"})
-        assert "Agrees with the reference" in browser.html["run-check"]
-        assert browser.text["status"] == "Agrees with the reference"
+        assert "Matches the reference" in browser.html["run-check"]
+        assert browser.text["status"] == "Matches the reference"
         await app.receive({"act": "close"})
         assert not browser.html["run-check"]
         await app.receive({"act": "card", "name": "add"})
-        assert "Agrees with the reference" in browser.html["run-check"]  # it was kept
+        assert "Matches the reference" in browser.html["run-check"]  # it was kept
         await app.receive({"act": "card", "name": "superres"})
         assert not browser.html["run-check"]  # it has no example
 
@@ -89,7 +89,7 @@ def test_an_example_that_differs_leads_to_numpy(monkeypatch: Any) -> None:
         await app.receive({"act": "safer"})
         assert engine.devices[-1] == "numpy"
         assert engine.options[-1] is None
-        assert "Agrees with the reference" in browser.html["run-check"]
+        assert "Matches the reference" in browser.html["run-check"]
         assert 'data-act="safer"' not in browser.html["run-check"]
 
     drive(script, GPU, engine)

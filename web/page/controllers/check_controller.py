@@ -58,7 +58,7 @@ class CheckController:
         self._state.store.write(_key(session), verdict.stored(_place(session)))
         self._draw()
         if verdict.agrees:
-            self._state.tell("Agrees with the reference")
+            self._state.tell("Matches the reference")
         else:
             self._state.tell("Differs from the reference", "bad")
 

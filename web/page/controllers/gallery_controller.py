@@ -113,7 +113,7 @@ class GalleryController:
             self._state.show_error(error, f"opening {name}")
             missing = isinstance(error, NoCardError)
             self._state.tell(
-                f"There is no model “{name}” in this gallery"
+                f"There is no model “{name}” on this page"
                 if missing
                 else f"The card of “{name}” cannot be used",
                 "bad",
@@ -131,7 +131,7 @@ class GalleryController:
         if name not in self._cards:
             known = ", ".join(self._cards) or "none"
             raise NoCardError(
-                f"there is no model {name!r} in this gallery. There are: {known}. Others are "
+                f"there is no model {name!r} on this page. There are: {known}. Others are "
                 "installed with python3 serve.py models add NAME."
             )
         return read_card(self._cards[name])

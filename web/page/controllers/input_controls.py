@@ -184,7 +184,7 @@ class InputControls:
             return
         low, high = (LOWEST_RATE, HIGHEST_RATE) if name == "rate" else (1, 2**31 - 1)
         if not value.isdecimal() or not low <= int(value) <= high:
-            state.error = f"This takes an integer from {low} to {high}."
+            state.error = f"This takes an integer from {low:,} to {high:,}."
             self._show_preview(state)
             return
         number = int(value)

@@ -15,7 +15,6 @@ from typing import Any
 from page.browser import Message, Progress, Source
 from page.cards.cards import Card
 from page.controllers.opening_progress import OpeningProgress
-from page.html.units import bytes_text
 from page.parts.file_view import Placed, contents_view, file_card, program_bar, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, unfetched_text
@@ -329,8 +328,7 @@ class OpenController:
             folded=self._state.narrow,
             about=session.source.card.about if session.source.card is not None else "",
         )
-        brief = f"{session.source.name} · {bytes_text(session.source.size)}"
-        self._state.browser.show(text={"about-brief": brief})
+        self._state.browser.show(text={"about-brief": session.source.name})
         self._state.show(file=card, program=bar)
 
     def _tell_failure(self, error: Exception, name: str) -> None:

@@ -82,7 +82,7 @@ class OutputController:
         try:
             lines = data.decode("utf-8").removesuffix("\n").splitlines()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name} is no text in UTF-8: {error}") from error
+            raise ValueError(f"{name} is not UTF-8 text: {error}") from error
         outputs = session.methods[session.method].outputs
         last = [
             one.shape[-1] if isinstance(one, TensorInfo) and one.shape else 0 for one in outputs
@@ -91,7 +91,7 @@ class OutputController:
         if not fits:
             sizes = ", ".join(map(str, last))
             raise ValueError(
-                f"{name} has {len(lines)} lines, but labels are one per line for the last dim of "
+                f"{name} has {len(lines):,} lines, but labels are one per line for the last dim of "
                 f"an output ({sizes})"
             )
         session.labels |= dict.fromkeys(fits, tuple(lines))

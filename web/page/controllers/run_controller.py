@@ -187,7 +187,7 @@ class RunController:
             session.cancel_run(method)
             self._outputs.draw_age()
             if not self._live.wanted:
-                self._state.tell("Cancelled: the program is as it was, and can be run again")
+                self._state.tell("Cancelled. The program is unchanged")
             return
         except Exception as error:
             session.fail_run(method, error)
@@ -284,9 +284,9 @@ class RunController:
         compared = self._outputs.compare_all(expected, against)
         wrong = sum(not result.agrees for result in compared)
         if wrong:
-            self._state.tell(f"{wrong} of {len(compared)} outputs differ from NumPy", "bad")
+            self._state.tell(f"{wrong} of {len(compared)} outputs do not match NumPy", "bad")
         else:
-            self._state.tell("Every output agrees with NumPy")
+            self._state.tell("All outputs match NumPy")
 
     async def _profile(self, session: Session) -> None:
         program, method = session.program, session.method
@@ -300,7 +300,7 @@ class RunController:
             self._state.tell("The kernels of this method cannot be timed", "bad")
             return
         self._state.show(kernels=kernels_view(kernel_times(trace.steps)))
-        self._state.tell("Every kernel is timed")
+        self._state.tell("Kernels timed")
 
     async def _recover(self, session: Session) -> None:
         def progress(stage: str, done: int, total: int) -> None:

@@ -160,7 +160,7 @@ class TensorInput:
         except ValueError:
             size = low - 1
         if not low <= size <= high:
-            self.error = f"Dimension {dim} takes an integer from {low} to {high}."
+            self.error = f"Dimension {dim} takes an integer from {low:,} to {high:,}."
             return
         self.dims[dim] = size
         self.error = ""
@@ -177,7 +177,7 @@ class TensorInput:
         except ValueError:
             below = 0
         if not 1 <= below <= 2**31 - 1:
-            self.error = "Random integers need an upper bound from 1 to 2147483647."
+            self.error = "Random integers need an upper bound from 1 to 2,147,483,647."
             return
         self.below, self.error, self._array = below, "", None
 

@@ -213,8 +213,8 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
             else None,
             h(
                 "p",
-                f"Parts of this method were compiled for {' and '.join(info.foreign)}: what is in "
-                "them only that backend can read.",
+                f"Parts of this method were compiled for {' and '.join(info.foreign)}, which only "
+                "that backend can run. Export again with VulkanPartitioner.",
                 class_="notice notice-bad",
             )
             if info.foreign

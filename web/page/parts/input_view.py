@@ -211,7 +211,7 @@ def _dim_control(state: TensorInput, dim: int) -> Html:
     known = {"min": low, "max": high, "step": "1", "value": state.dims[dim], "data_act": "dim",
              "data_input": state.index, "data_dim": dim}  # fmt: skip
     number = h("input", type="number", id=dim_id(state, dim, False), class_="small", **known)
-    label = h("span", f"dim {dim} ({low} to {high})", class_="label")
+    label = h("span", f"dim {dim} ({low:,} to {high:,})", class_="label")
     if high - low > _MOST_STEPS:
         return h("label", label, number)
     slider = h("input", type="range", id=dim_id(state, dim, True), data_slider="1",

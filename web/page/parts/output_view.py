@@ -231,7 +231,7 @@ def comparison_view(result: Difference, against: str) -> Html:
         f"{number_text(result.max_rel)} relative"
     )
     if result.agrees:
-        return h("p", f"Agrees with {against}: {gaps}.", class_="notice notice-good")
+        return h("p", f"Matches {against}: {gaps}.", class_="notice notice-good")
     return h(
         "p",
         f"Differs from {against} in {count_text(result.wrong)} of "

@@ -96,7 +96,7 @@ def test_what_lies_beside_the_program_is_its_tokenizer(tmp_path: Path) -> None:
         one.with_name("tokenizer.json").write_text("{}")
         told = await kind(app, browser, one)
         assert "none; type token ids" in told
-        assert "beside the program, cannot be used" in told
+        assert "next to the program, cannot be used" in told
 
     drive(script)
 

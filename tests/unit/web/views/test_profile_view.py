@@ -261,7 +261,7 @@ def test_memory_is_that_of_the_program() -> None:
         text = text_of(browser)
         assert all(kind in text for kind in report.by_kind)
         assert "maxStorageBufferBindingSize" in text
-        assert f"at node {report.peak_node}, " in text
+        assert f"at call {report.peak_node:,}, " in text
         assert len(rows(browser, "buffer")) == len(report.buffers)
         await act(app, "memory_json")
         stored = saved(browser, "llama_tiny_fp32.forward.memory.json")

@@ -111,7 +111,7 @@ class ChatPanel(Panel):
         Talk(session.program, codec)
         if session is self.state.session:
             self._use(codec)
-            self.state.tell(f"{codec.name} is the tokenizer now")
+            self.state.tell(f"Using the tokenizer {codec.name}")
 
     def accepts(self, name: str) -> bool:
         return codecs.kind_of_file(name) is not None

@@ -96,7 +96,7 @@ def _span_text(span: TimeSpan, ops: dict[int, str]) -> str:
     told = [name, us_text(span.duration), f"at {us_text(span.start)}"]
     if span.node is not None:
         op = ops.get(span.node, "")
-        told.append(f"node {span.node}" + (f", {op}" if op and op != span.name else ""))
+        told.append(f"call {span.node:,}" + (f", {op}" if op and op != span.name else ""))
     if span.nbytes:
         told.append(bytes_text(span.nbytes))
     return ", ".join(told)

@@ -47,7 +47,7 @@ class PythonPanel(Panel):
             h("h2", "Console"),
             h(
                 "p",
-                "The open program is at hand as ",
+                "Ready to use: the open program as ",
                 h("code", "program"),
                 ", with ",
                 h("code", "method"),

@@ -140,7 +140,7 @@ def _kind(at: int, kind: Kind, count: int, busy: bool, act: Act) -> Html:
         value=kind.name,
         data_act=act("name"),
         data_kind=at,
-        aria_label=f"What class {at + 1} is called",
+        aria_label=f"Name of class {at + 1}",
         maxlength="24",
         autocomplete="off",
     )
