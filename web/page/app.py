@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from page.browser import Browser, Message
+from page.controllers.batch_controller import BatchController
 from page.controllers.check_controller import CheckController
 from page.controllers.gallery_controller import FILE, GalleryController
 from page.controllers.input_controller import InputController
@@ -42,6 +43,7 @@ class App:
         self._outputs = OutputController(self._state, chosen=self._save_inputs)
         self._inputs = InputController(self._state, changed=self._inputs_changed)
         self._running = RunController(self._state, self._draw_file, self._inputs, self._outputs)
+        self._batch = BatchController(self._state, self._inputs)
         self._saved = SavedInputs(self._state.store, browser.photo)
         self._last = LastProgram(self._state)
         self._opening = OpenController(self._state, self._draw_session, self._restore)
@@ -88,8 +90,7 @@ class App:
             controllers = (
                 *(self, self._opening, self._gallery, self._inputs),
                 *(self._running, self._checking, self._outputs, self._views, self._library),
-                self._share,
-                self._state.undo,
+                *(self._batch, self._share, self._state.undo),
             )
         for controller in controllers:
             if hasattr(controller, name):

@@ -14,6 +14,7 @@ import { decodeSound, watchRecorders } from "./sound.js";
 import { watchTheme } from "./theme.js";
 import { setLinks } from "./links.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
+import { showFull, watchZooms } from "./zoom.js";
 
 const page = document.documentElement;
 const find = (id) => document.getElementById(id);
@@ -114,6 +115,7 @@ const show = {
   ),
   // asks for the next picture of an input's camera
   frame: sendFrame,
+  full: showFull,
   tabs: setTabs,
   // {key, text} to be kept for the next visit, or for a reload of this tab; "" deletes the key
   store: store.write,
@@ -253,6 +255,7 @@ watchTheme(find("theme"));
 setLinks(find("links"));
 watchPads(act);
 watchComparisons();
+watchZooms(act);
 watchGallery(find("gallery-list"));
 watchPoints(act);
 watchCameras(act);

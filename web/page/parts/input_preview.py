@@ -10,6 +10,7 @@ from page.html.units import bytes_text, count_text, number_text, shape_text
 from page.inputs.inputs import Input, ScalarInput, TensorInput
 from page.npy import Array
 from page.outputs.curves import waveform
+from page.outputs.figures import zoomed
 from page.outputs.pictures import data_url, picture, png_rgb, seen_pixels
 from page.outputs.tensors import first_values, summarise
 
@@ -99,11 +100,34 @@ def _values(state: TensorInput, array: Array) -> Html | None:
 def _seen(state: TensorInput, array: Array, picture_url: PictureUrl) -> Html | None:
     if state.fill not in ("picture", "draw") or state.form is None:
         return None
-    pixels = seen_pixels(array, state.form.layout, SEEN_SIDE, state.settings.mean_std)
-    if state.settings.order == "BGR":
-        pixels = pixels[:, :, ::-1]
+    pixels = input_pixels(state, SEEN_SIDE)
+    height, width = pixels.shape[:2]
     kind = "seen" if max(pixels.shape) < SMALL_SIDE else "seen smooth"
-    return h("img", src=picture_url(pixels), alt="What the model sees", class_=kind)
+    image = h("img", src=picture_url(pixels), alt="What the model sees", class_=kind,
+              width=width, height=height)  # fmt: skip
+    if state.fill == "draw":
+        return image
+    whole = state.dims[state.form.rows], state.dims[state.form.columns]
+    return zoomed(
+        image,
+        zoom_id(state),
+        f"The picture in {state.title or state.name}",
+        "zoom-seen",
+        data_full="full-input" if (height, width) != whole else None,
+        data_input=state.index,
+    )
+
+
+def zoom_id(state: TensorInput) -> str:
+    return f"input-{state.index}-zoom"
+
+
+def input_pixels(state: TensorInput, side: int) -> Array:
+    """Return a picture in an input, as the model sees it: (height, width, 3) uint8, no side over
+    `side`."""
+    assert state.form is not None
+    pixels = seen_pixels(state.array(), state.form.layout, side, state.settings.mean_std)
+    return pixels[:, :, ::-1] if state.settings.order == "BGR" else pixels
 
 
 def _heard(state: TensorInput, array: Array) -> Html | None:

@@ -248,13 +248,14 @@ def _random_controls(state: TensorInput) -> tuple[Html, Html]:
 def _file_control(state: TensorInput) -> Html:
     kinds, what = ".npy,.npz,.bin", "Load .npy"
     if state.form is not None:
-        kinds, what = f"{kinds},image/*", "Load picture or .npy"
+        kinds, what = f"{kinds},image/*", "Load pictures or .npy"
     elif state.sound is not None:
         kinds, what = f"{kinds},audio/*", "Load sound or .npy"
     chosen = h(
         "input",
         type="file",
         accept=kinds,
+        multiple=state.form is not None,
         data_act="npy",
         data_input=state.index,
         aria_label=f"A file for {state.name}",
