@@ -12,7 +12,7 @@ import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
 import { decodeSound, watchRecorders } from "./sound.js";
 import { watchTheme } from "./theme.js";
-import { setLinks } from "./links.js";
+import { linkFullPage, setLinks } from "./links.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
 import { showFull, watchZooms } from "./zoom.js";
 
@@ -253,6 +253,7 @@ const act = (element, more) => {
 };
 watchTheme(find("theme"));
 setLinks(find("links"));
+linkFullPage(find("full-page"));
 watchPads(act);
 watchComparisons();
 watchZooms(act);

@@ -317,7 +317,9 @@ class OpenController:
             self._state.show(file="", program="")
             return
         title = session.source.card.title if session.source.card is not None else ""
-        bar = program_bar(session.source.name, title, session.methods, session.method)
+        address = session.source.address
+        can_share = bool(address) and not address.startswith(LOCAL)
+        bar = program_bar(session.source.name, title, session.methods, session.method, can_share)
         card = file_card(
             session.source.name,
             session.source.size,

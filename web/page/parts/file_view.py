@@ -62,8 +62,15 @@ def file_card(
     )
 
 
-def program_bar(name: str, title: str, methods: Mapping[str, MethodInfo], method: str) -> Html:
-    """Return the title of the open program, the choice of its method, and the way to close it."""
+def program_bar(
+    name: str,
+    title: str,
+    methods: Mapping[str, MethodInfo],
+    method: str,
+    can_share: bool = False,
+) -> Html:
+    """Return the title of the open program, the choice of its method, and the ways to share and
+    close it."""
     runnable = [info.name for info in methods.values() if not info.is_constant]
     return render(
         (
@@ -78,8 +85,29 @@ def program_bar(name: str, title: str, methods: Mapping[str, MethodInfo], method
                 aria_label=f"Close {name}",
             ),
             _method_choice(runnable, method),
+            _share() if can_share else None,
         )
     )
+
+
+def _share() -> Html:
+    """Return the button that unfolds the ways to share the program."""
+    ways = {
+        "share": ("Copy link", "Opens this program with these inputs."),
+        "share-frame": ("Copy embed code", "An iframe with the input and the answer, for a page."),
+    }
+    rows = [
+        h("p", h("button", text, type="button", data_act=act, popovertarget="share-box",
+                 popovertargetaction="hide"), h("span", note, class_="note"))
+        for act, (text, note) in ways.items()
+    ]  # fmt: skip
+    return render(
+        (
+            h("button", "Share", type="button", class_="quiet", popovertarget="share-box"),
+            h("div", rows, id="share-box", class_="share-box", popover=True, role="dialog",
+              aria_label="Share"),
+        )
+    )  # fmt: skip
 
 
 def _method(
