@@ -14,6 +14,7 @@ from typing import Any
 from page.browser import Browser, Message
 from page.controllers.batch_controller import BatchController
 from page.controllers.check_controller import CheckController
+from page.controllers.file_section import draw_file
 from page.controllers.gallery_controller import FILE, GalleryController
 from page.controllers.input_controller import InputController
 from page.controllers.library_controller import LibraryController
@@ -300,7 +301,7 @@ class App:
             self._state.announce(Change.ADAPTER)
 
     def _draw_file(self) -> None:
-        self._opening.draw_file()
+        draw_file(self._state)
 
     def _draw(self) -> None:
         """Draw all that depends on the session and its method, except the views."""
