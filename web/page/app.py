@@ -18,6 +18,7 @@ from page.controllers.file_section import draw_file
 from page.controllers.gallery_controller import FILE, GalleryController
 from page.controllers.input_controller import InputController
 from page.controllers.library_controller import LibraryController
+from page.controllers.listen_controller import ListenController
 from page.controllers.open_controller import OpenController
 from page.controllers.output_controller import OutputController
 from page.controllers.run_controller import RunController
@@ -45,6 +46,7 @@ class App:
         self._inputs = InputController(self._state, changed=self._inputs_changed)
         self._running = RunController(self._state, self._draw_file, self._inputs, self._outputs)
         self._batch = BatchController(self._state, self._inputs)
+        self._listening = ListenController(self._state, self._inputs)
         self._saved = SavedInputs(self._state.store, browser.photo)
         self._last = LastProgram(self._state)
         self._opening = OpenController(self._state, self._draw_session, self._restore)
@@ -91,7 +93,7 @@ class App:
             controllers = (
                 *(self, self._opening, self._gallery, self._inputs),
                 *(self._running, self._checking, self._outputs, self._views, self._library),
-                *(self._batch, self._share, self._state.undo),
+                *(self._batch, self._listening, self._share, self._state.undo),
             )
         for controller in controllers:
             if hasattr(controller, name):

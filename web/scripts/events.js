@@ -7,6 +7,7 @@ import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
 import { watchComparisons } from "./compare.js";
 import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
+import { answerListening, watchListening } from "./listen.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
@@ -116,6 +117,7 @@ const show = {
   // asks for the next picture of an input's camera
   frame: sendFrame,
   full: showFull,
+  listen: answerListening,
   tabs: setTabs,
   // {key, text} to be kept for the next visit, or for a reload of this tab; "" deletes the key
   store: store.write,
@@ -261,6 +263,7 @@ watchGallery(find("gallery-list"));
 watchPoints(act);
 watchCameras(act);
 watchRecorders(act);
+watchListening(act);
 watchTabs((name) => {
   addView(name);
   send({ act: "view", name });
