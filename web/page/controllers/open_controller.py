@@ -162,11 +162,12 @@ class OpenController:
         card: Card | None = None,
         before: Session | None = None,
         options: Options | None = None,
+        prepare: Callable[[Session], None] | None = None,
     ) -> bool:
         """Open a program and show errors; return whether it is on the page now.
 
         `before` is a closed session of the same program, to continue from. `options` are those of
-        `webpte.load`.
+        `webpte.load`. `prepare` is called with the new session before it is drawn.
         """
         turn, state = self._begin_turn(), self._state
         name = _name_of(wanted, card)
@@ -185,7 +186,7 @@ class OpenController:
             how = {"device": device, "options": options}
             self._loading = asyncio.ensure_future(self._load(wanted, extra, how, card, turn))
             session = await self._loading
-            await self._replace(session, turn, before)
+            await self._replace(session, turn, before, prepare)
             await self._note_tabs(session)
         except _SupersededError:
             return False
@@ -297,7 +298,13 @@ class OpenController:
             raise
         return session
 
-    async def _replace(self, session: Session, turn: int, before: Session | None) -> None:
+    async def _replace(
+        self,
+        session: Session,
+        turn: int,
+        before: Session | None,
+        prepare: Callable[[Session], None] | None,
+    ) -> None:
         """Replace the old session by the new one; nothing can fail from here on."""
         state, ended = self._state, _run_that_ends(self._state.session)
         await state.stop_runs()
@@ -309,6 +316,8 @@ class OpenController:
         before = old or before
         if before is not None:
             session.continue_from(before)
+        if prepare is not None:
+            prepare(session)
         if old is not None:
             old.program.close()
         state.session, state.device, state.opening = session, session.device, ""

@@ -28,9 +28,14 @@ def png_url(pixels: Array) -> str:
 def is_simple(state: Input) -> bool:
     """Tell whether a card describes the input, and it is set by a drawing, a picture or a sound:
     then all other controls are folded."""
-    if not isinstance(state, TensorInput) or state.fill not in ("draw", "picture", "sound"):
+    if not isinstance(state, TensorInput) or not (state.title or state.meaning):
         return False
-    return bool(state.title or state.meaning)
+    return state.fill in ("draw", "picture", "sound") or is_awaiting(state)
+
+
+def is_awaiting(state: TensorInput) -> bool:
+    """Tell whether an example is on its way: its place is kept, so that nothing moves."""
+    return state.awaits_picture and not state.touched and state.fill not in CHOSEN
 
 
 def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
@@ -39,6 +44,10 @@ def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
         return h("p", state.error, class_="notice notice-bad", role="alert")
     if isinstance(state, ScalarInput):
         return Html("")
+    if is_awaiting(state) and is_simple(state):
+        numbers = h("details", h("summary", "Numbers"), class_="more-controls")
+        coming = h("p", "Loading the example …", class_="soft seen-coming")
+        return h("div", coming, numbers, class_="simple-preview")
     array = state.array()
     facts = h("p", " · ".join(_facts(state, array)), class_="note")
     note = h("p", state.note, class_="note") if state.note else None
