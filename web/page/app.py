@@ -12,10 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from page.browser import Browser, Message
+from page.controllers.batch_controller import BatchController
 from page.controllers.check_controller import CheckController
+from page.controllers.file_section import draw_file
 from page.controllers.gallery_controller import FILE, GalleryController
 from page.controllers.input_controller import InputController
 from page.controllers.library_controller import LibraryController
+from page.controllers.listen_controller import ListenController
 from page.controllers.open_controller import OpenController
 from page.controllers.output_controller import OutputController
 from page.controllers.run_controller import RunController
@@ -43,6 +46,8 @@ class App:
         self._outputs = OutputController(self._state, chosen=self._save_inputs)
         self._inputs = InputController(self._state, changed=self._inputs_changed)
         self._running = RunController(self._state, self._draw_file, self._inputs, self._outputs)
+        self._batch = BatchController(self._state, self._inputs)
+        self._listening = ListenController(self._state, self._inputs)
         self._saved = SavedInputs(self._state.store, browser.photo)
         self._last = LastProgram(self._state)
         self._opening = OpenController(self._state, self._draw_session, self._restore)
@@ -90,7 +95,7 @@ class App:
             controllers = (
                 *(self, self._opening, self._gallery, self._inputs),
                 *(self._running, self._checking, self._outputs, self._views, self._library),
-                *(self._share, self._tuning, self._state.undo),
+                *(self._batch, self._listening, self._share, self._tuning, self._state.undo),
             )
         for controller in controllers:
             if hasattr(controller, name):
@@ -300,7 +305,7 @@ class App:
             self._state.announce(Change.ADAPTER)
 
     def _draw_file(self) -> None:
-        self._opening.draw_file()
+        draw_file(self._state)
 
     def _draw(self) -> None:
         """Draw all that depends on the session and its method, except the views."""

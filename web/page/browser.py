@@ -28,6 +28,7 @@ class Source:
     address: str = ""  # where it was fetched from, as it was given
     card: Card | None = None  # of the gallery, if it was opened there
     file: LibraryFile | None = None  # `data`, if the library has it or could
+    max_context: int | None = None  # tokens that someone chose, of a language model
 
 
 class Library(Protocol):

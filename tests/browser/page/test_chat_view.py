@@ -189,6 +189,38 @@ def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("answered")
+def test_the_composer_stays_in_place_and_settings_are_beside_it(page: Page) -> None:
+    set_number(page, "max_tokens", 40)
+
+    def places() -> list[Any]:
+        selectors = ("#chat-text", "#chat-settings", "#chat-log")
+        return [page.locator(one).bounding_box() for one in selectors]
+
+    before = places()
+    ask(page, "Hello")
+    expect(answers(page)).not_to_have_text("")
+    assert places() == before  # while the answer is streamed
+    wait_for_answer(page)
+    assert places() == before
+    composer, settings, _ = before
+    assert settings["x"] >= composer["x"] + composer["width"]
+
+
+def test_another_model_is_chosen_in_the_chat(page: Page) -> None:
+    picker = page.locator("#view-chat").get_by_label("model")
+    expect(picker.locator("option").first).to_contain_text(".pte (")
+    expect(picker.locator("option", has_text="Little stories")).to_contain_text("MiB")
+    page.route("**/stories.pte", lambda route: route.abort())
+    picker.select_option("stories")
+    expect(page.locator("#error")).to_contain_text("stories.pte")
+    expect(picker).to_have_value("")  # the program before is still open
+    page.unroute("**/stories.pte")
+    page.get_by_role("button", name="Dismiss").click()
+    picker.select_option("stories")
+    expect(status(page)).to_contain_text("stories.pte loaded")
+    expect(page.get_by_role("tab", name="Chat")).to_have_attribute("aria-selected", "true")
+
+
 def test_on_a_wide_screen_an_answer_is_not_far_from_its_question(page: Page) -> None:
     page.set_viewport_size({"width": 2560, "height": 900})
     asked = log_of(page).locator(".chat-user").last.bounding_box()
@@ -232,7 +264,6 @@ def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site)
         page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")
         page.get_by_role("button", name="Load", exact=True).click()
         expect(page.get_by_text("with a chat template")).to_be_visible()
-        page.get_by_text("Generation settings").click()
         for name, value in {**CHANCE, "max_tokens": 40}.items():
             set_number(page, name, value)
         field(page).fill("Hello")

@@ -243,6 +243,9 @@ class Engine:
         self.data = list(options["data"])
         return await webpte.inspect(source, **options)
 
+    async def forecast(self, source: Any, **options: Any) -> Any:
+        return await webpte.forecast(source, **options)
+
     async def load(self, source: Any, **options: Any) -> Any:
         self.devices.append(options["device"])
         if self.gate is not None:

@@ -76,6 +76,7 @@ class LibraryController:
             self._entries, self._usage = await library.entries(), await library.usage()
         except SourceError:
             self._entries, self._usage = [], _NOTHING  # the browser has no library
+        self._state.kept = frozenset(entry.address for entry in self._entries)
         self._draw()
 
     async def on_library_refresh(self, message: Message) -> None:

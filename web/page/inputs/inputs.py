@@ -63,6 +63,7 @@ class TensorInput:
     pinned: dict[int, str] = field(default_factory=dict)  # fixed dims, with the reason
     note: str = ""  # a remark that is not an error
     touched: bool = False  # someone has set it: an example leaves it alone
+    awaits_picture: bool = False  # an example is being fetched
     _array: Array | None = None
     _file: object = None  # identifies the file, to tell it from the next one
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from page.html.fields import choice
 from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 from page.outputs.figures import bar
@@ -62,26 +61,6 @@ def file_card(
     )
 
 
-def program_bar(name: str, title: str, methods: Mapping[str, MethodInfo], method: str) -> Html:
-    """Return the title of the open program, the choice of its method, and the way to close it."""
-    runnable = [info.name for info in methods.values() if not info.is_constant]
-    return render(
-        (
-            h("h2", title or name, title=name),
-            h(
-                "button",
-                "✕",
-                type="button",
-                class_="quiet",
-                data_act="close",
-                title=f"Close {name}",
-                aria_label=f"Close {name}",
-            ),
-            _method_choice(runnable, method),
-        )
-    )
-
-
 def _method(
     info: MethodInfo, limits: Mapping[str, int], placed: Mapping[str, Placed], folded: bool
 ) -> Html:
@@ -130,13 +109,6 @@ def unloaded_view(name: str, methods: Mapping[str, MethodInfo], limits: Mapping[
         h("summary", f"What is in {name}"),
         h("div", contents_view(methods, limits), class_="file"),
     )
-
-
-def _method_choice(names: Sequence[str], chosen: str) -> Html | None:
-    if len(names) < 2:
-        return None
-    options = {name: name for name in names}
-    return choice("method", options, chosen, "inline", data_act="method")
 
 
 def type_text(info: TensorInfo | ScalarInfo) -> str:

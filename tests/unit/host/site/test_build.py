@@ -76,7 +76,7 @@ def test_no_address_is_absolute(site: Path) -> None:
 
 
 def test_worker_is_registered_first_by_a_relative_address(site: Path) -> None:
-    for name, address in (("index", "./"), ("examples/main", "../")):
+    for name, address in (("index", "./"), ("embed", "./"), ("examples/main", "../")):
         text = (site / f"{name}.html").read_text(encoding="utf-8")
         first = text.index("<script")
         assert text[first:].startswith(f'<script src="{address}service-worker-register.js">')
@@ -91,6 +91,8 @@ def test_worker_knows_files_by_content(site: Path) -> None:
     assert not {"service-worker.js", build_site.SITE_FILES} & known["files"].keys()
     assert known["later"] == ["models/", "notebooks/"]
     assert {**known["headers"], "Content-Security-Policy": known["policy"]} == COMMON_HEADERS
+    assert "frame-ancestors *;" in known["headersOf"]["embed.html"]["Content-Security-Policy"]
+    assert '<html lang="en" data-embed>' in (site / "embed.html").read_text(encoding="utf-8")
 
 
 def test_installed_models_are_in_the_gallery(site: Path, models: ModelStore) -> None:

@@ -12,13 +12,13 @@ from page.parts.file_view import (
     constant_text,
     file_card,
     forecast_view,
-    program_bar,
     short_op,
 )
 from page.parts.gpu_view import adapter_banner, no_gpu_banner
 from page.parts.input_view import inputs_card
 from page.parts.kernel_view import KernelTime, kernel_times, kernels_view
 from page.parts.output_view import outputs_card
+from page.parts.program_bar import program_bar
 from page.parts.run_view import Timing, further_work, run_card, timing_strip
 from support.page.markup import NASTY, Checker, check, method
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, TensorInfo

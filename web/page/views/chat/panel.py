@@ -348,13 +348,13 @@ class ChatPanel(Panel):
         )
         self.show(
             markup.chat_view(
-                controls.head_view(self._settings, bool(talk.lines), self.act, busy),
+                controls.head_view(self.state, self._settings, bool(talk.lines), self.act, busy),
                 controls.list_view(self._archive.entries(), self.act, busy),
                 log,
                 controls.form_view(codec, self.act, busy=busy, streaming=streaming),
                 markup.figures_view(talk.last, talk.max_context),
                 (
-                    controls.settings_view(self._settings, codec, self.act),
+                    controls.settings_view(self._settings, codec, self.act, self.state.narrow),
                     controls.tokenizer_view(codec, self.act),
                 ),
             )
@@ -390,7 +390,7 @@ VIEW = View(
     order=10,
     make=ChatPanel,
     needs=(LANGUAGE_MODEL,),
-    follows=(Change.SESSION, Change.BUSY),
+    follows=(Change.SESSION, Change.BUSY, Change.OPENING),
     style=True,
     commands=(
         Command("New conversation", "clear"),
