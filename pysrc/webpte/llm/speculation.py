@@ -215,10 +215,10 @@ class SpeculativeLoop:
         proposed = await self._proposer.propose(session.context, count)
         if self._proposer.broken is not None:
             self.turn_off(self._proposer.broken)
-        if not proposed:
+        elif not proposed:
             self._rest_now("there is nothing to guess from")
-            return
-        await self._check(proposed)
+        else:
+            await self._check(proposed)
 
     async def _check(self, proposed: Sequence[int]) -> None:
         session, payoff = self._session, self._payoff
