@@ -28,13 +28,20 @@ class DecodeLoop:
     step_by_step  the reason why steps are not decoded ahead; None if they are, or until it is tried
     """
 
-    def __init__(self, session: KVSession, settings: SamplerSettings, most_ahead: int) -> None:
-        """`most_ahead` is the largest number of steps in one submission."""
+    def __init__(
+        self,
+        session: KVSession,
+        settings: SamplerSettings,
+        most_ahead: int,
+        first_ahead: int = 1,
+    ) -> None:
+        """`most_ahead` is the largest number of steps in one submission, and `first_ahead` that of
+        the first one."""
         self.submissions = 0
         self.step_by_step = "steps_ahead is 1" if most_ahead == 1 else None
         self._session = session
         self._settings = settings
-        self._most_ahead = most_ahead
+        self._most_ahead, self._first_ahead = most_ahead, first_ahead
         self._has_prefilled = False
         self._ahead: PipelinedDecode | None = None
 
@@ -58,7 +65,8 @@ class DecodeLoop:
         self.submissions += self._has_prefilled
         self._has_prefilled = True
         if self.step_by_step is None:
-            self._ahead = PipelinedDecode(self._session, self._settings, Pace(self._most_ahead))
+            pace = Pace(self._most_ahead, self._first_ahead)
+            self._ahead = PipelinedDecode(self._session, self._settings, pace)
         return sampled
 
     async def _take(self, ahead: PipelinedDecode, wanted: int) -> SampledToken | str:
@@ -79,9 +87,9 @@ class DecodeLoop:
 class Pace:
     """The number of steps to submit at once."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, first: int = 1) -> None:
         self._most = most
-        self._next = 1
+        self._next = first
         self._seconds = 0.0  # per step, of the last batch
 
     @property

@@ -10,10 +10,13 @@ from dataclasses import dataclass, replace
 from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph.graph import Graph
 from webpte.plan.shaders import ShaderLibrary
+from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.autotune.tuning_cache import kept_choices
 from webpte.runtime.base.info import Placement
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.options import AS_SUITS, Options, applied_to
+from webpte.runtime.decode.rollback_safety import unsafe_state
+from webpte.runtime.decode.row_logits import row_logits
 from webpte.runtime.decode.sampled_delegate import SampledDelegate
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.execute.delegate import GpuDelegate
@@ -57,6 +60,9 @@ class Build:
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
+        self._constants = ConstantStore()
+        self._of_rows: dict[tuple[str, int], Delegate | str] = {}
+        self._building = asyncio.Lock()
 
     @classmethod
     async def create(
@@ -77,7 +83,6 @@ class Build:
         return build
 
     async def _make_methods(self, contents: Contents, progress: Progress | None) -> None:
-        constants = ConstantStore()
         states = await read_states(contents)
         together = asyncio.Lock() if share_cells(states.values()) else None
         device = None if isinstance(self.device, str) else self.device
@@ -90,16 +95,12 @@ class Build:
                 stages, kept = await _on_gpu(of_file, states[name], self.info, others)
             self.stages[name] = stages
             method, state = stages.planned, kept
-            delegates = [
-                await self._make_delegate(graph, constants, progress) for graph in _graphs(method)
-            ]
+            delegates = [await self._make_delegate(graph, progress) for graph in _graphs(method)]
             self._delegates_of[name] = delegates
             lock = together or asyncio.Lock()
             self.methods[name] = Method(method, delegates, state, device, lock, self.lifetime)
 
-    async def _make_delegate(
-        self, graph: Graph, constants: ConstantStore, progress: Progress | None
-    ) -> Delegate:
+    async def _make_delegate(self, graph: Graph, progress: Progress | None) -> Delegate:
         if isinstance(self.device, str):
             return await NumpyDelegate.create(graph)
         return await GpuDelegate.create(
@@ -108,10 +109,48 @@ class Build:
             self._library,
             progress,
             self._strict,
-            constants,
+            self._constants,
             self.lifetime,
             fused=self.options.fuse,
             info=self.info,
+        )
+
+    async def with_row_logits(self, method: Method, rows: int) -> Delegate | str:
+        """Return a method's only delegate, changed to give the logits of each of `rows` tokens.
+
+        It has the state and the constants of that delegate, for calls that come while no other run
+        of it is under way. It is built by the first call; returns the reason if it cannot be.
+        """
+        key = method.info.name, rows
+        async with self._building:
+            if key not in self._of_rows:
+                self._of_rows[key] = await self._build_row_logits(method, rows)
+            return self._of_rows[key]
+
+    async def _build_row_logits(self, method: Method, rows: int) -> Delegate | str:
+        body = method.only_delegate
+        graphs = _graphs(self.stages[method.info.name].planned)
+        if body is None or len(graphs) != 1:
+            return "the method is not one delegate"
+        if reason := unsafe_state(graphs[0]):
+            return reason
+        graph = row_logits(graphs[0], rows)
+        if isinstance(graph, str):
+            return graph
+        if isinstance(body, NumpyDelegate):
+            return body.with_graph(graph)
+        assert isinstance(body, GpuDelegate)
+        state = Dataflow.of(body.graph).state
+        return await GpuDelegate.create(
+            graph,
+            body.device,
+            self._library,
+            strict=self._strict,
+            constants=self._constants,
+            lifetime=self.lifetime,
+            borrowed={value_id: body.memory.buffer_of(value_id) for value_id in state},
+            fused=self.options.fuse,
+            info=body.info,
         )
 
     def with_sampler(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
@@ -141,8 +180,11 @@ class Build:
     @property
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
-        samplers = (sampled.sampler for sampled in self.sampled.values())
-        holders = [*self.gpu_delegates, *(one for one in samplers if one is not None)]
+        samplers = [sampled.sampler for sampled in self.sampled.values()]
+        others = [
+            one for one in (*samplers, *self._of_rows.values()) if isinstance(one, GpuDelegate)
+        ]
+        holders = [*self.gpu_delegates, *others]
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
     def placements(self) -> list[Placement]:

@@ -57,6 +57,10 @@ class NumpyDelegate:
             constants[tensor.id] = array.reshape(tensor.dims)
         return cls(graph, constants)
 
+    def with_graph(self, graph: Graph) -> NumpyDelegate:
+        """Return a delegate of a graph with the same constants, and with this one's state."""
+        return NumpyDelegate(graph, self._constants)
+
     @property
     def input_count(self) -> int:
         return len(self.graph.inputs)

@@ -73,7 +73,7 @@ def _shortened(method: MethodContents, most: int) -> MethodContents | None:
     if graph is None or not (caches := _caches(graph, most)):
         return None
     inputs = dict(_token_inputs(plan, call, graph, most))
-    shorter = _resized(graph, caches, inputs, most)
+    shorter = resized(graph, dict.fromkeys(caches, most), inputs)
     values = list(plan.values)
     for index, value_id in zip(call.args, (*graph.inputs, *graph.outputs), strict=True):
         meta, tensor = values[index], shorter.value(value_id)
@@ -118,12 +118,15 @@ def _token_inputs(
             yield value_id, (1, most)
 
 
-def _resized(graph: Graph, caches: set[int], inputs: Mapping[int, Dims], most: int) -> Graph:
-    """Return the graph with smaller caches and inputs, and the sizes that follow from these."""
+def resized(graph: Graph, caches: Mapping[int, int], inputs: Mapping[int, Dims]) -> Graph:
+    """Return the graph with smaller caches and inputs, and the sizes that follow from these.
+
+    `caches` maps caches to their number of positions.
+    """
 
     def cut(value: Value) -> Value:
         if isinstance(value, Tensor) and value.id in caches:
-            return replace(value, dims=(1, most, *value.dims[2:]))
+            return replace(value, dims=(1, caches[value.id], *value.dims[2:]))
         return value
 
     values = tuple(cut(value) for value in graph.values)
