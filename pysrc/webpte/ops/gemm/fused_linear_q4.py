@@ -244,10 +244,17 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
 
 
 def lower_qkv(
-    linears: list[tuple[LinearQ4, Args]], norm: Prologue | None, out: Binding
+    linears: list[tuple[LinearQ4, Args]],
+    norm: Prologue | None,
+    out: Binding,
+    biases_follow: bool = False,
 ) -> list[Dispatch] | None:
-    """Return three GEMMs of one x that write f32 one after the other, or None if none fits."""
+    """Return three GEMMs of one x that write f32 one after the other, or None if none fits.
+
+    `biases_follow`: what reads the output adds the biases.
+    """
     gemms = [gemm_of(op, part) for op, part in linears]
+    gemms = [gemm.plain for gemm in gemms] if biases_follow else gemms
     weights = [weights_of(op, part) for op, part in linears]
     part, x = linears[0][1], linears[0][1].tensor("x")
     plain = all(gemm.addend is None for gemm in gemms)

@@ -37,13 +37,15 @@ def lower_gemv_multi(
     out: Binding,
     stored: str | None = None,
     gated: bool = False,
+    biases_follow: bool = False,
 ) -> list[Dispatch] | None:
     """Return the dispatch: outputs one after the other, or gated; None if no kernel takes them.
 
-    `stored`: element type of the output, if it is not that of the operands.
+    `stored`: element type of the output, if it is not that of the operands. `biases_follow`: what
+    reads the output adds the biases.
     """
     operands = [linear_operands(args) for args in linears]
-    gemms = [each.gemm for each in operands]
+    gemms = [each.gemm.plain if biases_follow else each.gemm for each in operands]
     first, args = gemms[0], linears[0]
     alike = all((p.m, p.k) == (first.m, first.k) and p.addend is None for p in gemms)
     along = norm is None or (norm.x.dims[-1] == first.k and norm.x.numel == first.m * first.k)

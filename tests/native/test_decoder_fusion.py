@@ -1,0 +1,46 @@
+"""The kernels of decoders' fused calls on the native device, against the references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import webpte
+from support.devices import native
+from support.devices.native import need_native
+from support.graphs.graphs import wait
+from support.graphs.head_graphs import CHANGED, ChangedHeads, changed_attention, changed_steps
+from support.write.pte_writer import GraphWriter, write_pte
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver() -> None:
+    need_native()
+
+
+@pytest.fixture
+def _halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not wait(webpte.shared_device("native")).info.has_f16:
+        pytest.skip("no shader-f16")
+    monkeypatch.setattr(GraphWriter, "halves", True)
+
+
+def compare(
+    graph: GraphWriter, steps: Sequence[Sequence[np.ndarray]], tolerance: float, way: str = "gpu"
+) -> None:
+    wait(native.compare(write_pte(graph), steps, tolerance, way))
+
+
+@pytest.mark.parametrize("case", CHANGED, ids=str)
+def test_changed_heads(case: ChangedHeads) -> None:
+    net = changed_attention(case)
+    compare(net.g, changed_steps(net, case), 5e-3 if case.kind == "rounded" else 1e-5)
+
+
+@pytest.mark.usefixtures("_halves")
+@pytest.mark.parametrize("case", [CHANGED[i] for i in (0, 3, 4, 6)], ids=str)
+def test_changed_heads_of_half_floats(case: ChangedHeads) -> None:
+    net = changed_attention(case)
+    compare(net.g, changed_steps(net, case), 4e-3)
