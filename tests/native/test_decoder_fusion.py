@@ -10,6 +10,8 @@ import pytest
 import webpte
 from support.devices import native
 from support.devices.native import need_native
+from support.graphs.epilogue_graphs import ENDED, GELU, RELU, Ended, ended, gelu_gated
+from support.graphs.fusion_graphs import Sizes
 from support.graphs.graphs import wait
 from support.graphs.head_graphs import CHANGED, ChangedHeads, changed_attention, changed_steps
 from support.write.pte_writer import GraphWriter, write_pte
@@ -44,3 +46,27 @@ def test_changed_heads(case: ChangedHeads) -> None:
 def test_changed_heads_of_half_floats(case: ChangedHeads) -> None:
     net = changed_attention(case)
     compare(net.g, changed_steps(net, case), 4e-3)
+
+
+@pytest.mark.parametrize("case", ENDED, ids=str)
+def test_endings(case: Ended) -> None:
+    graph, inputs = ended(case)
+    compare(graph, [inputs], 2e-3 if case.kind == "rounded" else 1e-5)
+
+
+@pytest.mark.usefixtures("_halves")
+@pytest.mark.parametrize("case", [ENDED[0], ENDED[4], ENDED[8]], ids=str)
+def test_endings_of_half_floats(case: Ended) -> None:
+    graph, inputs = ended(case)
+    compare(graph, [inputs], 4e-3)
+
+
+@pytest.mark.parametrize("op", [GELU, RELU])
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    [(Sizes(1, 576, 100), "q4"), (Sizes(3, 64, 12), "int8"), (Sizes(1, 40, 7), "float")],
+    ids=str,
+)
+def test_gates(sizes: Sizes, kind: str, op: str) -> None:
+    graph, inputs = gelu_gated(sizes, kind, op)
+    compare(graph, [inputs], 1e-5)

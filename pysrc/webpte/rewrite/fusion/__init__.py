@@ -13,6 +13,7 @@ from webpte.rewrite.fusion.convolutions import convolution_block
 from webpte.rewrite.fusion.elementwise import elementwise_chain
 from webpte.rewrite.fusion.engine import Rule, apply
 from webpte.rewrite.fusion.heads import head_attention
+from webpte.rewrite.fusion.linear_epilogue import linear_epilogue
 from webpte.rewrite.fusion.linear_q4 import add_after_gemm, gated_gemms, norm_before_gemm
 from webpte.rewrite.fusion.matmul import activation_after_gemm, gemm_qkv
 from webpte.rewrite.fusion.norms import activation_batch_norm
@@ -24,7 +25,7 @@ __all__ = ["RULES", "fuse"]
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
         *(head_attention, attention_block, softmax_attention),
-        *(gated_gemms, add_after_gemm, norm_before_gemm, convolution_block),
+        *(gated_gemms, linear_epilogue, add_after_gemm, norm_before_gemm, convolution_block),
         *(activation_after_gemm, gemm_qkv, activation_batch_norm),
     ),
     (elementwise_chain,),
