@@ -10,7 +10,7 @@ import pytest
 import webpte
 from support.devices import native
 from support.devices.native import need_native
-from support.graphs.epilogue_graphs import ENDED, GELU, RELU, Ended, ended, gelu_gated
+from support.graphs.epilogue_graphs import ENDED, GELU, RELU, Ended, ended, gelu_gated, normed_sum
 from support.graphs.fusion_graphs import Sizes
 from support.graphs.graphs import wait
 from support.graphs.head_graphs import CHANGED, ChangedHeads, changed_attention, changed_steps
@@ -69,4 +69,10 @@ def test_endings_of_half_floats(case: Ended) -> None:
 )
 def test_gates(sizes: Sizes, kind: str, op: str) -> None:
     graph, inputs = gelu_gated(sizes, kind, op)
+    compare(graph, [inputs], 1e-5)
+
+
+@pytest.mark.parametrize("dims", [(1, 1, 64), (2, 3, 7), (5, 1000)])
+def test_sums_after_norms(dims: tuple[int, ...]) -> None:
+    graph, inputs = normed_sum(dims)
     compare(graph, [inputs], 1e-5)

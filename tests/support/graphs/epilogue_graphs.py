@@ -69,3 +69,10 @@ def gelu_gated(sizes: Sizes, kind: str, op: str = GELU) -> tuple[GraphWriter, li
     rest = (g.string("none"),) if op == GELU else ()
     out = net.mul(g.op(op, gate, *rest, net.like(gate)), net.linear(h, sizes.rows, kind))
     return g, net.finish((x,), out)
+
+
+def normed_sum(dims: tuple[int, ...]) -> tuple[GraphWriter, list[np.ndarray]]:
+    """Write r + norm(x)."""
+    net = Net(dims[-1])
+    x, r = net.g.tensor(dims), net.g.tensor(dims)
+    return net.g, net.finish((x, r), net.add(r, net.norm(x)))
