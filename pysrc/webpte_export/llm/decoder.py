@@ -3,10 +3,12 @@
 The model's own code runs unchanged, but for three things that it takes from outside:
 
 - attention (an entry of the library's table of attention functions) writes keys and values into the
-  decoder's cache, and attends to the cache. Plain causal attention is ExecuTorch's operator for it;
-  a sliding window or a soft cap is written out.
+  decoder's cache, and attends to the cache, by ExecuTorch's operators. A sliding window is a mask,
+  which all layers share; a soft cap is written out.
 - the causal mask, which is then never needed;
-- the rotary embedding, if it is of the usual kind: a table of all positions and one operator.
+- the rotary embedding, if it is of a usual kind: a table of all positions and one operator;
+
+and modules for which there is a simpler one: simplify_modules.py.
 
 So every model that calls its attention by the library's table has a decoder.
 """
@@ -17,13 +19,14 @@ import inspect
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from webpte_export.errors import ExportError
+from webpte_export.llm.simplify_modules import simplify_modules
 
 ATTENTION = "webpte_kv_cache"
 ROTATION = "apply_rotary_pos_emb"  # what the library's models call their function
@@ -54,6 +57,8 @@ class Step:
     decoder: Decoder | None = None
     start: Any = 0  # the position of the first token
     positions: Any = None  # of all tokens
+    masks: dict[int, Tensor] = field(default_factory=dict)  # by their windows
+    rows: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # of rotary tables
 
 
 _STEP = Step()
@@ -68,13 +73,14 @@ class Decoder(nn.Module):
         self.context = context
         self.caches = nn.ModuleDict()
         _register_functions()
-        plain = True
+        simplify_modules(model)
+        checked = True
         for layer, seen in _attention_layers(model).items():
             self.caches[str(layer)] = KVCache(context, seen.key, seen.value)
-            plain = plain and seen.is_plain(context)
+            checked = checked and seen.checks_position
         model.set_attn_implementation(ATTENTION)
         # Its operator needs a first position that attention's operators have checked.
-        self._rotation = _with_rotary_tables(model, _code_of(model), context) if plain else None
+        self._rotation = _with_rotary_tables(model, _code_of(model), context) if checked else None
         self._can_keep = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
@@ -95,6 +101,7 @@ class Decoder(nn.Module):
 
     def _run(self, tokens: Tensor, positions: Tensor, start: Any, keep: int) -> Tensor:
         _STEP.decoder, _STEP.start, _STEP.positions = self, start, positions
+        _STEP.masks, _STEP.rows = {}, {}
         options = {"logits_to_keep": keep} if self._can_keep else {}
         code = _code_of(self.model)
         original = getattr(code, ROTATION, None)
@@ -137,14 +144,10 @@ class AttentionLayer:
     value: Tensor
     options: dict[str, Any]
 
-    def is_plain(self, context: int) -> bool:
-        """Tell whether the attention is causal and nothing else, for a cache of this size."""
-        window = self.options.get("sliding_window")
-        return (
-            (not window or window >= context)
-            and self.options.get("softcap") is None
-            and self.key.shape[-1] == self.value.shape[-1]
-        )
+    @property
+    def checks_position(self) -> bool:
+        """Whether the layer's operators check the first position: those of ExecuTorch do."""
+        return self.key.shape[-1] == self.value.shape[-1]
 
 
 def _attention_layers(model: Any) -> dict[int, AttentionLayer]:
@@ -193,18 +196,31 @@ def attend(
     width = query.shape[-1]
     scale = scaling if scaling is not None else width**-0.5
     window = sliding_window if sliding_window and sliding_window < cache.context else None
-    if window is None and softcap is None and value.shape[-1] == width:
-        torch.ops.llama.update_cache(key.transpose(1, 2), cache.k_cache, _STEP.start)
-        torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, _STEP.start)
-        # The partitioner's operator knows the usual scale alone.
-        if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
-            query = query * (scale * math.sqrt(width))
-        return torch.ops.llama.custom_sdpa(
-            query.transpose(1, 2), cache.k_cache, cache.v_cache, _STEP.start, None, 0.0, True
-        ), None
-    cache.k_cache[:, _STEP.positions] = key.transpose(1, 2)
-    cache.v_cache[:, _STEP.positions] = value.transpose(1, 2)
-    return _written_out(query * scale, cache, window, softcap), None
+    if value.shape[-1] != width:
+        cache.k_cache[:, _STEP.positions] = key.transpose(1, 2)
+        cache.v_cache[:, _STEP.positions] = value.transpose(1, 2)
+        return _written_out(query * scale, cache, window, softcap), None
+    torch.ops.llama.update_cache(key.transpose(1, 2), cache.k_cache, _STEP.start)
+    torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, _STEP.start)
+    if softcap is not None:
+        return _written_out(query * scale, cache, window, softcap), None
+    # The partitioner's operator knows the usual scale alone.
+    if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
+        query = query * (scale * math.sqrt(width))
+    mask = None if window is None else _window_mask(cache.context, window)
+    return torch.ops.llama.custom_sdpa(
+        *(query.transpose(1, 2), cache.k_cache, cache.v_cache, _STEP.start),
+        *(mask, 0.0, mask is None),
+    ), None
+
+
+def _window_mask(context: int, window: int) -> Tensor:
+    """Return the mask (n, context) that hides later keys and those before a window, once a step."""
+    if window not in _STEP.masks:
+        ago = _STEP.positions.unsqueeze(1) - torch.arange(context).unsqueeze(0)
+        hidden = (ago < 0) | (ago >= window)
+        _STEP.masks[window] = torch.where(hidden, -math.inf, 0.0)
+    return _STEP.masks[window]
 
 
 def _written_out(
@@ -251,17 +267,23 @@ class RotaryTables(nn.Module):
 
 
 def _with_rotary_tables(model: Any, code: Any, context: int) -> Callable[..., Any] | None:
-    """Replace a rotary embedding of the usual kind by tables; return the function that reads them.
+    """Replace a rotary embedding of a usual kind by tables; return the function that reads them.
 
     `code` is the module of the model's class. Other kinds stay as they are: None.
     """
     original = getattr(code, ROTATION, None)
     owners = [m for m in model.modules() if isinstance(getattr(m, "rotary_emb", None), nn.Module)]
-    if original is None or not owners or not _is_usual(original):
+    if original is None or not owners:
+        return None
+    if _is_usual(original):
+        found: Callable[..., Any] = _rotate
+    elif _rotates_neighbours(original):
+        found = _rotate_neighbours
+    else:
         return None
     for owner in owners:
         owner.rotary_emb = RotaryTables(owner.rotary_emb, context)
-    return _rotate
+    return found
 
 
 def _rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
@@ -272,17 +294,43 @@ def _rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> tuple[Te
     return rotated[0].transpose(1, 2), rotated[1].transpose(1, 2)
 
 
+def _rotate_neighbours(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any
+) -> tuple[Tensor, Tensor]:
+    """Do the same for pairs of neighbours, with this step's rows of the tables."""
+    if id(cos) not in _STEP.rows:
+        halves = cos[:, ::2].contiguous(), sin[:, ::2].contiguous()
+        _STEP.rows[id(cos)] = halves[0][_STEP.positions], halves[1][_STEP.positions]
+    rotated = torch.ops.et_vk.apply_rotary_emb(
+        q.transpose(1, 2), k.transpose(1, 2), *_STEP.rows[id(cos)]
+    )
+    return rotated[0].transpose(1, 2), rotated[1].transpose(1, 2)
+
+
 def _is_usual(rotation: Any) -> bool:
     """Tell whether a function rotates pairs half a head apart, in queries and keys by head."""
+    return _does(rotation, lambda x: torch.cat([-x[..., 4:], x[..., :4]], -1), (1, 2))
+
+
+def _rotates_neighbours(rotation: Any) -> bool:
+    """Tell whether a function rotates pairs of neighbours, in queries and keys by head."""
+    return _does(
+        rotation, lambda x: torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2), (2, 1)
+    )
+
+
+def _does(rotation: Any, turn: Callable[[Tensor], Tensor], order: tuple[int, int]) -> bool:
+    """Tell whether a function gives x * cos + turn(x) * sin, with an angle for each pair.
+
+    The angles of a head are repeated as a whole or one by one: (1, 2) or (2, 1).
+    """
     q, k, angles = torch.randn(1, 2, 3, 8), torch.randn(1, 1, 3, 8), torch.randn(3, 4)
-    cos, sin = (fn(torch.cat([angles, angles], -1)).unsqueeze(0) for fn in (torch.cos, torch.sin))
-
-    def expected(x: Tensor) -> Tensor:
-        half = torch.cat([-x[..., 4:], x[..., :4]], -1)
-        return x * cos.unsqueeze(1) + half * sin.unsqueeze(1)
-
+    each, whole = order
+    angles = angles.repeat_interleave(each, -1).repeat(1, whole)
+    cos, sin = (fn(angles).unsqueeze(0) for fn in (torch.cos, torch.sin))
     try:
         got = rotation(q, k, cos, sin)
     except Exception:
         return False
-    return all(torch.allclose(g, expected(x), atol=1e-5) for g, x in zip(got, (q, k), strict=True))
+    wanted = [x * cos.unsqueeze(1) + turn(x) * sin.unsqueeze(1) for x in (q, k)]
+    return all(torch.allclose(g, w, atol=1e-5) for g, w in zip(got, wanted, strict=True))

@@ -48,6 +48,7 @@ FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
 KEYS_PER_SPLIT = {
     "attention_flash_split": 64,
     "attention_flash_split_rope": 64,
+    "attention_flash_split_heads": 64,
     "attention_flash": 128,
     "attention_flash_small_heads": 128,
 }
@@ -55,6 +56,7 @@ KEYS_PER_SPLIT = {
 WORKGROUPS = {
     "attention_flash_split": 512,
     "attention_flash_split_rope": 512,
+    "attention_flash_split_heads": 512,
     "attention_flash": 256,
     "attention_flash_small_heads": 256,
 }

@@ -161,10 +161,11 @@ def lower_linear(
     added: TensorArg | None = None,
     norm: Prologue | None = None,
     out: TensorArg | None = None,
+    bias: TensorArg | None = None,
 ) -> list[Dispatch]:
-    """Lower a linear layer, with an addend, a prologue and another output if they are given."""
+    """Lower a linear layer; `bias` and `added` are what later calls add to its result."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
-    gemm = gemm_of(op, args).plus(added)
+    gemm = gemm_of(op, args).with_bias(bias).plus(added)
     rows = None if rounds(norm) else row_params(op, args, gemm.m)
     others = (rows[0] if rows else None, norm.gain if norm else None, out)
     stored = float_type(args, x, weights.scales, gemm.addend, *others)

@@ -9,6 +9,7 @@ from webpte.graph.graph import Call
 from webpte.ops.gemm.fused_linear_q4 import (
     CHOOSE_OF,
     GATED_GEMM,
+    GATES,
     GEMM_ADD,
     LINEAR_OF,
     NORMED_GEMM,
@@ -19,12 +20,7 @@ from webpte.ops.gemm.fused_linear_q4 import (
 from webpte.ops.gemm.matmul import LINEAR
 from webpte.rewrite.fusion.engine import Calls, Match
 
-ADD, MUL, SIGMOID, SILU = (
-    "aten.add.Tensor",
-    "aten.mul.Tensor",
-    "aten.sigmoid.default",
-    "aten.silu.default",
-)
+ADD, MUL, SIGMOID = "aten.add.Tensor", "aten.mul.Tensor", "aten.sigmoid.default"
 PLAIN_GEMMS = {LINEAR, "aten.mm.default", "aten.addmm.default"}
 
 
@@ -42,15 +38,15 @@ def add_after_gemm(calls: Calls, call: Call) -> Match | None:
 
 
 def gated_gemms(calls: Calls, call: Call) -> Match | None:
-    """Match silu(gate) * up of two GEMMs of one x, and the norm before if only they read it."""
+    """Match f(gate) * up of two GEMMs of one x, and the norm before if only they read it."""
     if call.name != MUL:
         return None
     for gated, other in (call.args[:2], call.args[1::-1]):
-        silu = _silu(calls, gated)
+        activated = _activated(calls, gated)
         up, up_views = calls.producer(other)
-        if silu is None or up is None:
+        if activated is None or up is None:
             continue
-        gate, *rest = silu
+        gate, *rest = activated
         pair = (gate, up)
         if gate is up or not are_of_one_kind(pair):
             continue
@@ -110,12 +106,12 @@ def norm_before_gemm(calls: Calls, call: Call) -> Match | None:
     return Match(NORMED_GEMM, (*before, call), (call.args[-1],)) if before else None
 
 
-def _silu(calls: Calls, value_id: int) -> list[Call] | None:
-    """Return the call whose result goes through x * sigmoid(x), and the calls that compute it."""
+def _activated(calls: Calls, value_id: int) -> list[Call] | None:
+    """Return the call whose result goes through an activation, and the calls that compute that."""
     last, after = calls.producer(value_id)
     if last is None:
         return None
-    if last.name == SILU:
+    if last.name in GATES:
         source, views = calls.producer(last.args[0])
         return None if source is None else [source, *views, last, *after]
     if last.name != MUL:

@@ -1,0 +1,78 @@
+"""Graphs of linear layers and what surrounds them in decoders: biases, activations, norms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from support.graphs.fusion_graphs import ADD, Net, Sizes
+from support.write.pte_writer import GraphWriter
+
+GELU, RELU = "aten.gelu.default", "aten.relu.default"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A linear layer of some kind, and what follows: "bias" or "added bias", "gelu", "residual"."""
+
+    sizes: Sizes
+    kind: str
+    ending: tuple[str, ...]
+    norm: bool = True
+
+    def __str__(self) -> str:
+        return "-".join([str(self.sizes), self.kind, *(e.replace(" ", "_") for e in self.ending)])
+
+
+_ROW, _WIDE, _FEW, _MANY = Sizes(1, 64, 36), Sizes(1, 576, 100), Sizes(5, 96, 20), Sizes(19, 64, 12)
+
+ENDED = (
+    Ended(_ROW, "int8", ("added bias", "residual")),
+    Ended(_WIDE, "q4", ("bias", "gelu")),
+    Ended(_WIDE, "int8", ("gelu",), norm=False),
+    Ended(_ROW, "q4", ("bias", "residual")),
+    Ended(_FEW, "int8", ("added bias", "gelu", "residual")),
+    Ended(_FEW, "q4", ("bias", "residual")),
+    Ended(_FEW, "rounded", ("bias", "gelu")),
+    Ended(_ROW, "rounded", ("added bias", "residual"), norm=False),
+    Ended(_MANY, "int8", ("added bias", "gelu")),
+    Ended(_MANY, "int8", ("added bias", "gelu", "residual")),
+    Ended(_MANY, "q4", ("bias", "residual"), norm=False),
+    Ended(Sizes(1, 40, 7), "int8", ("added bias", "residual")),
+    Ended(Sizes(2, 35, 5), "q4", ("bias", "gelu")),
+)
+
+
+def ended(case: Ended) -> tuple[GraphWriter, list[np.ndarray]]:
+    """Write a norm, a linear layer and what follows."""
+    net = Net(case.sizes.inner)
+    g, sizes = net.g, case.sizes
+    x, r = g.tensor((1, sizes.tokens, sizes.inner)), g.tensor((1, sizes.tokens, sizes.rows))
+    y = net.linear(net.norm(x) if case.norm else x, sizes.rows, case.kind, "bias" in case.ending)
+    if "added bias" in case.ending:
+        y = g.op(ADD, y, net.constant(net.floats(sizes.rows)), g.int(1), net.like(y))
+    if "gelu" in case.ending:
+        y = g.op(GELU, y, g.string("tanh"), net.like(y))
+    if "residual" in case.ending:
+        y = net.add(r, y)
+    return g, net.finish((x, r), y)
+
+
+def gelu_gated(sizes: Sizes, kind: str, op: str = GELU) -> tuple[GraphWriter, list[np.ndarray]]:
+    """Write a norm and f(gate) * up."""
+    net = Net(sizes.inner)
+    g = net.g
+    x = g.tensor((1, sizes.tokens, sizes.inner))
+    h = net.norm(x)
+    gate = net.linear(h, sizes.rows, kind)
+    rest = (g.string("none"),) if op == GELU else ()
+    out = net.mul(g.op(op, gate, *rest, net.like(gate)), net.linear(h, sizes.rows, kind))
+    return g, net.finish((x,), out)
+
+
+def normed_sum(dims: tuple[int, ...]) -> tuple[GraphWriter, list[np.ndarray]]:
+    """Write r + norm(x)."""
+    net = Net(dims[-1])
+    x, r = net.g.tensor(dims), net.g.tensor(dims)
+    return net.g, net.finish((x, r), net.add(r, net.norm(x)))
