@@ -11,7 +11,7 @@ WebpteError
 │   ├── ConstantError           a constant has no bytes, or too few
 │   └── PrepackError            a prepack node that breaks its contract
 │       ├── PrepackArityError          not exactly (source, output)
-│       ├── PrepackSourceError         the source is not a constant
+│       ├── PrepackSourceError         nothing gives its source a value
 │       ├── PrepackElementSizeError    element sizes differ
 │       ├── PrepackDTypeError          element types differ, though not in size
 │       ├── PrepackByteSizeError       byte sizes differ
@@ -108,7 +108,7 @@ class PrepackArityError(PrepackError):
 
 
 class PrepackSourceError(PrepackError):
-    """The source is not a constant."""
+    """The source is neither a constant, nor an input, nor computed before the prepack."""
 
 
 class PrepackElementSizeError(PrepackError):

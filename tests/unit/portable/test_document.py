@@ -29,7 +29,7 @@ if elements only move; not counting indices, masks, and tables of small numbers)
 that constants determine run once, at load. Delegates, with such calls between them, are then one
 graph: a single submission, as `stats.submissions` tells.
 
-Buffers that a method writes back (`copy_`, `index_put_`) stay on the GPU where all that touches
+Buffers that a method writes back (`copy_`, `index_put_`, `update_cache`) stay on the GPU where all that touches
 them runs there, in one graph, and no other method shares them. An input that is written to is an
 output where the file says so; the caller's array stays as it is.
 

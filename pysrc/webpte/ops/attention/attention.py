@@ -6,6 +6,7 @@ sdpa_with_kv_cache   q, k, v [B, S, heads, D] and caches [B, C, key heads, D]: w
                      the caches from the position on, then attends to the keys up to position + S
 custom_sdpa          attention to the caches, without writing them
 update_cache         writes one cache; its output has no meaning
+et_vk.gemma4_sdpa    attention of q to all of k and v [B, N, key heads, D], with a mask [S, N]
 et_vk.sdpa           q [.., heads, S, D], k and v [.., key heads, K, D]: neither cache nor position
 
 Query head h reads key head h // (heads // key heads). Causal attention hides the keys after a
@@ -17,14 +18,17 @@ is zero, as in torch's scaled_dot_product_attention.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from webpte.ops.attention.attention_calls import (
     cached_shape,
+    masked_shape,
     plain_shape,
     read_cached,
+    read_masked,
     read_plain,
     tokens_first,
     update_shape,
@@ -50,6 +54,10 @@ CACHE_ONLY = (
     "is_causal: bool = False, scale: number? = None -> tensor"
 )
 UPDATE = "value: tensor, cache: tensor, input_pos: live -> tensor"
+MASKED = (
+    "query: tensor, key: tensor, value: tensor, start_pos: any, attn_mask: tensor, "
+    "dropout_p: number? = 0, is_causal: bool = False, scale: number? = None -> tensor"
+)
 PLAIN = (
     "query: tensor, key: tensor, value: tensor, attn_mask: tensor? = None, "
     "scale: number? = None -> tensor"
@@ -88,8 +96,8 @@ def lower_cached(args: Args, writes: bool) -> list[Dispatch]:
     return [] if args.out.numel == 0 else lower_attention(call, args.target)
 
 
-def lower_plain(args: Args) -> list[Dispatch]:
-    call = stored_as(args, read_plain(args), "query", "key", "value")
+def lower_plain(args: Args, read: Callable[[Args], Attention]) -> list[Dispatch]:
+    call = stored_as(args, read(args), "query", "key", "value")
     return [] if args.out.numel == 0 else lower_attention(call, args.target)
 
 
@@ -176,6 +184,13 @@ def run_plain(args: Args) -> Array:
     return result.reshape(plain_shape(args)[0]).astype(q.dtype)
 
 
+def run_masked(args: Args) -> Array:
+    arrays = (args.array(name) for name in ("query", "key", "value"))
+    q, k, v = (x.transpose(0, 2, 1, 3) for x in arrays)
+    call = read_masked(args)
+    return attend(q, k, v, call, *mask_arrays(args, call)).transpose(0, 2, 1, 3).astype(q.dtype)
+
+
 def run_update(args: Args) -> Array:
     value, cache, start = args.array("value"), args.array("cache"), args.integer("input_pos")
     cache[:, start : start + value.shape[1]] = value
@@ -217,6 +232,14 @@ register(
     "et_vk.sdpa.default",
     PLAIN,
     shape=plain_shape,
-    lower=lower_plain,
+    lower=lambda args: lower_plain(args, read_plain),
     reference=run_plain,
+)
+
+register(
+    "et_vk.gemma4_sdpa.default",
+    MASKED,
+    shape=masked_shape,
+    lower=lambda args: lower_plain(args, read_masked),
+    reference=run_masked,
 )

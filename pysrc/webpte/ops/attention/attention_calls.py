@@ -27,8 +27,27 @@ def check_new(args: Args, what: str, new: TensorArg, cache: TensorArg) -> None:
         )
 
 
+def masked_shape(args: Args) -> tuple[Dims]:
+    q, keys, mask = args.tensor("query"), args.tensor("key"), args.tensor("attn_mask")
+    shape = check_heads(args, q, keys, args.tensor("value"))
+    if mask.dims != (q.dims[1], keys.dims[1]):
+        raise GraphError(
+            f"{args.call}: a mask {list(mask.dims)}; expected is [tokens, keys], which is "
+            f"{[q.dims[1], keys.dims[1]]}"
+        )
+    return (shape,)
+
+
 def cached_shape(args: Args) -> tuple[Dims]:
     q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
+    shape = check_heads(args, q, keys, values)
+    if keys.id == values.id:
+        raise GraphError(f"{args.call}: keys and values share the cache value {keys.id}")
+    return (shape,)
+
+
+def check_heads(args: Args, q: TensorArg, keys: TensorArg, values: TensorArg) -> Dims:
+    """Check queries, keys and values with tokens before heads; return the dims of the output."""
     check_floats(args, q, keys, values)
     fits = (
         q.rank == keys.rank == 4
@@ -39,13 +58,11 @@ def cached_shape(args: Args) -> tuple[Dims]:
     )
     if not fits:
         raise GraphError(
-            f"{args.call}: queries {list(q.dims)} with caches {list(keys.dims)} and "
+            f"{args.call}: queries {list(q.dims)} with keys {list(keys.dims)} and values "
             f"{list(values.dims)}; expected are [batch, tokens, heads, head size] and twice "
             "[batch, positions, key heads, head size], with a multiple of the key heads as heads"
         )
-    if keys.id == values.id:
-        raise GraphError(f"{args.call}: keys and values share the cache value {keys.id}")
-    return (q.dims,)
+    return q.dims
 
 
 def with_cache_shape(args: Args) -> tuple[Dims]:
@@ -146,9 +163,33 @@ def mask_keys(args: Args, positions: int) -> int | None:
     return keys
 
 
-def read_cached(args: Args, writes: bool) -> Attention:
+def check_no_dropout(args: Args) -> None:
     if args.optional_number("dropout_p"):
         raise UnsupportedError(f"{args.call}: dropout; only dropout_p 0 is supported")
+
+
+def read_masked(args: Args) -> Attention:
+    """Return the attention to keys and values of any length, selected by the mask alone."""
+    check_no_dropout(args)
+    if args.flag("is_causal"):
+        raise UnsupportedError(f"{args.call}: is_causal; its mask alone can hide keys")
+    queries, keys = tokens_first(args.tensor("query")), tokens_first(args.tensor("key"))
+    return Attention(
+        q=queries,
+        k=keys,
+        v=tokens_first(args.tensor("value")),
+        out=Heads(args.out.id, queries.sizes, queries.strides),
+        keys=keys.sizes[2],
+        follows=False,
+        causal=False,
+        scale=read_scale(args, queries.sizes[3]),
+        position=pack("4i", 0, 0, 0, 0),
+        mask=read_mask(args, (*queries.sizes[:3], keys.sizes[2]), boolean=False),
+    )
+
+
+def read_cached(args: Args, writes: bool) -> Attention:
+    check_no_dropout(args)
     q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
     positions = keys.dims[1]
     named = mask_keys(args, positions)

@@ -149,16 +149,20 @@ def update_cache(call: Attention) -> list[Dispatch]:
     return [lower_update(new, cache, itemsize, call.position) for new, cache in pairs]
 
 
-def lower_update(new: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
-    """Copy new keys or values into a cache, in the widest unit that a position is whole in."""
-    batch, heads, tokens, size = new.sizes
-    nbytes = heads * size * itemsize
+def update_unit(nbytes: int, itemsize: int) -> tuple[int, str]:
+    """Return the widest unit that a position of so many bytes is whole in, and its type."""
     if nbytes % 4 and itemsize != 2:
         raise UnsupportedError(
             f"a cache with {nbytes} bytes to a position; whole words of 4 bytes are supported"
         )
-    unit, moved = next(choice for choice in UPDATE_UNITS if nbytes % choice[0] == 0)
-    row = nbytes // unit
+    return next(choice for choice in UPDATE_UNITS if nbytes % choice[0] == 0)
+
+
+def lower_update(new: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
+    """Copy new keys or values into a cache, in the widest unit that a position is whole in."""
+    batch, heads, tokens, size = new.sizes
+    unit, moved = update_unit(heads * size * itemsize, itemsize)
+    row = heads * size * itemsize // unit
     units = batch * tokens * row
     return Dispatch(
         kernel="attention_cache_update",

@@ -156,15 +156,18 @@ class _Describer:
             Argument(parameter, "any", self._literal(index), tuple(self._tensors((index,))))
             for parameter, index in zip(names, call.args, strict=False)
         ]
-        writes = tuple(self._tensors(sorted(uses.writes)))
-        in_place = kernel is not None and kernel.in_place
+        changed = set() if kernel is None else {call.args[at] for at in kernel.changed}
+        writes, changes = (
+            tuple(self._tensors(sorted(indices)))
+            for indices in (uses.writes - changed, uses.writes & changed)
+        )
         self._node(
             name,
             name,
             (self._places.get(id(call), "host"), self._method.hosted.get(id(call))),
             inputs=self._tensors(sorted(uses.reads)),
-            outputs=() if in_place else writes,
-            changes=writes if in_place else (),
+            outputs=writes,
+            changes=changes,
             origins=(f"{KERNEL}{name}",),
             arguments=tuple(arguments),
         )

@@ -78,6 +78,8 @@ def as_delegate(
     builder = _Builder(plan, state, writes, kernel.types)
     try:
         outputs = tuple(targets(plan, kernel, call))
+        if kernel.changes:
+            outputs = outputs[-len(kernel.changes) :]  # the others have no meaning
         cast = _cast_types(plan, kernel, call, outputs)
         arguments = [
             builder.argument(index, cast or kernel.apart.get(name))

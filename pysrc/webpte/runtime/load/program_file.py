@@ -203,7 +203,7 @@ def _keeps_state(graphs: Iterable[Graph | None], kernels: Iterable[str]) -> bool
     """Tell whether delegates write to their buffers, or kernels to those of the method."""
     outside = (lookup_kernel(name) for name in kernels)
     return any(graph is not None and Dataflow.of(graph).state for graph in graphs) or any(
-        kernel is not None and kernel.in_place for kernel in outside
+        kernel is not None and kernel.writes_arguments for kernel in outside
     )
 
 

@@ -306,7 +306,7 @@ FLOATS, BAD_MASK = np.float32, np.zeros((2, 4), np.float32)
         (
             "custom_sdpa",
             (QUERIES, KEYS[..., :3], VALUES[..., :3], 1, None, 0, True, None),
-            "with caches",
+            "with keys",
         ),
         (
             "custom_sdpa",
