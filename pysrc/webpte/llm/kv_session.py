@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ContextError, DeviceError, InputError
-from webpte.runtime.base.info import ScalarInfo, TensorInfo
+from webpte.llm.language_model import language_model_io
+from webpte.llm.saved import SavedContext, check_layout
+from webpte.runtime.base.info import ScalarInfo
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.program import Program, calls_of, check_open, decoder_of
@@ -33,7 +35,7 @@ class KVSession:
     def __init__(self, program: Program, method: str = "forward") -> None:
         self.program = program
         self.method = method
-        tokens, position, self._logits = _language_model(program, method)
+        tokens, position, self._logits = language_model_io(program, method)
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
         self.max_chunk = tokens.shape[1]
         context = self._metadata("get_max_context_len") or self._metadata("get_max_seq_len")
@@ -243,6 +245,53 @@ class KVSession:
             # A call that was refused at once (the program is closed) was not counted.
             self._calls = before + min(1, calls_of(self.program, self.method) - before)
 
+    # Saving: the context with what the cache holds of it
+
+    async def save(self, *, or_empty: bool = False) -> SavedContext:
+        """Return the context with the contents of the cache.
+
+        If those are gone, raise ContextError, or return an empty context with `or_empty`.
+        """
+        decoder = decoder_of(self.program, self.method)
+        decoder.cache_layout()  # raises if the program has other state
+        if self._cached and not or_empty:
+            self._check_cache()
+        with self._alone():
+            is_known = self._owns_cache or not self._cached
+            tokens = tuple(self._cached) if is_known else ()
+            pending = tuple(self._pending) if is_known else ()
+            caches = await decoder.read_caches(len(tokens))
+            return SavedContext(await decoder.fingerprint(), tokens, pending, tuple(caches))
+
+    async def restore(self, saved: SavedContext) -> None:
+        """Continue a context that was saved; if that fails, the context is as before, or empty."""
+        decoder = decoder_of(self.program, self.method)
+        check_layout(saved, decoder.cache_layout())
+        tokens, pending = self.check_tokens(saved.tokens), self.check_tokens(saved.pending)
+        if self.max_context is not None and len(tokens) > self.max_context:
+            raise InputError(
+                f"a saved conversation of {len(tokens)} tokens is over the {self.max_context} that "
+                "the program's context holds"
+            )
+        with self._alone():
+            if saved.program != await decoder.fingerprint():
+                raise InputError(f"the conversation was not saved with {self.program.name}")
+            self._cached, self._pending = [], []
+            self.end_answer()
+            await decoder.write_caches(saved.caches)
+            self._claim_cache()
+            self._cached, self._pending = tokens, pending
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other calls of the session away."""
+        self.check_idle()
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
     # Decoding ahead: steps that take their token from the step before, on the GPU
 
     @property
@@ -274,11 +323,8 @@ class KVSession:
         self.check_idle()
         self._check_cache()
         check_open(self.program)
-        self._busy = True
-        try:
+        with self._alone():
             yield
-        finally:
-            self._busy = False
         self._check_cache()
 
     def commit_pending(self) -> None:
@@ -322,31 +368,6 @@ class KVSession:
             f"{self.program.name}: method {self.method!r} was called by another Generator or "
             f"directly, so its cache does not hold this conversation any more: {advice}"
         )
-
-
-def _language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
-    """Return tokens, position and logits of a method; raise InputError if it has others."""
-    methods = program.methods
-    if method not in methods:
-        raise InputError(f"{program.name} has no method {method!r}")
-    inputs, outputs = methods[method].inputs, methods[method].outputs
-    tensors = [given for given in inputs if isinstance(given, TensorInfo)]
-    if not (
-        len(inputs) == len(tensors) == 2
-        and all(tensor.dtype in ("int64", "int32") for tensor in tensors)
-        and [len(tensor.shape) for tensor in tensors] == [2, 1]
-    ):
-        raise InputError(
-            f"{program.name} is not a language model with a KV cache: it takes "
-            f"{'; '.join(map(str, inputs))}, not tokens [1, S] and input_pos [1]"
-        )
-    if len(outputs) != 1 or not isinstance(outputs[0], TensorInfo):
-        raise InputError(
-            f"{program.name} is not a language model that tokens can be sampled from: it returns "
-            f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
-        )
-    tokens, position = tensors
-    return tokens, position, outputs[0]
 
 
 def _check_not_empty(tokens: Sequence[int]) -> None:

@@ -49,6 +49,7 @@ class Build:
         self.device = device
         self.options = options
         self.info = DeviceInfo("numpy")  # of the device, with the options applied
+        self.contents: Contents | None = None  # that it was made of
         self.lifetime = Lifetime()
         self.tuning = asyncio.Lock()  # two runs at once would time each other's kernels
         self.methods: dict[str, Method] = {}
@@ -77,6 +78,7 @@ class Build:
         return build
 
     async def _make_methods(self, contents: Contents, progress: Progress | None) -> None:
+        self.contents = contents
         constants = ConstantStore()
         states = await read_states(contents)
         together = asyncio.Lock() if share_cells(states.values()) else None

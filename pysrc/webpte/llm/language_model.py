@@ -1,0 +1,32 @@
+"""What makes a method that of a language model: its inputs and its output."""
+
+from __future__ import annotations
+
+from webpte.errors import InputError
+from webpte.runtime.base.info import TensorInfo
+from webpte.runtime.program import Program
+
+
+def language_model_io(program: Program, method: str) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
+    """Return tokens, position and logits of a method; raise InputError if it has others."""
+    methods = program.methods
+    if method not in methods:
+        raise InputError(f"{program.name} has no method {method!r}")
+    inputs, outputs = methods[method].inputs, methods[method].outputs
+    tensors = [given for given in inputs if isinstance(given, TensorInfo)]
+    if not (
+        len(inputs) == len(tensors) == 2
+        and all(tensor.dtype in ("int64", "int32") for tensor in tensors)
+        and [len(tensor.shape) for tensor in tensors] == [2, 1]
+    ):
+        raise InputError(
+            f"{program.name} is not a language model with a KV cache: it takes "
+            f"{'; '.join(map(str, inputs))}, not tokens [1, S] and input_pos [1]"
+        )
+    if len(outputs) != 1 or not isinstance(outputs[0], TensorInfo):
+        raise InputError(
+            f"{program.name} is not a language model that tokens can be sampled from: it returns "
+            f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
+        )
+    tokens, position = tensors
+    return tokens, position, outputs[0]
