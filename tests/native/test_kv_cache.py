@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import webpte
-from support.cases.attention.attention_cases import BARE, TALK
+from support.cases.attention.attention_cases import TALK
 from support.cases.attention.attention_programs import CacheCase
+from support.cases.attention.update_programs import UpdateCase
 from support.devices.native import make_device, need_native
 from webpte.gpu.native.device import NativeDevice
 
@@ -30,8 +31,7 @@ CASES = [
     CacheCase(4, 2, 16, [(1, 700), (2, 5), (1, 999)], positions=1000, label="many splits"),
     CacheCase(8, 1, 8, [(9, 500), (3, 0)], positions=600, label="tiles with splits"),
     CacheCase(4, 2, 16, [(3, 7), (1, 12)], mask="SN", mask_type="bool", causal=False),
-    CacheCase(4, 2, 16, TALK, op=BARE),
-    CacheCase(4, 2, 7, [(1, 20), (30, 3)], op=BARE),
+    UpdateCase(4, 2, 7, [(1, 20), (30, 3)]),
 ]
 
 
