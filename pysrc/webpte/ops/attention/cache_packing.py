@@ -52,6 +52,11 @@ class CachePacking:
         """Return the dims of a packed cache whose dims are these, of floats."""
         return (*dims[:-1], self.words(dims[-1]))
 
+    def largest_step(self, values: Array) -> float:
+        """Return how far apart neighbouring numbers of a cache of these values are, at most."""
+        largest = float(np.abs(values[np.isfinite(values)]).max(initial=0))
+        return largest / (LARGEST if self.has_step else 1 << 10)
+
 
 def _words(packing: str) -> DType:
     return DType("int32", 4, "int32", packing)
@@ -108,3 +113,9 @@ def unpack_rows(words: Array, size: int, packing: CachePacking) -> Array:
         steps = words[..., :1].view(np.float32)
         numbers = np.ascontiguousarray(words[..., 1:]).view(np.int8)
         return numbers[..., :size].astype(np.float32) * steps
+
+
+def unpack_whole_rows(words: Array, packing: CachePacking) -> Array:
+    """Unpack words (.., words) into rows of floats, with the zeros after their ends."""
+    units = words.shape[-1] // packing.unit_words - packing.has_step
+    return unpack_rows(words, QUAD * units, packing)

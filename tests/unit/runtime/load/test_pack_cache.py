@@ -11,7 +11,7 @@ import webpte
 from support.cases.attention.attention_cases import TALK
 from support.cases.attention.attention_programs import CacheCase
 from support.cases.attention.update_programs import UpdateCase
-from support.graphs.graphs import wait
+from support.graphs.graphs import make_planner, read_graph, wait
 from support.graphs.small_llm import small_llm
 from support.graphs.split_graphs import linear
 from support.page.conversations import tokens_of
@@ -20,6 +20,8 @@ from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 from webpte.ops.attention.cache_packing import PACKINGS, pack_rows, unpack_rows
+from webpte.ops.core.records import Scratch
+from webpte.runtime.base.options import DeveloperOptions
 from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests" / "data" / "llm"
@@ -100,6 +102,67 @@ def test_caches_take_fewer_bytes(name: str) -> None:
         assert short.state == bytes_.state // 4
 
     wait(check())
+
+
+def test_a_cache_that_is_too_large_for_a_binding_fits_in_fewer_bits() -> None:
+    async def check() -> None:
+        case = CacheCase(2, 2, 16, [(1, 3)], positions=128)
+        program, device = case.program(), SimulatedDevice()
+        options = DeveloperOptions(binding_bytes=12 << 10)
+        told = await webpte.forecast(program, device=device, options=options)
+        (refusal,) = told.refusals
+        assert "16,384 bytes), which op 1 (sdpa_with_kv_cache.default) reads" in refusal
+        assert 'max_context=..., or with kv_cache="f16" or "int8"' in refusal
+        with pytest.raises(errors.OutOfMemoryError, match="kv_cache"):
+            await webpte.load(program, device=device, options=options)
+        for asked in ({"kv_cache": "f16"}, {"kv_cache": "int8"}, {"max_context": 64}):
+            given: Any = {"device": device, "options": options, **asked}
+            assert not (await webpte.forecast(program, **given)).refusals
+            async with await webpte.load(program, **given) as loaded:
+                await loaded.forward(*case.inputs(0))
+
+    wait(check())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_comparison_sees_the_numbers_of_a_cache(kind: str) -> None:
+    async def check() -> None:
+        path = FOLDER / "llama_tiny_q4.pte"
+        tokens, position = np.array([[5, 9, 33]]), np.array([0])
+        async with await webpte.load(path, device=SimulatedDevice(), kv_cache=kind) as program:
+            await program.forward(tokens, position)
+            compared = await program.compare("forward", tokens, position)
+            assert compared.first is None
+
+    wait(check())
+
+
+# Long contexts
+
+LONG = [
+    CacheCase(4, 2, 8, [(1, 8191), (5, 8187), (1, 8100)], positions=8192, label="8k"),
+    CacheCase(4, 2, 8, [(1, 32767), (3, 32700), (1, 5)], positions=32768, label="32k"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", LONG, ids=str)
+def test_attention_near_the_end_of_a_long_context(case: CacheCase, kind: str) -> None:
+    test_attention_over_rounded_keys_and_values(case, kind)
+
+
+@pytest.mark.parametrize(("key_heads", "splits"), [(8, 64), (16, 32), (32, 16), (2, 64)])
+@pytest.mark.parametrize("positions", [8192, 32768])
+def test_keys_of_a_long_context_are_split(positions: int, key_heads: int, splits: int) -> None:
+    """A decode step fills a large GPU: 512 workgroups, or as many as 64 splits give."""
+    case = CacheCase(key_heads, key_heads, 4, [(1, positions - 1)], positions=positions)
+    planner, _ = make_planner(read_graph(case.program()))
+    planner.lower_all()
+    first, last = (r for r in planner.dispatches() if r.kernel.startswith("attention"))
+    assert (first.kernel, last.kernel) == ("attention_flash_split", "attention_flash_reduce")
+    assert first.grid[0] * first.grid[1] == key_heads * splits
+    nbytes = [b.nbytes for b in first.bindings if isinstance(b, Scratch)]
+    assert max(nbytes) <= 1 << 20
 
 
 def test_an_unknown_kind_is_refused() -> None:
