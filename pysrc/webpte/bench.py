@@ -22,6 +22,7 @@ from webpte.runtime.base.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
 
 WARM_SECONDS = 0.5  # the clocks of an idle GPU are a fifth of a busy one's
+LONG_PROMPT = 4096
 SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "seed": 1}
 
 
@@ -73,7 +74,7 @@ async def bench_llm(
             generator.reset()
             await generator.prefill(tokens)
 
-        measured = await _measure(program, fill, 8, 4)
+        measured = await _measure(program, fill, *_rounds(length))
         measured["tokens_per_second"] = length / measured["ms"] * 1000
         figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
         await fill()  # the timed kernels have written to the cache
@@ -84,6 +85,11 @@ async def bench_llm(
         for name, asked in (("ahead", {}), ("sampled", SAMPLED)):
             figures[f"{name}_{length}"] = await _steady(generator, tokens, 4 * decode_steps, asked)
     return figures
+
+
+def _rounds(length: int) -> tuple[int, int]:
+    """Return how often a prompt is timed, and how often before that: a long one takes seconds."""
+    return (8, 4) if length <= LONG_PROMPT else (3, 1)
 
 
 async def _steady(

@@ -8,7 +8,7 @@ source to the GPU without passing through here.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,3 +200,35 @@ class ColumnSource:
         found = table[:, self.first : self.first + self.count].tobytes()
         start = offset - first * self.count
         return found[start : start + length]
+
+
+_STEP = 1 << 23  # bytes that are converted at once
+
+
+@dataclass(frozen=True)
+class ConvertedSource:
+    """Rows of a part of a file, each converted into as many bytes, as if they were a file."""
+
+    rows: Region
+    file_bytes: int  # of a row
+    row_bytes: int  # of a converted one
+    convert: Callable[[bytes | memoryview], bytes]
+
+    @property
+    def name(self) -> str:
+        return self.rows.source.name
+
+    @property
+    def size(self) -> int:
+        return self.rows.size // self.file_bytes * self.row_bytes
+
+    async def read(self, offset: int, length: int) -> bytes:
+        check_range(self, offset, length)
+        first, last = offset // self.row_bytes, -(-(offset + length) // self.row_bytes)
+        step, found = max(1, _STEP // self.file_bytes), bytearray()
+        for row in range(first, last, step):
+            count = min(step, last - row)
+            data = await self.rows.view(row * self.file_bytes, count * self.file_bytes)
+            found += self.convert(data)
+        start = offset - first * self.row_bytes
+        return bytes(memoryview(found)[start : start + length])

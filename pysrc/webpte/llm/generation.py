@@ -22,6 +22,7 @@ from webpte.llm.constrain.constraint import Allowed, Constraint
 from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
 from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
+from webpte.llm.saved import SavedContext, read_saved
 from webpte.llm.speculation import Speculate, Speculators
 from webpte.ops.sampling.sample_numpy import mask_of
 from webpte.runtime.decode.sampling import GREEDY, SampledToken, SamplerSettings, Sampling
@@ -144,6 +145,22 @@ class Generator:
     def reset(self) -> None:
         """Empty the context, and end the current answer."""
         self._session.reset()
+
+    async def save(self) -> bytes:
+        """Return the context with the contents of the KV cache, for `restore`.
+
+        Also between two tokens of an answer, which then goes on, here and there.
+        """
+        return (await save_context(self)).to_bytes()
+
+    async def restore(self, data: bytes) -> None:
+        """Continue a context that was saved with the same program, on any device.
+
+        The program must be loaded with the same `kv_cache`. Data that is damaged, or of another
+        program, is refused with an InputError, and the context stays as it was.
+        """
+        saved, _ = read_saved(data)
+        await restore_context(self, saved)
 
     async def prefill(
         self, tokens: Sequence[int], sampling: Sampling = GREEDY, seed: int | None = None
@@ -348,6 +365,19 @@ def constrain(generation: Generation, constraint: Constraint) -> None:
     if generation._speculation is not None:
         generation._speculation.turn_off(reason)
     generation._note_steps()
+
+
+async def save_context(generator: Generator, *, or_empty: bool = False) -> SavedContext:
+    """Return the context of a Generator with the contents of its KV cache.
+
+    If those are gone, raise ContextError, or return an empty context with `or_empty`.
+    """
+    return await generator._session.save(or_empty=or_empty)
+
+
+async def restore_context(generator: Generator, saved: SavedContext) -> None:
+    """Continue a context that was saved."""
+    await generator._session.restore(saved)
 
 
 def ignore_stops(generation: Generation) -> None:

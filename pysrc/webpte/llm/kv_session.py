@@ -10,6 +10,7 @@ import numpy as np
 
 from webpte.errors import ContextError, DeviceError, InputError
 from webpte.llm.program_signature import language_model, numbers_of
+from webpte.llm.saved import SavedContext, check_layout
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.program import Program, calls_of, check_open, decoder_of
@@ -253,17 +254,59 @@ class KVSession:
         those of tokens that turn out right. Returns the reason if the program cannot do this.
         """
         assert len(self._pending) == 1
+        tokens, position = [*self._pending, *proposed], self.position
+        with self._alone(), self._writing(position):
+            return await decoder_of(self.program, self.method).sample_rows(
+                self._inputs(tokens, position),
+                settings,
+                [*self._cached, *tokens],
+                self.max_context,
+            )
+
+    # Saving: the context with what the cache holds of it
+
+    async def save(self, *, or_empty: bool = False) -> SavedContext:
+        """Return the context with the contents of the cache.
+
+        If those are gone, raise ContextError, or return an empty context with `or_empty`.
+        """
+        decoder = decoder_of(self.program, self.method)
+        decoder.cache_layout()  # raises if the program has other state
+        if self._cached and not or_empty:
+            self._check_cache()
+        with self._alone():
+            is_known = self._owns_cache or not self._cached
+            tokens = tuple(self._cached) if is_known else ()
+            pending = tuple(self._pending) if is_known else ()
+            caches = await decoder.read_caches(len(tokens))
+            return SavedContext(await decoder.fingerprint(), tokens, pending, tuple(caches))
+
+    async def restore(self, saved: SavedContext) -> None:
+        """Continue a context that was saved; if that fails, the context is as before, or empty."""
+        decoder = decoder_of(self.program, self.method)
+        check_layout(saved, decoder.cache_layout())
+        tokens, pending = self.check_tokens(saved.tokens), self.check_tokens(saved.pending)
+        if self.max_context is not None and len(tokens) > self.max_context:
+            raise InputError(
+                f"a saved conversation of {len(tokens)} tokens is over the {self.max_context} that "
+                "the program's context holds"
+            )
+        with self._alone():
+            if saved.program != await decoder.fingerprint():
+                raise InputError(f"the conversation was not saved with {self.program.name}")
+            self._cached, self._pending = [], []
+            self.end_answer()
+            await decoder.write_caches(saved.caches)
+            self._claim_cache()
+            self._cached, self._pending = tokens, pending
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other calls of the session away."""
         self.check_idle()
         self._busy = True
         try:
-            tokens, position = [*self._pending, *proposed], self.position
-            with self._writing(position):
-                return await decoder_of(self.program, self.method).sample_rows(
-                    self._inputs(tokens, position),
-                    settings,
-                    [*self._cached, *tokens],
-                    self.max_context,
-                )
+            yield
         finally:
             self._busy = False
 
@@ -298,11 +341,8 @@ class KVSession:
         self.check_idle()
         self._check_cache()
         check_open(self.program)
-        self._busy = True
-        try:
+        with self._alone():
             yield
-        finally:
-            self._busy = False
         self._check_cache()
 
     def commit_pending(self) -> None:

@@ -52,6 +52,7 @@ class Build:
         self.device = device
         self.options = options
         self.info = DeviceInfo("numpy")  # of the device, with the options applied
+        self.contents: Contents | None = None  # that it was made of
         self.lifetime = Lifetime()
         self.tuning = asyncio.Lock()  # two runs at once would time each other's kernels
         self.methods: dict[str, Method] = {}
@@ -83,6 +84,7 @@ class Build:
         return build
 
     async def _make_methods(self, contents: Contents, progress: Progress | None) -> None:
+        self.contents = contents
         states = await read_states(contents)
         together = asyncio.Lock() if share_cells(states.values()) else None
         device = None if isinstance(self.device, str) else self.device

@@ -13,16 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from webpte.errors import IndexRangeError, ResizeError
+from webpte.errors import IndexRangeError, ResizeError, UnsupportedError
 from webpte.runtime.base.call_context import CallLog
 from webpte.runtime.base.error_location import executing
 from webpte.runtime.build import Build
+from webpte.runtime.decode.cache_state import (
+    CacheLayout,
+    StatefulDelegate,
+    layout_of,
+    read_caches,
+    write_caches,
+)
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.request import Delegate, Input, OutputPlacement, RunRequest
+from webpte.runtime.load.fingerprint import fingerprint
 from webpte.runtime.method import Method
 
 
@@ -39,6 +48,36 @@ class Decoder:
         """Whether the method can go back to an earlier position and continue from there."""
         graph = getattr(self._method.only_delegate, "graph", None)
         return graph is not None and unsafe_state(graph) is None
+
+    async def fingerprint(self) -> str:
+        """Return a hash that tells the program apart from others."""
+        assert self._build.contents is not None
+        return await fingerprint(self._build.contents)
+
+    def cache_layout(self) -> list[CacheLayout]:
+        """Return the layout of the KV caches; raise UnsupportedError if state is more than that."""
+        return layout_of(self._delegate().graph)
+
+    async def read_caches(self, count: int) -> list[np.ndarray]:
+        """Read the first `count` positions of the KV caches."""
+        with self._log.context():
+            return await read_caches(self._delegate(), count)
+
+    async def write_caches(self, arrays: Sequence[np.ndarray]) -> None:
+        """Write the first positions of the KV caches. Other conversations see it as a call."""
+        delegate = self._delegate()
+        self._log.count(self._method.info.name)
+        with self._log.context():
+            await write_caches(delegate, arrays)
+
+    def _delegate(self) -> StatefulDelegate:
+        delegate = self._method.only_delegate
+        if not isinstance(delegate, GpuDelegate | NumpyDelegate):
+            raise UnsupportedError(
+                f"method {self._method.info.name!r} is more than one delegate: its KV cache cannot "
+                "be read"
+            )
+        return delegate
 
     async def run_unread(self, inputs: Sequence[Any]) -> None:
         """Run the method for its effect on state (caches) alone: nothing is read back."""

@@ -22,7 +22,7 @@ from webpte_dev.variants import options_of
 
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
 options = await options_of(variant, "webgpu") if variant else webpte.Options()
-async with await webpte.load(url, device=device, options=options) as program:
+async with await webpte.load(url, device=device, options=options, **loading) as program:
     return await bench.figures_of(program, method, runs, prefill, decode)
 """
 
@@ -38,6 +38,14 @@ def main(arguments: list[str]) -> int:
         "--prefill", default="", help="for language models: prompt lengths, such as 128,512"
     )
     parser.add_argument("--decode", type=int, default=32, help="tokens to decode (%(default)s)")
+    parser.add_argument(
+        "--kv-cache",
+        choices=("f32", "f16", "int8"),
+        help="for language models: what the KV cache is kept in (by default what the file says)",
+    )
+    parser.add_argument(
+        "--max-context", type=int, help="for language models: a shorter KV cache than the file's"
+    )
     parser.add_argument(
         "--adapter",
         choices=chromium.ADAPTERS,
@@ -119,6 +127,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error("--waiting is for programs that run in a browser")
     if options.options and (options.kernels or options.pipelines):
         parser.error("--options is for programs that run")
+    if _loading(options) and (options.kernels or options.pipelines):
+        parser.error("--kv-cache and --max-context are for programs that run")
     if options.kernels:
         if program or options.pipelines:
             parser.error("--kernels takes no program and no --pipelines")
@@ -156,6 +166,12 @@ def _wanted(options: argparse.Namespace) -> dict[str, Any]:
     return {"method": options.method, "runs": options.runs, "prefill": prefill}
 
 
+def _loading(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `webpte.load` for the KV cache that were given."""
+    asked = {"kv_cache": options.kv_cache, "max_context": options.max_context}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
 def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
     if info.software and not options.software:
         raise HostError(
@@ -173,7 +189,8 @@ def _run_native(options: argparse.Namespace) -> dict[str, Any]:
         _refuse_cpu((await webpte.shared_device("native")).info, options)
         variant = options.options
         chosen = await options_of(variant, "native") if variant else webpte.Options()
-        async with await webpte.load(options.program, device="native", options=chosen) as program:
+        given: dict[str, Any] = {"device": "native", "options": chosen, **_loading(options)}
+        async with await webpte.load(options.program, **given) as program:
             wanted = _wanted(options)
             return await bench.figures_of(program, **wanted, decode_steps=options.decode)
 
@@ -198,6 +215,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             decode=options.decode,
             waiting=options.waiting,
             variant=options.options,
+            loading=_loading(options),
         )
         return result
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from webpte.errors import GraphError, IndexRangeError, UnsupportedError
 from webpte.ops.attention.attention_calls import check_new, tokens_first
-from webpte.ops.attention.attention_kernels import lower_update, update_unit
+from webpte.ops.attention.cache_write_kernels import lower_update, update_unit
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.quads import quad_grid
 from webpte.ops.core.records import Dispatch, SymIntBound, ceil_div, pack

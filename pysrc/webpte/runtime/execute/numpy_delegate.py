@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -108,6 +108,14 @@ class NumpyDelegate:
         """Return a function that restores the state as it is now."""
         saved = {i: self._constants[i] for i in self._state}
         return lambda: self._constants.update(saved)
+
+    def state_of(self, value_id: int) -> np.ndarray:
+        """Return a tensor of the state as it is now."""
+        return self._constants[value_id]
+
+    def set_state(self, arrays: Mapping[int, np.ndarray]) -> None:
+        """Replace tensors of the state."""
+        self._constants |= arrays
 
     def _set_inputs(
         self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]
