@@ -8,6 +8,7 @@ source to the GPU without passing through here.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,7 +38,10 @@ def fetch_problem(address: str, reason: str) -> str:
 
 
 class ByteSource(Protocol):
-    """Random access to a file. `read` returns exactly `length` bytes or raises SourceError."""
+    """Random access to a file. `read` returns exactly `length` bytes or raises SourceError.
+
+    Sources that are equal have the same bytes: what is on the GPU from one serves for the other.
+    """
 
     @property
     def name(self) -> str: ...
@@ -65,6 +69,19 @@ class BytesSource:
         self.name = name
 
     @property
+    def _contents(self) -> object:
+        """The object that has the bytes, if nobody can change them; else this source."""
+        return self._data.obj if isinstance(self._data.obj, bytes) else self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BytesSource):
+            return NotImplemented
+        return self._contents is other._contents and self.size == other.size
+
+    def __hash__(self) -> int:
+        return id(self._contents)
+
+    @property
     def size(self) -> int:
         return len(self._data)
 
@@ -86,6 +103,14 @@ class FileSource:
         self.name = path.name
         with self._opened() as file:
             self._size = file.seek(0, io.SEEK_END)
+            found = os.fstat(file.fileno())
+        self._version = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileSource) and self._version == other._version
+
+    def __hash__(self) -> int:
+        return hash(self._version)
 
     @property
     def size(self) -> int:

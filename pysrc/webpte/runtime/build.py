@@ -60,7 +60,7 @@ class Build:
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
-        self._constants = ConstantStore()
+        self._constants = ConstantStore() if isinstance(device, str) else ConstantStore.of(device)
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
         self._building = asyncio.Lock()
 

@@ -1,9 +1,10 @@
-"""Constants that several delegates of a program read: uploaded once, in one buffer for all.
+"""Constants that several delegates of a device read: uploaded once, in one buffer for all.
 
-Methods that share weights (prefill and decode, say) have them once in the file. Each distinct
-constant gets one buffer, which is freed when the last delegate that reads it is closed. One graph
-never shares a buffer with itself: every value of it has its own, also where two have equal bytes.
-A constant that a graph writes to (a cache) is that graph's alone.
+Methods that share weights (prefill and decode, say) have them once in the file, and programs that
+share weights have them in one file of data. Each distinct constant gets one buffer, which is freed
+when the last delegate that reads it is closed. One graph never shares a buffer with itself: every
+value of it has its own, also where two have equal bytes. A constant that a graph writes to (a
+cache) is that graph's alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
+from webpte.gpu.device import Device
 from webpte.graph.graph import Graph, Tensor
 from webpte.plan.memory_plan import MemoryPlan
 from webpte.rewrite.dataflow import Dataflow
@@ -57,11 +60,16 @@ def shareable(
 
 
 class ConstantStore:
-    """The shared constants of one program. Its delegates are built one after the other."""
+    """The shared constants of one device. Each is added once it is uploaded."""
 
     def __init__(self) -> None:
         self._buffers: dict[ConstantKey, int] = {}
         self._users: Counter[ConstantKey] = Counter()
+
+    @classmethod
+    def of(cls, device: Device) -> ConstantStore:
+        """Return the store of a device."""
+        return _STORES.setdefault(device, cls())
 
     def take(self, key: ConstantKey) -> int | None:
         """Return the buffer of a constant that is uploaded already, and count one more user."""
@@ -69,12 +77,21 @@ class ConstantStore:
             self._users[key] += 1
         return self._buffers.get(key)
 
-    def add(self, key: ConstantKey, buffer: int) -> None:
-        """Add a new constant, with its first user."""
+    def add(self, key: ConstantKey, buffer: int) -> bool:
+        """Add a new constant, with its first user; False if another delegate has added it."""
+        if key in self._buffers:
+            return False
         self._buffers[key] = buffer
         self._users[key] = 1
+        return True
 
     def release(self, key: ConstantKey) -> int | None:
         """Count one user less; returns the buffer if that was the last one."""
         self._users[key] -= 1
-        return None if self._users[key] else self._buffers.pop(key)
+        if self._users[key]:
+            return None
+        del self._users[key]
+        return self._buffers.pop(key)
+
+
+_STORES: WeakKeyDictionary[Device, ConstantStore] = WeakKeyDictionary()
