@@ -23,7 +23,8 @@ from webpte_dev.variants import options_of
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
 options = await options_of(variant, "webgpu") if variant else webpte.Options()
 async with await webpte.load(url, device=device, options=options) as program:
-    return await bench.figures_of(program, method, runs, prefill, decode)
+    guessing = await webpte.load(draft, device=device, options=options) if draft else None
+    return await bench.figures_of(program, method, runs, prefill, decode, guessing)
 """
 
 
@@ -38,6 +39,11 @@ def main(arguments: list[str]) -> int:
         "--prefill", default="", help="for language models: prompt lengths, such as 128,512"
     )
     parser.add_argument("--decode", type=int, default=32, help="tokens to decode (%(default)s)")
+    parser.add_argument(
+        "--draft",
+        type=Path,
+        help="for language models: a smaller one in the same folder, to time speculation with",
+    )
     parser.add_argument(
         "--adapter",
         choices=chromium.ADAPTERS,
@@ -128,6 +134,12 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
             raise HostError(f"{options.kernels} is not a file.")
     elif program is None:
         parser.error("a program is needed, or --kernels")
+    elif options.draft and not options.prefill:
+        parser.error("--draft needs --prefill")
+    elif options.draft and not options.draft.is_file():
+        raise HostError(f"{options.draft} is not a file.")
+    elif options.draft and options.draft.resolve().parent != program.resolve().parent:
+        parser.error("the draft must be in the folder of the program")
     elif not program.is_file() and not (options.pipelines and program.is_dir()):
         raise HostError(f"{program} is not a file.")
 
@@ -175,7 +187,12 @@ def _run_native(options: argparse.Namespace) -> dict[str, Any]:
         chosen = await options_of(variant, "native") if variant else webpte.Options()
         async with await webpte.load(options.program, device="native", options=chosen) as program:
             wanted = _wanted(options)
-            return await bench.figures_of(program, **wanted, decode_steps=options.decode)
+            draft = options.draft and await webpte.load(
+                options.draft, device="native", options=chosen
+            )
+            return await bench.figures_of(
+                program, **wanted, decode_steps=options.decode, draft=draft
+            )
 
     try:
         return asyncio.run(run())
@@ -194,6 +211,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             _CODE,
             timeout=1200,
             url=f"/model/{options.program.name}",
+            draft=f"/model/{options.draft.name}" if options.draft else "",
             **_wanted(options),
             decode=options.decode,
             waiting=options.waiting,
@@ -220,6 +238,8 @@ def _show(figures: dict[str, Any]) -> None:
             parts = f"step by step: {row['step_by_step']}"
         elif "steps_per_submission" in row:
             parts = f"{row['steps_per_submission']:.1f} steps per submission"
+            if "guesses" in row:
+                parts += f", {row['guesses']}, {row['not_speculating'] or 'to the end'}"
         print(f"{name}: {row['ms']:.2f} ms{speed} (first {row['first_ms']:.0f}; {parts}{gpu})")
         for kernel in row["kernels"][:12]:
             print(f"  {kernel['us']:10.1f} us  {kernel['count']:4d} x  {kernel['kernel']}")

@@ -16,6 +16,7 @@ from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
 from support.harness import extent
 from support.page.conversations import greedy, tokens_of
+from webpte.bench import bench_llm
 from webpte.errors import (
     ClosedError,
     ContextError,
@@ -452,5 +453,15 @@ def test_bad_guesses_are_left_to_plain_steps(q4: Path, monkeypatch: pytest.Monke
         assert answer.stats.accepted_tokens == 0
         # Three trials, a measurement of plain steps, and a round after longer and longer rests.
         assert answer.stats.proposed_tokens < 9 * (ROWS - 1)
+
+    wait(run())
+
+
+def test_a_bench_with_a_draft(q4: Path, fp32: Path) -> None:
+    async def run() -> None:
+        program, draft = await open_program(fp32, "numpy"), await open_program(q4, "numpy")
+        figures = await bench_llm(program, [5], decode_steps=2, draft=draft)
+        assert {"ahead_5", "drafted_5", "drafted_sampled_5", "lookup_5"} < set(figures)
+        assert "guesses right" in figures["drafted_5"]["guesses"]
 
     wait(run())

@@ -25,12 +25,29 @@ T = TypeVar("T")
 
 
 class JsFile:
-    """A file object of files.js: `file.size`, and `file.read` with a promise of bytes."""
+    """A file object of files.js: `file.size`, and `file.read` with a promise of bytes.
 
-    def __init__(self, file: Any, name: str) -> None:
+    `blob` is the Blob that a caller gave: files of one Blob are equal.
+    """
+
+    def __init__(self, file: Any, name: str, blob: Any = None) -> None:
         self.file = file
         self.name = name
         self._size = int(file.size)
+        self._blob = blob
+
+    @property
+    def _contents(self) -> int:
+        return id(self) if self._blob is None else int(self._blob.js_id)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, JsFile):
+            return NotImplemented
+        both = self._blob is not None and other._blob is not None
+        return self is other or (both and self._contents == other._contents)
+
+    def __hash__(self) -> int:
+        return hash(self._contents)
 
     @property
     def size(self) -> int:
