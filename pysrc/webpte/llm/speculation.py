@@ -29,7 +29,7 @@ from webpte.runtime.program import Program
 Speculate = Literal["lookup"] | Program | None
 
 ROWS = 8  # tokens in a call that checks guesses, the last sampled one included
-LEAST_REST, MOST_REST = 8, 64  # plain steps between rounds that do not pay
+LEAST_REST, MOST_REST = 8, 128  # plain steps between rounds that do not pay
 TRIALS = 3  # rounds before a judgement
 
 
@@ -191,6 +191,8 @@ class SpeculativeLoop:
         self._run += 1
         self._seconds += perf_counter() - started
         self._left = max(0, self._left - 1)
+        if self._proposer.watch(sampled.token) and self._payoff.loss is None:
+            self._left = min(self._left, self._plain.coming)
         if not self._left:
             if self._run >= LEAST_REST:
                 self._payoff.note_plain(self._run, self._seconds)

@@ -420,6 +420,35 @@ def test_a_lookup_copies_what_followed() -> None:
     wait(run())
 
 
+def test_a_lookup_tells_when_it_would_be_right() -> None:
+    async def run() -> None:
+        lookup = PromptLookup()
+        assert not lookup.watch(1)
+        story = [1, 2, 3, 4, 5, 6, 7]
+        assert await lookup.propose([*story, 9], 3) == []
+        told = [lookup.watch(token) for token in [1, 2, 3, 4, 5, 8, 6]]
+        assert told == [False, False, False, False, True, False, False]
+        # What it has watched is a part of the conversation.
+        whole = [*story, 9, 1, 2, 3, 4, 5, 8, 6]
+        assert await lookup.propose([*whole, 4, 5], 3) == [8, 6, 4]
+
+    wait(run())
+
+
+def test_a_rest_ends_when_guesses_would_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that repeats itself from some token on."""
+    monkeypatch.setattr(speculation, "LEAST_REST", 64)
+
+    async def run() -> None:
+        program = await webpte.load(small_llm(context=32), device=SimulatedDevice())
+        plain = await tokens_of(Generator(program).generate([1], 28))
+        answer = Generator(program).generate([1], 28, speculate="lookup", steps_ahead=2)
+        assert await tokens_of(answer) == plain
+        assert answer.stats.proposed_tokens > 0, plain
+
+    wait(run())
+
+
 def test_rounds_that_do_not_pay_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     payoff = Payoff()
