@@ -40,7 +40,7 @@ class Payoff:
         self.plain: float | None = None  # per token
         self.verify: float | None = None  # per round, without its proposal
         self.propose = 0.0  # per proposed token
-        self.tokens = 1.0 + ROWS / 2  # per round
+        self.tokens = 1.0  # per round
         self.accepted = 0.7  # of the proposals that were looked at
         self.rounds = 0
 
@@ -56,7 +56,7 @@ class Payoff:
         if self.rounds > 1:  # the first one builds what the others run
             self.verify = _smoothed(self.verify, verifying)
             self.propose = _smoothed(self.propose or None, proposing / proposed)
-        self.tokens += 0.2 * (tokens - self.tokens)
+        self.tokens += max(0.2, 1 / self.rounds) * (tokens - self.tokens)
         judged = min(accepted + 1, proposed)
         self.accepted += 0.1 * judged * (accepted / judged - self.accepted)
 

@@ -38,7 +38,7 @@ class DelegateMemory:
         self._device = device
         self.most_bytes = most_bytes
         self._borrowed = borrowed or {}
-        self._shared = shared
+        self._shared = dict(shared)
         self._constants = constants
         self._held: dict[ConstantKey, int] = {}  # shared buffers, some of them made by others
         self._fresh: set[int] = set()
@@ -56,7 +56,8 @@ class DelegateMemory:
     async def allocate(self) -> None:
         """Allocate what every shape needs: one buffer per slot, one for the SymInts."""
         slots = {self._storage.slot_of[i]: buffer for i, buffer in self._borrowed.items()}
-        for index, key in self._shared.items():
+        for index, given in self._shared.items():
+            key = self._shared[index] = await self._constants.same_bytes(given)
             buffer = self._constants.take(key)
             if buffer is not None:
                 slots[index] = self._held[key] = buffer

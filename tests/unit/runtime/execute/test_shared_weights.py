@@ -270,6 +270,47 @@ def test_programs_that_share_a_file_of_data_read_one_buffer(kind: str, tmp_path:
     wait(run())
 
 
+def test_weights_in_the_programs_themselves_are_shared_by_content() -> None:
+    """Exporters name weights by their hash; bytes of one name are compared."""
+
+    async def run() -> None:
+        device = SimulatedDevice()
+        first = await webpte.load(write_pte(plus(W)), device=device)
+        second = await webpte.load(write_pte(plus(W, W + 1)), device=device)
+        assert (first.stats.prepack_transfers, second.stats.prepack_transfers) == (1, 1)
+        first.close()
+        x = ones(1000)
+        np.testing.assert_array_equal((await second.forward(x))[0], x + W + W + 1)
+        third = await webpte.load(write_pte(plus(W)), device=device)
+        assert third.stats.prepack_transfers == 0
+        second.close()
+        np.testing.assert_array_equal((await third.forward(x))[0], x + W)
+        third.close()
+        assert device.buffers == {}
+
+    wait(run())
+
+
+def test_other_bytes_under_the_same_name_are_not_shared() -> None:
+    def named(array: np.ndarray) -> bytes:
+        g = GraphWriter()
+        x, w = g.tensor((1000,)), g.tensor((1000,), constant=array, key="weights")
+        g.inputs(x)
+        g.outputs(g.op(ADD, x, g.prepack(w), g.int(1), g.tensor((1000,))))
+        return write_pte(g)
+
+    async def run() -> None:
+        device, x = SimulatedDevice(), ones(1000)
+        programs = [await webpte.load(named(W + n % 2), device=device) for n in range(3)]
+        assert [program.stats.prepack_transfers for program in programs] == [1, 1, 0]
+        for n, program in enumerate(programs):
+            np.testing.assert_array_equal((await program.forward(x))[0], x + W + n % 2)
+            program.close()
+        assert device.buffers == {}
+
+    wait(run())
+
+
 def test_other_files_are_not_shared(tmp_path: Path) -> None:
     """A file that was written anew, bytes that may change, and another device."""
 
