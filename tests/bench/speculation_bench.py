@@ -2,6 +2,8 @@
 
     PYTHONPATH=pysrc:tests python -m bench.speculation_bench [--device native] [--layers 20]
         [--draft-layers 2] [--size 2048] [--noise 0 0.05 0.2] [--tokens 200] [--temperature 0.8]
+    PYTHONPATH=pysrc:tests python -m bench.speculation_bench --write FOLDER [--noise 0 0.05 0.2]
+        # for a browser: serve.py bench FOLDER/big_0.05.pte --draft FOLDER/draft.pte --prefill 128
 
 The models have random weights and are written here: see support/graphs/draft_pairs.py. Each line
 has the milliseconds per token, the tokens per second, and which part of the guesses was right. The
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -35,11 +38,14 @@ async def timed(
     return tokens, (half[-1] - half[0]) * 1000 / (len(half) - 1), answer.stats
 
 
+def shape_of(options: argparse.Namespace) -> Shape:
+    heads = options.size // 64
+    return Shape(options.layers, options.size, 4 * options.size, heads, max(1, heads // 4))
+
+
 async def compare(options: argparse.Namespace, noise: float) -> None:
     """Time one pair of models."""
-    heads = options.size // 64
-    shape = Shape(options.layers, options.size, 4 * options.size, heads, max(1, heads // 4))
-    big, small = draft_pair(shape, options.draft_layers, noise)
+    big, small = draft_pair(shape_of(options), options.draft_layers, noise)
     sampled = {"temperature": options.temperature, "seed": 1} if options.temperature else {}
     async with (
         await webpte.load(big, device=options.device) as program,
@@ -69,9 +75,21 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=number)
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.05, 0.2])
+    parser.add_argument("--write", type=Path, help="write the models to this folder instead")
     options = parser.parse_args()
     for noise in options.noise:
-        asyncio.run(compare(options, noise))
+        if options.write:
+            write(options, noise)
+        else:
+            asyncio.run(compare(options, noise))
+
+
+def write(options: argparse.Namespace, noise: float) -> None:
+    """Write a pair of models; all pairs have the same draft."""
+    big, small = draft_pair(shape_of(options), options.draft_layers, noise)
+    options.write.mkdir(parents=True, exist_ok=True)
+    (options.write / f"big_{noise:g}.pte").write_bytes(big)
+    (options.write / "draft.pte").write_bytes(small)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,11 @@ class DecodeLoop:
         self._has_prefilled = False
         self._ahead: PipelinedDecode | None = None
 
+    @property
+    def coming(self) -> int:
+        """The number of tokens whose steps are submitted."""
+        return 0 if self._ahead is None else self._ahead.coming
+
     async def next_token(
         self, prompt: list[int], wanted: int, allowed: np.ndarray | None = None
     ) -> SampledToken:
@@ -126,7 +131,8 @@ class PipelinedDecode:
         return self._session.prefills == self._prefills
 
     @property
-    def _coming(self) -> int:
+    def coming(self) -> int:
+        """The number of tokens that are there or under way."""
         return len(self._tokens) + sum(batch.count for batch in self._batches)
 
     async def take(self, wanted: int) -> SampledToken | str:
@@ -145,10 +151,10 @@ class PipelinedDecode:
 
     async def _fill(self, wanted: int) -> str | None:
         """Submit batches until enough are in flight; return the reason if one was refused."""
-        if not self._coming:
+        if not self.coming:
             self._latest = perf_counter()
-        while len(self._batches) < IN_FLIGHT and self._coming < wanted:
-            steps = min(self._pace.steps, wanted - self._coming)
+        while len(self._batches) < IN_FLIGHT and self.coming < wanted:
+            steps = min(self._pace.steps, wanted - self.coming)
             batch = await self._session.decode_ahead(self._next, steps, self._settings)
             if isinstance(batch, str):
                 return batch

@@ -17,6 +17,7 @@ from webpte.llm.program_signature import numbers_of
 from webpte.runtime.decode.sampling import SamplerSettings
 from webpte.runtime.program import Program
 
+STREAK = 3  # tokens in a row that a lookup would have guessed: guesses are worth a try
 GRAMS = (4, 3, 2)  # tokens at the end of the conversation that are looked for in it, most first
 
 
@@ -35,6 +36,9 @@ class Proposer(Protocol):
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
         """Return up to `count` tokens; none where there is nothing to guess from."""
 
+    def watch(self, token: int) -> bool:
+        """Note a token that came without a guess; tell whether guesses would be right now."""
+
 
 class PromptLookup:
     """Proposes what followed the last tokens when they were in the conversation before."""
@@ -45,24 +49,44 @@ class PromptLookup:
         self.broken: str | None = None
         self._tokens: list[int] = []
         self._after: dict[tuple[int, ...], int] = {}  # tokens to the place after the latest such
+        self._streak = 0
 
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
         """Copy what followed; a copy that reaches the end continues with what it has copied."""
-        self._read(context)
-        for length in GRAMS:
-            start = self._after.get(tuple(self._tokens[-length:]))
-            if start is not None and len(self._tokens) > length:
-                copied = self._tokens[start : start + count]
-                while len(copied) < count:
-                    copied.append(copied[len(copied) + start - len(self._tokens)])
-                return copied
-        return []
-
-    def _read(self, context: Sequence[int]) -> None:
         known = len(self._tokens)
         if list(context[:known]) != self._tokens:
             self._tokens, self._after, known = [], {}, 0
-        self._tokens += context[known:]
+        self._read(context[known:])
+        self._streak = 0
+        start = self._match()
+        if start is None:
+            return []
+        copied = self._tokens[start : start + count]
+        while len(copied) < count:
+            copied.append(copied[len(copied) + start - len(self._tokens)])
+        return copied
+
+    def watch(self, token: int) -> bool:
+        """Compare a token with what would have been its guess."""
+        if not self._tokens:
+            return False
+        start = self._match()
+        right = start is not None and self._tokens[start] == token
+        self._streak = self._streak + 1 if right else 0
+        self._read([token])
+        return self._streak >= STREAK
+
+    def _match(self) -> int | None:
+        """Return the place after the last tokens where they were before, if they were."""
+        for length in GRAMS:
+            start = self._after.get(tuple(self._tokens[-length:]))
+            if start is not None:
+                return start
+        return None
+
+    def _read(self, tokens: Sequence[int]) -> None:
+        known = len(self._tokens)
+        self._tokens += tokens
         for end in range(known, len(self._tokens)):
             for length in GRAMS:
                 if end >= length:
@@ -108,6 +132,10 @@ class DraftModel:
             self.submissions += 1 + loop.submissions
             self.seconds = perf_counter() - started
         return found
+
+    def watch(self, token: int) -> bool:
+        """Tell nothing: to know what it would say, the draft would have to run."""
+        return False
 
 
 def draft_session(draft: Program, session: KVSession) -> KVSession:

@@ -29,7 +29,7 @@ from webpte.runtime.program import Program
 Speculate = Literal["lookup"] | Program | None
 
 ROWS = 8  # tokens in a call that checks guesses, the last sampled one included
-LEAST_REST, MOST_REST = 8, 64  # plain steps between rounds that do not pay
+LEAST_REST, MOST_REST = 8, 128  # plain steps between rounds that do not pay
 TRIALS = 3  # rounds before a judgement
 
 
@@ -40,7 +40,7 @@ class Payoff:
         self.plain: float | None = None  # per token
         self.verify: float | None = None  # per round, without its proposal
         self.propose = 0.0  # per proposed token
-        self.tokens = 1.0 + ROWS / 2  # per round
+        self.tokens = 1.0  # per round
         self.accepted = 0.7  # of the proposals that were looked at
         self.rounds = 0
 
@@ -56,7 +56,7 @@ class Payoff:
         if self.rounds > 1:  # the first one builds what the others run
             self.verify = _smoothed(self.verify, verifying)
             self.propose = _smoothed(self.propose or None, proposing / proposed)
-        self.tokens += 0.2 * (tokens - self.tokens)
+        self.tokens += max(0.2, 1 / self.rounds) * (tokens - self.tokens)
         judged = min(accepted + 1, proposed)
         self.accepted += 0.1 * judged * (accepted / judged - self.accepted)
 
@@ -191,6 +191,8 @@ class SpeculativeLoop:
         self._run += 1
         self._seconds += perf_counter() - started
         self._left = max(0, self._left - 1)
+        if self._proposer.watch(sampled.token) and self._payoff.loss is None:
+            self._left = min(self._left, self._plain.coming)
         if not self._left:
             if self._run >= LEAST_REST:
                 self._payoff.note_plain(self._run, self._seconds)

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
 from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph.graph import Graph
 from webpte.plan.shaders import ShaderLibrary
@@ -61,7 +62,7 @@ class Build:
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
-        self._constants = ConstantStore()
+        self._constants = ConstantStore() if isinstance(device, str) else ConstantStore.of(device)
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
         self._building = asyncio.Lock()
 
@@ -143,17 +144,20 @@ class Build:
             return body.with_graph(graph)
         assert isinstance(body, GpuDelegate)
         state = Dataflow.of(body.graph).state
-        return await GpuDelegate.create(
-            graph,
-            body.device,
-            self._library,
-            strict=self._strict,
-            constants=self._constants,
-            lifetime=self.lifetime,
-            borrowed={value_id: body.memory.buffer_of(value_id) for value_id in state},
-            fused=self.options.fuse,
-            info=body.info,
-        )
+        try:
+            return await GpuDelegate.create(
+                graph,
+                body.device,
+                self._library,
+                strict=self._strict,
+                constants=self._constants,
+                lifetime=self.lifetime,
+                borrowed={value_id: body.memory.buffer_of(value_id) for value_id in state},
+                fused=self.options.fuse,
+                info=body.info,
+            )
+        except (GraphError, UnsupportedError, OutOfMemoryError) as error:
+            return f"the graph for {rows} tokens at once cannot be built: {error}"
 
     def with_sampler(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
         """Return a delegate with a sampler that takes its only output."""

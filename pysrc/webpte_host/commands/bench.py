@@ -23,7 +23,8 @@ from webpte_dev.variants import options_of
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
 options = await options_of(variant, "webgpu") if variant else webpte.Options()
 async with await webpte.load(url, device=device, options=options, **loading) as program:
-    return await bench.figures_of(program, method, runs, prefill, decode)
+    guessing = await webpte.load(draft, device=device, options=options) if draft else None
+    return await bench.figures_of(program, method, runs, prefill, decode, guessing)
 """
 
 
@@ -45,6 +46,11 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--max-context", type=int, help="for language models: a shorter KV cache than the file's"
+    )
+    parser.add_argument(
+        "--draft",
+        type=Path,
+        help="for language models: a smaller one in the same folder, to time speculation with",
     )
     parser.add_argument(
         "--adapter",
@@ -138,6 +144,12 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
             raise HostError(f"{options.kernels} is not a file.")
     elif program is None:
         parser.error("a program is needed, or --kernels")
+    elif options.draft and not options.prefill:
+        parser.error("--draft needs --prefill")
+    elif options.draft and not options.draft.is_file():
+        raise HostError(f"{options.draft} is not a file.")
+    elif options.draft and options.draft.resolve().parent != program.resolve().parent:
+        parser.error("the draft must be in the folder of the program")
     elif not program.is_file() and not (options.pipelines and program.is_dir()):
         raise HostError(f"{program} is not a file.")
 
@@ -192,7 +204,12 @@ def _run_native(options: argparse.Namespace) -> dict[str, Any]:
         given: dict[str, Any] = {"device": "native", "options": chosen, **_loading(options)}
         async with await webpte.load(options.program, **given) as program:
             wanted = _wanted(options)
-            return await bench.figures_of(program, **wanted, decode_steps=options.decode)
+            draft = options.draft and await webpte.load(
+                options.draft, device="native", options=chosen
+            )
+            return await bench.figures_of(
+                program, **wanted, decode_steps=options.decode, draft=draft
+            )
 
     try:
         return asyncio.run(run())
@@ -211,6 +228,7 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             _CODE,
             timeout=1200,
             url=f"/model/{options.program.name}",
+            draft=f"/model/{options.draft.name}" if options.draft else "",
             **_wanted(options),
             decode=options.decode,
             waiting=options.waiting,
@@ -238,6 +256,8 @@ def _show(figures: dict[str, Any]) -> None:
             parts = f"step by step: {row['step_by_step']}"
         elif "steps_per_submission" in row:
             parts = f"{row['steps_per_submission']:.1f} steps per submission"
+            if "guesses" in row:
+                parts += f", {row['guesses']}, {row['not_speculating'] or 'to the end'}"
         print(f"{name}: {row['ms']:.2f} ms{speed} (first {row['first_ms']:.0f}; {parts}{gpu})")
         for kernel in row["kernels"][:12]:
             print(f"  {kernel['us']:10.1f} us  {kernel['count']:4d} x  {kernel['kernel']}")

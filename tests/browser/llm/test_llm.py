@@ -46,6 +46,41 @@ def test_tokens_are_those_of_the_references(harness: Harness, name: str) -> None
         assert found == expected, f"prompt of {length}"
 
 
+GUESSES = """
+import js
+from webpte import llm
+from webpte.llm.speculation import Payoff
+
+Payoff.loss = None  # rounds go on, however long they take here
+reply = await js.fetch("/data/llm/llama_tiny_fp32.pte")
+data = (await reply.arrayBuffer()).to_bytes()
+reference = await webpte.load(data, device="numpy")
+blob = await (await js.fetch("/data/llm/llama_tiny_q4.pte")).blob()
+results = []
+async with (
+    await webpte.load(data, strict=True) as program,
+    await webpte.load(blob) as draft,
+    await webpte.load(blob) as again,
+):
+    results.append([draft.stats.prepack_transfers > 0, again.stats.prepack_transfers])
+    for asked in ({}, {"temperature": 0.9, "top_k": 20, "seed": 3}):
+        wanted = [token async for token in llm.generate(reference, [5, 9, 33, 7], count, **asked)]
+        answer = llm.generate(program, [5, 9, 33, 7], count, speculate=draft, **asked)
+        found = [token async for token in answer]
+        results.append([found == wanted, answer.stats.accepted_tokens > 0])
+return results
+"""
+
+
+def test_guesses_change_no_token_and_weights_of_one_blob_are_shared(harness: Harness) -> None:
+    results = python(harness, GUESSES, timeout=limits.CALL_SECONDS, count=TOKENS)
+    weights, *answers = results
+    # A second program of the Blob uploads its KV caches alone.
+    assert weights[0] is True
+    assert 0 < weights[1] < 10
+    assert answers == [[True, True], [True, True]]
+
+
 TURNS = """
 import js
 from webpte import llm

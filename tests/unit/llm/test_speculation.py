@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import webpte
@@ -15,22 +12,17 @@ from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
 from support.harness import extent
+from support.llm.speculating import PROMPT, TURN, WrongGuesses, collect, open_program, unhurried
 from support.page.conversations import greedy, tokens_of
 from webpte.errors import (
-    ClosedError,
-    ContextError,
-    DeviceError,
-    DeviceLostError,
     ExecutionError,
     InputError,
     VocabularyError,
 )
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Generation, Generator, OneOf, decode, speculation
-from webpte.llm.proposals import PromptLookup
-from webpte.llm.speculation import ROWS, Payoff
+from webpte.llm import Generator, OneOf, speculation
+from webpte.llm.speculation import ROWS
 
-PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 REPEATED = [5, 9, 33, 7, 12, 80] * 4  # the tiny model repeats itself, too
 
 OPTIONS: list[dict[str, Any]] = [
@@ -47,13 +39,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make batches and rounds independent of the machine's speed: rounds always pay."""
-    monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
-    monkeypatch.setattr(Payoff, "loss", None)
-    monkeypatch.setattr(Payoff, "best_count", lambda _, most: most)
-    monkeypatch.setattr(speculation, "TRIALS", -1)
-    for name in ("LEAST_REST", "MOST_REST"):
-        monkeypatch.setattr(speculation, name, 1)
+    unhurried(monkeypatch)
 
 
 @pytest.fixture
@@ -64,16 +50,6 @@ def q4(root: Path) -> Path:
 @pytest.fixture
 def fp32(root: Path) -> Path:
     return root / "tests/data/llm/llama_tiny_fp32.pte"
-
-
-async def open_program(path: Path | bytes, device: str = "simulated") -> webpte.Program:
-    chosen = SimulatedDevice() if device == "simulated" else device
-    return await webpte.load(path, device=chosen, strict=device == "simulated")
-
-
-async def collect(answer: Generation, found: list[int]) -> None:
-    async for token in answer:
-        found.append(token)
 
 
 async def conversation(
@@ -148,13 +124,6 @@ def test_a_lookup_is_right_on_text_that_repeats(q4: Path) -> None:
         assert 5 < answer.stats.accepted_tokens < answer.stats.proposed_tokens
 
     wait(run())
-
-
-class WrongGuesses(PromptLookup):
-    """Proposes tokens that never come."""
-
-    async def propose(self, context: Sequence[int], count: int) -> list[int]:
-        return [511] * count
 
 
 def test_guesses_that_are_always_wrong(q4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,173 +253,5 @@ def test_wrong_requests(q4: Path) -> None:
         other = await webpte.load(small_llm(), device="numpy")
         with pytest.raises(VocabularyError, match=r"another vocabulary.*12 and 512"):
             generator.generate(PROMPT, 5, speculate=other)
-
-    wait(run())
-
-
-# Interruptions
-
-
-def test_a_cancelled_round_can_be_asked_again(q4: Path) -> None:
-    async def run() -> None:
-        program, draft = await open_program(q4), await open_program(q4)
-        answer = Generator(program).generate(PROMPT, 40, speculate=draft)
-        found = [await anext(answer)]
-        for one in (program, draft):
-            assert isinstance(one.device, SimulatedDevice)
-            one.device.pauses = lambda: 5
-        for turns in range(1, 40, 4):
-            task = asyncio.ensure_future(anext(answer))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            results = await asyncio.gather(task, return_exceptions=True)
-            found += [token for token in results if isinstance(token, int)]
-        found += await tokens_of(answer)
-        assert found == await greedy(q4, PROMPT, 40)
-        assert answer.stats.accepted_tokens
-
-    wait(run())
-
-
-@pytest.mark.parametrize("at_result", [True, False])
-def test_a_round_that_fails_can_be_asked_again(q4: Path, at_result: bool) -> None:
-    async def run() -> None:
-        program, draft = await open_program(q4), await open_program(q4)
-        generator = Generator(program)
-        answer = generator.generate(PROMPT, 24, speculate=draft)
-        found = [await anext(answer) for _ in range(4)]
-        assert isinstance(program.device, SimulatedDevice)
-        program.device.inject(DeviceError, method="run", at_result=at_result)
-        with pytest.raises((ExecutionError, DeviceError), match="injected"):
-            await collect(answer, found)
-        assert generator.context == (*PROMPT, *found)
-        found += await tokens_of(answer)
-        assert found == await greedy(q4, PROMPT, 24)
-
-    wait(run())
-
-
-@pytest.mark.parametrize("how", ["fails", "is closed", "is lost", "is used by another"])
-def test_a_draft_that_fails_does_not_fail_the_answer(q4: Path, how: str) -> None:
-    async def run() -> None:
-        program, draft = await open_program(q4), await open_program(q4)
-        answer = Generator(program).generate(PROMPT, 40, speculate=draft)
-        found = [await anext(answer) for _ in range(4)]
-        assert isinstance(draft.device, SimulatedDevice)
-        if how == "fails":
-            draft.device.inject(DeviceError, method="run")
-        elif how == "is closed":
-            draft.close()
-        elif how == "is lost":
-            draft.device.inject(DeviceLostError, method="run")
-        else:
-            await draft.forward(np.array([[3]]), np.array([0]))
-        found += await tokens_of(answer)
-        assert found == await greedy(q4, PROMPT, 40)
-        reason = answer.stats.not_speculating
-        if how == "is used by another":
-            assert reason is None
-        else:
-            assert reason is not None
-            assert "the draft llama_tiny_q4.pte failed" in reason
-
-    wait(run())
-
-
-def test_closing_and_recovering_in_the_middle(q4: Path) -> None:
-    async def run() -> None:
-        program = await open_program(q4)
-        draft, device = await open_program(q4), program.device
-        assert isinstance(device, SimulatedDevice)
-        generator = Generator(program)
-        answer = generator.generate(PROMPT, 40, speculate=draft)
-        for _ in range(4):
-            await anext(answer)
-        await program.recover()
-        with pytest.raises(ContextError, match="recover"):
-            await anext(answer)
-        answer = generator.generate(PROMPT, 40, speculate=draft)
-        found = [await anext(answer) for _ in range(4)]
-        assert found == await greedy(q4, PROMPT, 4)
-        program.close()
-        with pytest.raises(ClosedError):
-            await anext(answer)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert device.counts()["buffers"] == device.counts()["plans"] == 0
-
-    wait(run())
-
-
-def test_a_foreign_call_in_between_is_noticed_at_once(q4: Path) -> None:
-    async def run() -> None:
-        program, draft = await open_program(q4), await open_program(q4)
-        generator = Generator(program)
-        answer = generator.generate(PROMPT, 40, speculate=draft)
-        for _ in range(5):
-            await anext(answer)
-        await program.forward(np.array([[3]]), np.array([0]))
-        with pytest.raises(ContextError, match="called"):
-            await anext(answer)
-        again = await tokens_of(generator.generate(PROMPT, 6, speculate=draft))
-        assert again == await greedy(q4, PROMPT, 6)
-
-    wait(run())
-
-
-# Guesses and their price
-
-
-def test_a_lookup_copies_what_followed() -> None:
-    async def run() -> None:
-        lookup = PromptLookup()
-        assert await lookup.propose([1, 2, 3, 4], 3) == []
-        assert await lookup.propose([1, 2, 3, 4, 9, 1, 2], 3) == [3, 4, 9]
-        # The latest place counts, and the longest match before that.
-        assert await lookup.propose([1, 2, 3, 4, 9, 1, 2, 7, 1, 2], 2) == [7, 1]
-        assert await lookup.propose([1, 2, 3, 4, 9, 1, 2, 7, 1, 2, 3], 2) == [4, 9]
-        # A copy of what is still to come: a period goes on.
-        assert await PromptLookup().propose([5, 6, 7, 5, 6, 7, 5, 6], 7) == [7, 5, 6, 7, 5, 6, 7]
-        # Another conversation.
-        assert await lookup.propose([2, 8, 2, 8, 2, 8], 3) == [2, 8, 2]
-        assert await lookup.propose([], 3) == []
-
-    wait(run())
-
-
-def test_rounds_that_do_not_pay_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    payoff = Payoff()
-    payoff.note_plain(8, 8 * 0.01)
-    for _ in range(9):
-        payoff.note_round(7, 0, 1, 0.0, 0.02)
-    assert payoff.loss is not None
-    assert "a plain step takes 10.0 ms" in payoff.loss
-    for _ in range(9):
-        payoff.note_round(7, 7, 8, 0.0, 0.02)
-    assert payoff.loss is None
-
-
-def test_a_draft_that_is_mostly_wrong_proposes_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    for accepted, counts in ((0, {1}), (7, {7})):
-        payoff = Payoff()
-        for _ in range(30):
-            payoff.note_round(7, accepted, accepted + 1, 7 * 0.002, 0.01)
-        assert payoff.best_count(7) in counts
-
-
-def test_bad_guesses_are_left_to_plain_steps(q4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    monkeypatch.setattr(speculation, "PromptLookup", WrongGuesses)
-
-    async def run() -> None:
-        generator = Generator(await open_program(q4))
-        answer = generator.generate(PROMPT, 90, speculate="lookup")
-        assert await tokens_of(answer) == await greedy(q4, PROMPT, 90)
-        assert answer.stats.accepted_tokens == 0
-        # Three trials, a measurement of plain steps, and a round after longer and longer rests.
-        assert answer.stats.proposed_tokens < 9 * (ROWS - 1)
 
     wait(run())
