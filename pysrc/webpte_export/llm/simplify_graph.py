@@ -5,6 +5,7 @@
 - a rotary embedding of a part of each head becomes one of whole heads, whose operator copies the
   rest;
 - a sum of attention, MLP and residual is added up in the order in which they are computed;
+- the bias of a layer norm before linear layers becomes a part of their biases;
 - factors of 1 are dropped.
 
 The results stay the same, but for rounding in the order of sums.
@@ -22,6 +23,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 _LINEAR = torch.ops.aten.linear.default
+_LAYER_NORM = torch.ops.aten.layer_norm.default
 _ADD, _MUL = torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor
 _TRANSPOSE, _SLICE = torch.ops.aten.transpose.int, torch.ops.aten.slice.Tensor
 _CAT = torch.ops.aten.cat.default
@@ -34,8 +36,9 @@ def simplify_graph(module: GraphModule) -> GraphModule:
     """Rewrite a graph in place, and return it."""
     passes: tuple[Callable[[GraphModule], None], ...] = (
         drop_factors_of_one,
-        split_linears,
         rotate_whole_heads,
+        split_linears,
+        move_norm_biases,
         add_in_order,
     )
     for rewrite in passes:
@@ -221,6 +224,49 @@ def _attribute(module: Any, path: str) -> torch.Tensor:
         module = getattr(module, name)
     assert isinstance(module, torch.Tensor)
     return module
+
+
+# Layer norms
+
+
+def move_norm_biases(module: GraphModule) -> None:
+    """Add what the linear layers after a layer norm make of its bias to their own biases."""
+    for norm in list(module.graph.nodes):
+        if norm.target is not _LAYER_NORM or len(norm.args) < 4 or norm.args[3] is None:
+            continue
+        bias, linears = norm.args[3], list(norm.users)
+        alone = all(user.target is _LINEAR and user.args[1] is not norm for user in linears)
+        if not linears or not alone or bias.op != "get_attr" or norm.args[2] is None:
+            continue
+        if not all(
+            _is_cut(module, one) for user in linears for one in user.args[1:] if one is not None
+        ):
+            continue
+        for linear in linears:
+            _add_to_bias(module, linear, _attribute(module, str(bias.target)))
+        norm.args = (*norm.args[:3], None, *norm.args[4:])
+
+
+def _add_to_bias(module: GraphModule, linear: Node, shift: torch.Tensor) -> None:
+    """Add a linear layer's result for `shift` to its bias."""
+    x, weight, *rest = linear.args
+    with torch.no_grad():
+        moved = torch.nn.functional.linear(shift, _constant(module, weight))
+        if rest and rest[0] is not None:
+            moved = moved + _constant(module, rest[0])
+    name = f"moved_{sum(1 for _ in module.buffers())}"
+    module.register_buffer(name, moved.detach().contiguous())
+    with module.graph.inserting_before(linear):
+        linear.args = (x, weight, module.graph.get_attr(name))
+
+
+def _constant(module: GraphModule, node: Any) -> torch.Tensor:
+    """Return the value of a constant, or of a dequantized one."""
+    if node.op == "get_attr":
+        return _attribute(module, str(node.target))
+    args = [_constant(module, one) if isinstance(one, Node) else one for one in node.args]
+    result: torch.Tensor = node.target(*args, **node.kwargs)
+    return result
 
 
 # Rotary embedding

@@ -19,10 +19,11 @@ class Ended:
     sizes: Sizes
     kind: str
     ending: tuple[str, ...]
-    norm: bool = True
+    norm: str = "rms"  # "layer" or ""
 
     def __str__(self) -> str:
-        return "-".join([str(self.sizes), self.kind, *(e.replace(" ", "_") for e in self.ending)])
+        words = (str(self.sizes), self.norm, self.kind, *self.ending)
+        return "-".join(word.replace(" ", "_") for word in words if word)
 
 
 _ROW, _WIDE, _FEW, _MANY = Sizes(1, 64, 36), Sizes(1, 576, 100), Sizes(5, 96, 20), Sizes(19, 64, 12)
@@ -30,18 +31,37 @@ _ROW, _WIDE, _FEW, _MANY = Sizes(1, 64, 36), Sizes(1, 576, 100), Sizes(5, 96, 20
 ENDED = (
     Ended(_ROW, "int8", ("added bias", "residual")),
     Ended(_WIDE, "q4", ("bias", "gelu")),
-    Ended(_WIDE, "int8", ("gelu",), norm=False),
+    Ended(_WIDE, "int8", ("gelu",), norm=""),
     Ended(_ROW, "q4", ("bias", "residual")),
     Ended(_FEW, "int8", ("added bias", "gelu", "residual")),
     Ended(_FEW, "q4", ("bias", "residual")),
     Ended(_FEW, "rounded", ("bias", "gelu")),
-    Ended(_ROW, "rounded", ("added bias", "residual"), norm=False),
+    Ended(_ROW, "rounded", ("added bias", "residual"), norm=""),
     Ended(_MANY, "int8", ("added bias", "gelu")),
     Ended(_MANY, "int8", ("added bias", "gelu", "residual")),
-    Ended(_MANY, "q4", ("bias", "residual"), norm=False),
+    Ended(_MANY, "q4", ("bias", "residual"), norm=""),
+    Ended(_WIDE, "int8", ("added bias", "gelu"), norm="layer"),
+    Ended(_ROW, "q4", ("bias", "residual"), norm="layer"),
+    Ended(_FEW, "int8", ("added bias", "gelu"), norm="layer"),
+    Ended(_MANY, "int8", ("added bias", "gelu"), norm="layer"),
     Ended(Sizes(1, 40, 7), "int8", ("added bias", "residual")),
     Ended(Sizes(2, 35, 5), "q4", ("bias", "gelu")),
 )
+
+
+def layer_norm(net: Net, x: int, bias: bool = False) -> int:
+    """Write a layer norm over the last dim."""
+    g, (*rows, width) = net.g, net.g.shapes[x][0]
+    out, stats = net.like(x), [g.tensor((*rows, 1)) for _ in range(2)]
+    given = [net.constant(net.floats(width)), net.constant(net.floats(width)) if bias else g.null()]
+    name = "aten.native_layer_norm.default"
+    g.op(name, x, g.int_list([width]), *given, g.double(1e-5), g.value_list([out, *stats]))
+    return out
+
+
+def normed(net: Net, x: int, norm: str) -> int:
+    """Write an RMS norm ("rms"), a layer norm ("layer") or nothing ("")."""
+    return net.norm(x) if norm == "rms" else layer_norm(net, x) if norm else x
 
 
 def ended(case: Ended) -> tuple[GraphWriter, list[np.ndarray]]:
@@ -49,7 +69,7 @@ def ended(case: Ended) -> tuple[GraphWriter, list[np.ndarray]]:
     net = Net(case.sizes.inner)
     g, sizes = net.g, case.sizes
     x, r = g.tensor((1, sizes.tokens, sizes.inner)), g.tensor((1, sizes.tokens, sizes.rows))
-    y = net.linear(net.norm(x) if case.norm else x, sizes.rows, case.kind, "bias" in case.ending)
+    y = net.linear(normed(net, x, case.norm), sizes.rows, case.kind, "bias" in case.ending)
     if "added bias" in case.ending:
         y = g.op(ADD, y, net.constant(net.floats(sizes.rows)), g.int(1), net.like(y))
     if "gelu" in case.ending:

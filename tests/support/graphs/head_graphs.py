@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from support.graphs.epilogue_graphs import normed
 from support.graphs.fusion_graphs import ADD, INNER, POSITIONS, Heads, Net
 
 
@@ -24,13 +25,14 @@ class ChangedHeads:
     kind: str = "q4"
     turned: bool = True
     masked: bool = False
-    norm: bool = True
+    norm: str = "rms"  # "layer" or ""
 
     def __str__(self) -> str:
         words = [str(self.heads), self.change.replace(" ", "_") or "plain", self.kind]
         words += [
             word for word, used in (("no-rope", not self.turned), ("mask", self.masked)) if used
         ]
+        words += [f"{self.norm or 'no'}-norm"] * (self.norm != "rms")
         return "-".join(words)
 
 
@@ -46,7 +48,7 @@ CHANGED = (
     ChangedHeads(_PARTLY, "head norm", "float"),
     ChangedHeads(_PAIRS, "head norm", masked=True),
     ChangedHeads(_ONE, "token norm", "int8"),
-    ChangedHeads(_PARTLY, "token norm", norm=False),
+    ChangedHeads(_PARTLY, "token norm", norm=""),
     ChangedHeads(_ONE, "added bias", "int8"),
     ChangedHeads(_FEW, "added bias", "int8"),
     ChangedHeads(_FEW, "bias"),
@@ -54,12 +56,15 @@ CHANGED = (
     ChangedHeads(_PAIRS, "bias", "rounded"),
     ChangedHeads(_ONE, "bias", turned=False),
     ChangedHeads(_FEW, "", "int8", turned=False, masked=True),
+    ChangedHeads(_ONE, "added bias", "int8", turned=False, norm="layer"),
+    ChangedHeads(_ONE, "bias", norm="layer"),
     ChangedHeads(_MANY, "head norm", "int8"),
     ChangedHeads(_MANY, "added bias", "int8"),
 )
 
 # These run one call after the other: the kernel takes one token, no mask with biases, whole quads.
 NOT_FUSED = (
+    ChangedHeads(_MANY, "bias", norm="layer"),
     ChangedHeads(_FEW, "token norm"),
     ChangedHeads(_ONE, "bias", masked=True),
     ChangedHeads(Heads(1, 2, 1, 6), "head norm"),
@@ -74,7 +79,7 @@ def changed_attention(case: ChangedHeads) -> Net:
     x, position = g.tensor((1, heads.tokens, INNER)), g.tensor((1,), "int32")
     place = g.symint()
     g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), place)
-    source = net.norm(x) if case.norm else x
+    source = normed(net, x, case.norm)
     shapes = [(1, heads.tokens, n, heads.size) for n in (heads.heads, *(heads.key_heads,) * 2)]
     made = [_changed(net, case, source, dims, i < 2) for i, dims in enumerate(shapes)]
     if case.turned:

@@ -25,7 +25,9 @@ from webpte.ops.gemm.fused_linear_q4 import (
     ALL_LINEARS,
     LINEAR_OF,
     RMS_NORM,
+    centered_first,
     linears_of,
+    lower_after_norm,
     lower_qkv,
     prologue_of,
 )
@@ -64,6 +66,8 @@ def lower_head_attention(args: Args) -> list[Dispatch]:
     found = fused_dispatches(args, parts)
     if found is not None:
         return found
+    if centered_first(parts):
+        return lower_after_norm(args, parts, lambda rest: fused_dispatches(args, rest))
     steps = grouped(parts, {LINEAR}, qkv_dispatches) if parts_are_dense(parts) else None
     return lower_parts(args, steps)
 

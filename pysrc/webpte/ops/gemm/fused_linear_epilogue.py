@@ -30,8 +30,10 @@ from webpte.ops.gemm.epilogue import Epilogue
 from webpte.ops.gemm.fused_linear_q4 import (
     LINEAR_OF,
     are_alike,
+    centered_first,
     fits_skinny,
     gemv_kernel,
+    lower_after_norm,
     multi_config,
     multi_kernel,
     prologue_of,
@@ -39,7 +41,7 @@ from webpte.ops.gemm.fused_linear_q4 import (
 from webpte.ops.gemm.gemm import Gemm, skinny_dispatches
 from webpte.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
 from webpte.ops.gemm.linear_q4 import gemm_of, lower_linear, weights_of
-from webpte.ops.gemm.prologue import eps_of, rounds
+from webpte.ops.gemm.prologue import eps_of, is_centered, rounds
 
 LINEAR_EPILOGUE = "webpte.linear_epilogue"
 ADD = "aten.add.Tensor"
@@ -74,6 +76,8 @@ def lower_linear_epilogue(args: Args) -> list[Dispatch]:
     if ending is None:
         return lower_parts(args)
     found = skinny_epilogue(args, parts, ending)
+    if found is None and centered_first(parts) and skinny_epilogue(args, rest, ending) is not None:
+        return lower_after_norm(args, parts, lambda own: skinny_epilogue(args, own, ending))
     return lower_parts(args, steps_of(before, rest, ending)) if found is None else found
 
 
@@ -139,6 +143,8 @@ def skinny_epilogue(args: Args, parts: list[Part], ending: Ending) -> list[Dispa
         kernel = gemv_kernel("gemv_q4_epilogue", x, [weights], norm, types)
         kernel = replace(kernel, params=params, overrides=(*kernel.overrides, *after))
         return [gemv_dispatch(kernel, gemm, ids, gemv)]
+    if is_centered(norm):
+        return None
     kernel = multi_kernel("linear_q4_skinny_epilogue", x, [weights], norm)
     kernel = replace(
         kernel,

@@ -11,7 +11,7 @@ sizes, the calls run one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from webpte.ops.core.args import Args, TensorArg
@@ -55,6 +55,7 @@ from webpte.ops.gemm.prologue import (
     Prologue,
     eps_of,
     gain_of,
+    is_centered,
     prologue_overrides,
     prologue_types,
     rounds,
@@ -71,7 +72,7 @@ ROUNDED_LINEARS = frozenset(op.name for op in LINEARS if op.quantized)
 PLAIN_LINEARS = frozenset({LINEAR, *(op.name for op in LINEARS if not op.quantized)})
 ALL_LINEARS = frozenset({LINEAR, *LINEAR_OF})
 CHOOSE_OF = {op.name: op for op in CHOOSE}
-RMS_NORM = "et_vk.rms_norm.default"
+RMS_NORM, LAYER_NORM = "et_vk.rms_norm.default", "aten.native_layer_norm.default"
 # Activations of a gate, all without scalars.
 GATES = frozenset({"aten.silu.default", "aten.relu.default", unary.GELU_NAME})
 SILU_FORMULA = unary.FUNCTIONS["silu"][0]
@@ -135,6 +136,9 @@ def prologue_of(parts: Sequence[Part]) -> Prologue | None:
     if op.name == RMS_NORM:
         x, gain = first.tensor("input"), first.tensor("weight")
         prologue = Prologue(x, gain, first.number("eps"))
+    if op.name == LAYER_NORM:
+        x, gain = first.tensor("input"), first.tensor("weight")
+        prologue = Prologue(x, gain, first.number("eps"), centered=True)
     chosen = next((part for op, part in parts if op.name in CHOOSE_OF), None)
     if chosen is None:
         return prologue
@@ -145,6 +149,19 @@ def prologue_of(parts: Sequence[Part]) -> Prologue | None:
     if not rows or not known:
         return Prologue(replace(x, dims=(*x.dims[:-1], 0)))
     return replace(prologue or Prologue(x), least=choice.epsilon)
+
+
+def centered_first(parts: Sequence[Part]) -> bool:
+    """Return whether a layer norm comes first."""
+    return parts[0][0].name == LAYER_NORM
+
+
+def lower_after_norm(
+    args: Args, parts: list[Part], lower: Callable[[list[Part]], list[Dispatch] | None]
+) -> list[Dispatch]:
+    """Lower the norm by itself, and the other parts at once, or else one after the other."""
+    rest = tuple(parts[1:])
+    return lower_parts(args, [FusedStep((parts[0],)), FusedStep(rest, lambda own: lower([*own]))])
 
 
 def lower_float_gemv(
@@ -205,7 +222,8 @@ def gemv_kernel(
     name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None, types: Types
 ) -> GemmKernel:
     """Return a GEMV kernel that reads x once for several weights."""
-    return normed_kernel(name, x, weights, norm, types, (("NORMED", gain_of(norm) is not None),))
+    normed = (("NORMED", gain_of(norm) is not None), ("CENTERED", is_centered(norm)))
+    return normed_kernel(name, x, weights, norm, types, normed)
 
 
 def lower_gated_gemm(args: Args) -> list[Dispatch]:
@@ -279,6 +297,8 @@ def lower_qkv(
     skinny, gemv = multi_config(weights[0]), None
     if all(is_gemv(gemm, weights) for gemm in gemms) and not rounds(norm):
         gemv = choose_gemv_config(weights[0], 1, part.target)
+    if gemv is None and is_centered(norm):
+        return None
     columns = gemv.columns if gemv else 4 * skinny.lanes
     shapes, begin, place = list[int](), 0, 0
     for gemm, weight in zip(gemms, weights, strict=True):

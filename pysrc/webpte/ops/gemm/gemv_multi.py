@@ -24,6 +24,7 @@ from webpte.ops.gemm.prologue import (
     Prologue,
     eps_of,
     gain_of,
+    is_centered,
     prologue_overrides,
     prologue_types,
 )
@@ -52,7 +53,7 @@ def lower_gemv_multi(
     along = norm is None or (norm.x.dims[-1] == first.k and norm.x.numel == first.m * first.k)
     same = len({each.a.id for each in operands}) == 1 and len(linears) <= MOST
     small = not first.empty and is_skinny(first) and first.k > 0 and first.k % 4 == 0
-    if args.target.software or not (alike and along and same and small):
+    if args.target.software or is_centered(norm) or not (alike and along and same and small):
         return None
     if gate is not None and first.n != gemms[1].n:
         return None

@@ -34,7 +34,7 @@ def head_attention(calls: Calls, call: Call) -> Match | None:
     changed = any(not calls.is_view(step) for _, steps in ways for step in steps)
     if turns and not changed and not any(has_bias(calls, linear) for linear in linears):
         return None  # `attention_block` fuses these
-    before = taken_before(calls, linears)
+    before = taken_before(calls, linears, centered=True)
     if before is None:
         return None
     between = [step for _, steps in ways for step in steps]

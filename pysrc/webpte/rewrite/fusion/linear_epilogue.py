@@ -33,7 +33,7 @@ def linear_epilogue(calls: Calls, call: Call) -> Match | None:
     added = [step for step in steps if not calls.is_view(step)]
     if not added or not (found["bias"] or found["activation"]):
         return None
-    before = taken_before(calls, [call])
+    before = taken_before(calls, [call], centered=True)
     if before is None:
         return None
     return Match(LINEAR_EPILOGUE, (*before, call, *steps), (last.args[-1],))

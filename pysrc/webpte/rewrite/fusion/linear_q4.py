@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webpte.format.vulkan import DoubleValue, IntValue
-from webpte.graph.graph import Call
+from webpte.format.vulkan import DoubleValue, IntListValue, IntValue
+from webpte.graph.graph import Call, Tensor
 from webpte.ops.gemm.fused_linear_q4 import (
     CHOOSE_OF,
     GATED_GEMM,
     GATES,
     GEMM_ADD,
+    LAYER_NORM,
     LINEAR_OF,
     NORMED_GEMM,
     PLAIN_LINEARS,
@@ -73,10 +74,16 @@ def are_of_one_kind(linears: Sequence[Call]) -> bool:
     return apart and any(names <= kind for kind in kinds)
 
 
-def taken_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...] | None:
-    """Return the norm and the call that chooses x's scales; None if others read the latter."""
+def taken_before(
+    calls: Calls, linears: Sequence[Call], centered: bool = False
+) -> tuple[Call, ...] | None:
+    """Return the norm and the call that chooses x's scales; None if others read the latter.
+
+    The norm is an RMS norm, with `centered` also a layer norm before GEMMs that are not rounded.
+    """
     if linears[0].name not in ROUNDED_LINEARS:
-        return norm_before(calls, linears[0], set(linears))
+        centered = centered and LINEAR not in {linear.name for linear in linears}
+        return norm_before(calls, linears[0], set(linears), centered)
     chosen = rounding_before(calls, linears)
     return (*norm_before(calls, linears[0], {*linears, *chosen}), *chosen) if chosen else None
 
@@ -124,22 +131,41 @@ def _activated(calls: Calls, value_id: int) -> list[Call] | None:
     return None
 
 
-def norm_before(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, ...]:
+def norm_before(
+    calls: Calls, linear: Call, readers: set[Call], centered: bool = False
+) -> tuple[Call, ...]:
     """Return the norm before some GEMMs and the views between, if nothing else reads it.
 
     A GEMM that also reads it as its weights needs it in memory, so it counts as something else.
     """
     x = calls.argument(linear, "x")
     norm, views = calls.producer(x)
-    if norm is None or norm.name != RMS_NORM or any(call.args.count(x) > 1 for call in readers):
+    if norm is None or any(call.args.count(x) > 1 for call in readers):
+        return ()
+    if norm.name != RMS_NORM and not (centered and not views and is_layer_norm(calls, norm)):
         return ()
     steps = (norm, *views)
     for step, following in zip(steps, (*views, None), strict=True):
         wanted = readers if following is None else {following}
-        out = step.args[-1]
+        out = step.args[-1] if step.name != LAYER_NORM else x
         if set(calls.readers(out)) != wanted or out in calls.graph.outputs:
             return ()
     return steps
+
+
+def is_layer_norm(calls: Calls, norm: Call) -> bool:
+    """Return whether a call is a layer norm over the last dim, with a gain and no bias.
+
+    Nothing may read its mean and deviation.
+    """
+    if norm.name != LAYER_NORM:
+        return False
+    shape = calls.graph.value(calls.argument(norm, "normalized_shape"))
+    gain, bias = (calls.graph.value(calls.argument(norm, name)) for name in ("weight", "bias"))
+    _, *others = calls.graph.value_list(norm.args[-1])
+    unread = not any(calls.readers(i) or i in calls.graph.outputs for i in others)
+    last = isinstance(shape, IntListValue) and len(shape.items) == 1
+    return last and unread and isinstance(gain, Tensor) and not isinstance(bias, Tensor)
 
 
 def is_one(calls: Calls, call: Call, name: str) -> bool:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.graphs.epilogue_graphs import ENDED, GELU, RELU, Ended, ended, gelu_gated
+from support.graphs.epilogue_graphs import (
+    ENDED,
+    GELU,
+    RELU,
+    Ended,
+    ended,
+    gelu_gated,
+    layer_norm,
+)
 from support.graphs.fusion_graphs import ADD, Net, Sizes
 from support.graphs.graphs import build_graph, make_planner, run_once, wait
 from support.write.pte_writer import GraphWriter
@@ -39,7 +47,7 @@ def test_a_linear_layer_with_its_ending_is_one_call(case: Ended) -> None:
     check(graph, inputs)
 
 
-@pytest.mark.parametrize("case", ENDED[:8], ids=str)
+@pytest.mark.parametrize("case", [*ENDED[:8], *ENDED[11:13]], ids=str)
 def test_few_rows_take_one_dispatch(case: Ended) -> None:
     one = case.sizes.tokens == 1 and case.kind != "rounded"
     kernel = "gemv_q4_epilogue" if one else "linear_q4_skinny_epilogue"
@@ -52,12 +60,27 @@ def test_few_rows_take_one_dispatch(case: Ended) -> None:
         (ENDED[8], ["norm", "linear_q4", "unary"]),
         (ENDED[9], ["norm", "linear_q4", "fused_elementwise"]),
         (ENDED[10], ["linear_q4", "binary"]),
+        (ENDED[14], ["norm_centered", "linear_q4", "unary"]),
     ],
     ids=str,
 )
 def test_many_rows_add_the_bias_in_the_gemm(case: Ended, wanted: list[str]) -> None:
     assert kernels(ended(case)[0]) == wanted
     assert "linear_q4_simple" in kernels(ended(case)[0], Target(software=True))
+
+
+def test_a_layer_norm_of_a_few_rows_runs_by_itself() -> None:
+    assert kernels(ended(ENDED[13])[0]) == ["norm_centered", "linear_q4_skinny_epilogue"]
+
+
+def test_a_layer_norm_with_a_bias_stays() -> None:
+    net = Net()
+    x = net.g.tensor((1, 1, 64))
+    y = net.linear(layer_norm(net, x, bias=True), 8, "int8")
+    out = net.g.op(GELU, y, net.g.string("none"), net.like(y))
+    inputs = net.finish((x,), out)
+    assert names(net.g) == ["aten.native_layer_norm.default", ENDING]
+    check(net.g, inputs)
 
 
 def test_a_sum_that_is_no_bias_is_a_residual() -> None:
