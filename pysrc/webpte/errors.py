@@ -74,12 +74,12 @@ class UnsupportedError(WebpteError):
 class UnsupportedOpError(UnsupportedError):
     """Operators without an implementation: all of them at once, with their counts."""
 
-    def __init__(self, where: str, ops: Mapping[str, int]) -> None:
+    def __init__(self, where: str, ops: Mapping[str, int], advice: str = "") -> None:
         self.ops = dict(sorted(ops.items()))
         listed = ", ".join(f"{name} ×{count}" for name, count in self.ops.items())
         super().__init__(
             f"{where}: {len(self.ops)} operator{'s' if len(self.ops) != 1 else ''} "
-            f"not supported by this version of webpte: {listed}"
+            f"not supported by this version of webpte: {listed}" + (advice and f"; {advice}")
         )
 
 

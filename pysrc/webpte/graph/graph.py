@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from webpte.dtypes import DType, dtype_of_delegate
 from webpte.errors import ConstantError, GraphError, ValueKindError
+from webpte.format.frames import Frame
 from webpte.format.vulkan import (
     BoolListValue,
     BoolValue,
@@ -100,7 +101,8 @@ class Call:
 
     `kernel` names the method's kernel that the call stands for, and `place` its origin in a graph
     of several delegates: both are for messages. A fused call has `parts`: the calls that it stands
-    for, in an order in which they could run. `origin` is the number of the call in the file.
+    for, in an order in which they could run. `origin` is the number of the call in the file,
+    `frames` the lines of the model that it comes from, if the export has them.
     """
 
     index: int
@@ -110,6 +112,7 @@ class Call:
     place: str | None = None
     parts: tuple[Call, ...] = ()
     origin: int | None = None
+    frames: tuple[Frame, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return self.kernel or self.place or f"op {self.index} ({self.name})"

@@ -13,7 +13,7 @@ from webpte.portable.registry import register
 Array = np.ndarray
 
 
-class Windows:
+class KernelWindows:
     """The elements that a convolution's kernel meets, for each place in the kernel."""
 
     def __init__(
@@ -104,7 +104,7 @@ def _gradients(
 ) -> tuple[Array, Array]:
     # A convolution reads `large` around every place of `small`; transposed, it writes there.
     small, large = (x, grad) if transposed else (grad, x)
-    windows = Windows(weight.shape[2:], small.shape[2:], *how)
+    windows = KernelWindows(weight.shape[2:], small.shape[2:], *how)
     padded = windows.padded(large)
     flat = int(np.prod(small.shape[2:]))
     narrow = small.reshape(x.shape[0], groups, small.shape[1] // groups, flat)

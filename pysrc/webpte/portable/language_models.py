@@ -6,8 +6,6 @@ caches, and the linear attention of newer models.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from webpte.dtypes import DTYPES
@@ -100,42 +98,6 @@ def quantized_attention(
     return out.swapaxes(1, 2) if heads_first else out
 
 
-# Hadamard transforms
-
-# Williamson's matrix of order 28: four circulants of order 7 in a fixed arrangement.
-_WILLIAMSON = ("+------", "++----+", "+-+--+-", "+--++--")
-
-
-def hadamard_28() -> Array:
-    rows = [np.array([1.0 if sign == "+" else -1.0 for sign in text]) for text in _WILLIAMSON]
-    a, b, c, d = (np.array([np.roll(row, shift) for shift in range(7)]) for row in rows)
-    return np.block([[a, b, c, d], [-b, a, -d, c], [-c, d, a, -b], [-d, -c, b, a]])
-
-
-def hadamard(x: Array) -> Array:
-    """Transform rows of 2^n elements, which keep their lengths, or of 28 * 2^n elements.
-
-    The latter are 28 rows, which are then mixed by the matrix of order 28, without dividing.
-    """
-    if x.ndim == 0 or x.size == 0:
-        return x
-    size = x.shape[-1]
-    outer = 28 if size % 28 == 0 else 1
-    inner = size // outer
-    if inner & (inner - 1):
-        raise ExecutionError(f"rows of {size} elements; 2^n or 28 * 2^n are needed")
-    result = x.astype(np.float64).reshape(-1, outer, inner)
-    step = 1
-    while step < inner:
-        pairs = result.reshape(-1, outer, inner // (2 * step), 2, step)
-        low, high = pairs[..., 0, :], pairs[..., 1, :]
-        result = np.stack([low + high, low - high], axis=-2).reshape(-1, outer, inner)
-        step *= 2
-    if outer == 28:
-        result = np.einsum("ij,rjk->rik", hadamard_28(), result)
-    return (result / math.sqrt(inner)).reshape(x.shape).astype(x.dtype)
-
-
 register(
     "llama::update_cache.out",
     "value, cache, start_pos",
@@ -178,7 +140,12 @@ register(
     "k_zero_points, k_scales, v_zero_points, v_scales, is_seq_at_dim_2",
     quantized_attention,
 )
-register("llama::fast_hadamard_transform.out", "mat", hadamard)
+register_op(
+    "llama::fast_hadamard_transform.out",
+    "mat",
+    "webpte.hadamard.default",
+    notes="`webpte.hadamard.default`",
+)
 for _name in ("gated_delta_rule", "channelwise_gated_delta_rule"):
     register_op(
         f"llama::{_name}.out",

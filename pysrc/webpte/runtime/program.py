@@ -62,7 +62,7 @@ async def load(
     max_context: int | None = None,
     kv_cache: str | None = None,
 ) -> Program:
-    """Open a `.pte` and make it ready to run.
+    """Open a `.pte`, or the one in a `.bpte`, and make it ready to run.
 
     source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
               A path or URL of a `.json` is a manifest: its files are opened and checked

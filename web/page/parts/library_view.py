@@ -24,7 +24,7 @@ class Row:
 
 
 def is_program(entry: Entry) -> bool:
-    return entry.name.lower().endswith(".pte")
+    return entry.name.lower().endswith((".pte", ".bpte"))
 
 
 def summary_text(rows: Sequence[Row], others: Sequence[Entry]) -> str:

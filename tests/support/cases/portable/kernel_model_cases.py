@@ -90,6 +90,58 @@ def others() -> Iterator[KernelCase]:
         )
 
 
+def packed(matrices: Array, bits: int) -> Array:
+    """Pack integer matrices [experts, N, K], of which a group is a row, with scales by row.
+
+    Written number by number, as torchao's universal layout has them.
+    """
+    experts, n, k = matrices.shape
+    rows = []
+    for expert in range(experts):
+        found = bytearray(np.array([6712, 1, *[0] * 14], "<i4").tobytes())
+        for first in range(0, n, 8):
+            for column in range(0, k, 16):
+                values = [
+                    int(matrices[expert, row, column + half * 8 + i]) if row < n else 0
+                    for half in range(2)
+                    for row in range(first, first + 8)
+                    for i in range(8)
+                ]
+                if bits == 8:
+                    found += bytes(value & 255 for value in values)
+                    continue
+                for at in range(0, 128, 32):
+                    low, high = values[at : at + 16], values[at + 16 : at + 32]
+                    found += bytes(a + 8 | b + 8 << 4 for a, b in zip(low, high, strict=True))
+            scales = [(row % 5 + 1) / 64 if row < n else 0 for row in range(first, first + 8)]
+            found += np.array(scales, "<f4").tobytes() + bytes(32)
+        rows.append(np.frombuffer(bytes(found), np.uint8))
+    return np.stack(rows)
+
+
+def experts() -> Iterator[KernelCase]:
+    count, dim, hidden = 3, 32, 32
+    for bits, score, bias, scale, tokens in (
+        (4, "sigmoid", True, 2.5, 5),
+        (8, "softmax", False, 1.0, 3),
+        (4, "softmax", False, 1.0, 1),
+        (8, "sigmoid", False, 1.5, 4),
+    ):
+        most = 8 if bits == 4 else 100
+        numbers = ints(count, 2 * hidden, dim, low=-most, high=most, dtype="int32")
+        w13, w2 = packed(numbers, bits), packed(numbers[:, :dim, ::-1], bits)
+        yield KernelCase(
+            f"{L}quantized_moe_ffn.out",
+            (
+                units(tokens, dim) / 8,
+                units(count, dim)[:, ::-1].copy(),
+                units(count) if bias else np.zeros(0, "float32"),
+                *(w13, w2, 2, count, hidden, dim, 32, bits, score, scale),
+            ),
+            name=f"{bits} bits {score} {tokens}",
+        )
+
+
 def gradients() -> Iterator[KernelCase]:
     out = ("float32",) * 3
     mask = [True, True, True]
@@ -121,4 +173,11 @@ def gradients() -> Iterator[KernelCase]:
     yield KernelCase("executorch_prim::mod.int", (-7, 4), ("number",))
 
 
-CASES = [*caches(), *attention(), *quantized_attention(), *others(), *gradients()]
+CASES = [
+    *caches(),
+    *attention(),
+    *quantized_attention(),
+    *others(),
+    *experts(),
+    *gradients(),
+]
