@@ -12,7 +12,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from page.browser import Message, Progress, Source
+from page.browser import Message, OpenProgram, Progress, Source
 from page.cards.cards import Card
 from page.controllers.opening_progress import OpeningProgress
 from page.html.units import bytes_text
@@ -22,6 +22,7 @@ from page.parts.status_view import causes, opening_card, unfetched_text
 from page.persistence.manifests import fetch_manifest
 from page.session.constant_methods import read_constant_methods
 from page.session.loaded_text import loaded_text
+from page.session.open_tabs import elsewhere_text
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -61,6 +62,7 @@ class OpenController:
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
         self._progress: OpeningProgress | None = None  # of the newest opening
+        self._elsewhere: list[OpenProgram] = []  # open in other tabs when it began to load
         state.commands.append(self._commands)
 
     @property
@@ -241,11 +243,14 @@ class OpenController:
             await state.adapter_known.wait()  # a quick click comes before the adapter is known
             device = state.device
 
+        self._elsewhere = await state.browser.open_elsewhere()
+        others = elsewhere_text(self._elsewhere)
+
         def show_forecast(forecast: MemoryForecast) -> None:
             self._check(turn)
             budget = PHONE_BUDGET if state.narrow else None
             told = replace(forecast, budget=budget)
-            state.show(arriving=contents_view(methods, self._limits, told))
+            state.show(arriving=contents_view(methods, self._limits, told, others))
 
         started = perf_counter()
         program = await state.engine.load(
@@ -293,8 +298,10 @@ class OpenController:
 
     async def _note_tabs(self, session: Session) -> None:
         """Say if another tab has the same large program open."""
-        source, state = session.source, self._state
-        shared = await state.browser.hold(source.address or source.name)
+        source, state, stats = session.source, self._state, session.program.stats
+        key = source.address or source.name
+        await state.browser.hold(OpenProgram(source.name, key, stats.buffer_bytes))
+        shared = any(program.key == key for program in self._elsewhere)
         if shared and source.size >= LARGE_BYTES and session is state.session:
             state.tell(
                 f"{source.name} is also open in another tab; each tab holds its own copy in GPU "
@@ -347,6 +354,8 @@ class OpenController:
             note += f"{state.session.source.name} is still open, with its inputs and results."
             if any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds):
                 note += " Close it first: that frees its memory."
+        if any(isinstance(cause, OutOfMemoryError) for cause in kinds):
+            note = f"{note} {elsewhere_text(self._elsewhere)}".strip()
         state.show(progress="")
         state.show_error(
             error,
