@@ -14,6 +14,7 @@ import json
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
+from secrets import token_hex
 from typing import Any
 
 import js
@@ -112,7 +113,7 @@ class WorkerBrowser:
         self._pictures: deque[str] = deque()  # addresses, the oldest first
         self._asked = 0
         self._release: Any = None  # gives the lock of the open program back
-        self._tab = str(js.crypto.randomUUID())
+        self._tab = token_hex(8)  # a name for this tab
         self._heard: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
 
     def absolute(self, url: str) -> str:
