@@ -63,11 +63,13 @@ class LibraryController:
                 continue
             try:
                 await file.keep()
+                why = f"{file.name} is {file.came}" if file.came.startswith("not kept") else ""
             except SourceError as error:
-                self._state.tell(str(error), "bad")
-                session = self._state.session
-                if session is not None and session.source is source:  # a run changes the status
-                    self._state.show(keep=unkept_note(str(error)))
+                why = str(error)
+                self._state.tell(why, "bad")
+            session = self._state.session
+            if why and session is not None and session.source is source:  # a run changes the status
+                self._state.show(keep=unkept_note(why))
         await self.refresh()
 
     def _draw_note(self, done: int | None = None, total: int = 0) -> None:
