@@ -35,6 +35,7 @@ from page.session.state import AppState, Change
 from page.views import FoundViews, find_views
 from page.views.view import Panel, View
 from webpte import DeviceInfo
+from webpte.gpu.tasks import detach
 
 _ADAPTER_SECONDS = 15
 
@@ -218,7 +219,7 @@ class App:
         self._state.undo.offer(
             f"Closed {session.source.name}.", lambda: self._reopen(session, front)
         )
-        await self._state.browser.hold("")
+        await self._state.browser.hold(None)
 
     async def on_go(self, message: Message) -> None:
         """Go back or forward in the history: to a program with or without a URL, or to none."""
@@ -258,7 +259,15 @@ class App:
                 yield Command(info.name, "method", {"name": info.name}, kind="Choose the method")
         yield Command(f"Close {session.source.name}", "close", late=True)
 
+    def _open_gpu_early(self) -> None:
+        """Open and test the GPU while a program is fetched; loading it reports what fails."""
+        state = self._state
+        if state.opening and state.adapter is not None and state.device == "webgpu":
+            detach(state.engine.shared_device())
+
     def _follow(self, change: Change) -> None:
+        if change in (Change.OPENING, Change.ADAPTER):
+            self._open_gpu_early()
         if change is not Change.INPUTS:  # comes with every key, and changes no command
             self._send_commands()
 

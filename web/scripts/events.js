@@ -242,6 +242,7 @@ import("../runtime/pyscript/core.js").then(
 );
 patching.catch(() => failed("Idiomorph is missing: run serve.py again to set up the runtime."));
 addEventListener("unhandledrejection", ({ reason }) => failed(String(reason?.message ?? reason)));
+addEventListener("error", ({ error }) => { if (error) failed(error.message); }); // none: a warning of the layout
 
 // ---- from the page to Python
 

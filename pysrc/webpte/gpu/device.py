@@ -123,7 +123,8 @@ class DeviceInfo:
     def adapter_class(self) -> AdapterClass:
         """The class of the adapter, by which kernels choose tiles where nothing was tuned."""
         names = self.vendor, self.architecture, self.description
-        return class_of(*names, self.limits, self.software or is_software(*names))
+        stands_in = self.kind not in ("webgpu", "native")
+        return class_of(*names, self.limits, stands_in or self.software or is_software(*names))
 
 
 def with_limits(info: DeviceInfo, most: Mapping[str, int]) -> DeviceInfo:

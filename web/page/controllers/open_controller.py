@@ -12,7 +12,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from page.browser import Message, Progress, Source
+from page.browser import Message, OpenProgram, Progress, Source
 from page.cards.cards import Card
 from page.controllers.context_question import ContextQuestion, TooLargeError, longest_context
 from page.controllers.file_section import limits_of
@@ -23,6 +23,7 @@ from page.parts.status_view import causes, opening_card, unfetched_text
 from page.persistence.manifests import fetch_manifest
 from page.session.constant_methods import read_constant_methods
 from page.session.loaded_text import loaded_text
+from page.session.open_tabs import elsewhere_text
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -63,6 +64,7 @@ class OpenController:
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
         self._progress: OpeningProgress | None = None  # of the newest opening
         self._context = ContextQuestion(state)
+        self._elsewhere: list[OpenProgram] = []  # open in other tabs when it began to load
         state.commands.append(self._commands)
 
     @property
@@ -253,6 +255,8 @@ class OpenController:
             await state.adapter_known.wait()  # a quick click comes before the adapter is known
             device = state.device
 
+        self._elsewhere = await state.browser.open_elsewhere()
+        others = elsewhere_text(self._elsewhere)
         agreed = False  # to a context, even if it does not fit
 
         def show_forecast(forecast: MemoryForecast) -> None:
@@ -260,7 +264,7 @@ class OpenController:
             told = self._context.told(forecast)
             if not agreed:
                 self._context.check(told, methods)
-            state.show(arriving=contents_view(methods, limits_of(state), told))
+            state.show(arriving=contents_view(methods, limits_of(state), told, others))
 
         while True:
             started = perf_counter()
@@ -330,8 +334,10 @@ class OpenController:
 
     async def _note_tabs(self, session: Session) -> None:
         """Say if another tab has the same large program open."""
-        source, state = session.source, self._state
-        shared = await state.browser.hold(source.address or source.name)
+        source, state, stats = session.source, self._state, session.program.stats
+        key = source.address or source.name
+        await state.browser.hold(OpenProgram(source.name, key, stats.buffer_bytes))
+        shared = any(program.key == key for program in self._elsewhere)
         if shared and source.size >= LARGE_BYTES and session is state.session:
             state.tell(
                 f"{source.name} is also open in another tab; each tab holds its own copy in GPU "
@@ -359,6 +365,8 @@ class OpenController:
             note += f"{state.session.source.name} is still open, with its inputs and results."
             if out:
                 note += " Close it first: that frees its memory."
+        if any(isinstance(cause, OutOfMemoryError) for cause in kinds):
+            note = f"{note} {elsewhere_text(self._elsewhere)}".strip()
         state.show(progress="")
         state.show_error(
             error,

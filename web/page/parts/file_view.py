@@ -73,9 +73,12 @@ def _method(
     )
 
 
-def forecast_view(forecast: MemoryForecast) -> Html:
-    """Return the memory that a program will need, with a warning if it may be too much."""
-    text = f"{forecast}."
+def forecast_view(forecast: MemoryForecast, elsewhere: str = "") -> Html:
+    """Return the memory that a program will need, with a warning if it may be too much.
+
+    `elsewhere` is a sentence about the memory that other tabs hold.
+    """
+    text = f"{forecast}. {elsewhere}".rstrip()
     if forecast.refusals:
         text = f"{text} {forecast.refusals[0]}"
     elif forecast.is_over_budget:
@@ -87,11 +90,12 @@ def contents_view(
     methods: Mapping[str, MethodInfo],
     limits: Mapping[str, int],
     forecast: MemoryForecast | None = None,
+    elsewhere: str = "",
 ) -> Html:
     """Return the contents of a file that is not loaded: every method, and nothing to click."""
     return render(
         (
-            forecast_view(forecast) if forecast is not None else None,
+            forecast_view(forecast, elsewhere) if forecast is not None else None,
             [
                 _method(info, limits, {}, folded=True)
                 for info in methods.values()

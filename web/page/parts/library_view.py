@@ -175,6 +175,11 @@ def keep_note(name: str, done: int | None, total: int) -> Html:
     )
 
 
+def unkept_note(reason: str) -> Html:
+    """Return the note that says why the open program is not in the library."""
+    return h("p", f"{reason}. It works all the same.", class_="card keep", role="status")
+
+
 def missing_note(name: str) -> Html:
     """Return the note that names the local program that was open before a reload."""
     return h(

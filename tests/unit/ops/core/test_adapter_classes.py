@@ -9,6 +9,7 @@ from support.cases.conv.conv_cases import conv
 from support.cases.reduce.reduce_cases import REDUCE_CASES
 from support.graphs.graphs import make_planner, read_graph
 from webpte.gpu.device import DeviceInfo
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.adapter_classes import CLASSES, LARGE, UNKNOWN
 from webpte.ops.core.records import Dispatch
 from webpte.ops.core.target import GPU, Target
@@ -47,6 +48,10 @@ def test_an_adapter_falls_into_a_class(
     names: tuple[str, str, str], limits: dict[str, int], wanted: str
 ) -> None:
     assert DeviceInfo("webgpu", *names, limits=limits).target.adapter.name == wanted
+
+
+def test_a_stand_in_plans_like_the_measured_gpu() -> None:
+    assert SimulatedDevice().info.adapter_class.cores == LARGE.cores
 
 
 def test_every_row_can_be_reached() -> None:

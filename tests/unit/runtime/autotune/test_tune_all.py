@@ -208,9 +208,8 @@ def test_a_gpu_that_nobody_measured_needs_tuning_once(
     async def check() -> None:
         made, device = encoder(), gpu()
         vendor, architecture = names
-        device.info = replace(
-            device.info, vendor=vendor, architecture=architecture, software=software
-        )
+        named = {"kind": "webgpu", "vendor": vendor, "architecture": architecture}
+        device.info = replace(device.info, **named, software=software)
         async with await load(made, device) as program:
             assert not program.can_tune  # nothing has run
             assert not program.needs_tuning

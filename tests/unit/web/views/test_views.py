@@ -326,6 +326,8 @@ def test_forecasts_warn_of_too_much() -> None:
     told = MemoryForecast("m", 700 << 20, 64 << 20, 48 << 20, 0, 96 << 20, 1 << 20, {})
     text = check(forecast_view(told)).text
     assert text == "Needs 851 MB of GPU memory: weights 734, caches 67, activations 50."
+    others = check(forecast_view(told, "2 other tabs hold 938 MB of GPU memory.")).text
+    assert others == f"{text} 2 other tabs hold 938 MB of GPU memory."
     over = check(forecast_view(replace(told, budget=900_000_000))).text
     assert "over the budget of 900 MB. A phone may close the page" in over
     refused = check(forecast_view(replace(told, refusals=("value 3 is too large",)))).text
