@@ -106,8 +106,8 @@ class MemoryReport(Report):
         ]
         title = f"{self.program}, {self.method} on {self.device}: {self.nbytes:,} bytes on the GPU"
         notes = [
-            f"activations need {self.peak:,} bytes at most, at node {self.peak_node}; "
-            f"without taking turns they would take {self.unshared:,}"
+            f"activations need {self.peak:,} bytes at most, at call {self.peak_node}; "
+            f"without buffer reuse they would take {self.unshared:,}"
         ]
         if self.used_of_limit is not None and self.largest is not None:
             notes.append(
