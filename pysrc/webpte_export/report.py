@@ -68,8 +68,8 @@ class Report:
         lines = [
             f"{_short(self.program)}: {_megabytes(self.program_bytes)}, of which weights "
             f"{_megabytes(self.constant_bytes)}{f' ({kind})' if kind else ''}",
-            f"  in {self.delegates} delegate{'' if self.delegates == 1 else 's'}: {total:,} calls of "
-            f"{len(self.gpu_ops)} operators",
+            f"  in {self.delegates} delegate{'' if self.delegates == 1 else 's'}: "
+            f"{total:,} calls of {len(self.gpu_ops)} operators",
         ]
         lines += [f"    {count:5,} {op}" for op, count in _by_count(self.gpu_ops)]
         if self.host_ops:
