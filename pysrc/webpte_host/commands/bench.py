@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from webpte_host.base.descriptions import described
 from webpte_host.base.errors import HostError
 from webpte_host.commands import kernel_table, pipelines, variant_table
 from webpte_host.serving.routing import Mount
@@ -28,7 +29,7 @@ async with await webpte.load(url, device=device, options=options) as program:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="serve.py bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="serve.py bench", description=described(__doc__))
     parser.add_argument(
         "program", type=Path, nargs="?", help="a .pte file; with --pipelines also a suite"
     )
