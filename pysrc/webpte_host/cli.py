@@ -93,7 +93,8 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
 def _setup(arguments: list[str]) -> int:
     from webpte_host.setup.runtime import ensure_runtime
 
-    argparse.ArgumentParser(prog="serve.py setup", description=_setup.__doc__).parse_args(arguments)
+    description = "Sets up the browser runtime (Pyodide, NumPy, PyScript), and serves nothing."
+    argparse.ArgumentParser(prog="serve.py setup", description=description).parse_args(arguments)
     print(f"The browser runtime is in {ensure_runtime()}")
     return 0
 

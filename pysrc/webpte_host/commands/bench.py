@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from webpte_host.base.descriptions import described
 from webpte_host.base.errors import HostError
 from webpte_host.commands import kernel_table, pipelines, variant_table
 from webpte_host.serving.routing import Mount
@@ -29,7 +30,7 @@ async with await webpte.load(url, device=device, options=options, **loading) as 
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="serve.py bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="serve.py bench", description=described(__doc__))
     parser.add_argument(
         "program", type=Path, nargs="?", help="a .pte file; with --pipelines also a suite"
     )
@@ -245,11 +246,11 @@ def _show(figures: dict[str, Any]) -> None:
         print("This adapter is a CPU: its figures say nothing about a GPU.", file=sys.stderr)
     if adapter["kind"] == "webgpu":
         print(_waiting(adapter))
-    print("load:", ", ".join(f"{k} {v:.0f} ms" for k, v in figures["load_ms"].items()))
+    print("load:", ", ".join(f"{k} {v:,.0f} ms" for k, v in figures["load_ms"].items()))
     for name, row in figures.items():
         if name in ("adapter", "load_ms"):
             continue
-        speed = f", {row['tokens_per_second']:.0f} tokens/s" if "tokens_per_second" in row else ""
+        speed = f", {row['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in row else ""
         parts = ", ".join(f"{part} {ms:.2f}" for part, ms in row["parts"].items())
         gpu = "" if row["gpu_ms"] is None else f", kernels {row['gpu_ms']:.2f}"
         if row.get("step_by_step"):
@@ -258,9 +259,9 @@ def _show(figures: dict[str, Any]) -> None:
             parts = f"{row['steps_per_submission']:.1f} steps per submission"
             if "guesses" in row:
                 parts += f", {row['guesses']}, {row['not_speculating'] or 'to the end'}"
-        print(f"{name}: {row['ms']:.2f} ms{speed} (first {row['first_ms']:.0f}; {parts}{gpu})")
+        print(f"{name}: {row['ms']:,.2f} ms{speed} (first {row['first_ms']:,.0f}; {parts}{gpu})")
         for kernel in row["kernels"][:12]:
-            print(f"  {kernel['us']:10.1f} us  {kernel['count']:4d} x  {kernel['kernel']}")
+            print(f"  {kernel['us']:10,.1f} µs  {kernel['count']:5,d} x  {kernel['kernel']}")
 
 
 def _waiting(adapter: dict[str, Any]) -> str:

@@ -71,7 +71,7 @@ def parse(arguments: list[str]) -> dict[str, Any]:
     )
     parser.add_argument("--half", action="store_true", help="use f16 on the GPU")
     parser.add_argument(
-        "--max-context", type=_count, metavar="N", help="tokens in a language model's cache (2048)"
+        "--max-context", type=_count, metavar="N", help="tokens in a language model's cache (2,048)"
     )
     options = parser.parse_args(arguments)
     kind = _kind(options.source)

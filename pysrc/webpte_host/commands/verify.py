@@ -21,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
+from webpte_host.base.descriptions import described
 from webpte_host.base.errors import HostError
 from webpte_host.base.json_files import read_json
 from webpte_host.commands import variant_table
@@ -113,9 +114,7 @@ def verify(options: argparse.Namespace, manifest: list[Any]) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="serve.py verify", description=(__doc__ or "").split(": ", 1)[1]
-    )
+    parser = argparse.ArgumentParser(prog="serve.py verify", description=described(__doc__))
     parser.add_argument("suite", type=Path, help="folder with a manifest.json, or a .bpte")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--filter", help="only cases that match, such as 'add*' or 'llama*'")

@@ -15,6 +15,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from webpte_host.base.descriptions import described
 from webpte_host.base.layout import ROOT, STATE
 from webpte_host.setup import chromium, environment, firefox
 from webpte_host.site.scenes import SCENES, STARTED, Scene
@@ -55,9 +56,7 @@ _DECODE = """async (png) => {
 
 def main(arguments: list[str]) -> int:
     names = ", ".join(scene.name for scene in SCENES)
-    parser = argparse.ArgumentParser(
-        prog="serve.py pictures", description=(__doc__ or "").split(": ", 1)[1]
-    )
+    parser = argparse.ArgumentParser(prog="serve.py pictures", description=described(__doc__))
     parser.add_argument(
         "out",
         type=Path,

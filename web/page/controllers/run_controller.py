@@ -152,7 +152,7 @@ class RunController:
             return
         if session.shown.lost:
             self._outputs.tell_unknown_state(session.shown.lost)
-            self._state.tell("NumPy cannot follow the state of this program", "bad")
+            self._state.tell("Not checked: the state of this program is not known", "bad")
             return
         self._state.tell("Computing on NumPy", "busy")
         work = self._check(session, session.shown)
@@ -316,7 +316,7 @@ class RunController:
         session.start_over()
         self._outputs.draw()
         self._state.announce(Change.RESULTS)
-        since = ", and its state starts over" if session.stateful else ""
+        since = ", and its state was reset" if session.stateful else ""
         self._state.tell(f"The program is rebuilt{since}: run it again")
 
     # ---- drawing

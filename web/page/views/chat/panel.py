@@ -285,7 +285,7 @@ class ChatPanel(Panel):
         begin(talk)
         if sent:
             self.state.browser.show(value={controls.FIELD: ""})
-        session.lose_state("the chat has used it since")
+        session.lose_state("the chat has changed it")
         self.draw()
         try:
             await talk.listen(self._hear, lambda: session.runner.stopping)
