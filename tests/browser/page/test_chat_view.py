@@ -15,7 +15,14 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 from support.harness.texts import BYTES, tokenizer_path
 from support.page.chats import Q4, open_chat
 from support.page.lost_gpu import KEEP_DEVICES
-from support.page.page_visit import leave, open_address, payload, status, visit
+from support.page.page_visit import (
+    leave,
+    open_address,
+    payload,
+    status,
+    visit,
+    wait_until_ready,
+)
 from webpte_host.serving.server import Site
 
 CHANCE = {"temperature": 0.9, "top_p": 0.95, "seed": 5}
@@ -252,6 +259,31 @@ def test_an_answer_is_stopped_after_tabs_were_switched(page: Page) -> None:
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     page.locator("[data-act=close]").click()
     expect(page.get_by_role("tab", name="Chat")).to_have_count(0)
+
+
+def test_on_a_phone_a_model_that_needs_too_much_gets_a_shorter_context(
+    profile: BrowserContext, site: Site
+) -> None:
+    with visit(profile, site, "?model=sigmoid&view=python", but="404") as page:
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.reload()  # only then the page counts as narrow
+        wait_until_ready(page)
+        # The forecast is real; the page's Python makes the phone small enough for this model.
+        code = "from page.controllers import context_question as one; one.PHONE_BUDGET = 500_000; 7"
+        page.get_by_label("Code").fill(code)
+        page.get_by_label("Code").press("Control+Enter")
+        expect(page.locator("#view-python pre", has_text="7")).to_have_text("7")
+        open_address(page, "/data/llm/llama_tiny_q4.pte")
+        question = page.locator(".context-question")
+        for told in ("weights", "caches", "activations", "a page may use about 0.5 MB"):
+            expect(question).to_contain_text(told)
+        question.get_by_label("context").select_option("64")
+        question.get_by_role("button", name="Open").click()
+        expect(status(page)).to_contain_text("llama_tiny_q4.pte loaded")
+        page.get_by_label("Code").fill('(await program.run("get_max_context_len"))[0]')
+        page.get_by_role("tab", name="Python").click()
+        page.get_by_label("Code").press("Control+Enter")
+        expect(page.locator("#view-python")).to_contain_text("64")
 
 
 def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site) -> None:

@@ -13,15 +13,15 @@ from page.controllers.input_controller import InputController
 from page.html.units import count_text, plural
 from page.inputs.inputs import TensorInput
 from page.inputs.photos import LARGEST, Photo, whole_of
-from page.parts.batch_view import HEAD, ROWS, batch_card, batch_head, batch_row
-from page.parts.input_preview import png_url
-from page.session.picture_batch import (
+from page.outputs.picture_batch import (
     BatchRow,
     PictureBatch,
     answer_of,
     batch_csv,
     batch_json,
 )
+from page.parts.batch_view import HEAD, ROWS, batch_card, batch_head, batch_row
+from page.parts.input_preview import png_url
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from page.html.markup import Html, h
 from page.html.tables import scrolled
 from page.html.units import count_text, ms_text
-from page.session.picture_batch import BatchRow, PictureBatch
+from page.outputs.picture_batch import BatchRow, PictureBatch
 
 HEAD, ROWS = "batch-head", "batch-rows"
 

@@ -296,26 +296,6 @@ def prefix(site: Site, tree: Path) -> Iterator[str]:
     page.write_bytes(before)
 
 
-def test_only_the_document_for_frames_may_be_framed(site: Site, tree: Path) -> None:
-    page = tree / "web" / "index.html"
-    before = page.read_bytes()
-    page.write_bytes(b'<!doctype html><html lang="en"><script src="./a.js"></script></html>')
-    try:
-        _, headers, body = ask(site, "/embed.html?model=digits")
-        again = ask(site, "/embed.html", If_None_Match=headers["ETag"])
-        whole = ask(site, "/")[1]
-    finally:
-        page.write_bytes(before)
-    assert b'<html lang="en" data-embed><script src="./v-' in body
-    assert again[0] == 304
-    for one in (headers, again[1]):
-        assert "frame-ancestors *;" in one["Content-Security-Policy"]
-        assert one["Cross-Origin-Resource-Policy"] == "cross-origin"
-    assert "frame-ancestors 'self';" in whole["Content-Security-Policy"]
-    assert whole["Cross-Origin-Resource-Policy"] == "same-origin"
-    assert "frame-ancestors 'self';" in ask(site, "/main.py")[1]["Content-Security-Policy"]
-
-
 def test_the_page_names_its_files_by_immutable_urls(site: Site, prefix: str) -> None:
     text = ask(site, "/")[2]
     assert text.count(prefix.encode()) == 3 == text.count(b'"./')

@@ -14,7 +14,7 @@ from page.app import App
 from page.cards.cards import CardValue
 from page.inputs.inputs import TensorInput
 from page.npy import write_npy
-from page.session.picture_batch import (
+from page.outputs.picture_batch import (
     BatchRow,
     PictureBatch,
     answer_of,

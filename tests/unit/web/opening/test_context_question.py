@@ -14,7 +14,7 @@ from page.controllers import context_question
 from page.controllers.context_question import shorter_contexts
 from support.page.fake_page import SAMPLES, Engine, FakeBrowser, drive
 from support.page.markup import check
-from webpte.errors import OutOfMemoryError
+from webpte.errors import InputError, OutOfMemoryError
 from webpte.report import MemoryForecast
 
 MB = 1_000_000
@@ -47,9 +47,9 @@ class Forecasting(Engine):
         return await super().load(source, **options)
 
 
-def begin(app: App, narrow: bool = True, url: str = LLAMA) -> asyncio.Task[None]:
+def begin(app: App, narrow: bool = True) -> asyncio.Task[None]:
     app._state.narrow = narrow
-    return app.receive({"act": "open-url", "fields": {"url": url}})
+    return app.receive({"act": "open-url", "fields": {"url": LLAMA}})
 
 
 async def question(browser: FakeBrowser) -> str:
@@ -126,10 +126,14 @@ def test_nobody_is_asked_where_it_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_context_that_cannot_be_shortened_is_opened_as_it_is() -> None:
-    engine = Forecasting()
+    class Fixed(Forecasting):
+        async def forecast(self, source: Any, **options: Any) -> Any:
+            raise InputError("no KV cache that could be made shorter")
+
+    engine = Fixed()
 
     async def script(app: App, browser: FakeBrowser) -> None:
-        await begin(app, url="samples/stories.pte")
+        await begin(app)
         assert app._state.session is not None
         assert engine.contexts == [None, None]
 

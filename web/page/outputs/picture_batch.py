@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from page.cards.cards import CardValue
 from page.html.units import number_text, shape_text
 from page.inputs.inputs import TensorInput
-from page.outputs.renderers.base import Output
 from page.outputs.scores import Score, rank
 from page.outputs.tensors import Summary, summarise
 
@@ -78,19 +79,19 @@ def answer_of(
     """Return the highest scores of the first output with labels; without one, all outputs in
     numbers. Outputs that a card hides are left out."""
     shown = [
-        Output(index, name, value)
+        (index, name, np.asarray(value))
         for index, (name, value) in enumerate(zip(names, values, strict=True))
         if index >= len(cards) or not cards[index].hidden
     ]
-    for output in shown:
-        if labels.get(output.index):
-            ranking = rank(output.array, labels[output.index], TOP)
+    for index, _, array in shown:
+        if labels.get(index):
+            ranking = rank(array, labels[index], TOP)
             if ranking is not None:
                 return ranking.scores[:TOP], ()
     return (), tuple(
-        OutputSummary(output.name, output.array.shape, summarise(output.array))
-        for output in shown
-        if output.array.dtype.kind in "fiub"
+        OutputSummary(name, array.shape, summarise(array))
+        for _, name, array in shown
+        if array.dtype.kind in "fiub"
     )
 
 
