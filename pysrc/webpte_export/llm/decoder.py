@@ -204,14 +204,15 @@ def attend(
     torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, _STEP.start)
     if softcap is not None:
         return _written_out(query * scale, cache, window, softcap), None
+    given = (query.transpose(1, 2), cache.k_cache, cache.v_cache, _STEP.start)
+    if window is not None:
+        # The scale comes last, and keeps the arguments before it, which the partitioner reads.
+        mask = _window_mask(cache.context, window)
+        return torch.ops.llama.custom_sdpa(*given, mask, 0.0, False, scale), None
     # The partitioner's operator knows the usual scale alone.
     if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
-        query = query * (scale * math.sqrt(width))
-    mask = None if window is None else _window_mask(cache.context, window)
-    return torch.ops.llama.custom_sdpa(
-        *(query.transpose(1, 2), cache.k_cache, cache.v_cache, _STEP.start),
-        *(mask, 0.0, mask is None),
-    ), None
+        given = ((query * (scale * math.sqrt(width))).transpose(1, 2), *given[1:])
+    return torch.ops.llama.custom_sdpa(*given, None, 0.0, True), None
 
 
 def _window_mask(context: int, window: int) -> Tensor:

@@ -33,6 +33,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_bigcode": ("GPTBigCodeForCausalLM", _GPT),
     "gpt_neox": ("GPTNeoXForCausalLM", _NO_GROUPS),
     "gemma": ("GemmaForCausalLM", {**_DECODER, "head_dim": 16}),
+    "gemma3": ("Gemma3ForCausalLM", {**_DECODER, "head_dim": 16, "sliding_window": 8}),
+    "qwen2": ("Qwen2ForCausalLM", _DECODER),
     "gemma2": ("Gemma2ForCausalLM", {**_DECODER, "head_dim": 16, "sliding_window": 8}),
     "mistral": ("MistralForCausalLM", {**_DECODER, "sliding_window": 8}),
     "phi": ("PhiForCausalLM", _DECODER),

@@ -19,8 +19,16 @@ from webpte.ops.attention.attention_kernels import Attention, lower_split, scrat
 from webpte.ops.attention.fused_attention import ROPES, parts_are_dense, rotates_quads
 from webpte.ops.attention.rope import angles_of, operands, start_of
 from webpte.ops.core.args import Args, TensorArg
-from webpte.ops.core.fused_call import Part, grouped, lower_parts, parts_of, register_fusion
+from webpte.ops.core.fused_call import (
+    FusedStep,
+    Part,
+    grouped,
+    lower_parts,
+    parts_of,
+    register_fusion,
+)
 from webpte.ops.core.records import Binding, Dispatch, Scratch, pack
+from webpte.ops.gemm.fused_linear_epilogue import biased_gemm
 from webpte.ops.gemm.fused_linear_q4 import (
     ALL_LINEARS,
     LINEAR_OF,
@@ -66,10 +74,28 @@ def lower_head_attention(args: Args) -> list[Dispatch]:
     found = fused_dispatches(args, parts)
     if found is not None:
         return found
-    if centered_first(parts):
+    if centered_first(parts) and fused_dispatches(args, parts[1:]) is not None:
         return lower_after_norm(args, parts, lambda rest: fused_dispatches(args, rest))
-    steps = grouped(parts, {LINEAR}, qkv_dispatches) if parts_are_dense(parts) else None
+    dense = parts_are_dense(parts)
+    steps = grouped(parts, {LINEAR}, qkv_dispatches) if dense else steps_with_biases(parts)
     return lower_parts(args, steps)
+
+
+def steps_with_biases(parts: Sequence[Part]) -> list[FusedStep]:
+    """Return one step per part, but one for a linear layer and the sum with its bias."""
+    made = {part[1].out.id: i for i, part in enumerate(parts) if part[0].name in LINEAR_OF}
+    sums = dict[int, Part]()  # by the place of the linear layer
+    for part in parts:
+        op, args = part
+        if op.name == ADD:
+            ids = (args.tensor("self").id, args.tensor("other").id)
+            sums |= {made[i]: part for i in ids if i in made}
+    merged = {id(part) for part in sums.values()}
+    return [
+        FusedStep((part, sums[i]), biased_gemm) if i in sums else FusedStep((part,))
+        for i, part in enumerate(parts)
+        if id(part) not in merged
+    ]
 
 
 def fused_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
