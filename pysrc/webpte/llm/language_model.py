@@ -1,4 +1,4 @@
-"""What makes a method that of a language model: its inputs and its output."""
+"""Inputs and output of a language model's method: tokens, position, logits."""
 
 from __future__ import annotations
 
