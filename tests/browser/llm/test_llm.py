@@ -180,3 +180,34 @@ def test_steps_ahead_say_the_same(harness: Harness, asked: dict[str, float]) -> 
         assert reason == ("steps_ahead is 1" if steps == 1 else None)
     # A batch of sixteen steps: its submission, its promise, and the copy of the result.
     assert costs == [3, 0]
+
+
+PACKED = """
+prompt = [5, 9, 33, 7]
+async def tokens_of(answer):
+    return [token async for token in answer]
+
+load = lambda device: webpte.load(url, device=device, kv_cache=kind)
+reference = await load("numpy")
+async with await load("webgpu") as program, await load("webgpu") as other:
+    found = []
+    for one in (program, reference):
+        generator = webpte.llm.Generator(one)
+        first = await tokens_of(generator.generate(prompt, 8))
+        data = await generator.save()
+        found.append([first, await tokens_of(generator.continue_([3], 8))])
+        for another in (other, reference):  # from the GPU to NumPy, and back
+            generator = webpte.llm.Generator(another)
+            await generator.restore(data)
+            known = list(generator.context[4:])
+            found.append([known, await tokens_of(generator.continue_([3], 8))])
+    return found
+"""
+
+
+@pytest.mark.parametrize("kind", ["f16", "int8"])
+def test_packed_caches_and_saved_conversations(harness: Harness, kind: str) -> None:
+    given = {"url": "/data/llm/llama_tiny_q4.pte", "kind": kind}
+    first, *others = python(harness, PACKED, timeout=limits.CALL_SECONDS, **given)
+    assert len(first[0]) == len(first[1]) == 8
+    assert others == [first] * 5

@@ -196,7 +196,7 @@ def test_damaged_and_hostile_data_is_refused(q4: Path) -> None:
 
 
 def test_any_cut_and_any_flipped_byte(q4: Path) -> None:
-    """Whatever is changed, the data is refused, or it is the same conversation."""
+    """Changed data is refused, or it is the same conversation."""
 
     async def run() -> None:
         generator = await opened(q4, "numpy", kv_cache="int8")

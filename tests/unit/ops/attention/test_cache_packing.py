@@ -43,7 +43,7 @@ def test_numbers_of_8_bits_are_the_nearest(size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_number_times_its_step_is_exact(size: int) -> None:
-    """So a kernel may multiply in any order, and with fused steps, and reads the same."""
+    """A kernel may then multiply in any order, and with fused steps, and reads the same."""
     words = pack_rows(rows_of(size), BYTES)
     steps = words[:, :1].view(np.float32).astype(np.float64)
     for number in (1, 3, 77, 126, 127):
