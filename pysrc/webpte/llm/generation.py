@@ -21,6 +21,7 @@ from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constrain.constraint import Allowed, Constraint
 from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
+from webpte.llm.language_methods import language_method
 from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
 from webpte.llm.saved import SavedContext, read_saved
 from webpte.llm.speculation import Speculate, Speculators
@@ -116,6 +117,7 @@ class Generator:
     """
 
     def __init__(self, program: Program, method: str = "forward") -> None:
+        method = language_method(program, method)
         self._session = session = KVSession(program, method)
         self.program, self.method = program, method
         self.max_chunk, self.max_context = session.max_chunk, session.max_context

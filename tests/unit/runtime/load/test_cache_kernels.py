@@ -110,3 +110,30 @@ def test_a_position_outside_of_the_cache_changes_nothing(indexed: bool, device: 
         np.testing.assert_array_equal(before[0], (await program.forward(*step(2)))[0])
 
     wait(run())
+
+
+def test_the_state_of_the_delta_rule_stays_on_the_gpu() -> None:
+    """Heads of 2 elements, and as many states: out and the new state, which is written back."""
+    dims, rows, state_dims = (1, 2, 3, 2), (1, 2, 3), (1, 2, 2, 2)
+    m = MethodWriter()
+    x, decay = m.tensor(dims), m.tensor(rows)
+    m.inputs(x, decay)
+    state = m.tensor(state_dims, data=np.ones(state_dims, np.float32), mutable=True)
+    negated = unary(m, "aten.neg.default", x, dims)
+    gates = unary(m, "aten.sigmoid.default", decay, rows)
+    out, new = m.tensor(dims), m.tensor(state_dims)
+    rest = (gates, gates, state, out, new, [out, new])
+    m.kernel("llama::gated_delta_rule.out", negated, negated, x, *rest)
+    m.kernel("aten::copy_", state, new, False, state)
+    m.outputs(unary(m, "aten.neg.default", out, dims))
+
+    async def run() -> None:
+        rng = np.random.default_rng(1)
+        steps = [
+            tuple(rng.standard_normal(shape).astype(np.float32) for shape in (dims, rows))
+            for _ in range(3)
+        ]
+        program = await expect(m, *steps)
+        assert places(program)["llama::gated_delta_rule.out"] == "gpu"
+
+    wait(run())
