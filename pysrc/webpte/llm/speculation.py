@@ -213,7 +213,7 @@ class SpeculativeLoop:
         if wanted < 2 or (payoff.rounds == TRIALS and payoff.plain is None):
             self._left = min(wanted, LEAST_REST)
             return
-        count = payoff.best_count(min(self._rows - 1, wanted))
+        count = payoff.best_count(min(self._rows, wanted) - 1)
         proposed = await self._proposer.propose(session.context, count)
         if self._proposer.broken is not None:
             self.turn_off(self._proposer.broken)

@@ -31,6 +31,7 @@ from webpte.runtime.load.resident import keep_state
 from webpte.runtime.load.state import Cell, State, read_states, share_cells
 from webpte.runtime.load.stitch import stitch
 from webpte.runtime.method import Method
+from webpte.shapes import Dims
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Build:
         assert isinstance(body, GpuDelegate)
         state = Dataflow.of(body.graph).state
         try:
-            return await GpuDelegate.create(
+            made = await GpuDelegate.create(
                 graph,
                 body.device,
                 self._library,
@@ -156,6 +157,8 @@ class Build:
             )
         except (GraphError, UnsupportedError, OutOfMemoryError) as error:
             return f"the graph for {rows} tokens at once cannot be built: {error}"
+        same = all(_kind(body.graph, i) == _kind(made.graph, i) for i in state)
+        return made if same else "the graph for several tokens at once keeps other state"
 
     def with_sampler(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
         """Return a delegate with a sampler that takes its only output."""
@@ -233,6 +236,12 @@ async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
     """Return the device info for these options, with the tuned configs of the adapter."""
     choices = await kept_choices(info) if options.tuned else ()
     return replace(applied_to(options, info), choices=choices)
+
+
+def _kind(graph: Graph, value_id: int) -> tuple[str, Dims, bool]:
+    """Return what has to agree where two graphs share a tensor of state."""
+    tensor = graph.tensor(value_id)
+    return tensor.dtype.name, tensor.dims, value_id in Dataflow.of(graph).state
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:
