@@ -50,7 +50,13 @@ class Build:
     `device` is "numpy", or what the kernels run on.
     """
 
-    def __init__(self, device: str | Device, strict: bool, options: Options = AS_SUITS) -> None:
+    def __init__(
+        self,
+        device: str | Device,
+        strict: bool,
+        options: Options = AS_SUITS,
+        constants: ConstantStore | None = None,
+    ) -> None:
         self.device = device
         self.options = options
         self.info = DeviceInfo("numpy")  # of the device, with the options applied
@@ -62,7 +68,7 @@ class Build:
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
-        self._constants = ConstantStore() if isinstance(device, str) else ConstantStore.of(device)
+        self._constants = constants or ConstantStore()
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
         self._building = asyncio.Lock()
 
@@ -74,9 +80,14 @@ class Build:
         strict: bool,
         progress: Progress | None,
         options: Options = AS_SUITS,
+        shares: bool = True,
     ) -> Build:
-        """Build everything on the device; free it again if any of it fails."""
-        build = cls(device, strict, options)
+        """Build everything on the device; free it again if any of it fails.
+
+        It `shares` constants with other programs of the device; otherwise all are read again.
+        """
+        store = ConstantStore.of(device) if shares and not isinstance(device, str) else None
+        build = cls(device, strict, options, store)
         try:
             await build._make_methods(contents, progress)
         except BaseException:
