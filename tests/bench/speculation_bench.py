@@ -46,7 +46,9 @@ def shape_of(options: argparse.Namespace) -> Shape:
 async def compare(options: argparse.Namespace, noise: float) -> None:
     """Time one pair of models."""
     big, small = draft_pair(shape_of(options), options.draft_layers, noise)
-    sampled = {"temperature": options.temperature, "seed": 1} if options.temperature else {}
+    sampled: dict[str, Any] = {}
+    if options.temperature:
+        sampled = {"temperature": options.temperature, "seed": 1}
     async with (
         await webpte.load(big, device=options.device) as program,
         await webpte.load(small, device=options.device) as draft,

@@ -95,7 +95,7 @@ class Speculators:
 
     def __init__(self, session: KVSession) -> None:
         self._session = session
-        self._payoffs: dict[int | str, Payoff] = {}
+        self._payoffs: dict[str, Payoff] = {}
         self._draft: KVSession | None = None
 
     def loop(
@@ -106,8 +106,7 @@ class Speculators:
             return None
         proposer: Proposer
         if speculate == "lookup":
-            key: int | str = "lookup"
-            proposer = PromptLookup()
+            key, proposer = "lookup", PromptLookup()
         elif isinstance(speculate, Program):
             if self._draft is None or self._draft.program is not speculate:
                 self._draft = draft_session(speculate, self._session)
@@ -213,7 +212,7 @@ class SpeculativeLoop:
         if wanted < 2 or (payoff.rounds == TRIALS and payoff.plain is None):
             self._left = min(wanted, LEAST_REST)
             return
-        count = payoff.best_count(min(self._rows - 1, wanted))
+        count = payoff.best_count(min(self._rows, wanted) - 1)
         proposed = await self._proposer.propose(session.context, count)
         if self._proposer.broken is not None:
             self.turn_off(self._proposer.broken)

@@ -31,6 +31,7 @@ from webpte.runtime.load.resident import keep_state
 from webpte.runtime.load.state import Cell, State, read_states, share_cells
 from webpte.runtime.load.stitch import stitch
 from webpte.runtime.method import Method
+from webpte.shapes import Dims
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,13 @@ class Build:
     `device` is "numpy", or what the kernels run on.
     """
 
-    def __init__(self, device: str | Device, strict: bool, options: Options = AS_SUITS) -> None:
+    def __init__(
+        self,
+        device: str | Device,
+        strict: bool,
+        options: Options = AS_SUITS,
+        constants: ConstantStore | None = None,
+    ) -> None:
         self.device = device
         self.options = options
         self.info = DeviceInfo("numpy")  # of the device, with the options applied
@@ -62,7 +69,7 @@ class Build:
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
-        self._constants = ConstantStore() if isinstance(device, str) else ConstantStore.of(device)
+        self._constants = constants or ConstantStore()
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
         self._building = asyncio.Lock()
 
@@ -74,9 +81,14 @@ class Build:
         strict: bool,
         progress: Progress | None,
         options: Options = AS_SUITS,
+        shares: bool = True,
     ) -> Build:
-        """Build everything on the device; free it again if any of it fails."""
-        build = cls(device, strict, options)
+        """Build everything on the device; free it again if any of it fails.
+
+        It `shares` constants with other programs of the device; otherwise all are read again.
+        """
+        store = ConstantStore.of(device) if shares and not isinstance(device, str) else None
+        build = cls(device, strict, options, store)
         try:
             await build._make_methods(contents, progress)
         except BaseException:
@@ -145,7 +157,7 @@ class Build:
         assert isinstance(body, GpuDelegate)
         state = Dataflow.of(body.graph).state
         try:
-            return await GpuDelegate.create(
+            made = await GpuDelegate.create(
                 graph,
                 body.device,
                 self._library,
@@ -158,6 +170,8 @@ class Build:
             )
         except (GraphError, UnsupportedError, OutOfMemoryError) as error:
             return f"the graph for {rows} tokens at once cannot be built: {error}"
+        same = all(_kind(body.graph, i) == _kind(made.graph, i) for i in state)
+        return made if same else "the graph for several tokens at once keeps other state"
 
     def with_sampler(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
         """Return a delegate with a sampler that takes its only output."""
@@ -235,6 +249,12 @@ async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
     """Return the device info for these options, with the tuned configs of the adapter."""
     choices = await kept_choices(info) if options.tuned else ()
     return replace(applied_to(options, info), choices=choices)
+
+
+def _kind(graph: Graph, value_id: int) -> tuple[str, Dims, bool]:
+    """Return what has to agree where two graphs share a tensor of state."""
+    tensor = graph.tensor(value_id)
+    return tensor.dtype.name, tensor.dims, value_id in Dataflow.of(graph).state
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

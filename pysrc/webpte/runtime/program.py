@@ -328,8 +328,8 @@ class Program(Inspected):
             clock = Clock()
             target = await self._recovery_device(device)
             clock.lap("device")
-            options = self._build.options
-            build = await Build.create(self._contents, target, self._strict, progress, options)
+            given = self._contents, target, self._strict, progress, self._build.options
+            build = await Build.create(*given, shares=target is not self._build.device)
             clock.lap("build")
             if self._closed:
                 build.end(f"{self.name} was closed")

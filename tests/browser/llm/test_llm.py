@@ -67,7 +67,7 @@ async with (
         wanted = [token async for token in llm.generate(reference, [5, 9, 33, 7], count, **asked)]
         answer = llm.generate(program, [5, 9, 33, 7], count, speculate=draft, **asked)
         found = [token async for token in answer]
-        results.append([found == wanted, answer.stats.accepted_tokens > 0])
+        results.append([found == wanted, answer.stats.proposed_tokens > 0])
 return results
 """
 

@@ -23,11 +23,6 @@ def q4(root: Path) -> Path:
     return root / "tests/data/llm/llama_tiny_q4.pte"
 
 
-@pytest.fixture
-def fp32(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_fp32.pte"
-
-
 def test_a_lookup_copies_what_followed() -> None:
     async def run() -> None:
         lookup = PromptLookup()
@@ -103,8 +98,8 @@ def test_bad_guesses_are_left_to_plain_steps(q4: Path, monkeypatch: pytest.Monke
 
     async def run() -> None:
         generator = Generator(await open_program(q4))
-        answer = generator.generate(PROMPT, 90, speculate="lookup")
-        assert await tokens_of(answer) == await greedy(q4, PROMPT, 90)
+        answer = generator.generate(PROMPT, 60, speculate="lookup")
+        assert await tokens_of(answer) == await greedy(q4, PROMPT, 60)
         assert answer.stats.accepted_tokens == 0
         # Three trials, a measurement of plain steps, and a round after longer and longer rests.
         assert answer.stats.proposed_tokens < 9 * (ROWS - 1)
@@ -112,10 +107,11 @@ def test_bad_guesses_are_left_to_plain_steps(q4: Path, monkeypatch: pytest.Monke
     wait(run())
 
 
-def test_a_bench_with_a_draft(q4: Path, fp32: Path) -> None:
+def test_a_bench_with_a_draft() -> None:
     async def run() -> None:
-        program, draft = await open_program(fp32, "numpy"), await open_program(q4, "numpy")
-        figures = await bench_llm(program, [5], decode_steps=2, draft=draft)
+        file = small_llm(context=32)
+        program, draft = [await webpte.load(file, device="numpy") for _ in range(2)]
+        figures = await bench_llm(program, [5], decode_steps=1, draft=draft)
         assert {"ahead_5", "drafted_5", "drafted_sampled_5", "lookup_5"} < set(figures)
         assert "guesses right" in figures["drafted_5"]["guesses"]
 
