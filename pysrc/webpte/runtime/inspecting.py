@@ -256,17 +256,11 @@ class Inspected:
         return tuning
 
     @property
-    def can_tune(self) -> bool:
-        """Whether `tune` has something to time: a method that has run, on a GPU with a clock."""
-        has_run = any(remembers(self, name) for name in self._build.methods)
-        return can_tune(self) and not self._build.info.software and has_run
-
-    @property
     def needs_tuning(self) -> bool:
-        """Whether `tune` may help: neither this GPU nor one of its kind was ever measured."""
+        """Whether `tune` may help: a method has run on a GPU of a kind that nobody measured."""
         build = self._build
         tuned = any(delegate.info.choices for delegate in build.gpu_delegates)
-        return self.can_tune and not tuned and not build.info.adapter_class.measured
+        return can_tune_now(self) and not tuned and not build.info.adapter_class.measured
 
     def memory(self, method: str = "forward") -> MemoryReport:
         """Return what a method has in GPU memory: buffers, the tensors that share them, the peak.
@@ -288,6 +282,12 @@ def can_tune(program: Inspected) -> bool:
     """Tell whether kernels can be timed: the program runs on a GPU, and that has a clock."""
     build = program._build
     return not isinstance(build.device, str) and _has_clock(build)
+
+
+def can_tune_now(program: Inspected) -> bool:
+    """Tell whether there is something to time: a method has run, with kernels that have configs."""
+    has_run = any(remembers(program, name) for name in program._build.methods)
+    return can_tune(program) and not program._build.info.software and has_run
 
 
 def remembers(program: Inspected, method: str) -> bool:

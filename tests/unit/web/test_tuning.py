@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from page.app import App
+from page.controllers import tune_controller
 from page.parts.tune_view import tune_offer, tuning_seconds
 from support.page.fake_page import GPU, Engine, FakeBrowser, drive, open_sample, run
 from webpte import Program
@@ -47,7 +48,7 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     def has_run(program: Program) -> bool:
         return program.stats.executions > 0
 
-    monkeypatch.setattr(Program, "can_tune", property(has_run))
+    monkeypatch.setattr(tune_controller, "can_tune_now", has_run)
     monkeypatch.setattr(Program, "needs_tuning", property(has_run))
 
 

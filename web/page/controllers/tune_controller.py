@@ -11,6 +11,7 @@ from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from webpte.errors import ClosedError, WebpteError
+from webpte.runtime.inspecting import can_tune_now
 
 REST = 0.2  # seconds that are left to other calls after each candidate
 
@@ -28,14 +29,14 @@ class TuneController:
         session = self._state.session
         if self._task is not None:
             yield Command("Stop tuning", "stop-tuning")
-        elif session is not None and session.program.can_tune:
+        elif session is not None and can_tune_now(session.program):
             yield Command("Tune kernels", "tune", view="run")
 
     # ---- acts
 
     async def on_tune(self, message: Message) -> None:
         session = self._state.session
-        if session is None or self._task is not None or not session.program.can_tune:
+        if session is None or self._task is not None or not can_tune_now(session.program):
             return
         self._progress, self._tuned = (0, 0), session
         self._task = asyncio.ensure_future(self._tune(session))

@@ -24,6 +24,7 @@ from webpte.ops.core.target import Tunable
 from webpte.runtime import program as runtime_program
 from webpte.runtime import tune as runtime_tune
 from webpte.runtime.autotune.tuning import tunables_of
+from webpte.runtime.inspecting import can_tune_now
 from webpte.runtime.program import Program
 
 Made = tuple[GraphWriter, list[np.ndarray]]
@@ -211,12 +212,12 @@ def test_a_gpu_that_nobody_measured_needs_tuning_once(
         named = {"kind": "webgpu", "vendor": vendor, "architecture": architecture}
         device.info = replace(device.info, **named, software=software)
         async with await load(made, device) as program:
-            assert not program.can_tune  # nothing has run
+            assert not can_tune_now(program)  # nothing has run
             assert not program.needs_tuning
             await program.forward(*made[1])
-            assert program.can_tune != software
+            assert can_tune_now(program) != software
             assert program.needs_tuning == wanted
-            if program.can_tune:
+            if can_tune_now(program):
                 await program.tune("forward")
                 assert not program.needs_tuning
 
@@ -228,7 +229,7 @@ def test_numpy_needs_no_tuning() -> None:
         made = encoder()
         async with await load(made, "numpy") as program:
             await program.forward(*made[1])
-            assert not program.can_tune
+            assert not can_tune_now(program)
             assert not program.needs_tuning
 
     wait(check())
