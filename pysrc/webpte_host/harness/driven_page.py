@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page
 
-_EXPECT_SECONDS = 300.0  # a software adapter on a busy machine
+_EXPECT_SECONDS = 120.0  # a software adapter on a busy machine
 
 
 class DrivenPage(Protocol):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -78,10 +79,9 @@ def main(arguments: list[str]) -> int:
         return environment.rerun_inside(["pictures", *arguments], with_browser=True)
     if options.readme:
         _take_readme(scenes, options.out or ROOT / "docs", options.adapter)
-    else:
-        out = options.out or STATE / "reports" / "pictures"
-        _take_all(scenes, out, options.browser, options.adapter)
-    return 0
+        return 0
+    out = options.out or STATE / "reports" / "pictures"
+    return _take_all(scenes, out, options.browser, options.adapter)
 
 
 def chosen_scenes(globs: Sequence[str] | None, *, readme: bool) -> list[Scene]:
@@ -94,9 +94,13 @@ def chosen_scenes(globs: Sequence[str] | None, *, readme: bool) -> list[Scene]:
     ]
 
 
-def _take_all(scenes: list[Scene], out: Path, browser: str | None, adapter: str | None) -> None:
+def _take_all(scenes: list[Scene], out: Path, browser: str | None, adapter: str | None) -> int:
+    """Take all scenes; one that cannot be shown is reported, and the others are taken."""
+    from playwright.sync_api import Error as PlaywrightError  # only the environment has it
+
     out.mkdir(parents=True, exist_ok=True)
     taken: list[str] = []
+    failed: list[str] = []
     for name in BROWSERS if browser is None else (browser,):
         if name == "firefox" and browser is None and firefox.find() is None:
             print("Firefox: not installed, so left out")
@@ -104,10 +108,15 @@ def _take_all(scenes: list[Scene], out: Path, browser: str | None, adapter: str 
         with _visit(name, adapter) as page:
             for scene in scenes:
                 page.set_viewport(_README_WIDTH, _HEIGHT)
-                scene.show(page)
+                try:
+                    scene.show(page)
+                except PlaywrightError as error:
+                    failed.append(scene.name)
+                    print(f"{scene.name} in {name} failed: {error.message}", file=sys.stderr)
                 taken += _take_scene(page, scene, out, name)
     _write_index(out)
     print(f"{len(taken)} pictures; open {out / 'index.html'} to see them")
+    return 1 if failed else 0
 
 
 def _take_scene(page: DrivenPage, scene: Scene, out: Path, browser: str) -> Iterator[str]:

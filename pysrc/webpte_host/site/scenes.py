@@ -98,7 +98,7 @@ def _run(page: DrivenPage) -> None:
 
 
 def _benchmark(page: DrivenPage) -> None:
-    page.click("#run button", "Benchmark")
+    page.click("#run-more button", "Benchmark")
     wait_for_end(page, "median of")
     page.click("#figures > summary")
 
