@@ -77,8 +77,8 @@ class Stream {
     const all = this.values.map(([, value]) => value);
     const low = Math.min(0, ...all);
     const high = Math.max(...all, low + 1e-9, all.every((one) => one <= 1) ? 1 : 0);
-    this.line(ink, this.levels, 0, 1, style.getPropertyValue("--listening-level"), scale);
-    this.line(ink, this.values, low, high, style.getPropertyValue("--listening-answer"), 2 * scale);
+    this.line(ink, this.levels, 0, 1, style.outlineColor, scale);
+    this.line(ink, this.values, low, high, style.color, 2 * scale);
     const digits = (value) => String(Number(value.toPrecision(3)));
     this.legend.replaceChildren(
       make("span", { className: "listening-level", textContent: "loudness, 0 to 1" }),

@@ -30,6 +30,7 @@ const apply = (box) => {
   zoom.y = Math.min(0, Math.max(height * (1 - zoom.scale), zoom.y));
   const plain = zoom.scale === 1;
   inside.style.transform = plain ? "" : `translate(${zoom.x}px, ${zoom.y}px) scale(${zoom.scale})`;
+  inside.style.setProperty("--zoom", zoom.scale); // lines stay as thin as they are
   box.style.touchAction = plain ? "" : "none";
   box.style.cursor = plain ? "" : "grab";
   const image = imageOf(box);

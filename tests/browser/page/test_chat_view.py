@@ -195,7 +195,6 @@ def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
     page.wait_for_function(f"({left})(document.getElementById('chat-log')) < 2")
 
 
-@pytest.mark.usefixtures("answered")
 def test_the_composer_stays_in_place_and_settings_are_beside_it(page: Page) -> None:
     set_number(page, "max_tokens", 40)
 
@@ -228,6 +227,7 @@ def test_another_model_is_chosen_in_the_chat(page: Page) -> None:
     expect(page.get_by_role("tab", name="Chat")).to_have_attribute("aria-selected", "true")
 
 
+@pytest.mark.usefixtures("answered")
 def test_on_a_wide_screen_an_answer_is_not_far_from_its_question(page: Page) -> None:
     page.set_viewport_size({"width": 2560, "height": 900})
     asked = log_of(page).locator(".chat-user").last.bounding_box()

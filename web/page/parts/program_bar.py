@@ -50,7 +50,8 @@ def _share() -> Html:
     ]  # fmt: skip
     return render(
         (
-            h("button", "Share", type="button", class_="quiet", popovertarget="share-box"),
+            h("button", "Share", type="button", class_="quiet share-button",
+              popovertarget="share-box"),
             h("div", rows, id="share-box", class_="share-box", popover=True, role="dialog",
               aria_label="Share"),
         )
