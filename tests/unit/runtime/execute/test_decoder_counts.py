@@ -9,8 +9,10 @@ import zipfile
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 import webpte
+from support.graphs.graphs import wait
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte_host.base.layout import ROOT
 
