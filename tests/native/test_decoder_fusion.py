@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import webpte
+from support.decoders.epilogue_graphs import ENDED, GELU, RELU, Ended, ended, gelu_gated, normed_sum
+from support.decoders.head_graphs import CHANGED, ChangedHeads, changed_attention, changed_steps
 from support.devices import native
 from support.devices.native import need_native
-from support.graphs.epilogue_graphs import ENDED, GELU, RELU, Ended, ended, gelu_gated, normed_sum
 from support.graphs.fusion_graphs import Sizes
 from support.graphs.graphs import wait
-from support.graphs.head_graphs import CHANGED, ChangedHeads, changed_attention, changed_steps
 from support.write.pte_writer import GraphWriter, write_pte
 
 

@@ -49,7 +49,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "phi": ("PhiForCausalLM", _LLAMA),
     "phi3": ("Phi3ForCausalLM", _LLAMA),
     "gpt2": ("GPT2LMHeadModel", _GPT),
-    "gpt_neox": ("GPTNeoXForCausalLM", _NO_GROUPS),
+    "gpt_neox": ("GPTNeoXForCausalLM", {**_NO_GROUPS, "num_attention_heads": 3}),
     "mistral": ("MistralForCausalLM", {**_LLAMA, "sliding_window": 8}),
     "olmo2": ("Olmo2ForCausalLM", _LLAMA),
     "granite": ("GraniteForCausalLM", {**_LLAMA, **_GRANITE}),

@@ -62,7 +62,7 @@ class HeadSource:
 
 @dataclass(frozen=True)
 class HeadChange:
-    """What the kernel does to queries, keys and values: the tensors, and epsilon of the norms."""
+    """A change of queries, keys and values: its kind, the tensors, and epsilon of the norms."""
 
     kind: int
     tensors: tuple[TensorArg | None, TensorArg | None, TensorArg | None] = (None, None, None)

@@ -49,7 +49,7 @@ ADD = "aten.add.Tensor"
 
 @dataclass(frozen=True)
 class Ending:
-    """What follows a linear layer: a bias that is added, an activation, and a residual."""
+    """A bias that is added to a linear layer, an activation and a residual, each or none."""
 
     bias: TensorArg | None = None
     activation: Part | None = None
@@ -140,7 +140,7 @@ def skinny_epilogue(args: Args, parts: list[Part], ending: Ending) -> list[Dispa
     if is_gemv(gemm, [weights]) and not rounds(norm):
         gemv = choose_gemv_config(weights, 1, args.target)
         types = (*gemv.types(weights, 1), *epilogue.types)
-        kernel = gemv_kernel("gemv_q4_epilogue", x, [weights], norm, types)
+        kernel = gemv_kernel("gemv_q4", x, [weights], norm, types)
         kernel = replace(kernel, params=params, overrides=(*kernel.overrides, *after))
         return [gemv_dispatch(kernel, gemm, ids, gemv)]
     if is_centered(norm):

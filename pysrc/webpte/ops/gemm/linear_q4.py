@@ -194,10 +194,11 @@ def lower_gemv(
     target: Target,
 ) -> Dispatch:
     config = choose_gemv_config(weights, 1, target)
-    normed = (("NORMED", gain_of(norm) is not None),)
-    kernel = normed_kernel("gemv_q4", x, [weights], norm, config.types(weights, 1), normed)
-    kernel = replace(kernel, params=weights.params + eps_of(norm))
-    return gemv_dispatch(kernel, gemm, (gemm.addend_id, out), config)
+    normed = (("NORMED", gain_of(norm) is not None), ("RESIDUAL", False))
+    types = (*config.types(weights, 1), ("FORMULA", "x"))
+    kernel = normed_kernel("gemv_q4", x, [weights], norm, types, normed)
+    kernel = replace(kernel, params=weights.params + eps_of(norm) + bytes(12))
+    return gemv_dispatch(kernel, gemm, (gemm.addend_id, None, out), config)
 
 
 def normed_kernel(

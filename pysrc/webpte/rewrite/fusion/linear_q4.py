@@ -142,12 +142,14 @@ def norm_before(
     norm, views = calls.producer(x)
     if norm is None or any(call.args.count(x) > 1 for call in readers):
         return ()
-    if norm.name != RMS_NORM and not (centered and not views and is_layer_norm(calls, norm)):
+    if norm.name != RMS_NORM and not (centered and is_layer_norm(calls, norm)):
         return ()
     steps = (norm, *views)
     for step, following in zip(steps, (*views, None), strict=True):
         wanted = readers if following is None else {following}
-        out = step.args[-1] if step.name != LAYER_NORM else x
+        out = step.args[-1]
+        if step.name == LAYER_NORM:
+            out, *_ = calls.graph.value_list(out)
         if set(calls.readers(out)) != wanted or out in calls.graph.outputs:
             return ()
     return steps

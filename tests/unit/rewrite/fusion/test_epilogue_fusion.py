@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.graphs.epilogue_graphs import (
+from support.decoders.epilogue_graphs import (
     ENDED,
     GELU,
     RELU,
@@ -50,7 +50,7 @@ def test_a_linear_layer_with_its_ending_is_one_call(case: Ended) -> None:
 @pytest.mark.parametrize("case", [*ENDED[:8], *ENDED[11:13]], ids=str)
 def test_few_rows_take_one_dispatch(case: Ended) -> None:
     one = case.sizes.tokens == 1 and case.kind != "rounded"
-    kernel = "gemv_q4_epilogue" if one else "linear_q4_skinny_epilogue"
+    kernel = "gemv_q4" if one else "linear_q4_skinny_epilogue"
     assert kernels(ended(case)[0]) == [kernel]
 
 

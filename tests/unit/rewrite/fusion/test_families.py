@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.graphs.decoder_graphs import FAMILIES, decoder_layers
+from support.decoders.decoder_graphs import FAMILIES, decoder_layers
 from support.graphs.graphs import build_graph, make_planner
 from webpte.ops.core.target import Target
 from webpte.rewrite.fusion import fuse

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.graphs.graphs import build_graph, load, make_planner, wait
-from support.graphs.head_graphs import (
+from support.decoders.head_graphs import (
     CHANGED,
     NOT_FUSED,
     ChangedHeads,
     changed_attention,
     changed_steps,
 )
+from support.graphs.graphs import build_graph, load, make_planner, wait
 from webpte import Options
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import Target

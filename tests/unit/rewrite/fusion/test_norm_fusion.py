@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from support.decoders.epilogue_graphs import normed_sum
 from support.graphs.conv_graphs import BATCH_NORM, activation_norm
-from support.graphs.epilogue_graphs import normed_sum
 from support.graphs.fusion_graphs import Net
 from support.graphs.graphs import build_graph, make_planner, run_once, wait
 from webpte.gpu.simulated.device import SimulatedDevice

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from support.graphs.epilogue_graphs import normed
+from support.decoders.epilogue_graphs import normed
 from support.graphs.fusion_graphs import ADD, INNER, POSITIONS, Heads, Net
 
 

@@ -60,8 +60,10 @@ def layer_norm(net: Net, x: int, bias: bool = False) -> int:
 
 
 def normed(net: Net, x: int, norm: str) -> int:
-    """Write an RMS norm ("rms"), a layer norm ("layer") or nothing ("")."""
-    return net.norm(x) if norm == "rms" else layer_norm(net, x) if norm else x
+    """Write an RMS norm ("rms"), a layer norm and a view ("layer") or nothing ("")."""
+    if norm == "layer":
+        return net.view(layer_norm(net, x), *net.g.shapes[x][0])
+    return net.norm(x) if norm else x
 
 
 def ended(case: Ended) -> tuple[GraphWriter, list[np.ndarray]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from support.graphs.epilogue_graphs import GELU, layer_norm
+from support.decoders.epilogue_graphs import GELU, layer_norm
 from support.graphs.fusion_graphs import ADD, Zeros
 from support.write.pte_writer import GraphWriter
 
