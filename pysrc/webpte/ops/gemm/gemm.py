@@ -195,7 +195,7 @@ def fastest_configs(gemm: Gemm, tilings: Sequence[T], adapter: AdapterClass) -> 
     """Return pairs of a tile config and the number of parts of k, the fastest first."""
     most = max(1, min(MAX_K_PARTS, gemm.k // MIN_K_PART))
     configs = [(tiling, 1 << i) for tiling in tilings for i in range(most.bit_length())]
-    return sorted(configs, key=lambda config: cost(gemm, *config, adapter))
+    return sorted(configs, key=lambda config: cost(gemm, config[0], config[1], adapter))
 
 
 @lru_cache(256)  # a model has few sizes, in many layers

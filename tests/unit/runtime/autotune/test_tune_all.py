@@ -209,8 +209,13 @@ def test_a_gpu_that_nobody_measured_needs_tuning_once(
     async def check() -> None:
         made, device = encoder(), gpu()
         vendor, architecture = names
-        named = {"kind": "webgpu", "vendor": vendor, "architecture": architecture}
-        device.info = replace(device.info, **named, software=software)
+        device.info = replace(
+            device.info,
+            kind="webgpu",
+            vendor=vendor,
+            architecture=architecture,
+            software=software,
+        )
         async with await load(made, device) as program:
             assert not can_tune_now(program)  # nothing has run
             assert not program.needs_tuning

@@ -13,6 +13,7 @@ from support.write.pte_writer import write_pte
 from webpte.errors import FaultyDeviceError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime import program as program_module
+from webpte.runtime.load.program_file import read_contents as read
 
 
 class SlowTest:
@@ -20,7 +21,6 @@ class SlowTest:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: str = "") -> None:
         self.end, self.events, self._fault = asyncio.Event(), list[str](), fault
-        read = program_module.read_contents
 
         async def read_contents(*given: Any) -> Any:
             contents = await read(*given)
