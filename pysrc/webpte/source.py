@@ -233,7 +233,8 @@ async def equal_bytes(one: Region, other: Region) -> bool:
         for start in range(0, one.size, _COMPARED_BYTES):
             length = min(_COMPARED_BYTES, one.size - start)
             parts = [await part.view(start, length) for part in (one, other)]
-            if not np.array_equal(*(np.frombuffer(part, np.uint8) for part in parts)):
+            first, second = (np.frombuffer(part, np.uint8) for part in parts)
+            if not np.array_equal(first, second):
                 return False
             await asyncio.sleep(0)
     except SourceError:  # whoever needs these bytes will say so

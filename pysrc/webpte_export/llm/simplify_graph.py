@@ -123,7 +123,8 @@ def _slices_of(node: Node) -> list[_Slice]:
     found, width = list[_Slice](), _shape(node)[-1]
     for user in node.users:
         if user.target is _SLICE:
-            dim, begin, end, *step = (*user.args[1:], *(0, 0, width)[len(user.args) - 1 :])
+            given: tuple[Any, ...] = (*user.args[1:], *(0, 0, width)[len(user.args) - 1 :])
+            dim, begin, end, *step = given
             if not _is_last_dim(node, dim) or (step and step[0] != 1):
                 return []
             if not isinstance(begin, int) or not isinstance(end, int):
@@ -176,7 +177,7 @@ def _as_heads(graph: Graph, linear: Node, whole: Node, heads: int, part: Node, w
     """View a part as heads, in the order that they had."""
     view = whole if whole.target in _VIEWS else whole.args[0]
     assert isinstance(view, Node)
-    sizes = list(view.args[1])  # type: ignore[arg-type]
+    sizes = list(view.args[1])
     with graph.inserting_before(whole):
         result = graph.call_function(view.target, (part, [*sizes[:2], heads, width]))
         _with_value(result, (*_shape(view)[:2], heads, width), linear)
@@ -216,7 +217,7 @@ def _rows_of(module: GraphModule, node: Node, rows: torch.Tensor) -> Node:
     if node.op == "get_attr":
         return cut(node)
     args = tuple(cut(one) if isinstance(one, Node) else one for one in node.args)
-    return graph.call_function(node.target, args, dict(node.kwargs))  # type: ignore[arg-type]
+    return graph.call_function(node.target, args, dict(node.kwargs))
 
 
 def _attribute(module: Any, path: str) -> torch.Tensor:

@@ -22,10 +22,10 @@ def linear_epilogue(calls: Calls, call: Call) -> Match | None:
     found = dict.fromkeys(("bias", "activation", "residual"), False)
     found["bias"] = has_bias(calls, call)
     last = call
-    while (following := calls.sole_user(last.args[-1]))[0] is not None:
-        reader, views = following
+    while True:
+        reader, views = calls.sole_user(last.args[-1])
         kind = _kind(calls, reader, found)
-        if kind is None:
+        if reader is None or kind is None:
             break
         found[kind] = True
         steps += [*views, reader]

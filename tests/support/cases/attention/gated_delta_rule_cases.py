@@ -44,8 +44,8 @@ def arrays(
 
 
 def case(*sizes: int, channels: bool = False, live: tuple[int, ...] = ()) -> RowCase:
-    given = arrays(*sizes, channels)  # type: ignore[call-arg]
-    steps = tuple(arrays(*sizes[:3], tokens, *sizes[4:], channels) for tokens in live)  # type: ignore[call-arg]
+    given = arrays(*sizes, channels)  # type: ignore[call-arg,arg-type]
+    steps = tuple(arrays(*sizes[:3], tokens, *sizes[4:], channels) for tokens in live)  # type: ignore[call-arg,arg-type]
     out = ("float32", "float32")
     return RowCase(OP, given, delta_rule, out, live=steps, rtol=1e-4, atol=1e-5)
 

@@ -55,8 +55,8 @@ def test_a_number_times_its_step_is_exact(size: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_what_was_packed_once_stays(size: int, packing: object) -> None:
     assert packing in (HALF, BYTES)
-    once = pack_rows(rows_of(size), packing)  # type: ignore[arg-type]
-    twice = pack_rows(unpack_rows(once, size, packing), packing)  # type: ignore[arg-type]
+    once = pack_rows(rows_of(size), packing)
+    twice = pack_rows(unpack_rows(once, size, packing), packing)
     np.testing.assert_array_equal(once, twice)
 
 

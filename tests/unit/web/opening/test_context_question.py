@@ -52,6 +52,10 @@ def begin(app: App, narrow: bool = True) -> asyncio.Task[None]:
     return app.receive({"act": "open-url", "fields": {"url": LLAMA}})
 
 
+def is_open(app: App) -> bool:
+    return app._state.session is not None
+
+
 async def question(browser: FakeBrowser) -> str:
     while "open-context" not in browser.html.get("arriving", ""):
         await asyncio.sleep(0.1)
@@ -68,14 +72,14 @@ def test_a_phone_is_asked_and_opens_with_the_answer() -> None:
             assert told in asked.text
         assert "64 tokens, about 1,750 MB" in asked.text
         assert '<option value="32" selected>' in browser.html["arriving"]  # the only one that fits
-        assert app._state.session is None
+        assert not is_open(app)
         await app.receive({"act": "open-context", "fields": {"context": "32"}})
         await opening
         session = app._state.session
         assert session is not None
         assert engine.contexts == [None, 32]
         assert session.source.max_context == 32
-        assert session.methods["forward"].inputs[0].bounds[1][1] == 32
+        assert session.methods["forward"].inputs[0].bounds[1][1] == 32  # type: ignore[union-attr]
         # The same on another device, too.
         await app.receive({"act": "device", "value": "webgpu"})
         assert engine.contexts[-1] == 32
