@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,7 +73,7 @@ class PictureBatch:
 def answer_of(
     values: Sequence[Any],
     names: Sequence[str],
-    labels: dict[int, tuple[str, ...]],
+    labels: Mapping[int, Sequence[str]],
     cards: Sequence[CardValue],
 ) -> tuple[tuple[Score, ...], tuple[OutputSummary, ...]]:
     """Return the highest scores of the first output with labels; without one, all outputs in

@@ -68,7 +68,7 @@ def test_a_phone_is_asked_and_opens_with_the_answer() -> None:
             assert told in asked.text
         assert "64 tokens, about 1,750 MB" in asked.text
         assert '<option value="32" selected>' in browser.html["arriving"]  # the only one that fits
-        assert app._state.session is None
+        assert "loaded" not in browser.text["status"]
         await app.receive({"act": "open-context", "fields": {"context": "32"}})
         await opening
         session = app._state.session
