@@ -93,7 +93,9 @@ def test_a_static_site_in_a_frame(page: Page, tmp_path: Path) -> None:
     build(tmp_path / "site", models=None)
     loads: list[str] = []
     with static_host(tmp_path / "site") as host, static_host(tmp_path) as elsewhere:
-        page.on("framenavigated", lambda one: loads.append(one.url))
+        page.on(
+            "request", lambda one: loads.append(one.url) if one.is_navigation_request() else None
+        )
         frame = embed(page, tmp_path, frame_of(f"{host.url}embed.html?model=digits"))
         page.goto(elsewhere.url)
         draw(page, frame)

@@ -73,7 +73,7 @@ class PictureBatch:
 def answer_of(
     values: Sequence[Any],
     names: Sequence[str],
-    labels: Mapping[int, tuple[str, ...]],
+    labels: Mapping[int, Sequence[str]],
     cards: Sequence[CardValue],
 ) -> tuple[tuple[Score, ...], tuple[OutputSummary, ...]]:
     """Return the highest scores of the first output with labels; without one, all outputs in
