@@ -26,7 +26,8 @@ class Frame:
 def own_line(frames: Sequence[Frame]) -> Frame | None:
     """Return the innermost line that is the model's own, not PyTorch's; None without lines."""
     own = [frame for frame in frames if "/torch/" not in frame.file.replace("\\", "/")]
-    return (own or list(frames) or [None])[-1]
+    known = own or frames
+    return known[-1] if known else None
 
 
 def read_frames(chain: FlatTable, slot: int, instructions: int) -> Sequence[tuple[Frame, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -80,11 +81,10 @@ def convolution_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Array, Array, Array]:
     """Return the gradients of input, weight and bias; zeros for one that the mask leaves out."""
-    wide = [array.astype(np.float64) for array in (grad, x, weight)]
-    of_input, of_weight = _gradients(
-        *wide, (stride, padding, dilation), transposed=transposed, groups=groups
-    )
-    of_bias = wide[0].sum(axis=(0, *range(2, grad.ndim)))
+    wide, given, kernel = (array.astype(np.float64) for array in (grad, x, weight))
+    how = stride, padding, dilation
+    of_input, of_weight = _gradients(wide, given, kernel, how, transposed=transposed, groups=groups)
+    of_bias = wide.sum(axis=(0, *range(2, grad.ndim)))
     found = zip((of_input, of_weight, of_bias), output_mask, strict=True)
     first, second, third = (
         (gradient if wanted else np.zeros_like(gradient)).astype(x.dtype)
@@ -114,7 +114,7 @@ def _gradients(
     for place, slices in windows:
         view = (slice(None), slice(None), *slices)
         met = padded[view].reshape(x.shape[0], groups, large.shape[1] // groups, flat)
-        at = (slice(None), slice(None), slice(None), *place)
+        at: Any = (slice(None), slice(None), slice(None), *place)
         # n: batch, g: group, s: channels of `small`, l: channels of `large`, p: places
         of_weight[at] = np.einsum("ngsp,nglp->gsl", narrow, met)
         if transposed:

@@ -30,14 +30,16 @@ def dummy(out: OutSpec) -> Array:
 
 def update_cache(out: OutSpec, value: Array, cache: Array, start: int) -> tuple[Array, Array]:
     dims = [(DTYPES[cache.dtype.name], cache.shape)]
-    return dummy(out), *run_op(AT_POSITION, (value, cache, start), dims)
+    (updated,) = run_op(AT_POSITION, (value, cache, start), dims)
+    return dummy(out), updated
 
 
 def update_cache_at(
     out: OutSpec, value: Array, cache: Array, start: int, indices: Array
 ) -> tuple[Array, Array]:
     dims = [(DTYPES[cache.dtype.name], cache.shape)]
-    return dummy(out), *run_op(AT_INDICES, (value, cache, start, indices), dims)
+    (updated,) = run_op(AT_INDICES, (value, cache, start, indices), dims)
+    return dummy(out), updated
 
 
 def attention_with_caches(

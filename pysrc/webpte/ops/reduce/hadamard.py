@@ -57,7 +57,7 @@ def hadamard_28() -> Array:
 def sign_words() -> list[int]:
     """Return the matrix of order 28 as bits, a word per row: 1 for a negative sign."""
     negative = hadamard_28() < 0
-    return [sum(1 << column for column in np.flatnonzero(row)) for row in negative]
+    return [sum(1 << int(column) for column in np.flatnonzero(row)) for row in negative]
 
 
 def passes(outer: int, inner: int) -> Iterator[tuple[int, int, bool]]:

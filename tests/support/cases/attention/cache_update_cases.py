@@ -34,8 +34,9 @@ def arrays(batch: int, tokens: int, positions: int, heads: int, size: int) -> tu
     return normal((batch, tokens, heads, size)), normal((batch, positions, heads, size), 3)
 
 
-def places(batch: int, tokens: int, positions: int, first: int) -> Array:
+def places(dims: tuple[int, ...], first: int) -> Array:
     """Return places in a ring; a batch starts where the one before it ends."""
+    batch, tokens, positions = dims[:3]
     rows = first + np.arange(batch)[:, None] * tokens + np.arange(tokens)
     return (rows % positions).astype(np.int32)
 
@@ -47,8 +48,8 @@ def position_case(dims: tuple[int, ...], start: int, *live: tuple[int, ...]) -> 
 
 
 def index_case(dims: tuple[int, ...], indices: Any, *live: tuple[int, ...]) -> RowCase:
-    given = places(*dims[:3], indices) if isinstance(indices, int) else np.array(indices, np.int32)
-    steps = tuple((*arrays(*sizes), places(*sizes[:3], 3)) for sizes in live)
+    given = places(dims, indices) if isinstance(indices, int) else np.array(indices, np.int32)
+    steps = tuple((*arrays(*sizes), places(sizes, 3)) for sizes in live)
     args = (*arrays(*dims), 0, given)
     return RowCase(AT_INDICES, args, at_indices, live=steps, rtol=0, atol=0)
 

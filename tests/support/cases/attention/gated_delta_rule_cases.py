@@ -27,9 +27,9 @@ def delta_rule(
     return out, final
 
 
-def arrays(
-    batch: int, heads: int, states: int, tokens: int, keys: int, size: int, channels: bool
-) -> tuple[Array, ...]:
+def arrays(sizes: tuple[int, ...], channels: bool) -> tuple[Array, ...]:
+    """Return random inputs; sizes are batch, heads, states, tokens, keys, and the values' size."""
+    batch, heads, states, tokens, keys, size = sizes
     rng = np.random.default_rng(tokens + keys)
     decay = (batch, states, tokens, *([keys] if channels else []))
     scale = 1 / np.sqrt(max(keys, 1))
@@ -44,8 +44,8 @@ def arrays(
 
 
 def case(*sizes: int, channels: bool = False, live: tuple[int, ...] = ()) -> RowCase:
-    given = arrays(*sizes, channels)  # type: ignore[call-arg]
-    steps = tuple(arrays(*sizes[:3], tokens, *sizes[4:], channels) for tokens in live)  # type: ignore[call-arg]
+    given = arrays(sizes, channels)
+    steps = tuple(arrays((*sizes[:3], tokens, *sizes[4:]), channels) for tokens in live)
     out = ("float32", "float32")
     return RowCase(OP, given, delta_rule, out, live=steps, rtol=1e-4, atol=1e-5)
 
