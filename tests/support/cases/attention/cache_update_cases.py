@@ -34,8 +34,9 @@ def arrays(batch: int, tokens: int, positions: int, heads: int, size: int) -> tu
     return normal((batch, tokens, heads, size)), normal((batch, positions, heads, size), 3)
 
 
-def places(batch: int, tokens: int, positions: int, first: int) -> Array:
+def places(dims: tuple[int, ...], first: int) -> Array:
     """Return places in a ring; a batch starts where the one before it ends."""
+    batch, tokens, positions = dims[:3]
     rows = first + np.arange(batch)[:, None] * tokens + np.arange(tokens)
     return (rows % positions).astype(np.int32)
 

@@ -27,9 +27,9 @@ def delta_rule(
     return out, final
 
 
-def arrays(
-    batch: int, heads: int, states: int, tokens: int, keys: int, size: int, channels: bool
-) -> tuple[Array, ...]:
+def arrays(sizes: tuple[int, ...], channels: bool) -> tuple[Array, ...]:
+    """Return random inputs; sizes are batch, heads, states, tokens, keys, and the values' size."""
+    batch, heads, states, tokens, keys, size = sizes
     rng = np.random.default_rng(tokens + keys)
     decay = (batch, states, tokens, *([keys] if channels else []))
     scale = 1 / np.sqrt(max(keys, 1))
