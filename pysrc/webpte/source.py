@@ -232,8 +232,8 @@ async def equal_bytes(one: Region, other: Region) -> bool:
     try:
         for start in range(0, one.size, _COMPARED_BYTES):
             length = min(_COMPARED_BYTES, one.size - start)
-            parts = [await part.view(start, length) for part in (one, other)]
-            if not np.array_equal(*(np.frombuffer(part, np.uint8) for part in parts)):
+            left, right = [await part.view(start, length) for part in (one, other)]
+            if not np.array_equal(np.frombuffer(left, np.uint8), np.frombuffer(right, np.uint8)):
                 return False
             await asyncio.sleep(0)
     except SourceError:  # whoever needs these bytes will say so

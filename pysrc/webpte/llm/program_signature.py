@@ -12,7 +12,8 @@ def numbers_of(program: Program, method: str) -> list[int]:
     info = program.methods.get(method)
     if info is None or not info.is_constant:
         return []
-    return [int(output.value) for output in info.outputs if isinstance(output, ScalarInfo)]
+    values = [output.value for output in info.outputs if isinstance(output, ScalarInfo)]
+    return [int(value) for value in values if isinstance(value, int | float)]
 
 
 def language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInfo, TensorInfo]:

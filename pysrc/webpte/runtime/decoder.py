@@ -171,7 +171,8 @@ def _tokens_of_rows(found: Sequence[np.ndarray], kind: SamplerKind) -> list[Samp
     """Return the tokens that a sampler of several rows has found."""
     split = len(found) - (kind.rows if kind.top_logprobs else 0)
     tokens = np.concatenate([part.reshape(-1) for part in found[:split]]).tolist()
-    words = [part.reshape(-1) for part in found[split:]] or [None] * kind.rows
+    words: list[np.ndarray | None] = [part.reshape(-1) for part in found[split:]]
+    words = words or [None] * kind.rows
     return [SampledToken(token, more) for token, more in zip(tokens, words, strict=True)]
 
 
