@@ -9,7 +9,7 @@ from operator import index
 import numpy as np
 
 from webpte.errors import ContextError, DeviceError, InputError
-from webpte.llm.program_signature import language_model, numbers_of
+from webpte.llm.program_signature import language_model, max_context_of, numbers_of
 from webpte.llm.saved import SavedContext, check_layout
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
@@ -36,10 +36,7 @@ class KVSession:
         tokens, position, self._logits = language_model(program, method)
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
         self.max_chunk = tokens.shape[1]
-        context = numbers_of(program, "get_max_context_len") or numbers_of(
-            program, "get_max_seq_len"
-        )
-        self.max_context = context[0] if context else None
+        self.max_context = max_context_of(program)
         self.eos = frozenset(numbers_of(program, "get_eos_ids"))
         self._cached: list[int] = []
         self._pending: list[int] = []
@@ -182,18 +179,15 @@ class KVSession:
         self.check_room(tokens)
         context = [*self._pending, *tokens]
         _check_not_empty(context)
-        self.check_idle()
-        self._busy = True
-        calls = calls_of(self.program, self.method)
-        try:
-            sampled = await self._prefill_chunks(context, settings, allowed)
-        except BaseException as error:
-            # Where state follows the position, the next prefill writes the same rows again.
-            run = calls_of(self.program, self.method) - calls
-            self._is_broken |= not self._can_rewind and _leaves_traces(error, run)
-            raise
-        finally:
-            self._busy = False
+        with self._alone():
+            calls = calls_of(self.program, self.method)
+            try:
+                sampled = await self._prefill_chunks(context, settings, allowed)
+            except BaseException as error:
+                # Where state follows the position, the next prefill writes the same rows again.
+                run = calls_of(self.program, self.method) - calls
+                self._is_broken |= not self._can_rewind and _leaves_traces(error, run)
+                raise
         self._cached += context
         self._pending = []
         return sampled

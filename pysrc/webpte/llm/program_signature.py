@@ -16,6 +16,12 @@ def numbers_of(program: Program, method: str) -> list[int]:
     return [int(value) for value in values if value is not None]
 
 
+def max_context_of(program: Program) -> int | None:
+    """Return the number of tokens that a conversation may have; None if the program lacks it."""
+    lengths = numbers_of(program, "get_max_context_len") or numbers_of(program, "get_max_seq_len")
+    return lengths[0] if lengths else None
+
+
 def language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
     """Return tokens, position and logits of a method; raise InputError if it has others."""
     methods = program.methods

@@ -231,7 +231,7 @@ class Handler(BaseHTTPRequestHandler):
             self.request_version = self.default_request_version
         self.send_response(status)
         common = {**COMMON_HEADERS, "Cache-Control": "no-cache"}
-        if url_path(self.path) == _EMBED_PATH:
+        if url_path(getattr(self, "path", "")) == _EMBED_PATH:  # a malformed request has no path
             common |= EMBED_HEADERS
         for name, value in {**common, **headers}.items():
             self.send_header(name, value)

@@ -52,7 +52,10 @@ NOT_RUN = {
     ("docs/first_model.md", "webpte: http://localhost"): "what is printed",
     ("docs/first_model.md", "input0: float32"): "what is printed",
     ("docs/first_model.md", "1 passed, 0 failed"): "what is printed",
-    ("docs/library.md", "program = await"): "a browser's files; tests/browser/page/test_library.py",
+    (
+        "docs/library.md",
+        "program = await",
+    ): "a browser's files; tests/browser/storage/test_library.py",
     (
         "docs/library.md",
         "download = webpte",

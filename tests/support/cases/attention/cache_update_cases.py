@@ -48,12 +48,8 @@ def position_case(dims: tuple[int, ...], start: int, *live: tuple[int, ...]) -> 
 
 
 def index_case(dims: tuple[int, ...], indices: Any, *live: tuple[int, ...]) -> RowCase:
-    given = (
-        places(dims[0], dims[1], dims[2], indices)
-        if isinstance(indices, int)
-        else np.array(indices, np.int32)
-    )
-    steps = tuple((*arrays(*sizes), places(sizes[0], sizes[1], sizes[2], 3)) for sizes in live)
+    given = places(dims, indices) if isinstance(indices, int) else np.array(indices, np.int32)
+    steps = tuple((*arrays(*sizes), places(sizes, 3)) for sizes in live)
     args = (*arrays(*dims), 0, given)
     return RowCase(AT_INDICES, args, at_indices, live=steps, rtol=0, atol=0)
 

@@ -30,6 +30,9 @@ class Recorded:
 
     inspect = staticmethod(webpte.inspect)
 
+    async def shared_device(self) -> None:
+        """Do nothing: each program gets its device when it is loaded."""
+
     async def load(self, source: Any, **options: Any) -> Any:
         return await webpte.load(source, **{**options, "device": SimulatedDevice()})
 

@@ -36,6 +36,9 @@ class Recording:
         self.device.info = replace(self.device.info, **info)
         self.programs: list[Any] = []
 
+    async def shared_device(self) -> None:
+        """Do nothing: each program gets its device when it is loaded."""
+
     async def inspect(self, source: Any, **options: Any) -> Any:
         return await webpte.inspect(source, **options)
 
