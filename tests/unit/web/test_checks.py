@@ -114,7 +114,7 @@ def test_a_bundled_program_is_checked_against_its_first_case() -> None:
         await app.receive({"act": "open-file", "files": [File("small.bpte", data)]})
         assert "Check the example" in browser.html["run-check"]
         await app.receive({"act": "check-example"})
-        assert "Agrees with the reference" in browser.html["run-check"]
+        assert "Matches the reference" in browser.html["run-check"]
         await app.receive({"act": "open-file", "files": [File("a.pte", program(data))]})
         assert not browser.html["run-check"]  # the program alone has no cases
 

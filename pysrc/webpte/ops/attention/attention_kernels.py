@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from webpte.ops.attention.cache_packing import CachePacking
 from webpte.ops.attention.cache_write_kernels import Heads, Position, lower_packing, lower_update
 from webpte.ops.core.args import TensorArg
-from webpte.ops.core.quads import quad_grid
+from webpte.ops.core.quads import QUAD, quad_grid
 from webpte.ops.core.records import (
     Binding,
     Dispatch,
@@ -296,7 +296,7 @@ def pack_params(
         call.scale,
         *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
         *((0,) * 4 if call.mask is None else call.mask.strides),
-        *((0,) * 4 if new is None else (*new.strides, 0)),
+        *((0,) * 4 if new is None else (*new.strides, ceil_div(new.sizes[3], QUAD))),
         *lines,
         *call.rotary,
     )

@@ -44,8 +44,8 @@ def arrays(sizes: tuple[int, ...], channels: bool) -> tuple[Array, ...]:
 
 
 def case(*sizes: int, channels: bool = False, live: tuple[int, ...] = ()) -> RowCase:
-    given = arrays(*sizes, channels)  # type: ignore[call-arg,arg-type]
-    steps = tuple(arrays(*sizes[:3], tokens, *sizes[4:], channels) for tokens in live)  # type: ignore[call-arg,arg-type]
+    given = arrays(sizes, channels)
+    steps = tuple(arrays((*sizes[:3], tokens, *sizes[4:]), channels) for tokens in live)
     out = ("float32", "float32")
     return RowCase(OP, given, delta_rule, out, live=steps, rtol=1e-4, atol=1e-5)
 

@@ -1,5 +1,6 @@
 // Reads a quad of a new key or value as it will be read from the cache, in 8 bits, and writes it there. Each invocation
-// finds the step of the row for itself: that takes less time than another barrier for all.
+// finds the step of the row for itself: that takes less time than another barrier for all. The number of quads is no
+// constant, so that compilers do not unroll these loops.
 
 var<private> step_key: u32 = 0xffffffffu; // the key that `key_step` is of
 var<private> key_step: u32;
@@ -7,7 +8,7 @@ var<private> key_step: u32;
 fn taken_key(job: Job, key: u32, quad: u32, start: u32) -> vec4<f32> {
     if (step_key != key) {
         var peak = 0u;
-        for (var i = 0u; i < QUADS; i++) {
+        for (var i = 0u; i < params.new_keys.w; i++) {
             peak = max(peak, peak_of(vec4<f32>(new_key(job, key, i))));
         }
         key_step = step_of(peak);
@@ -25,7 +26,7 @@ fn taken_key(job: Job, key: u32, quad: u32, start: u32) -> vec4<f32> {
 
 fn taken_value(job: Job, key: u32, quad: u32, start: u32) -> vec4<f32> {
     var peak = 0u;
-    for (var i = 0u; i < VALUE_QUADS; i++) {
+    for (var i = 0u; i < params.new_keys.w; i++) {
         peak = max(peak, peak_of(vec4<f32>(new_value(job, key, i))));
     }
     let step = step_of(peak);
