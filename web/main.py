@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
+from secrets import token_hex
 from typing import Any
 
 import js
@@ -62,10 +64,11 @@ import numpy as np
 
 import webpte
 from page.app import App
-from page.browser import Progress, Source
+from page.browser import OpenProgram, Progress, Source
 from page.inputs.photos import PhotoPart
 from page.npy import Array
 from page.outputs.pictures import bmp
+from page.session import open_tabs
 from webpte.errors import NoWebGPUError, SourceError
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.webgpu.device import find_adapter
@@ -110,6 +113,7 @@ class WorkerBrowser:
         self._pictures: deque[str] = deque()  # addresses, the oldest first
         self._asked = 0
         self._release: Any = None  # gives the lock of the open program back
+        self._tab = token_hex(8)  # a name for this tab
         self._heard: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
 
     def absolute(self, url: str) -> str:
@@ -233,16 +237,17 @@ class WorkerBrowser:
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
 
-    async def hold(self, name: str) -> bool:
-        locks = load_script("browser/web_locks.js")
+    async def hold(self, program: OpenProgram | None) -> None:
         release, self._release = self._release, None
         if release is not None:
             release()
-        if not name:
-            return False
-        lock = f"webpte-open {name}"
-        self._release = await locks.acquire(lock, "shared")
-        return bool(await locks.isShared(lock))
+        if program is not None:
+            name = open_tabs.lock_name(program, self._tab)
+            self._release = await load_script("browser/web_locks.js").acquire(name)
+
+    async def open_elsewhere(self) -> list[OpenProgram]:
+        names = json.loads(await load_script("browser/web_locks.js").held())
+        return open_tabs.open_elsewhere(names, self._tab)
 
     def download_url(self, data: bytes) -> str:
         url: str = js.URL.createObjectURL(js.Blob.new([to_js(data)]))

@@ -9,6 +9,9 @@
   const RELOADED = `webpte reloaded ${address.pathname}`; // a host may have several sites
   const workers = navigator.serviceWorker;
   const page = document.documentElement;
+  // A frame is as isolated as the site around it, which a reload does not change; and it keeps only what it uses.
+  const framed = page.hasAttribute("data-embed");
+  const needsReload = () => !crossOriginIsolated && !framed;
 
   // Only once: a browser that never isolates pages would reload forever.
   const reloadOnce = () => {
@@ -32,7 +35,7 @@
     let updating = false;
     workers.addEventListener("controllerchange", () => {
       if (updating) location.reload();
-      else if (!crossOriginIsolated) reloadOnce();
+      else if (needsReload()) reloadOnce();
     });
     workers.addEventListener("message", ({ data }) => {
       if (data === "all is kept") page.dataset.offline = "ready";
@@ -46,9 +49,9 @@
     }
     registration.update().catch(() => {}); // browsers check rarely on their own; fails when offline
     await workers.ready;
-    if (workers.controller && !crossOriginIsolated) reloadOnce();
+    if (workers.controller && needsReload()) reloadOnce();
     if (crossOriginIsolated) sessionStorage.removeItem(RELOADED);
-    keepAllWhenReady(registration);
+    if (!framed) keepAllWhenReady(registration);
   };
   // Some browsers have none in private windows; the page then reports what is missing.
   if (workers) start().catch((error) => console.warn(`no service worker: ${error.message}`));

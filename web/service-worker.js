@@ -26,6 +26,7 @@ const headersFor = (path, response) => {
   const headers = new Headers(response.headers);
   for (const [name, value] of Object.entries(SITE.headers)) headers.set(name, value);
   if (hasPolicy(path)) headers.set("Content-Security-Policy", SITE.policy);
+  for (const [name, value] of Object.entries(SITE.headersOf[path] ?? {})) headers.set(name, value);
   return headers;
 };
 const withHeaders = (path, response) => {

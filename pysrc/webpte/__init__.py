@@ -11,6 +11,7 @@ from __future__ import annotations
 from webpte import errors, library, llm, report, text, training, vision
 from webpte.download import Download
 from webpte.errors import WebpteError
+from webpte.format.bundled import BundledCase
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.runtime.autotune.tuning import Tuning
 from webpte.runtime.base.devices import shared_device
@@ -31,6 +32,7 @@ from webpte.runtime.tune import tune
 __version__ = "0.1.0"
 
 __all__ = [
+    "BundledCase",
     "ConstantInfo",
     "Device",
     "DeviceInfo",

@@ -22,16 +22,22 @@ from webpte.runtime.base.info import ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
 
 WARM_SECONDS = 0.5  # the clocks of an idle GPU are a fifth of a busy one's
+LONG_PROMPT = 4096
 SAMPLED = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "seed": 1}
 
 
 async def figures_of(
-    program: Program, method: str, runs: int, prefill: Sequence[int], decode_steps: int
+    program: Program,
+    method: str,
+    runs: int,
+    prefill: Sequence[int],
+    decode_steps: int,
+    draft: Program | None = None,
 ) -> dict[str, Any]:
-    """Measure a method of a program, or with `prefill` a language model."""
+    """Measure a method of a program, or with `prefill` a language model, perhaps with a draft."""
     figures = {"adapter": asdict(program.device_info), "load_ms": program.stats.load_ms}
     if prefill:
-        return figures | await bench_llm(program, prefill, decode_steps)
+        return figures | await bench_llm(program, prefill, decode_steps, draft)
     return figures | {method: await bench_method(program, method, runs)}
 
 
@@ -55,13 +61,22 @@ async def bench_method(
 
 
 async def bench_llm(
-    program: Program, prefill: Sequence[int], decode_steps: int = 32
+    program: Program,
+    prefill: Sequence[int],
+    decode_steps: int = 32,
+    draft: Program | None = None,
 ) -> dict[str, Any]:
     """Time prefill of each length, then decoding, in three ways; logits stay on the GPU.
 
     `decode` runs step by step: the host sees each token before the next step. `ahead` has several
-    steps in a submission; `sampled` also samples its tokens.
+    steps in a submission; `sampled` also samples its tokens. With a draft, `drafted` and
+    `drafted_sampled` are the same two with its guesses, and `lookup` guesses by the text.
     """
+    ways: dict[str, dict[str, Any]] = {"ahead": {}, "sampled": SAMPLED}
+    if draft is not None:
+        guesses: dict[str, Any] = {"speculate": draft}
+        ways |= {"drafted": guesses, "drafted_sampled": SAMPLED | guesses}
+        ways["lookup"] = {"speculate": "lookup"}
     generator = Generator(program)
     random = np.random.default_rng(0)
     vocabulary = generator.vocabulary
@@ -73,7 +88,7 @@ async def bench_llm(
             generator.reset()
             await generator.prefill(tokens)
 
-        measured = await _measure(program, fill, 8, 4)
+        measured = await _measure(program, fill, *_rounds(length))
         measured["tokens_per_second"] = length / measured["ms"] * 1000
         figures[f"prefill_{length}"] = measured | await _kernels(program, generator.method)
         await fill()  # the timed kernels have written to the cache
@@ -81,9 +96,14 @@ async def bench_llm(
         measured = await _measure(program, lambda: generator.prefill([1]), decode_steps, 5, 0.0)
         measured["tokens_per_second"] = 1000 / measured["ms"]
         figures[f"decode_{length}"] = measured | await _kernels(program, generator.method)
-        for name, asked in (("ahead", {}), ("sampled", SAMPLED)):
+        for name, asked in ways.items():
             figures[f"{name}_{length}"] = await _steady(generator, tokens, 4 * decode_steps, asked)
     return figures
+
+
+def _rounds(length: int) -> tuple[int, int]:
+    """Return how often a prompt is timed, and how often before that: a long one takes seconds."""
+    return (8, 4) if length <= LONG_PROMPT else (3, 1)
 
 
 async def _steady(
@@ -99,7 +119,11 @@ async def _steady(
         times.append((steady[-1] - steady[0]) * 1000 / (len(steady) - 1))
         stats = answer.stats
     first, *later = times
-    return {
+    guesses: dict[str, Any] = {}
+    if "speculate" in asked:
+        right = f"{stats.accepted_tokens} of {stats.proposed_tokens} guesses right"
+        guesses = {"guesses": right, "not_speculating": stats.not_speculating}
+    return guesses | {
         "ms": median(later),
         "best_ms": min(later),
         "first_ms": first,

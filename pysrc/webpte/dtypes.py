@@ -21,11 +21,16 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True)
 class DType:
-    """One element type. `stored` names the type of the GPU buffer, itself a key of DTYPES."""
+    """One element type. `stored` names the type of the GPU buffer, itself a key of DTYPES.
+
+    With a `packing`, elements are words in which a KV cache holds rows of floats: see
+    ops/attention/cache_packing.py.
+    """
 
     name: str  # NumPy's name
     itemsize: int  # bytes per element in files and in NumPy
     stored: str
+    packing: str | None = None
 
     @cached_property  # every call uses it several times
     def numpy(self) -> np.dtype[Any]:

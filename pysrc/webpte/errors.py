@@ -11,7 +11,7 @@ WebpteError
 │   ├── ConstantError           a constant has no bytes, or too few
 │   └── PrepackError            a prepack node that breaks its contract
 │       ├── PrepackArityError          not exactly (source, output)
-│       ├── PrepackSourceError         the source is not a constant
+│       ├── PrepackSourceError         nothing gives its source a value
 │       ├── PrepackElementSizeError    element sizes differ
 │       ├── PrepackDTypeError          element types differ, though not in size
 │       ├── PrepackByteSizeError       byte sizes differ
@@ -74,12 +74,12 @@ class UnsupportedError(WebpteError):
 class UnsupportedOpError(UnsupportedError):
     """Operators without an implementation: all of them at once, with their counts."""
 
-    def __init__(self, where: str, ops: Mapping[str, int]) -> None:
+    def __init__(self, where: str, ops: Mapping[str, int], advice: str = "") -> None:
         self.ops = dict(sorted(ops.items()))
         listed = ", ".join(f"{name} ×{count}" for name, count in self.ops.items())
         super().__init__(
             f"{where}: {len(self.ops)} operator{'s' if len(self.ops) != 1 else ''} "
-            f"not supported by this version of webpte: {listed}"
+            f"not supported by this version of webpte: {listed}" + (advice and f"; {advice}")
         )
 
 
@@ -108,7 +108,7 @@ class PrepackArityError(PrepackError):
 
 
 class PrepackSourceError(PrepackError):
-    """The source is not a constant."""
+    """The source is neither a constant, nor an input, nor computed before the prepack."""
 
 
 class PrepackElementSizeError(PrepackError):

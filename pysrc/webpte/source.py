@@ -7,8 +7,10 @@ source to the GPU without passing through here.
 
 from __future__ import annotations
 
+import asyncio
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +39,10 @@ def fetch_problem(address: str, reason: str) -> str:
 
 
 class ByteSource(Protocol):
-    """Random access to a file. `read` returns exactly `length` bytes or raises SourceError."""
+    """Random access to a file. `read` returns exactly `length` bytes or raises SourceError.
+
+    Sources that are equal have the same bytes: what is on the GPU from one serves for the other.
+    """
 
     @property
     def name(self) -> str: ...
@@ -65,6 +70,24 @@ class BytesSource:
         self.name = name
 
     @property
+    def is_unchanged(self) -> bool:
+        """Whether the bytes are certainly those of before."""
+        return isinstance(self._data.obj, bytes)
+
+    @property
+    def _contents(self) -> object:
+        """The object that has the bytes, if nobody can change them; else this source."""
+        return self._data.obj if self.is_unchanged else self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BytesSource):
+            return NotImplemented
+        return self._contents is other._contents and self.size == other.size
+
+    def __hash__(self) -> int:
+        return id(self._contents)
+
+    @property
     def size(self) -> int:
         return len(self._data)
 
@@ -86,6 +109,22 @@ class FileSource:
         self.name = path.name
         with self._opened() as file:
             self._size = file.seek(0, io.SEEK_END)
+            self._version = _version_of(file)
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the file is certainly the one that was opened."""
+        try:
+            with self._opened() as file:
+                return _version_of(file) == self._version
+        except SourceError:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileSource) and self._version == other._version
+
+    def __hash__(self) -> int:
+        return hash(self._version)
 
     @property
     def size(self) -> int:
@@ -121,6 +160,11 @@ class FileSource:
                 yield file
         except (OSError, ValueError) as error:  # a ValueError: a name with a NUL
             raise _not_read(self._path, error) from error
+
+
+def _version_of(file: IO[bytes]) -> tuple[int, ...]:
+    found = os.fstat(file.fileno())
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def read_whole(path: Path) -> bytes:
@@ -170,6 +214,34 @@ class Region:
         return Region(self.source, self.offset + offset, size)
 
 
+def _is_unchanged(source: ByteSource) -> bool:
+    return isinstance(source, BytesSource | FileSource) and source.is_unchanged
+
+
+_COMPARED_BYTES = 1 << 26  # at once, while nothing else runs
+
+
+async def equal_bytes(one: Region, other: Region) -> bool:
+    """Tell whether two parts have the same bytes, and had them when they were opened.
+
+    Also False if only a network could tell.
+    """
+    sources = one.source, other.source
+    if one.size != other.size or not all(_is_unchanged(source) for source in sources):
+        return False
+    try:
+        for start in range(0, one.size, _COMPARED_BYTES):
+            length = min(_COMPARED_BYTES, one.size - start)
+            parts = [await part.view(start, length) for part in (one, other)]
+            first, second = (np.frombuffer(part, np.uint8) for part in parts)
+            if not np.array_equal(first, second):
+                return False
+            await asyncio.sleep(0)
+    except SourceError:  # whoever needs these bytes will say so
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class ColumnSource:
     """Columns of a matrix in a file, as if they were a file of their own, row after row.
@@ -200,3 +272,35 @@ class ColumnSource:
         found = table[:, self.first : self.first + self.count].tobytes()
         start = offset - first * self.count
         return found[start : start + length]
+
+
+_STEP = 1 << 23  # bytes that are converted at once
+
+
+@dataclass(frozen=True)
+class ConvertedSource:
+    """Rows of a part of a file, each converted into as many bytes, as if they were a file."""
+
+    rows: Region
+    file_bytes: int  # of a row
+    row_bytes: int  # of a converted one
+    convert: Callable[[bytes | memoryview], bytes]
+
+    @property
+    def name(self) -> str:
+        return self.rows.source.name
+
+    @property
+    def size(self) -> int:
+        return self.rows.size // self.file_bytes * self.row_bytes
+
+    async def read(self, offset: int, length: int) -> bytes:
+        check_range(self, offset, length)
+        first, last = offset // self.row_bytes, -(-(offset + length) // self.row_bytes)
+        step, found = max(1, _STEP // self.file_bytes), bytearray()
+        for row in range(first, last, step):
+            count = min(step, last - row)
+            data = await self.rows.view(row * self.file_bytes, count * self.file_bytes)
+            found += self.convert(data)
+        start = offset - first * self.row_bytes
+        return bytes(memoryview(found)[start : start + length])

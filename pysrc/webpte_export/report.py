@@ -66,17 +66,17 @@ class Report:
             [*([self.quantize] if self.quantize else []), *(["half"] if self.half else [])]
         )
         lines = [
-            f"{self.program}: {_megabytes(self.program_bytes)}, of which weights "
+            f"{_short(self.program)}: {_megabytes(self.program_bytes)}, of which weights "
             f"{_megabytes(self.constant_bytes)}{f' ({kind})' if kind else ''}",
-            f"  in {self.delegates} delegate{'' if self.delegates == 1 else 's'}: {total} calls of "
-            f"{len(self.gpu_ops)} operators",
+            f"  in {self.delegates} delegate{'' if self.delegates == 1 else 's'}: "
+            f"{total:,} calls of {len(self.gpu_ops)} operators",
         ]
-        lines += [f"    {count:5} {op}" for op, count in _by_count(self.gpu_ops)]
+        lines += [f"    {count:5,} {op}" for op, count in _by_count(self.gpu_ops)]
         if self.host_ops:
             lines.append("  outside of delegates:")
         for op in self.host_ops:
             why = f": {'; '.join(op.reasons)}" if op.reasons else ""
-            lines.append(f"    {op.count:5} {op.op} ({_PLACES[op.where]}){why}")
+            lines.append(f"    {op.count:5,} {op.op} ({_PLACES[op.where]}){why}")
         if self.submissions is not None:
             lines.append(f"  submissions to the GPU per call: {self.submissions}")
         lines.append(f"  on NumPy against PyTorch: {self._verdict()}")
@@ -98,6 +98,12 @@ _PLACES = {"gpu": "offloaded to the GPU", "load": "computed at load", "host": "o
 
 def _by_count(ops: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(ops.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _short(path: Path) -> Path:
+    """Return a path from the current folder, if it is inside."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _megabytes(count: int) -> str:

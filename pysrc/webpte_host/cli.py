@@ -21,7 +21,7 @@ usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up 
        python3 serve.py build OUT [options]             write the page as a static site for any host
        python3 serve.py docs OUT                        write the docs and API reference as HTML
        python3 serve.py test [pytest arguments]         run linters, type checks and tests
-       python3 serve.py pictures [NAME...]              take the README's pictures again
+       python3 serve.py pictures [DIR] [options]        take pictures of every view of the page
        python3 serve.py setup                           set up the browser runtime only
 
 Each command has --help."""
@@ -93,7 +93,8 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
 def _setup(arguments: list[str]) -> int:
     from webpte_host.setup.runtime import ensure_runtime
 
-    argparse.ArgumentParser(prog="serve.py setup", description=_setup.__doc__).parse_args(arguments)
+    description = "Sets up the browser runtime (Pyodide, NumPy, PyScript), and serves nothing."
+    argparse.ArgumentParser(prog="serve.py setup", description=description).parse_args(arguments)
     print(f"The browser runtime is in {ensure_runtime()}")
     return 0
 

@@ -61,7 +61,7 @@ configs = [None, *((t, p) for t in subgroup_matrix.MATRIX_TILE_CONFIGS for p in 
 for config in configs:
     name = "as chosen" if config is None else gemm.config_label(config)
     try:
-        subgroup_matrix.choose_matrix_tile_config = (lambda _: config) if config else chosen
+        subgroup_matrix.choose_matrix_tile_config = (lambda *_: config) if config else chosen
         result, kernels = await timed(True)
     except WebpteError as error:
         found["rows"].append((f"{name}: {error}", [], 0.0))

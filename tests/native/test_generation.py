@@ -10,6 +10,7 @@ import pytest
 import webpte
 from support.devices.native import need_native
 from webpte.llm import Generator, OneOf
+from webpte.llm.speculation import Payoff
 from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests" / "data" / "llm"
@@ -46,6 +47,29 @@ def test_answers(name: str, asked: dict[str, Any]) -> None:
         async with await webpte.load(path, device="native") as program:
             for steps in (1, 4, 16):
                 assert await conversation(program, steps, asked) == wanted, f"{steps} steps"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("asked", [*ASKED, {"logprobs": True, "top": 2}], ids=str)
+def test_guesses_change_no_token(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draft that mostly guesses right, and a lookup that mostly does not."""
+    monkeypatch.setattr(Payoff, "loss", None)  # rounds go on, however long they take here
+
+    async def run() -> None:
+        big, small = FOLDER / "llama_tiny_fp32.pte", FOLDER / "llama_tiny_q4.pte"
+        async with (
+            await webpte.load(big, device="numpy") as reference,
+            await webpte.load(big, device="native") as program,
+            await webpte.load(small, device="native") as draft,
+        ):
+            wanted = await conversation(reference, 1, asked)
+            for speculate in (draft, "lookup"):
+                given = {**asked, "speculate": speculate}
+                assert await conversation(program, 16, given) == wanted
+            answer = Generator(program).generate(PROMPT, 40, speculate=draft, **asked)
+            assert len([token async for token in answer]) == 40
+            assert 0 < answer.stats.accepted_tokens < answer.stats.proposed_tokens
 
     asyncio.run(run())
 

@@ -12,14 +12,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from page.browser import Browser, Message
+from page.controllers.batch_controller import BatchController
 from page.controllers.check_controller import CheckController
+from page.controllers.file_section import draw_file
 from page.controllers.gallery_controller import FILE, GalleryController
 from page.controllers.input_controller import InputController
 from page.controllers.library_controller import LibraryController
+from page.controllers.listen_controller import ListenController
 from page.controllers.open_controller import OpenController
 from page.controllers.output_controller import OutputController
 from page.controllers.run_controller import RunController
 from page.controllers.share_controller import ShareController
+from page.controllers.tune_controller import TuneController
 from page.controllers.view_controller import ViewController
 from page.inputs.match_inputs import is_input_file
 from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
@@ -31,6 +35,7 @@ from page.session.state import AppState, Change
 from page.views import FoundViews, find_views
 from page.views.view import Panel, View
 from webpte import DeviceInfo
+from webpte.gpu.tasks import detach
 
 _ADAPTER_SECONDS = 15
 
@@ -42,6 +47,8 @@ class App:
         self._outputs = OutputController(self._state, chosen=self._save_inputs)
         self._inputs = InputController(self._state, changed=self._inputs_changed)
         self._running = RunController(self._state, self._draw_file, self._inputs, self._outputs)
+        self._batch = BatchController(self._state, self._inputs)
+        self._listening = ListenController(self._state, self._inputs)
         self._saved = SavedInputs(self._state.store, browser.photo)
         self._last = LastProgram(self._state)
         self._opening = OpenController(self._state, self._draw_session, self._restore)
@@ -52,6 +59,7 @@ class App:
         )
         self._library = LibraryController(self._state, self._gallery.open_address)
         self._checking = CheckController(self._state, self._opening)
+        self._tuning = TuneController(self._state)
         self._share = ShareController(self._state, self._saved, lambda: self._gallery.entry)
         self._closed: Session | None = None  # the last one, until another is open
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,8 +96,7 @@ class App:
             controllers = (
                 *(self, self._opening, self._gallery, self._inputs),
                 *(self._running, self._checking, self._outputs, self._views, self._library),
-                self._share,
-                self._state.undo,
+                *(self._batch, self._listening, self._share, self._tuning, self._state.undo),
             )
         for controller in controllers:
             if hasattr(controller, name):
@@ -162,7 +169,7 @@ class App:
         labels = [file for file, name in pairs if name.endswith(".txt")]
         if len(programs) > 1:
             names = ", ".join(one.name for one in programs)
-            raise ValueError(f"one program at a time, but these came together: {names}")
+            raise ValueError(f"open one program at a time; these came together: {names}")
         ready = True
         if programs:
             ready = await self._opening.open(programs[0], extra)
@@ -212,7 +219,7 @@ class App:
         self._state.undo.offer(
             f"Closed {session.source.name}.", lambda: self._reopen(session, front)
         )
-        await self._state.browser.hold("")
+        await self._state.browser.hold(None)
 
     async def on_go(self, message: Message) -> None:
         """Go back or forward in the history: to a program with or without a URL, or to none."""
@@ -252,7 +259,15 @@ class App:
                 yield Command(info.name, "method", {"name": info.name}, kind="Choose the method")
         yield Command(f"Close {session.source.name}", "close", late=True)
 
+    def _open_gpu_early(self) -> None:
+        """Open and test the GPU while a program is fetched; loading it reports what fails."""
+        state = self._state
+        if state.opening and state.adapter is not None and state.device == "webgpu":
+            detach(state.engine.shared_device())
+
     def _follow(self, change: Change) -> None:
+        if change in (Change.OPENING, Change.ADAPTER):
+            self._open_gpu_early()
         if change is not Change.INPUTS:  # comes with every key, and changes no command
             self._send_commands()
 
@@ -299,7 +314,7 @@ class App:
             self._state.announce(Change.ADAPTER)
 
     def _draw_file(self) -> None:
-        self._opening.draw_file()
+        draw_file(self._state)
 
     def _draw(self) -> None:
         """Draw all that depends on the session and its method, except the views."""

@@ -28,6 +28,16 @@ class Source:
     address: str = ""  # where it was fetched from, as it was given
     card: Card | None = None  # of the gallery, if it was opened there
     file: LibraryFile | None = None  # `data`, if the library has it or could
+    max_context: int | None = None  # tokens that someone chose, of a language model
+
+
+@dataclass(frozen=True)
+class OpenProgram:
+    """A program that a tab has open; `key` is its address, or its name if it has none."""
+
+    name: str
+    key: str
+    nbytes: int  # of GPU memory
 
 
 class Library(Protocol):
@@ -99,5 +109,8 @@ class Browser(Protocol):
 
     def download_url(self, data: bytes) -> str: ...
 
-    async def hold(self, name: str) -> bool:
-        """Note which program this tab has open ("": none); return whether another tab has it."""
+    async def hold(self, program: OpenProgram | None) -> None:
+        """Tell other tabs which program this one has open."""
+
+    async def open_elsewhere(self) -> list[OpenProgram]:
+        """Return the programs that other tabs have open, the largest first."""

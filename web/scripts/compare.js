@@ -1,4 +1,7 @@
-// A picture over the input picture: a slider moves the edge between them. Dragging on the pictures does, too.
+// A picture over the input picture: a slider moves the edge between them. Dragging on the pictures does, too,
+// unless they are enlarged: then it moves them.
+
+import { isZoomed } from "./zoom.js";
 
 const setEdge = (box, share) => {
   box.querySelector(".compare-pictures").style.setProperty("--edge", `${share}%`);
@@ -10,7 +13,7 @@ export const watchComparisons = () => {
   });
   const drag = (event) => {
     const pictures = event.target.closest?.(".compare-pictures");
-    if (!pictures || !(event.buttons & 1)) return;
+    if (!pictures || !(event.buttons & 1) || isZoomed(pictures)) return;
     event.preventDefault();
     const { left, width } = pictures.getBoundingClientRect();
     const share = Math.round(Math.min(Math.max((100 * (event.clientX - left)) / width, 0), 100));

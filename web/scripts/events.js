@@ -7,13 +7,15 @@ import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
 import { watchComparisons } from "./compare.js";
 import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
+import { answerListening, watchListening } from "./listen.js";
 import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
 import { decodeSound, watchRecorders } from "./sound.js";
 import { watchTheme } from "./theme.js";
-import { setLinks } from "./links.js";
+import { linkFullPage, setLinks } from "./links.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
+import { showFull, watchZooms } from "./zoom.js";
 
 const page = document.documentElement;
 const find = (id) => document.getElementById(id);
@@ -114,6 +116,8 @@ const show = {
   ),
   // asks for the next picture of an input's camera
   frame: sendFrame,
+  full: showFull,
+  listen: answerListening,
   tabs: setTabs,
   // {key, text} to be kept for the next visit, or for a reload of this tab; "" deletes the key
   store: store.write,
@@ -238,6 +242,7 @@ import("../runtime/pyscript/core.js").then(
 );
 patching.catch(() => failed("Idiomorph is missing: run serve.py again to set up the runtime."));
 addEventListener("unhandledrejection", ({ reason }) => failed(String(reason?.message ?? reason)));
+addEventListener("error", ({ error }) => { if (error) failed(error.message); }); // none: a warning of the layout
 
 // ---- from the page to Python
 
@@ -251,12 +256,15 @@ const act = (element, more) => {
 };
 watchTheme(find("theme"));
 setLinks(find("links"));
+linkFullPage(find("full-page"));
 watchPads(act);
 watchComparisons();
+watchZooms(act);
 watchGallery(find("gallery-list"));
 watchPoints(act);
 watchCameras(act);
 watchRecorders(act);
+watchListening(act);
 watchTabs((name) => {
   addView(name);
   send({ act: "view", name });

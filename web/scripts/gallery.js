@@ -86,7 +86,7 @@ export const fetchGallery = async (list) => {
 export const galleryCommands = (list) =>
   [...list.querySelectorAll("button[data-act]")].map((entry) => ({
     title: `Open ${entry.ariaLabel}`,
-    kind: "Gallery",
+    kind: "Sample",
     send: { ...entry.dataset },
   }));
 

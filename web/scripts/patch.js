@@ -57,6 +57,7 @@ export const patch = (section, markup) => {
       },
       beforeAttributeUpdated: (name, element) => {
         if (name === "open") return !sections.has(element);
+        if (name === "style") return false; // set by a script: Python sends none
         return !(kept.has(element) && ["value", "checked", "selected"].includes(name));
       },
     },

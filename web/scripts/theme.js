@@ -1,9 +1,12 @@
-// The theme: the system's, light or dark, kept from visit to visit.
+// The theme: the system's, light or dark, kept from visit to visit. A site that frames the page gives its own
+// in the address.
 
 const KEY = "webpte theme";
 const root = document.documentElement;
 
 const read = () => {
+  const given = new URLSearchParams(location.search).get("theme");
+  if (root.hasAttribute("data-embed") && ["light", "dark"].includes(given)) return given;
   try {
     return localStorage.getItem(KEY) ?? "";
   } catch {

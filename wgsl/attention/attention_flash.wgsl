@@ -8,6 +8,9 @@
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
+// use lib/attention/cache/${KEPT}.wgsl
+// use lib/attention/cache/keys_${KEPT}.wgsl
+// use lib/attention/cache/values_${KEPT}.wgsl
 
 const ROWS = 64u;
 const KEYS = 32u;
@@ -29,8 +32,8 @@ alias Out = ${OUT}; // Stored; f32 if attention_flash_reduce.wgsl follows
 alias Result = array<vec4<f32>, COLUMNS * 4u>; // [column][row]
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
-@group(0) @binding(1) var<storage, read> k: array<vec4<Stored>>;
-@group(0) @binding(2) var<storage, read> v: array<vec4<Stored>>;
+@group(0) @binding(1) var<storage, read> k: array<CacheUnit>;
+@group(0) @binding(2) var<storage, read> v: array<CacheUnit>;
 @group(0) @binding(3) var<storage, read> mask: array<quad_${MASK_TYPE}>;
 @group(0) @binding(4) var<storage, read_write> output: array<Out>;
 @group(0) @binding(5) var<storage, read_write> stats: array<vec2<f32>>;
@@ -40,7 +43,7 @@ alias Result = array<vec4<f32>, COLUMNS * 4u>; // [column][row]
 var<workgroup> stage: array<vec4<f32>, STAGE>;
 var<workgroup> weights: array<vec4<f32>, KEYS * WEIGHT_LINE>; // [key][strip](row)
 
-// Quads of a head, filled with zeros past its end; if the head is not a multiple of 4, its quads are not
+// Quads of a query, filled with zeros past its end; if the head is not a multiple of 4, its quads are not
 // aligned and are gathered.
 fn q_quad(row: u32, quad: u32) -> vec4<f32> {
     if (HEAD % 4u == 0u) {
@@ -50,30 +53,6 @@ fn q_quad(row: u32, quad: u32) -> vec4<f32> {
     for (var lane = 0u; lane < min(4u, HEAD - quad * 4u); lane++) {
         let at = row + quad * 4u + lane;
         result[lane] = f32(q[at / 4u][at % 4u]);
-    }
-    return result;
-}
-
-fn k_quad(row: u32, quad: u32) -> vec4<f32> {
-    if (HEAD % 4u == 0u) {
-        return vec4<f32>(k[row / 4u + quad]);
-    }
-    var result = vec4<f32>();
-    for (var lane = 0u; lane < min(4u, HEAD - quad * 4u); lane++) {
-        let at = row + quad * 4u + lane;
-        result[lane] = f32(k[at / 4u][at % 4u]);
-    }
-    return result;
-}
-
-fn v_quad(row: u32, quad: u32) -> vec4<f32> {
-    if (VALUE_HEAD % 4u == 0u) {
-        return vec4<f32>(v[row / 4u + quad]);
-    }
-    var result = vec4<f32>();
-    for (var lane = 0u; lane < min(4u, VALUE_HEAD - quad * 4u); lane++) {
-        let at = row + quad * 4u + lane;
-        result[lane] = f32(v[at / 4u][at % 4u]);
     }
     return result;
 }
@@ -98,7 +77,7 @@ fn stage_keys(job: Job, depth: u32, first: u32, end: u32, local: u32) {
     let quad = depth + local % DEPTH;
     var value = vec4<f32>();
     if (key < end && quad * 4u < HEAD) {
-        value = k_quad(job.batch * params.k.x + job.key_head * params.k.y + key * params.k.z, quad);
+        value = cached_key(job.batch * params.k.x + job.key_head * params.k.y + key * params.k.z, quad);
     }
     stage[KEY_STAGE + local / DEPTH * LINE + local % DEPTH] = value;
 }
@@ -109,7 +88,7 @@ fn stage_values(job: Job, column: u32, first: u32, end: u32, local: u32) {
         let quad = column + i % SLICE;
         var value = vec4<f32>();
         if (key < end && quad * 4u < VALUE_HEAD) {
-            value = v_quad(job.batch * params.v.x + job.key_head * params.v.y + key * params.v.z, quad);
+            value = cached_value(job.batch * params.v.x + job.key_head * params.v.y + key * params.v.z, quad);
         }
         stage[i] = value;
     }

@@ -10,6 +10,9 @@
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
+// use lib/attention/cache/${KEPT}.wgsl
+// use lib/attention/cache/keys_${KEPT}.wgsl
+// use lib/attention/cache/values_${KEPT}.wgsl
 
 const ROWS = 64u;
 const KEYS = 32u;
@@ -30,8 +33,8 @@ struct Block {
 }
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
-@group(0) @binding(1) var<storage, read> k: array<vec4<Stored>>;
-@group(0) @binding(2) var<storage, read> v: array<vec4<Stored>>;
+@group(0) @binding(1) var<storage, read> k: array<CacheUnit>;
+@group(0) @binding(2) var<storage, read> v: array<CacheUnit>;
 @group(0) @binding(3) var<storage, read> mask: array<quad_${MASK_TYPE}>;
 @group(0) @binding(4) var<storage, read_write> output: array<vec4<Out>>;
 @group(0) @binding(5) var<storage, read_write> stats: array<vec2<f32>>;
@@ -80,7 +83,7 @@ fn stage_queries(job: Job, local: u32) {
 // Past the last key, any key is read: its logits are excluded.
 fn key_quad(job: Job, key: u32, end: u32, quad: u32) -> vec4<f32> {
     let start = job.batch * params.k.x + job.key_head * params.k.y + min(key, end - 1u) * params.k.z;
-    return vec4<f32>(k[start / 4u + quad]);
+    return cached_key(start, quad);
 }
 
 // One quad of elements of the four keys of an invocation.
@@ -107,7 +110,7 @@ fn store_keys(local: u32, keys: Block) {
 
 fn value_quad(job: Job, first: u32, end: u32, at: u32) -> vec4<f32> {
     let start = job.batch * params.v.x + job.key_head * params.v.y + min(first + at / QUADS, end - 1u) * params.v.z;
-    return vec4<f32>(v[start / 4u + min(at % QUADS, VALUE_HEAD / 4u - 1u)]);
+    return cached_value(start, min(at % QUADS, VALUE_HEAD / 4u - 1u));
 }
 
 fn fetch_values(job: Job, first: u32, end: u32, local: u32) -> Block {

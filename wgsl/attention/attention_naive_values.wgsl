@@ -2,13 +2,16 @@
 // per invocation.
 
 // use lib/grid.wgsl
+// use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_rows.wgsl
+// use lib/attention/cache/${KEPT}.wgsl
+// use lib/attention/cache/values_${KEPT}.wgsl
 
 alias Stored = ${FLOAT};
 
 @group(0) @binding(0) var<storage, read> logits: array<f32>;
-@group(0) @binding(1) var<storage, read> v: array<Stored>;
+@group(0) @binding(1) var<storage, read> v: array<CacheUnit>;
 @group(0) @binding(2) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(3) var<uniform> position: vec4<i32>;
 @group(0) @binding(4) var<uniform> params: Params;
@@ -32,14 +35,13 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     for (var key = 0u; key < keys; key++) {
         maximum = max(maximum, logits[first + key]);
     }
-    let each = min(element + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(VALUE_HEAD - 1u));
-    var at = row.batch * params.v.x + row.head / GROUP * params.v.y + each;
+    var at = row.batch * params.v.x + row.head / GROUP * params.v.y;
     var sum = 0.0;
     var result = vec4<f32>();
     for (var key = 0u; key < keys; key++) {
         let weight = weight_of(logits[first + key], maximum);
         sum += weight;
-        result += weight * vec4<f32>(f32(v[at.x]), f32(v[at.y]), f32(v[at.z]), f32(v[at.w]));
+        result += weight * cached_value(at, element / 4u);
         at += params.v.z;
     }
     // A row without any key is zero.

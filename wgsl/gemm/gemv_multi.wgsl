@@ -2,7 +2,7 @@
 // these can be read. k is a multiple of four.
 //
 // The outputs are in one buffer, each at its place in `params.matrices`, and a workgroup has columns of one
-// of them. With GATED, output = silu(first) * second, and an invocation has four columns of both.
+// of them. With GATED, output = gate_of(first) * second, and an invocation has four columns of both.
 
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
@@ -26,6 +26,10 @@ struct Params {
 @group(0) @binding(4) var<storage, read> third: array<StoredQuad>;
 @group(0) @binding(5) var<storage, read_write> output: array<Out>;
 @group(0) @binding(6) var<uniform> params: Params;
+
+alias Vec = vec4<f32>;
+
+fn gate_of(x: Vec) -> Vec { return ${GATE}; }
 
 fn x_quad(row: u32, k: u32) -> vec4<f32> {
     if (row >= params.gemm.m || k >= params.gemm.k) {
@@ -94,7 +98,7 @@ fn main(
         workgroupBarrier();
         fold_slices(thread, ups, squares);
         for (var row = 0u; row < ROWS; row++) {
-            found[row] *= sigmoid(found[row]) * sums_of(thread, row);
+            found[row] = gate_of(found[row]) * sums_of(thread, row);
         }
     }
     if (thread >= LANES) {

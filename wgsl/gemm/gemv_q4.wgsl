@@ -1,10 +1,14 @@
 // GEMV: a linear layer with quantized weights for one row, see lib/gemm/gemv_q4.wgsl.
+// output = f(x, y), x being alpha * sums + beta * addend, and y the residual.
 
 // use lib/quads.wgsl
+// use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemv_q4.wgsl
+
+override RESIDUAL: bool; // else y is 0
 
 struct Params {
     gemm: Gemm,
@@ -13,15 +17,24 @@ struct Params {
     group: u32,
     scale_stride: u32,
     eps: f32,
+    least: f32, // ignored
+    a: f32, // of the formula
+    b: f32,
+    c: f32,
 }
+
+alias Vec = vec4<f32>;
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
 @group(0) @binding(1) var<storage, read> gain: array<StoredQuad>;
 @group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> scales: array<StoredQuad>;
 @group(0) @binding(4) var<storage, read> addend: array<Stored>;
-@group(0) @binding(5) var<storage, read_write> output: array<Out>;
-@group(0) @binding(6) var<uniform> params: Params;
+@group(0) @binding(5) var<storage, read> residual: array<Stored>;
+@group(0) @binding(6) var<storage, read_write> output: array<Out>;
+@group(0) @binding(7) var<uniform> params: Params;
+
+fn epilogue(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
 
 fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
     return Units(
@@ -44,6 +57,11 @@ fn main(
     let own = first + thread;
     if (thread < COLUMNS && own < params.gemm.n) {
         let added = Number(addend[own * params.gemm.addend_column]);
-        output[own] = Out(params.gemm.alpha * sum_of(0u, thread) + params.gemm.beta * added);
+        let sum = params.gemm.alpha * sum_of(0u, thread) + params.gemm.beta * added;
+        var y = 0.0;
+        if (RESIDUAL) {
+            y = f32(residual[own]);
+        }
+        output[own] = Out(epilogue(Vec(sum), Vec(y), params.a, params.b, params.c).x);
     }
 }

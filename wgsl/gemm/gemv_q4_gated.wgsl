@@ -1,4 +1,4 @@
-// Two GEMVs of one row with quantized weights: output = silu(gate) * up. See lib/gemm/gemv_q4.wgsl.
+// Two GEMVs of one row with quantized weights: output = gate_of(gate) * up, gate_of being silu or another formula. See lib/gemm/gemv_q4.wgsl.
 
 // use lib/quads.wgsl
 // use lib/math.wgsl
@@ -25,6 +25,10 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
 
+alias Vec = vec4<f32>;
+
+fn gate_of(x: Vec) -> Vec { return ${GATE}; }
+
 fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
     if (matrix == 0u) {
         return Units(
@@ -50,7 +54,7 @@ fn main(
     }
     multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.gemm.n - 4u));
     if (thread < COLUMNS && first + thread < params.gemm.n) {
-        let gate = sum_of(0u, thread);
-        output[first + thread] = Out(gate * sigmoid(vec4<f32>(gate)).x * sum_of(1u, thread));
+        let gate = gate_of(Vec(sum_of(0u, thread))).x;
+        output[first + thread] = Out(gate * sum_of(1u, thread));
     }
 }

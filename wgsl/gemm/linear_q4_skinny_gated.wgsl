@@ -1,4 +1,5 @@
-// Two linear layers of one x with quantized weights, for few rows: output = silu(gate) * up.
+// Two linear layers of one x with quantized weights, for few rows: output = gate_of(gate) * up, gate_of being silu
+// or another formula.
 // An invocation has four columns of both. Weights are wide: see linear_q4_skinny.wgsl.
 
 // use lib/quads.wgsl
@@ -28,6 +29,10 @@ struct Params {
 @group(0) @binding(5) var<storage, read> up_scales: array<StoredQuad>;
 @group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
+
+alias Vec = vec4<f32>;
+
+fn gate_of(x: Vec) -> Vec { return ${GATE}; }
 
 fn x_quad(row: u32, k: u32) -> vec4<f32> {
     if (row >= params.gemm.m || k >= params.gemm.k) {
@@ -79,8 +84,7 @@ fn main(
         return;
     }
     for (var row = 0u; row < ROWS; row++) {
-        let gate = found[row];
-        let result = gate * sigmoid(gate) * sums_of(thread, row);
+        let result = gate_of(found[row]) * sums_of(thread, row);
         for (var i = 0u; i < 4u; i++) {
             if (part.row + row < params.gemm.m && column + i < params.gemm.n) {
                 output[(part.row + row) * params.gemm.n + column + i] = Out(result[i]);

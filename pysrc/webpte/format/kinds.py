@@ -13,9 +13,16 @@ HEAD = 256  # bytes that suffice, with the longest names of archives
 _EXPORT = "export the model with ExecuTorch's Vulkan partitioner and open the .pte"
 _CONVERT = "load the model in PyTorch, then " + _EXPORT
 
+_NATIVE_PROGRAM = b"program.ptg"  # the first entry of a .ptn
+_NATIVE = (
+    "export the same model with ExecuTorch's Vulkan partitioner (to_edge_transform_and_lower and "
+    "to_executorch, not to_native) and open the .pte"
+)
+
 # (offset, bytes there, kind of file, advice)
 _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
     (4, b"FT01", "a .ptd file, the constants of a program", "open it together with its .pte"),
+    (4, b"NPTG", "a program of ExecuTorch's native backend (of a .ptn)", _NATIVE),
     (4, b"TFL3", "a TensorFlow Lite model", _CONVERT),
     (0, b"GGUF", "a GGUF file (llama.cpp)", "python3 serve.py export makes a .pte of it"),
     (0, b"\x89PNG", "a PNG picture", "open a program first: pictures go to its inputs"),
@@ -72,6 +79,9 @@ def _zip(head: bytes) -> tuple[str, str]:
     name = head[30 : 30 + length]
     if name.endswith(b".npy"):
         return "an archive of NumPy arrays", "name it .npz: then they go to the inputs"
+    if name == _NATIVE_PROGRAM:
+        what = "a .ptn package: a program of ExecuTorch's native backend, with its weights"
+        return what, _NATIVE
     if any(part in name for part in _TORCH_ENTRIES):
         return "a PyTorch checkpoint or saved program (.pt, .pth, .pt2)", _CONVERT
     return "a zip archive", "unpack it and open the .pte in it"

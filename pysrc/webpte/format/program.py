@@ -7,12 +7,13 @@ the file: records hold their `Span`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
 from webpte.errors import InputError
 from webpte.format.flat import Span
+from webpte.format.frames import Frame
 from webpte.format.shared import ScalarType, byte_size
 
 
@@ -132,10 +133,14 @@ EValue: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """Run an operator. Args are the schema's, then the outputs, then the returned values again."""
+    """Run an operator. Args are the schema's, then the outputs, then the returned values again.
+
+    `frames` are the lines of the model that the call comes from, if the export has them.
+    """
 
     op_index: int
     args: tuple[int, ...]
+    frames: tuple[Frame, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,7 @@ class DelegateCall:
 
     delegate_index: int
     args: tuple[int, ...]
+    frames: tuple[Frame, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from struct import Struct
 
 from webpte.errors import FormatError, OtherFileError
 from webpte.format.flat import I32, I64, IDENTIFIER_AT, U32, U64, FlatBuffer, FlatTable, Span
+from webpte.format.frames import Frame, read_frames
 from webpte.format.kinds import kind_of
 from webpte.format.program import (
     Allocation,
@@ -255,19 +256,22 @@ def _chain(
     table: FlatTable, values: int, operators: int, delegates: int
 ) -> tuple[Instruction, ...]:
     length = table.count(2, "instructions")
+    frames = read_frames(table, 3, length)
 
-    def instruction(item: FlatTable) -> Instruction:
+    def instruction(item: FlatTable, lines: tuple[Frame, ...]) -> Instruction:
         tag, args = item.union(0, "instr_args")
         match tag:
             case 1:
                 return KernelCall(
                     args.index(0, "op_index", operators, "operator"),
                     args.indices(1, "args", I32, values, "value"),
+                    lines,
                 )
             case 2:
                 return DelegateCall(
                     args.index(0, "delegate_index", delegates, "delegate"),
                     args.indices(1, "args", I32, values, "value"),
+                    lines,
                 )
             case 3:
                 return MoveCall(
@@ -283,7 +287,8 @@ def _chain(
                 return FreeCall(args.index(0, "value_index", values, "value"))
         raise item.error(0, "instr_args_type", f"unknown kind of instruction {tag}")
 
-    return tuple(instruction(item) for item in table.tables(2, "instructions"))
+    items = table.tables(2, "instructions")
+    return tuple(instruction(*each) for each in zip(items, frames, strict=True))
 
 
 def _values(plan: FlatTable, count: int, program: ProgramFile) -> tuple[EValue, ...]:

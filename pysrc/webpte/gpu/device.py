@@ -18,6 +18,7 @@ import numpy as np
 from webpte.errors import DeviceError, OutOfMemoryError
 from webpte.graph.graph import Call, Graph
 from webpte.ops import OpDef
+from webpte.ops.core.adapter_classes import AdapterClass, class_of
 from webpte.ops.core.records import Grid
 from webpte.ops.core.target import Target, TunedConfigs
 from webpte.shapes import Dims
@@ -115,9 +116,15 @@ class DeviceInfo:
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
         matrices = self.prefers_subgroup_matrices and self.has_subgroup_matrices
-        return Target(
-            self.software, most, shared, self.choices, matrices, binding_bytes=self.binding_bytes
-        )
+        given = (self.software, most, shared, self.choices, matrices)
+        return Target(*given, binding_bytes=self.binding_bytes, adapter=self.adapter_class)
+
+    @property
+    def adapter_class(self) -> AdapterClass:
+        """The class of the adapter, by which kernels choose tiles where nothing was tuned."""
+        names = self.vendor, self.architecture, self.description
+        stands_in = self.kind not in ("webgpu", "native")
+        return class_of(*names, self.limits, stands_in or self.software or is_software(*names))
 
 
 def with_limits(info: DeviceInfo, most: Mapping[str, int]) -> DeviceInfo:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from webpte.dtypes import DType, dtype_of_delegate
 from webpte.errors import ConstantError, GraphError, ValueKindError
+from webpte.format.frames import Frame
 from webpte.format.vulkan import (
     BoolListValue,
     BoolValue,
@@ -31,6 +32,7 @@ from webpte.shapes import Dims, numel
 from webpte.source import ByteSource, Region
 
 PREPACK = "et_vk.prepack.default"
+COPY = "aten.alias_copy.default"
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,8 @@ class Call:
 
     `kernel` names the method's kernel that the call stands for, and `place` its origin in a graph
     of several delegates: both are for messages. A fused call has `parts`: the calls that it stands
-    for, in an order in which they could run. `origin` is the number of the call in the file.
+    for, in an order in which they could run. `origin` is the number of the call in the file,
+    `frames` the lines of the model that it comes from, if the export has them.
     """
 
     index: int
@@ -109,6 +112,7 @@ class Call:
     place: str | None = None
     parts: tuple[Call, ...] = ()
     origin: int | None = None
+    frames: tuple[Frame, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return self.kernel or self.place or f"op {self.index} ({self.name})"
@@ -207,7 +211,33 @@ def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Re
             raise GraphError(f"{call}: has neither arguments nor an output")
     graph = Graph(values, calls, file_graph.input_ids, file_graph.output_ids)
     _check_ends(graph)
-    return graph
+    return _with_copies(graph)
+
+
+def _with_copies(graph: Graph) -> Graph:
+    """Replace a prepack of a value that is not in the file by a copy, at its place in the graph.
+
+    Exporters write one where a model computes a weight. Anything else that is wrong with it stays
+    a prepack, whose errors validation raises.
+    """
+    known = set(graph.inputs)
+    calls: list[Call] = []
+    for call in graph.calls:
+        copies = call.name == PREPACK and _is_copy(graph, call, known)
+        calls.append(replace(call, name=COPY) if copies else call)
+        if call.name != PREPACK or copies:
+            known.update(graph.expand(call.args[-1:]))
+    return Graph(graph.values, tuple(calls), graph.inputs, graph.outputs)
+
+
+def _is_copy(graph: Graph, call: Call, known: set[int]) -> bool:
+    tensors = [graph.value(value_id) for value_id in call.args]
+    if len(tensors) != 2 or not all(isinstance(value, Tensor) for value in tensors):
+        return False
+    source, out = (graph.tensor(value_id) for value_id in call.args)
+    computed = source.constant is None and source.id in known
+    alike = (source.dtype, source.dims) == (out.dtype, out.dims)
+    return computed and alike and out.constant is None and out.id not in known
 
 
 def _check_ends(graph: Graph) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -12,9 +12,16 @@ from webpte.llm.constrain.constraint import Constraint, OneOf
 from webpte.llm.constrain.grammar import LazyGrammars
 from webpte.llm.constrain.json_schema import json_of
 from webpte.llm.constrain.regex import expression_of
-from webpte.llm.generation import GenerationOptions, Generator
+from webpte.llm.generation import (
+    GenerationOptions,
+    Generator,
+    restore_context,
+    save_context,
+)
 from webpte.llm.prompt import GeneratedSpan, Prompt, PromptMaker, Turn
 from webpte.llm.reply import Reply, ReplyStats, StopStrings, has_output, kept_tokens, mark_replaced
+from webpte.llm.saved import read_saved
+from webpte.llm.saved_turns import turns_from_json, turns_to_json
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
 
@@ -160,6 +167,29 @@ class Chat:
             tokens = (*self._prompt.tokens, *kept)
             span = GeneratedSpan(self._prompt.text, tokens, self._question)
         return *self._turns, Turn("assistant", reply.prefix + reply.text, span)
+
+    # Saving
+
+    async def save(self) -> bytes:
+        """Return the conversation with the contents of the KV cache, for `restore`.
+
+        If another caller has used the cache, the messages are saved without it.
+        """
+        saved = await save_context(self._generator, or_empty=True)
+        extra = turns_to_json(self._all_turns(), self._dropped, (*saved.tokens, *saved.pending))
+        return replace(saved, extra=extra).to_bytes()
+
+    async def restore(self, data: bytes) -> None:
+        """Continue a conversation that was saved with the same program, on any device.
+
+        Options of answers are not saved. Data that is damaged, or of another program, is refused
+        with an InputError, and the conversation stays as it was.
+        """
+        saved, head = read_saved(data)
+        turns, dropped = turns_from_json(head, (*saved.tokens, *saved.pending))
+        await restore_context(self._generator, saved)
+        self._change(turns)
+        self._dropped = dropped
 
     # Answers
 

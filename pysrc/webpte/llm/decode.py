@@ -28,15 +28,27 @@ class DecodeLoop:
     step_by_step  the reason why steps are not decoded ahead; None if they are, or until it is tried
     """
 
-    def __init__(self, session: KVSession, settings: SamplerSettings, most_ahead: int) -> None:
-        """`most_ahead` is the largest number of steps in one submission."""
+    def __init__(
+        self,
+        session: KVSession,
+        settings: SamplerSettings,
+        most_ahead: int,
+        first_ahead: int = 1,
+    ) -> None:
+        """`most_ahead` is the largest number of steps in one submission, and `first_ahead` that of
+        the first one."""
         self.submissions = 0
         self.step_by_step = "steps_ahead is 1" if most_ahead == 1 else None
         self._session = session
         self._settings = settings
-        self._most_ahead = most_ahead
+        self._most_ahead, self._first_ahead = most_ahead, first_ahead
         self._has_prefilled = False
         self._ahead: PipelinedDecode | None = None
+
+    @property
+    def coming(self) -> int:
+        """The number of tokens whose steps are submitted."""
+        return 0 if self._ahead is None else self._ahead.coming
 
     async def next_token(
         self, prompt: list[int], wanted: int, allowed: np.ndarray | None = None
@@ -58,7 +70,8 @@ class DecodeLoop:
         self.submissions += self._has_prefilled
         self._has_prefilled = True
         if self.step_by_step is None:
-            self._ahead = PipelinedDecode(self._session, self._settings, Pace(self._most_ahead))
+            pace = Pace(self._most_ahead, self._first_ahead)
+            self._ahead = PipelinedDecode(self._session, self._settings, pace)
         return sampled
 
     async def _take(self, ahead: PipelinedDecode, wanted: int) -> SampledToken | str:
@@ -79,9 +92,9 @@ class DecodeLoop:
 class Pace:
     """The number of steps to submit at once."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, first: int = 1) -> None:
         self._most = most
-        self._next = 1
+        self._next = first
         self._seconds = 0.0  # per step, of the last batch
 
     @property
@@ -118,7 +131,8 @@ class PipelinedDecode:
         return self._session.prefills == self._prefills
 
     @property
-    def _coming(self) -> int:
+    def coming(self) -> int:
+        """The number of tokens that are there or under way."""
         return len(self._tokens) + sum(batch.count for batch in self._batches)
 
     async def take(self, wanted: int) -> SampledToken | str:
@@ -137,10 +151,10 @@ class PipelinedDecode:
 
     async def _fill(self, wanted: int) -> str | None:
         """Submit batches until enough are in flight; return the reason if one was refused."""
-        if not self._coming:
+        if not self.coming:
             self._latest = perf_counter()
-        while len(self._batches) < IN_FLIGHT and self._coming < wanted:
-            steps = min(self._pace.steps, wanted - self._coming)
+        while len(self._batches) < IN_FLIGHT and self.coming < wanted:
+            steps = min(self._pace.steps, wanted - self.coming)
             batch = await self._session.decode_ahead(self._next, steps, self._settings)
             if isinstance(batch, str):
                 return batch

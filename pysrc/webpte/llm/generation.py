@@ -21,7 +21,10 @@ from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constrain.constraint import Allowed, Constraint
 from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
+from webpte.llm.language_methods import language_method
 from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
+from webpte.llm.saved import SavedContext, read_saved
+from webpte.llm.speculation import Speculate, Speculators
 from webpte.ops.sampling.sample_numpy import mask_of
 from webpte.runtime.decode.sampling import GREEDY, SampledToken, SamplerSettings, Sampling
 from webpte.runtime.program import Program
@@ -45,6 +48,9 @@ class GenerationStats:
     reused_tokens   tokens of the prompt that were in the cache already
     submissions     for decoding; fewer than tokens where steps are decoded ahead of the host
     step_by_step    the reason why they are not; None if they are, or if it was not tried
+    proposed_tokens, accepted_tokens  guessed by speculation, and found to be right
+    not_speculating  the reason why tokens are not guessed now; None if they are, or if it was not
+                    requested
     """
 
     prefill_tokens: int = 0
@@ -54,6 +60,9 @@ class GenerationStats:
     decode_seconds: float = 0.0
     submissions: int = 0
     step_by_step: str | None = None
+    proposed_tokens: int = 0
+    accepted_tokens: int = 0
+    not_speculating: str | None = None
 
     @property
     def prefill_tokens_per_second(self) -> float:
@@ -73,6 +82,9 @@ class GenerationOptions(TypedDict, total=False):
     logprobs     whether to fill `Generation.logprobs`: how probable the model found each token
     top          the number of likeliest tokens to list there, up to 20
     constraint   restricts the answer; each token then waits for the one before
+    speculate    guesses tokens, which the model checks several at a time: "lookup" (what followed
+                 the same tokens earlier in the conversation), or a smaller program with the same
+                 vocabulary that drafts. The tokens of the answer stay the same.
     """
 
     temperature: float
@@ -85,6 +97,7 @@ class GenerationOptions(TypedDict, total=False):
     logprobs: bool
     top: int
     constraint: Constraint | None
+    speculate: Speculate
 
 
 class Generator:
@@ -104,10 +117,12 @@ class Generator:
     """
 
     def __init__(self, program: Program, method: str = "forward") -> None:
+        method = language_method(program, method)
         self._session = session = KVSession(program, method)
         self.program, self.method = program, method
         self.max_chunk, self.max_context = session.max_chunk, session.max_context
         self.eos = session.eos
+        self._speculators = Speculators(session)
 
     @property
     def vocabulary(self) -> int:
@@ -132,6 +147,22 @@ class Generator:
     def reset(self) -> None:
         """Empty the context, and end the current answer."""
         self._session.reset()
+
+    async def save(self) -> bytes:
+        """Return the context with the contents of the KV cache, for `restore`.
+
+        Also between two tokens of an answer, which then goes on, here and there.
+        """
+        return (await save_context(self)).to_bytes()
+
+    async def restore(self, data: bytes) -> None:
+        """Continue a context that was saved with the same program, on any device.
+
+        The program must be loaded with the same `kv_cache`. Data that is damaged, or of another
+        program, is refused with an InputError, and the context stays as it was.
+        """
+        saved, _ = read_saved(data)
+        await restore_context(self, saved)
 
     async def prefill(
         self, tokens: Sequence[int], sampling: Sampling = GREEDY, seed: int | None = None
@@ -161,7 +192,8 @@ class Generator:
         cache. One answer at a time: it ends when another begins. `stop` are tokens that end the
         answer, besides the program's own.
         """
-        return Generation(self._session, conversation, True, max_new_tokens, stop, **options)
+        given = self._session, self._speculators, conversation
+        return Generation(*given, True, max_new_tokens, stop, **options)
 
     def continue_(
         self,
@@ -172,7 +204,8 @@ class Generator:
         **options: Unpack[GenerationOptions],
     ) -> Generation:
         """Answer the context followed by `tokens`, which are added to it; else as `generate`."""
-        return Generation(self._session, tokens, False, max_new_tokens, stop, **options)
+        given = self._session, self._speculators, tokens
+        return Generation(*given, False, max_new_tokens, stop, **options)
 
 
 class Generation:
@@ -189,6 +222,7 @@ class Generation:
     def __init__(
         self,
         session: KVSession,
+        speculators: Speculators,
         prompt: Sequence[int],
         whole: bool,
         max_new_tokens: int,
@@ -199,6 +233,7 @@ class Generation:
         logprobs: bool = False,
         top: int = 0,
         constraint: Constraint | None = None,
+        speculate: Speculate = None,
         **sampling: Any,
     ) -> None:
         """`whole` says whether the prompt is the whole conversation, or added to the context."""
@@ -210,7 +245,8 @@ class Generation:
         self.is_complete = False
         self.stats = GenerationStats()
         self._session = session
-        self._loop = DecodeLoop(session, settings, steps_ahead)
+        self._plain = DecodeLoop(session, settings, steps_ahead)
+        self._speculation = speculators.loop(speculate, settings, self._plain)
         self._prompt = session.check_tokens(prompt)  # empty once it is in the session's context
         self._whole = whole
         self._answer: int | None = None  # its number in the session, once it has begun
@@ -243,7 +279,8 @@ class Generation:
         mask = None if allowed is None else self._mask(allowed)
         started, count = perf_counter(), len(session.pending) + len(self._prompt)
         try:
-            sampled = await self._loop.next_token(self._prompt, self._left, mask)
+            loop = self._speculation or self._plain
+            sampled = await loop.next_token(self._prompt, self._left, mask)
         finally:
             self._note_steps()
         self._note_time(count, perf_counter() - started)
@@ -299,8 +336,15 @@ class Generation:
         return mask_of(tokens[(tokens >= 0) & (tokens < vocabulary)], vocabulary)
 
     def _note_steps(self) -> None:
-        self.stats.submissions = self._loop.submissions
-        self.stats.step_by_step = self._loop.step_by_step
+        stats, plain, speculation = self.stats, self._plain, self._speculation
+        stats.submissions, stats.step_by_step = plain.submissions, plain.step_by_step
+        if speculation is not None:
+            stats.submissions = speculation.submissions
+            stats.proposed_tokens, stats.accepted_tokens = (
+                speculation.proposed,
+                speculation.accepted,
+            )
+            stats.not_speculating = speculation.off
 
     def _note_time(self, tokens: int, seconds: float) -> None:
         if self.stats.prefill_tokens == 0:
@@ -318,8 +362,24 @@ def constrain(generation: Generation, constraint: Constraint) -> None:
     if not constraint.after(()).tokens.size:
         raise InputError("the constraint allows no answer but an empty one")
     generation._constraint = constraint
-    generation._loop.step_by_step = "what a token may be depends on the one before"
+    reason = "what a token may be depends on the one before"
+    generation._plain.step_by_step = reason
+    if generation._speculation is not None:
+        generation._speculation.turn_off(reason)
     generation._note_steps()
+
+
+async def save_context(generator: Generator, *, or_empty: bool = False) -> SavedContext:
+    """Return the context of a Generator with the contents of its KV cache.
+
+    If those are gone, raise ContextError, or return an empty context with `or_empty`.
+    """
+    return await generator._session.save(or_empty=or_empty)
+
+
+async def restore_context(generator: Generator, saved: SavedContext) -> None:
+    """Continue a context that was saved."""
+    await generator._session.restore(saved)
 
 
 def ignore_stops(generation: Generation) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import index
-from typing import Any
 
 import numpy as np
 
 from webpte.errors import ContextError, DeviceError, InputError
-from webpte.runtime.base.info import ScalarInfo, TensorInfo
+from webpte.llm.program_signature import language_model, max_context_of, numbers_of
+from webpte.llm.saved import SavedContext, check_layout
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.program import Program, calls_of, check_open, decoder_of
@@ -33,25 +33,17 @@ class KVSession:
     def __init__(self, program: Program, method: str = "forward") -> None:
         self.program = program
         self.method = method
-        tokens, position, self._logits = _language_model(program, method)
+        tokens, position, self._logits = language_model(program, method)
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
         self.max_chunk = tokens.shape[1]
-        context = self._metadata("get_max_context_len") or self._metadata("get_max_seq_len")
-        self.max_context = int(context[0]) if context else None
-        self.eos = frozenset(map(int, self._metadata("get_eos_ids") or ()))
+        self.max_context = max_context_of(program)
+        self.eos = frozenset(numbers_of(program, "get_eos_ids"))
         self._cached: list[int] = []
         self._pending: list[int] = []
         self._answer = 0  # the number of the answer that may be continued
         self._prefills = 0  # calls that wrote tokens which the host gave
         self._busy = False
         self._claim_cache()
-
-    def _metadata(self, method: str) -> list[Any]:
-        """Return the outputs of a constant method; an empty list if the program lacks it."""
-        info = self.program.methods.get(method)
-        if info is None or not info.is_constant:
-            return []
-        return [output.value for output in info.outputs if isinstance(output, ScalarInfo)]
 
     @property
     def vocabulary(self) -> int:
@@ -187,18 +179,15 @@ class KVSession:
         self.check_room(tokens)
         context = [*self._pending, *tokens]
         _check_not_empty(context)
-        self.check_idle()
-        self._busy = True
-        calls = calls_of(self.program, self.method)
-        try:
-            sampled = await self._prefill_chunks(context, settings, allowed)
-        except BaseException as error:
-            # Where state follows the position, the next prefill writes the same rows again.
-            run = calls_of(self.program, self.method) - calls
-            self._is_broken |= not self._can_rewind and _leaves_traces(error, run)
-            raise
-        finally:
-            self._busy = False
+        with self._alone():
+            calls = calls_of(self.program, self.method)
+            try:
+                sampled = await self._prefill_chunks(context, settings, allowed)
+            except BaseException as error:
+                # Where state follows the position, the next prefill writes the same rows again.
+                run = calls_of(self.program, self.method) - calls
+                self._is_broken |= not self._can_rewind and _leaves_traces(error, run)
+                raise
         self._cached += context
         self._pending = []
         return sampled
@@ -243,6 +232,78 @@ class KVSession:
             # A call that was refused at once (the program is closed) was not counted.
             self._calls = before + min(1, calls_of(self.program, self.method) - before)
 
+    # Speculation: tokens that may follow, checked in one call
+
+    def room_for(self, rows: int) -> bool:
+        """Tell whether a call of so many tokens fits behind the cached ones, and into a call."""
+        most = self.max_context
+        return rows <= self.max_chunk and (most is None or self.position + rows <= most)
+
+    async def verify(
+        self, proposed: Sequence[int], settings: SamplerSettings
+    ) -> list[SampledToken] | str:
+        """Run the pending token and proposed ones; return the token that follows each of them.
+
+        The context stays as it is. The cache has the rows of all of them: `commit_pending` counts
+        those of tokens that turn out right. Returns the reason if the program cannot do this.
+        """
+        assert len(self._pending) == 1
+        tokens, position = [*self._pending, *proposed], self.position
+        with self._alone(), self._writing(position):
+            return await decoder_of(self.program, self.method).sample_rows(
+                self._inputs(tokens, position),
+                settings,
+                [*self._cached, *tokens],
+                self.max_context,
+            )
+
+    # Saving: the context with what the cache holds of it
+
+    async def save(self, *, or_empty: bool = False) -> SavedContext:
+        """Return the context with the contents of the cache.
+
+        If those are gone, raise ContextError, or return an empty context with `or_empty`.
+        """
+        decoder = decoder_of(self.program, self.method)
+        decoder.cache_layout()  # raises if the program has other state
+        if self._cached and not or_empty:
+            self._check_cache()
+        with self._alone():
+            is_known = self._owns_cache or not self._cached
+            tokens = tuple(self._cached) if is_known else ()
+            pending = tuple(self._pending) if is_known else ()
+            caches = await decoder.read_caches(len(tokens))
+            return SavedContext(await decoder.fingerprint(), tokens, pending, tuple(caches))
+
+    async def restore(self, saved: SavedContext) -> None:
+        """Continue a context that was saved; if that fails, the context is as before, or empty."""
+        decoder = decoder_of(self.program, self.method)
+        check_layout(saved, decoder.cache_layout())
+        tokens, pending = self.check_tokens(saved.tokens), self.check_tokens(saved.pending)
+        if self.max_context is not None and len(tokens) > self.max_context:
+            raise InputError(
+                f"a saved conversation of {len(tokens)} tokens is over the {self.max_context} that "
+                "the program's context holds"
+            )
+        with self._alone():
+            if saved.program != await decoder.fingerprint():
+                raise InputError(f"the conversation was not saved with {self.program.name}")
+            self._cached, self._pending = [], []
+            self.end_answer()
+            await decoder.write_caches(saved.caches)
+            self._claim_cache()
+            self._cached, self._pending = tokens, pending
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other calls of the session away."""
+        self.check_idle()
+        self._busy = True
+        try:
+            yield
+        finally:
+            self._busy = False
+
     # Decoding ahead: steps that take their token from the step before, on the GPU
 
     @property
@@ -274,11 +335,8 @@ class KVSession:
         self.check_idle()
         self._check_cache()
         check_open(self.program)
-        self._busy = True
-        try:
+        with self._alone():
             yield
-        finally:
-            self._busy = False
         self._check_cache()
 
     def commit_pending(self) -> None:
@@ -322,31 +380,6 @@ class KVSession:
             f"{self.program.name}: method {self.method!r} was called by another Generator or "
             f"directly, so its cache does not hold this conversation any more: {advice}"
         )
-
-
-def _language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
-    """Return tokens, position and logits of a method; raise InputError if it has others."""
-    methods = program.methods
-    if method not in methods:
-        raise InputError(f"{program.name} has no method {method!r}")
-    inputs, outputs = methods[method].inputs, methods[method].outputs
-    tensors = [given for given in inputs if isinstance(given, TensorInfo)]
-    if not (
-        len(inputs) == len(tensors) == 2
-        and all(tensor.dtype in ("int64", "int32") for tensor in tensors)
-        and [len(tensor.shape) for tensor in tensors] == [2, 1]
-    ):
-        raise InputError(
-            f"{program.name} is not a language model with a KV cache: it takes "
-            f"{'; '.join(map(str, inputs))}, not tokens [1, S] and input_pos [1]"
-        )
-    if len(outputs) != 1 or not isinstance(outputs[0], TensorInfo):
-        raise InputError(
-            f"{program.name} is not a language model that tokens can be sampled from: it returns "
-            f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
-        )
-    tokens, position = tensors
-    return tokens, position, outputs[0]
 
 
 def _check_not_empty(tokens: Sequence[int]) -> None:

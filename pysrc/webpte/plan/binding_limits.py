@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from webpte.errors import OutOfMemoryError
 from webpte.graph.graph import Call, Graph, Tensor
+from webpte.ops import definition_of
 from webpte.ops.core.records import Dispatch, Scratch
 from webpte.plan.memory_plan import MemoryPlan
 from webpte.rewrite.dataflow import Dataflow
@@ -15,6 +16,12 @@ _SMALLER_WEIGHTS = (
     "export with weights of fewer bits, or with a layer that can be bound in parts: a linear, "
     "an embedding, a convolution without groups"
 )
+
+
+_SMALLER_CACHE = (
+    'load it with max_context=..., or with kv_cache="f16" or "int8", for a smaller KV cache'
+)
+_CACHES = ("k_cache", "v_cache", "cache")  # parameters of operators
 
 
 def check_bindable(graph: Graph, plan: MemoryPlan, most_bytes: int) -> None:
@@ -55,8 +62,20 @@ def _message(graph: Graph, tensor: Tensor, most_bytes: int) -> str:
     calls = [_name(graph.calls[index], tensor.id) for index in users]
     named = f", which {calls[0]} {'reads' if stored else 'writes'}," if calls else ""
     if tensor.id in flow.state:
-        return f"{described}{named} {over}: state cannot be in parts; {_SMALLER_SHAPES}"
+        advice = _SMALLER_CACHE if _is_cache(graph, tensor.id) else _SMALLER_SHAPES
+        return f"{described}{named} {over}: state cannot be in parts; {advice}"
     return f"{described}{named} {over}; {_SMALLER_WEIGHTS if stored else _SMALLER_SHAPES}"
+
+
+def _is_cache(graph: Graph, value_id: int) -> bool:
+    """Return whether a call uses a value as a KV cache."""
+    calls = [part for call in graph.calls for part in (call.parts or (call,))]
+    for call in calls:
+        op = definition_of(call)
+        named = zip(op.signature.parameters, call.args[:-1], strict=False) if op else ()
+        if any(i == value_id and parameter.name in _CACHES for parameter, i in named):
+            return True
+    return False
 
 
 def _name(call: Call, value_id: int) -> str:

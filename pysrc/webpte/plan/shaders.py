@@ -1,15 +1,16 @@
 """Assembly of the kernels' WGSL.
 
 A shader is a plain WGSL file. Two things happen to its text, and no more: a line `// use
-lib/x.wgsl` is replaced by that file, and `${NAME}` by the record's type or formula. If one of those
-types is f16, the shader enables it; `// use lib/x.wgsl with f16` includes a file only then. The
-`@binding` lines are parsed for the bind group layout and to check bindings, so they are written
-once.
+lib/x.wgsl` is replaced by that file, and `${NAME}` by the record's type or formula, also in the
+name of a file. If one of those types is f16, the shader enables it; `// use lib/x.wgsl with f16`
+includes a file only then. The `@binding` lines are parsed for the bind group layout and to check
+bindings, so they are written once.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -72,7 +73,7 @@ class ShaderLibrary:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or shader_folder()
         self._kernels = kernel_files(self._folder)
-        self._files: dict[tuple[str, bool], str] = {}
+        self._files: dict[str, str] = {}
         self._shaders: dict[tuple[str, Types], Shader] = {}
 
     def assemble(self, kernel: str, types: Types) -> Shader:
@@ -91,7 +92,8 @@ class ShaderLibrary:
             except KeyError:
                 raise ShaderError(f"{kernel}.wgsl: no replacement for {match[0]}") from None
 
-        code = _NAME.sub(replace, self._read(self._kernels.get(kernel, f"{kernel}.wgsl"), half))
+        file = self._kernels.get(kernel, f"{kernel}.wgsl")
+        code = _NAME.sub(replace, self._read(file, half, replacements))
         if half:
             code = "enable f16;\n" + code
         found = _BINDING.findall(code)
@@ -100,16 +102,22 @@ class ShaderLibrary:
         aliases = dict(_ALIAS.findall(code))
         return Shader(code, tuple(_variable(kernel, aliases, *line) for _, *line in found))
 
-    def _read(self, name: str, half: bool) -> str:
-        def use(match: re.Match[str]) -> str:
-            return self._read(match[1], half) if half or not match[2] else ""
+    def _read(self, name: str, half: bool, replacements: Mapping[str, str] | None = None) -> str:
+        """Return a file with those that it uses; one whose name is not known is left out."""
+        known = replacements or {}
 
-        if (name, half) not in self._files:
+        def use(match: re.Match[str]) -> str:
+            used = _NAME.sub(lambda found: known.get(found[1], found[0]), match[1])
+            if "$" in used:
+                return match[0]
+            return self._read(used, half, known) if half or not match[2] else ""
+
+        if name not in self._files:
             path = self._folder / name
             if not path.is_file():
                 raise ShaderError(f"{name}: there is no such shader in {self._folder.name}/")
-            self._files[name, half] = _USE.sub(use, path.read_text(encoding="utf-8"))
-        return self._files[name, half]
+            self._files[name] = path.read_text(encoding="utf-8")
+        return _USE.sub(use, self._files[name])
 
 
 def _variable(kernel: str, aliases: dict[str, str], access: str, name: str, wgsl: str) -> Variable:

@@ -12,6 +12,10 @@ ORDER = "no kernel that sorts"
 WIDE = "no kernel; sums in float64, which a GPU has not"
 FEW = "no kernel yet"
 SCALED = "no kernel; rounds by scales in float64, which a GPU has not"
+SEPARATE = "no kernel; the separate update_cache and custom_sdpa of newer exports run on the GPU"
+BYTE_CACHE = "no kernel that reads a quantized cache"
+ROUTED = "no kernel; each token's experts follow from its elements"
+TRAINING = "no kernel; gradients outside of delegates are rare"
 REPEATED = "no kernel; several values for one place are reduced in their order"
 
 # Names without the namespace, up to the overload; or all kernels of a namespace.
@@ -26,9 +30,7 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     CHANCE: ("native_dropout", "rand", "randn"),
     COUNTED: ("masked_select", "nonzero", "repeat_interleave"),
-    ORDER: (
-        *("argsort", "bucketize", "cummax", "cummin", "kthvalue", "searchsorted", "sort", "topk"),
-    ),
+    ORDER: (*("argsort", "bucketize", "cummax", "cummin", "kthvalue", "searchsorted", "sort"),),
     WIDE: (
         *("_cdist_forward", "_embedding_bag", "_native_batch_norm_legit", "_pdist_forward"),
         *("_upsample_bilinear2d_aa", "addbmm", "addmv", "baddbmm", "cumprod", "dist", "dot"),
@@ -36,6 +38,10 @@ _REASONS: dict[str, tuple[str, ...]] = {
         "prod",
     ),
     SCALED: ("quantized_decomposed::", "round"),
+    SEPARATE: ("sdpa_with_kv_cache",),
+    BYTE_CACHE: ("custom_quantized_sdpa",),
+    ROUTED: ("quantized_moe_ffn",),
+    TRAINING: ("convolution_backward", "max_pool2d_with_indices_backward"),
     REPEATED: ("index_add", "index_copy", "scatter_reduce"),
 }
 _BY_NAME = {name: reason for reason, names in _REASONS.items() for name in names}

@@ -293,7 +293,14 @@ register("aten::masked_scatter.out", "self, mask, source", masked_scatter)
 register("aten::nonzero.out", "self", np.argwhere)
 register("aten::repeat_interleave.Tensor_out", "repeats, output_size", repeat_interleave)
 
-register("aten::topk.values", "self, k, dim, largest, sorted", top_k, outputs=2)
+register(
+    "aten::topk.values",
+    "self, k, dim, largest, sorted",
+    top_k,
+    outputs=2,
+    op="aten.topk.default",
+    apart={"out1": INDICES},
+)
 register("aten::kthvalue.values", "self, k, dim, keepdim", kth_value, outputs=2)
 register(
     "aten::median.out",

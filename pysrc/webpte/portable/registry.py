@@ -59,8 +59,10 @@ class PortableKernel:
     """One operator. `parameters` are those of its schema, without outputs.
 
     `in_place` kernels have no outputs of their own: their result replaces their first argument,
-    which is None until something has written it. A kernel with `list_output` has a single output
-    that is a list of tensors, and returns as many arrays as `outs` has entries.
+    which is None until something has written it. A kernel that `changes` arguments returns their
+    new values after its outputs; the operator of such a kernel gives these alone. A kernel with
+    `list_output` has a single output that is a list of tensors, and returns as many arrays as
+    `outs` has entries.
 
     `op` is the delegates' operator that computes the same, if there is one, when all tensors have
     one type of `types`; `apart` has other types for some of them (keys are parameters, "out", or
@@ -83,10 +85,22 @@ class PortableKernel:
     apart: Mapping[str, frozenset[str]] = field(default_factory=dict)
     copied: str | None = None
     casts: bool = False
+    changes: tuple[str, ...] = ()
 
     def types_of_output(self, number: int) -> frozenset[str] | None:
         """Return the types of an output that is in `apart`; None for others."""
         return self.apart.get("out" if self.outputs == 1 else f"out{number}")
+
+    @property
+    def writes_arguments(self) -> bool:
+        return self.in_place or bool(self.changes)
+
+    @property
+    def changed(self) -> tuple[int, ...]:
+        """Places of the arguments that a call writes to."""
+        if self.in_place:
+            return (0,)
+        return tuple(self.parameters.index(name) for name in self.changes)
 
     @property
     def arguments(self) -> int:
@@ -137,6 +151,7 @@ def register(
     apart: Mapping[str, frozenset[str]] | None = None,
     copied: str | None = None,
     casts: bool = False,
+    changes: tuple[str, ...] = (),
 ) -> None:
     """Register a kernel: a function of its arguments that returns one array, or several.
 
@@ -145,10 +160,22 @@ def register(
 
     def run(values: Sequence[Any], outs: Sequence[OutSpec]) -> Sequence[Any]:
         result = function(outs[0], *values) if typed else function(*values)
-        return (result,) if outputs == 1 and not list_output else result
+        return (result,) if outputs == 1 and not list_output and not changes else result
 
     names = tuple(filter(None, parameters.split(", ")))
-    how = (in_place, list_output, notes, op, prepare, heavy, types, apart or {}, copied, casts)
+    how = (
+        in_place,
+        list_output,
+        notes,
+        op,
+        prepare,
+        heavy,
+        types,
+        apart or {},
+        copied,
+        casts,
+        changes,
+    )
     _add(PortableKernel(name, names, outputs, _named(name, run), *how))
 
 

@@ -75,6 +75,8 @@ def append(rows: Array | None, row: Array, place: int) -> Array:
 
 for _name, _two in TWO_NUMBERS.items():
     register(f"executorch_prim::{_name}.Scalar", "a, b", _two)
+for _name in ("floordiv", "mod"):  # as older exports write them
+    register(f"executorch_prim::{_name}.int", "a, b", TWO_NUMBERS[_name])
 for _name, _one in ONE_NUMBER.items():
     register(f"executorch_prim::{_name}.Scalar", "a", _one)
 register("executorch_prim::sym_ite.Scalar", "b, t, f", lambda b, t, f: t if b else f)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webpte.format.frames import Frame
 from webpte.report.check import Check, WorstElement
 from webpte.report.comparison import (
     CallComparison,
@@ -42,6 +43,7 @@ __all__ = [
     "Difference",
     "Edge",
     "ElementWindow",
+    "Frame",
     "GraphKernel",
     "GraphValue",
     "Histogram",

@@ -59,7 +59,7 @@ class Departure:
         assert own is not None
         lines = [
             f"{self.call.label} is off by {own.max_abs:.4g} at {list(own.worst)}; "
-            f"{own.wrong} of {own.count} elements are beyond the tolerance",
+            f"{own.wrong:,} of {own.count:,} elements are beyond the tolerance",
             f"around it, from {list(self.around.start)} on:\n{_short(self.around.actual)}",
             f"NumPy has there:\n{_short(self.around.wanted)}",
         ]
@@ -98,7 +98,7 @@ class RunValues(Report):
             for each in arrays
         ]
         headings = ("id", "role", "value", "dtype", "shape", "low", "high", "mean", "NaN", "inf")
-        title = f"{self.program}, {self.method} on {self.device}: {len(self.calls)} calls"
+        title = f"{self.program}, {self.method} on {self.device}: {len(self.calls):,} calls"
         return ReportTable(title, headings, rows)
 
 
@@ -146,7 +146,7 @@ class Comparison(Report):
         ]
         verdict = "all agree" if self.agrees else "not all agree"
         title = (
-            f"{self.program}, {self.method} on {self.device} against NumPy: {len(rows)} calls, "
+            f"{self.program}, {self.method} on {self.device} against NumPy: {len(rows):,} calls, "
             f"{verdict} (rtol {self.tolerance.rtol:g}, atol {self.tolerance.atol:g})"
         )
         headings = ("id", "op", "layer", "wrong", "largest difference", "relative", "drift")
@@ -159,7 +159,9 @@ class Comparison(Report):
                 notes.append(f"{what} first arises in {call.label}")
         for output in self.outputs:
             off = output.difference
-            said = "agrees" if off.agrees else off.problem or f"{off.wrong} of {off.count} wrong"
+            said = (
+                "agrees" if off.agrees else off.problem or f"{off.wrong:,} of {off.count:,} wrong"
+            )
             notes.append(f"{output.name}: {said}, off by {off.max_abs:.4g}")
         return notes
 

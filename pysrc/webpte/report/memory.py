@@ -9,11 +9,11 @@ from webpte.report.report import Report, ReportTable
 from webpte.shapes import Dims
 
 KINDS = {
-    "weights": "constants of the file that nothing writes to",
+    "weights": "constants of the file",
     "state": "caches and mutable buffers, from call to call",
-    "activations": "inputs, outputs and what is in between; tensors take turns",
-    "scratch": "memory of kernels with several dispatches, and of heads that choose tokens",
-    "copies": "of state, for calls that may have to put it back",
+    "activations": "inputs, outputs and intermediate tensors, which share buffers",
+    "scratch": "working memory of kernels, and of samplers that choose tokens",
+    "copies": "copies of state, to restore it if a call fails",
     "params": "uniforms and error flags",
 }
 
@@ -106,8 +106,8 @@ class MemoryReport(Report):
         ]
         title = f"{self.program}, {self.method} on {self.device}: {self.nbytes:,} bytes on the GPU"
         notes = [
-            f"activations need {self.peak:,} bytes at most, at node {self.peak_node}; "
-            f"without taking turns they would take {self.unshared:,}"
+            f"activations need {self.peak:,} bytes at most, at call {self.peak_node}; "
+            f"without buffer reuse they would take {self.unshared:,}"
         ]
         if self.used_of_limit is not None and self.largest is not None:
             notes.append(

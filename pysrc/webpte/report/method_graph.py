@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from webpte.format.frames import Frame, own_line
 from webpte.ops.core.records import Dispatch, Grid
 from webpte.plan.shaders import ShaderLibrary
 from webpte.report.report import HIDDEN, Report, ReportTable
@@ -79,9 +80,15 @@ class Node:
     layer: str | None = None
     parts: tuple[str, ...] = ()  # the operators that a fused call stands for, in order
     origins: tuple[str, ...] = ()  # the calls of the file that it stands for, see `links`
+    frames: tuple[Frame, ...] = ()  # lines of the model that it comes from, the outermost first
     _keys: Mapping[int, str] = field(
         default_factory=dict, repr=False, compare=False, metadata=HIDDEN
     )
+
+    @property
+    def line(self) -> Frame | None:
+        """The line of the model that it comes from, if the export has them (`emit_stacktrace`)."""
+        return own_line(self.frames)
 
 
 def key_of(node: Node, value_id: int) -> str:

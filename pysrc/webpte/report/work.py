@@ -67,6 +67,10 @@ def _cached_attention(args: Args) -> int:
     return 4 * query.numel * (args.integer("input_pos") + query.dims[1])
 
 
+def _masked_attention(args: Args) -> int:
+    return 4 * args.out.numel * args.tensor("key").dims[1]
+
+
 def _attention(args: Args) -> int:
     return 4 * args.out.numel * args.tensor("key").dims[-2]
 
@@ -99,6 +103,7 @@ FLOPS: Mapping[str, Flops] = {
     "sdpa_with_kv_cache.default": _cached_attention,
     "custom_sdpa.default": _cached_attention,
     "et_vk.sdpa.default": _attention,
+    "et_vk.gemma4_sdpa.default": _masked_attention,
 }
 
 # Bytes

@@ -83,8 +83,6 @@ def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
         raise PrepackArityError(f"{call}: takes a source and an output, not {len(call.args)} ids")
     source, out = graph.tensor(call.args[0]), graph.tensor(call.args[1])
     where = f"{call}: {_describe(source)} into {_describe(out)}"
-    if source.constant is None:
-        raise PrepackSourceError(f"{where}: the source is not a constant")
     if source.dtype.itemsize != out.dtype.itemsize:
         raise PrepackElementSizeError(f"{where}: their elements have different sizes")
     if source.dtype.name != out.dtype.name:
@@ -97,6 +95,10 @@ def check_prepack(graph: Graph, call: Call) -> tuple[Constant, Tensor]:
     shared = out.constant is not None or out.mem_obj_id is not None or out.id in graph.inputs
     if shared or packed > 1:
         raise PrepackBufferError(f"{where}: the output needs a buffer of its own")
+    if source.constant is None:
+        raise PrepackSourceError(
+            f"{where}: the source is neither a constant, nor an input, nor computed before it"
+        )
     return source.constant, out
 
 

@@ -7,13 +7,17 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
 from webpte.gpu.device import Device, DeviceInfo, Progress
 from webpte.graph.graph import Graph
 from webpte.plan.shaders import ShaderLibrary
+from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.autotune.tuning_cache import kept_choices
 from webpte.runtime.base.info import Placement
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.options import AS_SUITS, Options, applied_to
+from webpte.runtime.decode.rollback_safety import unsafe_state
+from webpte.runtime.decode.row_logits import row_logits
 from webpte.runtime.decode.sampled_delegate import SampledDelegate
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.execute.delegate import GpuDelegate
@@ -27,6 +31,7 @@ from webpte.runtime.load.resident import keep_state
 from webpte.runtime.load.state import Cell, State, read_states, share_cells
 from webpte.runtime.load.stitch import stitch
 from webpte.runtime.method import Method
+from webpte.shapes import Dims
 
 
 @dataclass(frozen=True)
@@ -45,10 +50,17 @@ class Build:
     `device` is "numpy", or what the kernels run on.
     """
 
-    def __init__(self, device: str | Device, strict: bool, options: Options = AS_SUITS) -> None:
+    def __init__(
+        self,
+        device: str | Device,
+        strict: bool,
+        options: Options = AS_SUITS,
+        constants: ConstantStore | None = None,
+    ) -> None:
         self.device = device
         self.options = options
         self.info = DeviceInfo("numpy")  # of the device, with the options applied
+        self.contents: Contents | None = None  # that it was made of
         self.lifetime = Lifetime()
         self.tuning = asyncio.Lock()  # two runs at once would time each other's kernels
         self.methods: dict[str, Method] = {}
@@ -57,6 +69,9 @@ class Build:
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
+        self._constants = constants or ConstantStore()
+        self._of_rows: dict[tuple[str, int], Delegate | str] = {}
+        self._building = asyncio.Lock()
 
     @classmethod
     async def create(
@@ -66,9 +81,14 @@ class Build:
         strict: bool,
         progress: Progress | None,
         options: Options = AS_SUITS,
+        shares: bool = True,
     ) -> Build:
-        """Build everything on the device; free it again if any of it fails."""
-        build = cls(device, strict, options)
+        """Build everything on the device; free it again if any of it fails.
+
+        It `shares` constants with other programs of the device; otherwise all are read again.
+        """
+        store = ConstantStore.of(device) if shares and not isinstance(device, str) else None
+        build = cls(device, strict, options, store)
         try:
             await build._make_methods(contents, progress)
         except BaseException:
@@ -77,7 +97,7 @@ class Build:
         return build
 
     async def _make_methods(self, contents: Contents, progress: Progress | None) -> None:
-        constants = ConstantStore()
+        self.contents = contents
         states = await read_states(contents)
         together = asyncio.Lock() if share_cells(states.values()) else None
         device = None if isinstance(self.device, str) else self.device
@@ -90,16 +110,12 @@ class Build:
                 stages, kept = await _on_gpu(of_file, states[name], self.info, others)
             self.stages[name] = stages
             method, state = stages.planned, kept
-            delegates = [
-                await self._make_delegate(graph, constants, progress) for graph in _graphs(method)
-            ]
+            delegates = [await self._make_delegate(graph, progress) for graph in _graphs(method)]
             self._delegates_of[name] = delegates
             lock = together or asyncio.Lock()
             self.methods[name] = Method(method, delegates, state, device, lock, self.lifetime)
 
-    async def _make_delegate(
-        self, graph: Graph, constants: ConstantStore, progress: Progress | None
-    ) -> Delegate:
+    async def _make_delegate(self, graph: Graph, progress: Progress | None) -> Delegate:
         if isinstance(self.device, str):
             return await NumpyDelegate.create(graph)
         return await GpuDelegate.create(
@@ -108,11 +124,54 @@ class Build:
             self._library,
             progress,
             self._strict,
-            constants,
+            self._constants,
             self.lifetime,
             fused=self.options.fuse,
             info=self.info,
         )
+
+    async def with_row_logits(self, method: Method, rows: int) -> Delegate | str:
+        """Return a method's only delegate, changed to give the logits of each of `rows` tokens.
+
+        It has the state and the constants of that delegate, for calls that come while no other run
+        of it is under way. It is built by the first call; returns the reason if it cannot be.
+        """
+        key = method.info.name, rows
+        async with self._building:
+            if key not in self._of_rows:
+                self._of_rows[key] = await self._build_row_logits(method, rows)
+            return self._of_rows[key]
+
+    async def _build_row_logits(self, method: Method, rows: int) -> Delegate | str:
+        body = method.only_delegate
+        graphs = _graphs(self.stages[method.info.name].planned)
+        if body is None or len(graphs) != 1:
+            return "the method is not one delegate"
+        if reason := unsafe_state(graphs[0]):
+            return reason
+        graph = row_logits(graphs[0], rows)
+        if isinstance(graph, str):
+            return graph
+        if isinstance(body, NumpyDelegate):
+            return body.with_graph(graph)
+        assert isinstance(body, GpuDelegate)
+        state = Dataflow.of(body.graph).state
+        try:
+            made = await GpuDelegate.create(
+                graph,
+                body.device,
+                self._library,
+                strict=self._strict,
+                constants=self._constants,
+                lifetime=self.lifetime,
+                borrowed={value_id: body.memory.buffer_of(value_id) for value_id in state},
+                fused=self.options.fuse,
+                info=body.info,
+            )
+        except (GraphError, UnsupportedError, OutOfMemoryError) as error:
+            return f"the graph for {rows} tokens at once cannot be built: {error}"
+        same = all(_kind(body.graph, i) == _kind(made.graph, i) for i in state)
+        return made if same else "the graph for several tokens at once keeps other state"
 
     def with_sampler(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
         """Return a delegate with a sampler that takes its only output."""
@@ -141,8 +200,11 @@ class Build:
     @property
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
-        samplers = (sampled.sampler for sampled in self.sampled.values())
-        holders = [*self.gpu_delegates, *(one for one in samplers if one is not None)]
+        samplers = [sampled.sampler for sampled in self.sampled.values()]
+        others = [
+            one for one in (*samplers, *self._of_rows.values()) if isinstance(one, GpuDelegate)
+        ]
+        holders = [*self.gpu_delegates, *others]
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
     def placements(self) -> list[Placement]:
@@ -187,6 +249,12 @@ async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
     """Return the device info for these options, with the tuned configs of the adapter."""
     choices = await kept_choices(info) if options.tuned else ()
     return replace(applied_to(options, info), choices=choices)
+
+
+def _kind(graph: Graph, value_id: int) -> tuple[str, Dims, bool]:
+    """Return what has to agree where two graphs share a tensor of state."""
+    tensor = graph.tensor(value_id)
+    return tensor.dtype.name, tensor.dims, value_id in Dataflow.of(graph).state
 
 
 def _graphs(contents: MethodContents) -> list[Graph]:

@@ -8,19 +8,30 @@ come back, and the NumPy reference of the same operator samples.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
+from webpte.errors import IndexRangeError, ResizeError, UnsupportedError
 from webpte.runtime.base.call_context import CallLog
 from webpte.runtime.base.error_location import executing
 from webpte.runtime.build import Build
+from webpte.runtime.decode.cache_state import (
+    CacheLayout,
+    StatefulDelegate,
+    layout_of,
+    read_caches,
+    write_caches,
+)
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.request import Input, OutputPlacement
+from webpte.runtime.execute.numpy_delegate import NumpyDelegate
+from webpte.runtime.execute.request import Delegate, Input, OutputPlacement, RunRequest
+from webpte.runtime.load.fingerprint import fingerprint
 from webpte.runtime.method import Method
 
 
@@ -37,6 +48,36 @@ class Decoder:
         """Whether the method can go back to an earlier position and continue from there."""
         graph = getattr(self._method.only_delegate, "graph", None)
         return graph is not None and unsafe_state(graph) is None
+
+    async def fingerprint(self) -> str:
+        """Return a hash that tells the program apart from others."""
+        assert self._build.contents is not None
+        return await fingerprint(self._build.contents)
+
+    def cache_layout(self) -> list[CacheLayout]:
+        """Return the layout of the KV caches; raise UnsupportedError if state is more than that."""
+        return layout_of(self._delegate().graph)
+
+    async def read_caches(self, count: int) -> list[np.ndarray]:
+        """Read the first `count` positions of the KV caches."""
+        with self._log.context():
+            return await read_caches(self._delegate(), count)
+
+    async def write_caches(self, arrays: Sequence[np.ndarray]) -> None:
+        """Write the first positions of the KV caches. Other conversations see it as a call."""
+        delegate = self._delegate()
+        self._log.count(self._method.info.name)
+        with self._log.context():
+            await write_caches(delegate, arrays)
+
+    def _delegate(self) -> StatefulDelegate:
+        delegate = self._method.only_delegate
+        if not isinstance(delegate, GpuDelegate | NumpyDelegate):
+            raise UnsupportedError(
+                f"method {self._method.info.name!r} is more than one delegate: its KV cache cannot "
+                "be read"
+            )
+        return delegate
 
     async def run_unread(self, inputs: Sequence[Any]) -> None:
         """Run the method for its effect on state (caches) alone: nothing is read back."""
@@ -79,6 +120,53 @@ class Decoder:
                     int(tokens.reshape(-1)[-1]), words[0].reshape(-1) if words else None
                 )
 
+    async def sample_rows(
+        self,
+        inputs: Sequence[Any],
+        settings: SamplerSettings,
+        history: Sequence[int],
+        room: int | None,
+    ) -> list[SampledToken] | str:
+        """Run the method once; return the token that follows each of its tokens, or why it cannot.
+
+        `history` are all tokens, those of this call included; there will be no more than `room`, if
+        that is known. Calls of one length run by the same commands. The KV cache is written as by
+        `sample`, and can go back to an earlier position.
+        """
+        method = self._method
+        with self._log.calling(method.info.name, self._build.lifetime):
+            given = method.take_inputs(inputs)
+            with executing(method.info.name):
+                try:
+                    return await self._sample_rows(given, settings, history, room)
+                except (ResizeError, IndexRangeError) as error:
+                    return str(error)  # not raised: nobody has requested these tokens yet
+
+    async def _sample_rows(
+        self,
+        given: Sequence[Any],
+        settings: SamplerSettings,
+        history: Sequence[int],
+        room: int | None,
+    ) -> list[SampledToken] | str:
+        rows = given[0].shape[1]
+        verifier = await self._build.with_row_logits(self._method, rows)
+        if isinstance(verifier, str):
+            return verifier
+        kind = SamplerKind.of(settings, room, rows=rows)
+        first = len(history) - rows + 1
+        if kind is None or not isinstance(verifier, GpuDelegate):
+            async with _turn_of(self._method.only_delegate):
+                (logits,) = await verifier.run(RunRequest(given))
+            by_row = enumerate(logits.reshape(rows, -1))
+            return [settings.on_host(row, history[: first + n]) for n, row in by_row]
+        extra = _sampler_inputs(settings, kind, first)
+        if kind.penalized:
+            extra.append(_padded(history, kind.room))
+        async with _turn_of(self._method.only_delegate):
+            found = await self._build.with_sampler(verifier, kind).run(given, extra)
+        return _tokens_of_rows(found, kind)
+
     async def decode_ahead(
         self,
         others: Sequence[Sequence[Input]],
@@ -111,6 +199,20 @@ def _sampler_inputs(settings: SamplerSettings, kind: SamplerKind, position: int)
     if not kind.sampled:
         return []
     return [position, settings.values, settings.seed]
+
+
+def _turn_of(body: Delegate | None) -> AbstractAsyncContextManager[None]:
+    """Keep other runs of a delegate away, whose state a run of another delegate will write."""
+    return body.turn() if isinstance(body, GpuDelegate) else nullcontext()
+
+
+def _tokens_of_rows(found: Sequence[np.ndarray], kind: SamplerKind) -> list[SampledToken]:
+    """Return the tokens that a sampler of several rows has found."""
+    split = len(found) - (kind.rows if kind.top_logprobs else 0)
+    tokens = np.concatenate([part.reshape(-1) for part in found[:split]]).tolist()
+    words: list[np.ndarray | None] = [part.reshape(-1) for part in found[split:]]
+    words = words or [None] * kind.rows
+    return [SampledToken(token, more) for token, more in zip(tokens, words, strict=True)]
 
 
 def _padded(history: Sequence[int], room: int) -> np.ndarray:

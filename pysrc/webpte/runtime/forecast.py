@@ -26,8 +26,8 @@ from webpte.runtime.base.open import open_source
 from webpte.runtime.base.options import Options, applied_to
 from webpte.runtime.execute.prepared_graph import PreparedGraph, prepare_graph
 from webpte.runtime.execute.shared_weights import ConstantKey, shareable
+from webpte.runtime.load.pack_cache import fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
-from webpte.runtime.load.shorten_context import shorten_context
 
 # Of the host's memory, while weights are uploaded: ranges of 32 MB, three at a time, in a browser.
 STAGING_BYTES = 96 << 20
@@ -42,17 +42,17 @@ async def forecast(
     options: Options | None = None,
     budget: int | None = None,
     max_context: int | None = None,
+    kv_cache: str | None = None,
 ) -> MemoryForecast:
     """Tell how much GPU memory a program will need, before its weights are fetched.
 
-    source, data, name, options, max_context   as for `load`
+    source, data, name, options, max_context, kv_cache   as for `load`
     device    what it would run on, by name, or as a Device, or as the info of one
     budget    the most bytes that it may take, for example `report.PHONE_BUDGET`
     """
     files = [await open_source(file) for file in data]
     contents = await read_contents(await open_source(source, name=name), files)
-    if max_context is not None:
-        contents = shorten_context(contents, max_context)
+    contents = fit_caches(contents, max_context, kv_cache)
     chosen = options or Options()
     info = applied_to(chosen, await _info_of(device))
     return forecast_contents(contents, info, chosen.fuse, budget)

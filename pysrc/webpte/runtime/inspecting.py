@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from webpte.errors import DeviceError, InputError
+from webpte.format.bundled import BundledCase
 from webpte.format.program import DelegateCall
 from webpte.gpu.device import CLOCK, DeviceInfo, Progress, check_clock
 from webpte.report import Check, Comparison, MemoryReport, MethodGraph, RunValues, Tolerance, Trace
@@ -40,6 +41,7 @@ from webpte.runtime.inspect.memory_view import build_memory_report
 from webpte.runtime.inspect.probe import ComparingProbe
 from webpte.runtime.inspect.recorder import ValueRecorder
 from webpte.runtime.inspect.tracing import build_trace
+from webpte.runtime.load.program_file import Contents
 
 if TYPE_CHECKING:
     from webpte.runtime.method import Method
@@ -53,6 +55,7 @@ class Inspected:
     name: str
     origin: str  # the path or URL that it was loaded from; empty if it was none
     _build: Build
+    _contents: Contents
 
     def _known(self, name: str) -> Method:
         raise NotImplementedError
@@ -64,6 +67,11 @@ class Inspected:
     def options(self) -> Options:
         """The options that the program was loaded with."""
         return self._build.options
+
+    @property
+    def cases(self) -> dict[str, tuple[BundledCase, ...]]:
+        """The cases in a bundled program (`.bpte`), by method; other files have none."""
+        return dict(self._contents.cases)
 
     @property
     def kernels(self) -> frozenset[str]:
@@ -160,7 +168,8 @@ class Inspected:
         State (caches, mutable buffers) is afterwards as it was before.
 
         inputs      the inputs, in order, with `expected`; or the file of an example (bytes, a path,
-                    a URL); None: the example beside the program, NAME.check.npz for NAME.pte
+                    a URL); None: the first case of a bundled program, or the example beside the
+                    program, NAME.check.npz for NAME.pte
         expected    as in `compare`
         rtol, atol  |actual - expected| <= atol + rtol·|expected| is what agrees; by default the
                     example's, or those of `compare`
@@ -191,6 +200,9 @@ class Inspected:
             raise InputError("inputs were given without expected outputs to compare with")
         if inputs is not None:
             return await read_example(info, inputs)
+        if bundled := self.cases.get(info.name):
+            case = bundled[0]
+            return Example(case.inputs, expected_outputs(info, case.expected))
         if not self.origin:
             raise InputError(
                 f"{self.name} was not loaded from a path or a URL, so no example is beside it: "
@@ -243,6 +255,13 @@ class Inspected:
                 await keep_choices(build.device.info, tuning.choices)
         return tuning
 
+    @property
+    def needs_tuning(self) -> bool:
+        """Whether `tune` may help: a method has run on a GPU of a kind that nobody measured."""
+        build = self._build
+        tuned = any(delegate.info.choices for delegate in build.gpu_delegates)
+        return can_tune_now(self) and not tuned and not build.info.adapter_class.measured
+
     def memory(self, method: str = "forward") -> MemoryReport:
         """Return what a method has in GPU memory: buffers, the tensors that share them, the peak.
 
@@ -263,6 +282,12 @@ def can_tune(program: Inspected) -> bool:
     """Tell whether kernels can be timed: the program runs on a GPU, and that has a clock."""
     build = program._build
     return not isinstance(build.device, str) and _has_clock(build)
+
+
+def can_tune_now(program: Inspected) -> bool:
+    """Tell whether there is something to time: a method has run, with kernels that have configs."""
+    has_run = any(remembers(program, name) for name in program._build.methods)
+    return can_tune(program) and not program._build.info.software and has_run
 
 
 def remembers(program: Inspected, method: str) -> bool:

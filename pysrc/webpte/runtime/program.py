@@ -39,8 +39,8 @@ from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
 from webpte.runtime.inspecting import Inspected
+from webpte.runtime.load.pack_cache import fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
-from webpte.runtime.load.shorten_context import shorten_context
 from webpte.runtime.load.supported import check_supported
 from webpte.runtime.method import Method
 
@@ -60,8 +60,9 @@ async def load(
     download: Download | None = None,
     on_forecast: Callable[[MemoryForecast], None] | None = None,
     max_context: int | None = None,
+    kv_cache: str | None = None,
 ) -> Program:
-    """Open a `.pte` and make it ready to run.
+    """Open a `.pte`, or the one in a `.bpte`, and make it ready to run.
 
     source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
               A path or URL of a `.json` is a manifest: its files are opened and checked
@@ -79,6 +80,8 @@ async def load(
               what it raises ends the load
     max_context  of a language model: keep a KV cache of at most so many tokens, which takes less
               memory than what the file says
+    kv_cache  of a language model: "f16" or "int8" keeps its KV cache in fewer bits than the file
+              says, "f32" only if the file says so
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -100,8 +103,7 @@ async def load(
             files.append(await open_source(file, **fetch))
         clock.lap("fetch")
         contents = await read_contents(files[0], files[1:])
-        if max_context is not None:
-            contents = shorten_context(contents, max_context)
+        contents = fit_caches(contents, max_context, kv_cache)
         if progress is not None:
             progress("read", 1, 1)
         clock.lap("read")
@@ -326,8 +328,8 @@ class Program(Inspected):
             clock = Clock()
             target = await self._recovery_device(device)
             clock.lap("device")
-            options = self._build.options
-            build = await Build.create(self._contents, target, self._strict, progress, options)
+            given = self._contents, target, self._strict, progress, self._build.options
+            build = await Build.create(*given, shares=target is not self._build.device)
             clock.lap("build")
             if self._closed:
                 build.end(f"{self.name} was closed")

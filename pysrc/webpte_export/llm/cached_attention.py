@@ -1,4 +1,8 @@
-"""Attention of a decoder to its cache, for the library's table of attention functions."""
+"""Attention of a decoder to its cache, for the library's table of attention functions.
+
+It is ExecuTorch's operators. A sliding window is a mask, which all layers share; a soft cap, sinks
+and values of another width than keys are written out.
+"""
 
 from __future__ import annotations
 
@@ -85,18 +89,31 @@ def attend(
     width = query.shape[-1]
     scale = scaling if scaling is not None else width**-0.5
     window = sliding_window if sliding_window and sliding_window < cache.context else None
-    plain = window is None and softcap is None and s_aux is None
-    if plain and value.shape[-1] == width:
-        torch.ops.llama.update_cache(key.transpose(1, 2), cache.k_cache, STEP.start)
-        torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, STEP.start)
-        # The partitioner's operator knows the usual scale alone.
-        if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
-            query = query * (scale * math.sqrt(width))
-        return torch.ops.llama.custom_sdpa(
-            query.transpose(1, 2), cache.k_cache, cache.v_cache, STEP.start, None, 0.0, True
-        ), None
-    cache.write(key, value, STEP.positions)
-    return _written_out(query * scale, cache, window, softcap, s_aux), None
+    if value.shape[-1] != width:
+        cache.write(key, value, STEP.positions)
+        return _written_out(query * scale, cache, window, softcap, s_aux), None
+    torch.ops.llama.update_cache(key.transpose(1, 2), cache.k_cache, STEP.start)
+    torch.ops.llama.update_cache(value.transpose(1, 2), cache.v_cache, STEP.start)
+    if softcap is not None or s_aux is not None:
+        return _written_out(query * scale, cache, window, softcap, s_aux), None
+    given = (query.transpose(1, 2), cache.k_cache, cache.v_cache, STEP.start)
+    if window is not None:
+        # The scale comes last, and keeps the arguments before it, which the partitioner reads.
+        mask = _window_mask(cache.context, window)
+        return torch.ops.llama.custom_sdpa(*given, mask, 0.0, False, scale), None
+    # The partitioner's operator knows the usual scale alone.
+    if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
+        given = ((query * (scale * math.sqrt(width))).transpose(1, 2), *given[1:])
+    return torch.ops.llama.custom_sdpa(*given, None, 0.0, True), None
+
+
+def _window_mask(context: int, window: int) -> Tensor:
+    """Return the mask (n, context) that hides later keys and those before a window, once a step."""
+    if window not in STEP.masks:
+        ago = STEP.positions.unsqueeze(1) - torch.arange(context).unsqueeze(0)
+        hidden = (ago < 0) | (ago >= window)
+        STEP.masks[window] = torch.where(hidden, -math.inf, 0.0)
+    return STEP.masks[window]
 
 
 def _written_out(

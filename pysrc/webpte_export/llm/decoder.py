@@ -3,12 +3,12 @@
 The model's own code runs unchanged, but for what it takes from outside:
 
 - attention (an entry of the library's table of attention functions) writes keys and values into the
-  decoder's cache, and attends to the cache. Plain causal attention is ExecuTorch's operator for it;
-  a sliding window or a soft cap is written out;
+  decoder's cache, and attends to the cache;
 - the causal mask, which is then never needed. A model that does not call its attention by the table
   gets it, and the whole cache, from the cache object that the library's models take;
-- the rotary embedding, if it is of the usual kind: a table of all positions and one operator;
-- experts: see `webpte_export.experts`.
+- the rotary embedding, if it is of a usual kind: a table of all positions and one operator;
+- experts: see `webpte_export.experts`;
+- modules for which there is a simpler one: see `webpte_export.llm.simplify_modules`.
 
 Layers without keys and values (Mamba, linear attention) keep states, which each token replaces.
 Their decoders take one token per call.
@@ -36,6 +36,7 @@ from webpte_export.llm.cached_attention import (
 )
 from webpte_export.llm.decoder_state import CACHE_BUFFERS, STEP, DecoderCache, KVCache, states_of
 from webpte_export.llm.rotary import ROTATION, with_rotary_tables
+from webpte_export.llm.simplify_modules import simplify_modules
 
 _TEXT = 9  # tokens for the comparison with the model
 _TOLERANCE = 1e-3  # of the largest logit
@@ -57,6 +58,7 @@ class Decoder(nn.Module):
         text, expected = self._reference()
         register_functions()
         replace_experts(model)
+        simplify_modules(model)
         layers = attention_layers(model)
         used = self._fill_library_cache()
         self.states = nn.ModuleDict(states_of(used))
@@ -113,7 +115,7 @@ class Decoder(nn.Module):
                 buffer.zero_()
 
     def _run(self, tokens: Tensor, positions: Tensor, start: Any, keep: int) -> Tensor:
-        STEP.decoder, STEP.start, STEP.positions = self, start, positions
+        STEP.begin(self, start, positions)
         options = self._options(positions, keep)
         code = _code_of(self.model)
         original = getattr(code, ROTATION, None)

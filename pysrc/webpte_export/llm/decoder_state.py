@@ -6,7 +6,7 @@ decoder, which the program then keeps on the GPU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -56,6 +56,13 @@ class Step:
     decoder: Any = None
     start: Any = 0  # the position of the first token
     positions: Any = None  # of all tokens
+    masks: dict[int, Tensor] = field(default_factory=dict)  # by their windows
+    rows: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # of rotary tables
+
+    def begin(self, decoder: Any, start: Any, positions: Tensor) -> None:
+        """Begin a call, whose masks and rows are not made yet."""
+        self.decoder, self.start, self.positions = decoder, start, positions
+        self.masks, self.rows = {}, {}
 
 
 STEP = Step()

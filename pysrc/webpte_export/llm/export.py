@@ -93,7 +93,7 @@ def export_source(
         half=half,
         strict=False,  # gives the same graph faster
         clock=clock,
-        rewrite=_without_transposes,
+        rewrite=_rewritten,
         extra={**source.notes, **extra},
         beside=("tokenizer.json", "tokenizer_config.json"),
     )
@@ -153,11 +153,13 @@ def _other(source: Source, context: int) -> _Parts:
     return _Parts(decoder, partial(quantize_decoder, decoder), perplexity)
 
 
-def _without_transposes(graph: Any) -> Any:
-    """Remove double transposes of caches, which keep attention from becoming one operator."""
+def _rewritten(graph: Any) -> Any:
+    """Simplify the graph, and remove double transposes, around which operators do not fuse."""
     from executorch.extension.llm.export.export_passes import RemoveRedundantTransposes
 
-    return RemoveRedundantTransposes()(graph).graph_module
+    from webpte_export.llm.simplify_graph import simplify_graph
+
+    return RemoveRedundantTransposes()(simplify_graph(graph)).graph_module
 
 
 def _length(chunk: int) -> Any:

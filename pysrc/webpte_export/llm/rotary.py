@@ -1,6 +1,6 @@
 """The rotary embedding of a decoder: a table of all positions and one operator.
 
-It takes the place of the model's own if that is of the usual kind, which is found by trying it.
+It takes the place of the model's own if that is of a usual kind, which is found by trying it.
 """
 
 from __future__ import annotations
@@ -35,17 +35,23 @@ class RotaryTables(nn.Module):
 
 
 def with_rotary_tables(model: Any, code: Any, context: int) -> Callable[..., Any] | None:
-    """Replace a rotary embedding of the usual kind by tables; return the function that reads them.
+    """Replace a rotary embedding of a usual kind by tables; return the function that reads them.
 
     `code` is the module of the model's class. Other kinds stay as they are: None.
     """
     original = getattr(code, ROTATION, None)
     owners = [m for m in model.modules() if isinstance(getattr(m, "rotary_emb", None), nn.Module)]
-    if original is None or not owners or not _is_usual(original):
+    if original is None or not owners:
+        return None
+    if _is_usual(original):
+        found: Callable[..., Any] = _rotate
+    elif _rotates_neighbours(original):
+        found = _rotate_neighbours
+    else:
         return None
     for owner in owners:
         owner.rotary_emb = RotaryTables(owner.rotary_emb, context)
-    return _rotate
+    return found
 
 
 def _rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
@@ -56,17 +62,43 @@ def _rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> tuple[Te
     return rotated[0].transpose(1, 2), rotated[1].transpose(1, 2)
 
 
+def _rotate_neighbours(
+    q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any
+) -> tuple[Tensor, Tensor]:
+    """Do the same for pairs of neighbours, with this step's rows of the tables."""
+    if id(cos) not in STEP.rows:
+        halves = cos[:, ::2].contiguous(), sin[:, ::2].contiguous()
+        STEP.rows[id(cos)] = halves[0][STEP.positions], halves[1][STEP.positions]
+    rotated = torch.ops.et_vk.apply_rotary_emb(
+        q.transpose(1, 2), k.transpose(1, 2), *STEP.rows[id(cos)]
+    )
+    return rotated[0].transpose(1, 2), rotated[1].transpose(1, 2)
+
+
 def _is_usual(rotation: Any) -> bool:
     """Tell whether a function rotates pairs half a head apart, in queries and keys by head."""
+    return _does(rotation, lambda x: torch.cat([-x[..., 4:], x[..., :4]], -1), (1, 2))
+
+
+def _rotates_neighbours(rotation: Any) -> bool:
+    """Tell whether a function rotates pairs of neighbours, in queries and keys by head."""
+    return _does(
+        rotation, lambda x: torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2), (2, 1)
+    )
+
+
+def _does(rotation: Any, turn: Callable[[Tensor], Tensor], order: tuple[int, int]) -> bool:
+    """Tell whether a function gives x * cos + turn(x) * sin, with an angle for each pair.
+
+    The angles of a head are repeated as a whole or one by one: (1, 2) or (2, 1).
+    """
     q, k, angles = torch.randn(1, 2, 3, 8), torch.randn(1, 1, 3, 8), torch.randn(3, 4)
-    cos, sin = (fn(torch.cat([angles, angles], -1)).unsqueeze(0) for fn in (torch.cos, torch.sin))
-
-    def expected(x: Tensor) -> Tensor:
-        half = torch.cat([-x[..., 4:], x[..., :4]], -1)
-        return x * cos.unsqueeze(1) + half * sin.unsqueeze(1)
-
+    each, whole = order
+    angles = angles.repeat_interleave(each, -1).repeat(1, whole)
+    cos, sin = (fn(angles).unsqueeze(0) for fn in (torch.cos, torch.sin))
     try:
         got = rotation(q, k, cos, sin)
     except Exception:
         return False
-    return all(torch.allclose(g, expected(x), atol=1e-5) for g, x in zip(got, (q, k), strict=True))
+    wanted = [x * cos.unsqueeze(1) + turn(x) * sin.unsqueeze(1) for x in (q, k)]
+    return all(torch.allclose(g, w, atol=1e-5) for g, w in zip(got, wanted, strict=True))

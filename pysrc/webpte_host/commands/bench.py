@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from webpte_host.base.descriptions import described
 from webpte_host.base.errors import HostError
 from webpte_host.commands import kernel_table, pipelines, variant_table
 from webpte_host.serving.routing import Mount
@@ -22,13 +23,14 @@ from webpte_dev.variants import options_of
 
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
 options = await options_of(variant, "webgpu") if variant else webpte.Options()
-async with await webpte.load(url, device=device, options=options) as program:
-    return await bench.figures_of(program, method, runs, prefill, decode)
+async with await webpte.load(url, device=device, options=options, **loading) as program:
+    guessing = await webpte.load(draft, device=device, options=options) if draft else None
+    return await bench.figures_of(program, method, runs, prefill, decode, guessing)
 """
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="serve.py bench", description=__doc__)
+    parser = argparse.ArgumentParser(prog="serve.py bench", description=described(__doc__))
     parser.add_argument(
         "program", type=Path, nargs="?", help="a .pte file; with --pipelines also a suite"
     )
@@ -38,6 +40,19 @@ def main(arguments: list[str]) -> int:
         "--prefill", default="", help="for language models: prompt lengths, such as 128,512"
     )
     parser.add_argument("--decode", type=int, default=32, help="tokens to decode (%(default)s)")
+    parser.add_argument(
+        "--kv-cache",
+        choices=("f32", "f16", "int8"),
+        help="for language models: what the KV cache is kept in (by default what the file says)",
+    )
+    parser.add_argument(
+        "--max-context", type=int, help="for language models: a shorter KV cache than the file's"
+    )
+    parser.add_argument(
+        "--draft",
+        type=Path,
+        help="for language models: a smaller one in the same folder, to time speculation with",
+    )
     parser.add_argument(
         "--adapter",
         choices=chromium.ADAPTERS,
@@ -119,6 +134,8 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
         parser.error("--waiting is for programs that run in a browser")
     if options.options and (options.kernels or options.pipelines):
         parser.error("--options is for programs that run")
+    if _loading(options) and (options.kernels or options.pipelines):
+        parser.error("--kv-cache and --max-context are for programs that run")
     if options.kernels:
         if program or options.pipelines:
             parser.error("--kernels takes no program and no --pipelines")
@@ -128,6 +145,12 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
             raise HostError(f"{options.kernels} is not a file.")
     elif program is None:
         parser.error("a program is needed, or --kernels")
+    elif options.draft and not options.prefill:
+        parser.error("--draft needs --prefill")
+    elif options.draft and not options.draft.is_file():
+        raise HostError(f"{options.draft} is not a file.")
+    elif options.draft and options.draft.resolve().parent != program.resolve().parent:
+        parser.error("the draft must be in the folder of the program")
     elif not program.is_file() and not (options.pipelines and program.is_dir()):
         raise HostError(f"{program} is not a file.")
 
@@ -156,6 +179,12 @@ def _wanted(options: argparse.Namespace) -> dict[str, Any]:
     return {"method": options.method, "runs": options.runs, "prefill": prefill}
 
 
+def _loading(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of `webpte.load` for the KV cache that were given."""
+    asked = {"kv_cache": options.kv_cache, "max_context": options.max_context}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
 def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
     if info.software and not options.software:
         raise HostError(
@@ -173,9 +202,15 @@ def _run_native(options: argparse.Namespace) -> dict[str, Any]:
         _refuse_cpu((await webpte.shared_device("native")).info, options)
         variant = options.options
         chosen = await options_of(variant, "native") if variant else webpte.Options()
-        async with await webpte.load(options.program, device="native", options=chosen) as program:
+        given: dict[str, Any] = {"device": "native", "options": chosen, **_loading(options)}
+        async with await webpte.load(options.program, **given) as program:
             wanted = _wanted(options)
-            return await bench.figures_of(program, **wanted, decode_steps=options.decode)
+            draft = options.draft and await webpte.load(
+                options.draft, device="native", options=chosen
+            )
+            return await bench.figures_of(
+                program, **wanted, decode_steps=options.decode, draft=draft
+            )
 
     try:
         return asyncio.run(run())
@@ -194,10 +229,12 @@ def _run(options: argparse.Namespace) -> dict[str, Any]:
             _CODE,
             timeout=1200,
             url=f"/model/{options.program.name}",
+            draft=f"/model/{options.draft.name}" if options.draft else "",
             **_wanted(options),
             decode=options.decode,
             waiting=options.waiting,
             variant=options.options,
+            loading=_loading(options),
         )
         return result
 
@@ -209,20 +246,22 @@ def _show(figures: dict[str, Any]) -> None:
         print("This adapter is a CPU: its figures say nothing about a GPU.", file=sys.stderr)
     if adapter["kind"] == "webgpu":
         print(_waiting(adapter))
-    print("load:", ", ".join(f"{k} {v:.0f} ms" for k, v in figures["load_ms"].items()))
+    print("load:", ", ".join(f"{k} {v:,.0f} ms" for k, v in figures["load_ms"].items()))
     for name, row in figures.items():
         if name in ("adapter", "load_ms"):
             continue
-        speed = f", {row['tokens_per_second']:.0f} tokens/s" if "tokens_per_second" in row else ""
+        speed = f", {row['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in row else ""
         parts = ", ".join(f"{part} {ms:.2f}" for part, ms in row["parts"].items())
         gpu = "" if row["gpu_ms"] is None else f", kernels {row['gpu_ms']:.2f}"
         if row.get("step_by_step"):
             parts = f"step by step: {row['step_by_step']}"
         elif "steps_per_submission" in row:
             parts = f"{row['steps_per_submission']:.1f} steps per submission"
-        print(f"{name}: {row['ms']:.2f} ms{speed} (first {row['first_ms']:.0f}; {parts}{gpu})")
+            if "guesses" in row:
+                parts += f", {row['guesses']}, {row['not_speculating'] or 'to the end'}"
+        print(f"{name}: {row['ms']:,.2f} ms{speed} (first {row['first_ms']:,.0f}; {parts}{gpu})")
         for kernel in row["kernels"][:12]:
-            print(f"  {kernel['us']:10.1f} us  {kernel['count']:4d} x  {kernel['kernel']}")
+            print(f"  {kernel['us']:10,.1f} µs  {kernel['count']:5,d} x  {kernel['kernel']}")
 
 
 def _waiting(adapter: dict[str, Any]) -> str:

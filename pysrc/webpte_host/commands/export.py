@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from webpte_host.base.errors import HostError
 from webpte_host.base.process import run_logged
@@ -37,8 +39,24 @@ def main(arguments: list[str]) -> int:
     with display.stage(f"Exporting {request['source']}"):
         result = run_export(python, request)
     print(result["text"])
-    print(f"To run it on WebGPU: python3 serve.py verify {result['suite']}", flush=True)
+    for line in next_steps(Path(result["suite"])):
+        print(line, flush=True)
     return 0 if result["passed"] else 1
+
+
+def next_steps(suite: Path) -> list[str]:
+    """Return how to check an export in a browser, and how to open it on the page."""
+    folder, address = suite.parent, f"http://localhost:8000/?url=/folder/{quote(suite.stem)}.pte"
+    return [
+        f"To check it on WebGPU: python3 serve.py verify {_short(suite)}",
+        f"To open it: python3 serve.py --folder {_short(folder)}, then {address}",
+    ]
+
+
+def _short(path: Path) -> str:
+    """Return a path from the current folder if it is inside, quoted for a shell."""
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def parse(arguments: list[str]) -> dict[str, Any]:
@@ -53,7 +71,7 @@ def parse(arguments: list[str]) -> dict[str, Any]:
     )
     parser.add_argument("--half", action="store_true", help="use f16 on the GPU")
     parser.add_argument(
-        "--max-context", type=_count, metavar="N", help="tokens in a language model's cache (2048)"
+        "--max-context", type=_count, metavar="N", help="tokens in a language model's cache (2,048)"
     )
     options = parser.parse_args(arguments)
     kind = _kind(options.source)

@@ -79,10 +79,10 @@ def show(figures: dict[str, Any]) -> None:
     print(f"{'ms':>9}  {'lines':>5}  kernel")
     for row in rows[:_SHOWN]:
         overrides = " ".join(f"{name}={value:g}" for name, value in row["overrides"])
-        print(f"{row['ms']:9.1f}  {row['lines']:5d}  {row['label']}  {overrides}")
+        print(f"{row['ms']:9,.1f}  {row['lines']:5,d}  {row['label']}  {overrides}")
     if len(rows) > _SHOWN:
-        print(f"{'':9}  {'':5}  ... and {len(rows) - _SHOWN} more")
-    print(f"{len(rows)} pipelines, {sum(row['ms'] for row in rows):.0f} ms in all")
+        print(f"{'':9}  {'':5}  ... and {len(rows) - _SHOWN:,} more")
+    print(f"{len(rows):,} pipelines, {sum(row['ms'] for row in rows):,.0f} ms in all")
 
 
 def collect(

@@ -4,7 +4,7 @@ On device `webgpu` the programs run in headless Chromium, in one page for all of
 after `--timeout` seconds with neither progress nor CPU activity, or if the page crashes; the other
 cases then run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the
 programs run in this process. With `--options` every case also runs once per variant, and a table
-at the end compares the variants.
+at the end compares the variants. A bundled program (`.bpte`) is a suite, too: of the cases in it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
+from webpte_host.base.descriptions import described
 from webpte_host.base.errors import HostError
 from webpte_host.base.json_files import read_json
 from webpte_host.commands import variant_table
+from webpte_host.commands.bundles import is_bundle, unpack
 from webpte_host.harness.hardware import check_hardware
 from webpte_host.harness.report import Report, describe
 from webpte_host.harness.watchdog import BUSY_FACTOR
@@ -79,10 +82,20 @@ return await described_variants(requested, "webgpu")
 
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
-    manifest = read_manifest(options.suite)
+    bundled = is_bundle(options.suite)
+    manifest = [] if bundled else read_manifest(options.suite)
     if not environment.inside():
         with_browser = options.device == "webgpu"
         return environment.rerun_inside(["verify", *arguments], with_browser=with_browser)
+    if not bundled:
+        return verify(options, manifest)
+    with TemporaryDirectory() as folder:
+        manifest, options.suite = unpack(options.suite, Path(folder)), Path(folder)
+        return verify(options, manifest)
+
+
+def verify(options: argparse.Namespace, manifest: list[Any]) -> int:
+    """Run the chosen entries of a manifest; returns the exit code."""
     entries = select(check_entries(manifest, options.suite), options.filter)
     with _runner(options) as runner:
         variants = runner.variants(options.options) if options.options else []
@@ -101,10 +114,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="serve.py verify", description=(__doc__ or "").split(": ", 1)[1]
-    )
-    parser.add_argument("suite", type=Path, help="folder with a manifest.json")
+    parser = argparse.ArgumentParser(prog="serve.py verify", description=described(__doc__))
+    parser.add_argument("suite", type=Path, help="folder with a manifest.json, or a .bpte")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--filter", help="only cases that match, such as 'add*' or 'llama*'")
     parser.add_argument("--device", choices=("webgpu", "native", "numpy"), default="webgpu")

@@ -27,6 +27,7 @@ from webpte_host.harness.bidi import BidiError, BidiSession
 from webpte_host.setup import firefox
 
 ENTER = "Enter"  # a key for `press`
+_KEYS = {ENTER: "\ue007", "Escape": "\ue00c"}  # as WebDriver names them
 _START_SECONDS = 300.0
 _END_SECONDS = 60.0
 _EXPECT_SECONDS = 300.0
@@ -126,11 +127,11 @@ class FirefoxPage:
     def set_viewport(self, width: int, height: int) -> None:
         self._call("browsingContext.setViewport", viewport={"width": width, "height": height})
 
-    def screenshot(self, path: Path) -> None:
-        """Save a picture of the viewport."""
-        data = self._call("browsingContext.captureScreenshot", origin="viewport")["data"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(data))
+    def picture(self, *, whole: bool = False) -> bytes:
+        """Return a PNG of the window, or of the whole page."""
+        origin = "document" if whole else "viewport"
+        data: str = self._call("browsingContext.captureScreenshot", origin=origin)["data"]
+        return base64.b64decode(data)
 
     def wait_for(self, function: str, argument: Any = None) -> Any:
         """Call a function until it returns something true; raises BidiError after minutes."""
@@ -186,8 +187,8 @@ class FirefoxPage:
         self.press(*text)
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other: letters, or `ENTER`."""
-        values = ["\ue007" if key == ENTER else key for key in keys]
+        """Press keys one after the other: letters, `ENTER` or "Escape"."""
+        values = [_KEYS.get(key, key) for key in keys]
         kinds = ("keyDown", "keyUp")
         actions = [{"type": kind, "value": value} for value in values for kind in kinds]
         self._call(

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from webpte_host.base.descriptions import described
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import STATE
 from webpte_host.base.progress import Display, megabytes
@@ -48,7 +49,7 @@ def _run(command: Models, options: argparse.Namespace) -> None:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    description = (__doc__ or "").split(": ", 1)[1]
+    description = described(__doc__)
     parser = argparse.ArgumentParser(prog="serve.py models", description=description)
     commands = parser.add_subparsers(dest="command", metavar="add | verify | remove | clean")
     add = commands.add_parser("add", help="fetch, export, check and install models")

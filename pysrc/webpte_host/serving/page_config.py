@@ -8,6 +8,7 @@ _SETTINGS = {
     "name": "webpte",
     "packages": ["numpy", "flatbuffers"],
     "packages_cache": "passthrough",
+    "sync_main_only": True,  # the worker only exchanges messages, so it needs no shared memory
     "files": {"./webpte.zip": "./*", "./page.zip": "./*"},  # archives (see bundle.py), unpacked
 }
 

@@ -8,6 +8,7 @@
     /pyscript.json  PyScript's configuration for the page (see page_config.py)
     /models/        the models that `serve.py models` installed (see models/store.py)
     /gallery.json   the cards of samples and installed models (see gallery.py)
+    /embed.html     the page for frames of other sites (see embed.py)
     /folder/        the folder of `serve.py --folder`
     /v-VERSION/     all of this again, by immutable URLs (see immutable_urls.py)
     /runtime/v-VERSION/     the runtime by URLs that do not change with the page
@@ -38,6 +39,7 @@ from typing import Any, BinaryIO
 from webpte_host.base.bundle import Bundle, dev_bundle, package_bundle, page_bundle
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME, WEB
+from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
 from webpte_host.serving.immutable_urls import ImmutableUrls
 from webpte_host.serving.page_config import page_config
@@ -53,6 +55,7 @@ from webpte_host.serving.routing import (
 from webpte_host.setup.runtime import runtime_version
 
 _PAGE_PATH = "/index.html"
+_EMBED_PATH = f"/{EMBED}"
 _CONFIG_PATH = "/pyscript.json"
 _GALLERY_PATH = "/gallery.json"
 _INSTALLED_PATH = "/models/index.json"
@@ -167,8 +170,11 @@ class Handler(BaseHTTPRequestHandler):
             return page_config(f"{up}{self.server.runtime_path}")
         if path == _GALLERY_PATH:
             return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
-        if path == _PAGE_PATH and (file := find_file(self.server.mounts, path)) is not None:
-            return self.server.immutable_urls.page(file.read_text(encoding="utf-8")).encode()
+        if path in (_PAGE_PATH, _EMBED_PATH):
+            file = find_file(self.server.mounts, _PAGE_PATH)
+            if file is not None:
+                text = self.server.immutable_urls.page(file.read_text(encoding="utf-8"))
+                return (embed_page(text) if path == _EMBED_PATH else text).encode()
         return None
 
     def _send(
@@ -224,7 +230,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.request_version == "HTTP/0.9":  # which has neither a status nor headers
             self.request_version = self.default_request_version
         self.send_response(status)
-        for name, value in {**COMMON_HEADERS, "Cache-Control": "no-cache", **headers}.items():
+        common = {**COMMON_HEADERS, "Cache-Control": "no-cache"}
+        if url_path(getattr(self, "path", "")) == _EMBED_PATH:  # a malformed request has no path
+            common |= EMBED_HEADERS
+        for name, value in {**common, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
 

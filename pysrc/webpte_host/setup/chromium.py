@@ -6,25 +6,27 @@ The small "headless shell" builds have no WebGPU, so the full browser is needed.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from webpte_host.base.errors import HostError
 from webpte_host.base.process import run_tool
 from webpte_host.base.progress import Display
 from webpte_host.setup import apt
+from webpte_host.setup.installed_browser import InstalledBrowser
 
 ENVIRONMENT_VARIABLE = "WEBPTE_CHROMIUM"
 ADAPTER_VARIABLE = "WEBPTE_ADAPTER"
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-_MAC_PATHS = (
-    "/Applications/Chromium.app/Contents/MacOS/Chromium",
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+_BROWSER = InstalledBrowser(
+    variable=ENVIRONMENT_VARIABLE,
+    commands=("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"),
+    mac_paths=(
+        "/Applications/Chromium.app/Contents/MacOS/Chromium",
+        "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    ),
+    banner=b"Chrom",
+    wanted="a full Chromium or Chrome",
 )
-_START_SECONDS = 300  # only a browser that hangs takes that long, even on a busy machine
 
 ADAPTERS = ("swiftshader", "hardware")
 NO_ADAPTER = "none"  # a browser without WebGPU, whatever the machine has
@@ -82,29 +84,7 @@ def launch_options(adapter: str | None = None, *more: str) -> dict[str, Any]:
 
 def find() -> str | None:
     """Return the path of an installed Chromium that starts, or None; not Playwright's own."""
-    named = os.environ.get(ENVIRONMENT_VARIABLE)
-    if named:
-        if not _starts(named):
-            raise HostError(
-                f"{ENVIRONMENT_VARIABLE} is set to {named}, which does not start as a browser.\n"
-                "Set it to the path of a full Chromium or Chrome, or unset it."
-            )
-        return named
-    candidates = [path for name in _NAMES if (path := shutil.which(name))]
-    if sys.platform == "darwin":
-        candidates += [path for path in _MAC_PATHS if Path(path).exists()]
-    return next((path for path in candidates if _starts(path)), None)
-
-
-def _starts(path: str) -> bool:
-    """Tell whether a browser starts: Ubuntu's `chromium-browser` may only point to a snap."""
-    try:
-        result = subprocess.run(
-            [path, "--version"], capture_output=True, timeout=_START_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return result.returncode == 0 and b"Chrom" in result.stdout
+    return _BROWSER.find()
 
 
 def ensure(display: Display, python: Path, playwright_path: Path | None) -> None:

@@ -6,21 +6,21 @@ lavapipe (vulkan.py).
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-from webpte_host.base.errors import HostError
 from webpte_host.base.progress import Display
 from webpte_host.setup import apt
+from webpte_host.setup.installed_browser import InstalledBrowser
 
 ENVIRONMENT_VARIABLE = "WEBPTE_FIREFOX"
-_NAMES = ("firefox-esr", "firefox")
-_MAC_PATH = "/Applications/Firefox.app/Contents/MacOS/firefox"
 _PACKAGE = "firefox-esr"
-_START_SECONDS = 300  # only a browser that hangs takes that long, even on a busy machine
+_BROWSER = InstalledBrowser(
+    variable=ENVIRONMENT_VARIABLE,
+    commands=("firefox-esr", "firefox"),
+    mac_paths=("/Applications/Firefox.app/Contents/MacOS/firefox",),
+    banner=b"Firefox",
+    wanted="a Firefox",
+)
 
 PREFERENCES = (
     "dom.webgpu.enabled",
@@ -37,29 +37,7 @@ no Firefox is installed, so nothing is tested in Firefox. Debian's package is ca
 
 def find() -> str | None:
     """Return the path of an installed Firefox that starts, or None."""
-    named = os.environ.get(ENVIRONMENT_VARIABLE)
-    if named:
-        if not _starts(named):
-            raise HostError(
-                f"{ENVIRONMENT_VARIABLE} is set to {named}, which does not start as a browser.\n"
-                "Set it to the path of a Firefox, or unset it."
-            )
-        return named
-    candidates = [path for name in _NAMES if (path := shutil.which(name))]
-    if sys.platform == "darwin" and Path(_MAC_PATH).exists():
-        candidates.append(_MAC_PATH)
-    return next((path for path in candidates if _starts(path)), None)
-
-
-def _starts(path: str) -> bool:
-    """Tell whether a browser starts: Ubuntu's `firefox` may only point to a snap."""
-    try:
-        result = subprocess.run(
-            [path, "--version"], capture_output=True, timeout=_START_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return result.returncode == 0 and b"Firefox" in result.stdout
+    return _BROWSER.find()
 
 
 def ensure(display: Display) -> None:

@@ -1,6 +1,7 @@
 """Writes the files of the static site: a folder for any host and sub-path.
 
     index.html ...          the page (web/), which also registers the service worker
+    embed.html              the page for frames of other sites (see serving/embed.py)
     pyscript.json, gallery.json, webpte.zip, page.zip, runtime/, models/    as server.py serves them
     webpte-VERSION-py3-none-any.whl     for micropip
     service-worker.js       isolation headers, a cache by content, offline
@@ -23,6 +24,7 @@ from webpte_host.base.bundle import package_bundle, page_bundle
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import WEB
 from webpte_host.models.store import INDEX, ModelStore
+from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
 from webpte_host.serving.gallery import gallery
 from webpte_host.serving.page_config import page_config
 from webpte_host.serving.routing import COMMON_HEADERS
@@ -67,7 +69,10 @@ def write_page(site: Path, runtime: Path, web: Path = WEB) -> None:
     (site / "page.zip").write_bytes(page_bundle(web).archive().data)
     for module in (site / "page").rglob("*.py"):  # in the archive
         module.unlink()
-    for page in (site / "index.html", *sorted((site / "examples").glob("*.html"))):
+    index = site / "index.html"
+    framed = embed_page(index.read_text(encoding="utf-8"))
+    (site / EMBED).write_text(framed, encoding="utf-8")
+    for page in (index, site / EMBED, *sorted((site / "examples").glob("*.html"))):
         register_worker(page, site)
 
 
@@ -113,8 +118,10 @@ def write_worker(site: Path, later: Sequence[str] = ()) -> None:
     policy = headers.pop("Content-Security-Policy")
     # JupyterLite has scripts in its pages, which the page's policy forbids.
     known = {"files": files, "headers": headers, "policy": policy, "withoutPolicy": f"{NOTEBOOKS}/"}
+    known["headersOf"] = {EMBED: EMBED_HEADERS}
     # Cached responses include these headers, so a change of them is a new version.
-    known["headersHash"] = hashlib.sha256(json.dumps(COMMON_HEADERS).encode()).hexdigest()[:8]
+    sent = json.dumps([COMMON_HEADERS, EMBED_HEADERS]).encode()
+    known["headersHash"] = hashlib.sha256(sent).hexdigest()[:8]
     known["later"] = ["models/", *later]  # they can be large
     text = f"self.SITE = {json.dumps(known, ensure_ascii=False, separators=(',', ':'))};\n"
     (site / SITE_FILES).write_text(text, encoding="utf-8")

@@ -1,27 +1,44 @@
-"""`serve.py pictures`: takes the README's pictures of the page at work.
+"""`serve.py pictures`: takes pictures of every view of the page, in each browser, size and theme.
 
-Each is a card of the gallery, a view, and actions in it. The page is the real one, in headless
-Chromium; one visit takes all pictures, so that Python starts once.
+Look at them after a change of the page; `--readme` takes those of the README again. The page is the
+real one; one visit takes all pictures of a browser, so that Python starts once.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from webpte_host.base.layout import ROOT
-from webpte_host.setup import chromium, environment
+from webpte_host.base.descriptions import described
+from webpte_host.base.layout import ROOT, STATE
+from webpte_host.setup import chromium, environment, firefox
+from webpte_host.site.scenes import SCENES, STARTED, Scene
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from webpte_host.harness.driven_page import DrivenPage
 
-WIDTH = 1280
-_WAIT_MS = 300_000  # a software adapter on a busy machine
-_SETTLE_MS = 1_500  # for the last drawing of the views' scripts
+WIDTHS = (390, 1280, 1440)
+THEMES = ("light", "dark")
+BROWSERS = ("chromium", "firefox")
+_HEIGHT = 900
+_README_WIDTH = 1280
+_SETTLE_SECONDS = 0.8  # for the last drawing of the views' scripts
+_TALLEST = 4000  # pixels of a picture of a whole page
+
+_SET_THEME = """(theme) => {
+    const select = document.querySelector("#theme");
+    select.value = theme;
+    select.dispatchEvent(new Event("change", { bubbles: true }));
+}"""
+_TIDY = "() => { document.activeElement?.blur(); scrollTo(0, 0); }"
+_PAGE_HEIGHT = "() => document.documentElement.scrollHeight"
 
 # Decodes a PNG to pixels, in the browser.
 _DECODE = """async (png) => {
@@ -38,109 +55,136 @@ _DECODE = """async (png) => {
 }"""
 
 
-@dataclass(frozen=True)
-class Shot:
-    """A picture: `model` is the card's name, `act` performs the actions, `height` is in pixels."""
-
-    name: str
-    model: str
-    view: str
-    act: Callable[[Page], None]
-    height: int = 900
-
-
-def _wait_for_status(page: Page, text: str) -> None:
-    page.locator("#status", has_text=text).wait_for(timeout=_WAIT_MS)
-
-
-def _wait_for_end(page: Page, text: str) -> None:
-    """Wait for the final status: "Traced …; measuring" is not the end."""
-    page.locator("#status:not([data-mood=busy])", has_text=text).wait_for(timeout=_WAIT_MS)
-
-
-def _chat(page: Page) -> None:
-    message = page.get_by_label("Message", exact=True)
-    for question in ("Hello! Who are you?", "Tell me a story about a robot and a fox."):
-        message.fill(question)
-        message.press("Enter")
-        _wait_for_status(page, "Answering")
-        _wait_for_end(page, "Answered")
-
-
-def _run(page: Page) -> None:
-    page.locator("#run-form [type=submit]").click()
-    _wait_for_end(page, "Done")
-
-
-def _graph(page: Page) -> None:
-    page.locator("#view-graph:not(:empty)").wait_for(timeout=_WAIT_MS)
-
-
-def trace(page: Page) -> None:
-    page.locator("#view-profile button.primary").first.click()
-    _wait_for_end(page, "Traced")
-
-
-SHOTS = (
-    Shot("chat", "stories", "chat", _chat, 1000),
-    Shot("graph", "digits", "graph", _graph, 1000),
-    Shot("profile", "digits", "profile", trace, 1100),
-    Shot("photo", "photo", "run", _run, 1700),
-)
-
-
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="serve.py pictures", description=(__doc__ or "").split(": ", 1)[1]
+    names = ", ".join(scene.name for scene in SCENES)
+    parser = argparse.ArgumentParser(prog="serve.py pictures", description=described(__doc__))
+    parser.add_argument(
+        "out",
+        type=Path,
+        nargs="?",
+        metavar="DIR",
+        help="folder to write to (.webpte/reports/pictures; docs for the README's)",
     )
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(one.name for one in SHOTS)}")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="folder (%(default)s)")
+    parser.add_argument(
+        "--only", action="append", metavar="GLOB", help=f"scenes, of {names}; may be repeated"
+    )
+    parser.add_argument("--browser", choices=BROWSERS, help="only this one")
+    parser.add_argument("--readme", action="store_true", help="the README's pictures")
     parser.add_argument("--adapter", choices=chromium.ADAPTERS, help="as for verify")
     options = parser.parse_args(arguments)
-    unknown = {*options.names} - {one.name for one in SHOTS}
-    if unknown:
-        parser.error(f"there is no picture {', '.join(sorted(unknown))}")
+    scenes = chosen_scenes(options.only, readme=options.readme)
+    if not scenes:
+        parser.error(f"no scene is called {' or '.join(options.only)}")
     if not environment.inside():
         return environment.rerun_inside(["pictures", *arguments], with_browser=True)
-    _take([one for one in SHOTS if one.name in (options.names or one.name)], options)
-    return 0
+    if options.readme:
+        _take_readme(scenes, options.out or ROOT / "docs", options.adapter)
+        return 0
+    out = options.out or STATE / "reports" / "pictures"
+    return _take_all(scenes, out, options.browser, options.adapter)
 
 
-def _take(shots: list[Shot], options: argparse.Namespace) -> None:
-    from webpte_host.harness.browser import open_browser
-    from webpte_host.serving.server import Site
-
-    with Site() as site, open_browser(options.adapter) as browser:
-        page = browser.new_page(color_scheme="light", reduced_motion="reduce")
-        page.set_default_timeout(_WAIT_MS)
-        page.goto(site.url)
-        page.locator("html[data-state=ready]").wait_for()
-        for shot in shots:
-            png = _picture(browser, page, shot)
-            path = options.out / f"{shot.name}.png"
-            path.write_bytes(png)
-            print(f"{path}: {len(png) / 1000:.0f} KB", flush=True)
+def chosen_scenes(globs: Sequence[str] | None, *, readme: bool) -> list[Scene]:
+    """Return the scenes whose name matches one of `globs`; all without them."""
+    return [
+        scene
+        for scene in SCENES
+        if any(fnmatch(scene.name, glob) for glob in globs or ["*"])
+        and (scene.readme_height or not readme)
+    ]
 
 
-def _picture(browser: Browser, page: Page, shot: Shot) -> bytes:
+def _take_all(scenes: list[Scene], out: Path, browser: str | None, adapter: str | None) -> int:
+    """Take all scenes; one that cannot be shown is reported, and the others are taken."""
+    from playwright.sync_api import Error as PlaywrightError  # only the environment has it
+
+    out.mkdir(parents=True, exist_ok=True)
+    taken: list[str] = []
+    failed: list[str] = []
+    for name in BROWSERS if browser is None else (browser,):
+        if name == "firefox" and browser is None and firefox.find() is None:
+            print("Firefox: not installed, so left out")
+            continue
+        with _visit(name, adapter) as page:
+            for scene in scenes:
+                page.set_viewport(_README_WIDTH, _HEIGHT)
+                try:
+                    scene.show(page)
+                except PlaywrightError as error:
+                    failed.append(scene.name)
+                    print(f"{scene.name} in {name} failed: {error.message}", file=sys.stderr)
+                taken += _take_scene(page, scene, out, name)
+    _write_index(out)
+    print(f"{len(taken)} pictures; open {out / 'index.html'} to see them")
+    return 1 if failed else 0
+
+
+def _take_scene(page: DrivenPage, scene: Scene, out: Path, browser: str) -> Iterator[str]:
+    """Take a scene at every width in every theme; yields the names of the files."""
+    for theme in THEMES:
+        page.evaluate(_SET_THEME, theme)
+        for width in WIDTHS:
+            page.set_viewport(width, _HEIGHT)
+            page.evaluate(_TIDY)
+            time.sleep(_SETTLE_SECONDS)
+            whole = page.evaluate(_PAGE_HEIGHT) <= _TALLEST
+            name = f"{scene.name}-{width}-{theme}-{browser}.png"
+            (out / name).write_bytes(page.picture(whole=whole))
+            print(name, flush=True)
+            yield name
+    page.evaluate(_SET_THEME, "")
+
+
+def _write_index(out: Path) -> None:
+    """Write a page with all pictures of the folder."""
+    rows = "\n".join(
+        f'<figure><a href="{path.name}"><img src="{path.name}" width="480" loading="lazy" '
+        f'alt=""></a><figcaption>{path.stem}</figcaption></figure>'
+        for path in sorted(out.glob("*.png"))
+    )
+    head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Pictures</title>'
+    style = "<style>body{display:flex;flex-wrap:wrap;font:13px sans-serif}</style>"
+    (out / "index.html").write_text(f"{head}{style}\n{rows}\n</html>\n", encoding="utf-8")
+
+
+def _take_readme(scenes: list[Scene], out: Path, adapter: str | None) -> None:
     import numpy as np  # only the environment has it
 
     from webpte_host.site import small_png
 
-    page.set_viewport_size({"width": WIDTH, "height": shot.height})
-    if page.locator("html[data-open]:not([data-drawer])").count():
-        page.locator("#drawer-button").click()
-    page.locator(f".entry[data-name={shot.model}]").click()
-    _wait_for_status(page, f"{shot.model}.pte loaded")
-    page.locator(f"#tab-{shot.view}").click()
-    page.wait_for_timeout(_SETTLE_MS)
-    shot.act(page)
-    page.mouse.move(0, 0)
-    page.evaluate("document.activeElement?.blur(); scrollTo(0, 0)")
-    page.wait_for_timeout(_SETTLE_MS)
-    taken = base64.b64encode(page.screenshot()).decode()
-    blank = browser.new_page()
-    found = blank.evaluate(_DECODE, taken)
-    blank.close()
-    raw = np.frombuffer(base64.b64decode(found["data"]), np.uint8)
-    return small_png.encode(raw.reshape(found["height"], found["width"], 4)[:, :, :3])
+    with _visit("chromium", adapter) as page:
+        page.evaluate(_SET_THEME, "light")
+        for scene in scenes:
+            page.set_viewport(_README_WIDTH, scene.readme_height)
+            scene.show(page)
+            page.evaluate(_TIDY)
+            time.sleep(_SETTLE_SECONDS)
+            found = page.evaluate(_DECODE, base64.b64encode(page.picture()).decode())
+            raw = np.frombuffer(base64.b64decode(found["data"]), np.uint8)
+            png = small_png.encode(raw.reshape(found["height"], found["width"], 4)[:, :, :3])
+            path = out / f"{scene.name}.png"
+            path.write_bytes(png)
+            print(f"{path}: {len(png) / 1000:.0f} KB", flush=True)
+
+
+@contextmanager
+def _visit(browser: str, adapter: str | None) -> Iterator[DrivenPage]:
+    """Open the page in a browser and wait until it has started."""
+    from webpte_host.harness.browser import open_browser
+    from webpte_host.harness.driven_page import ChromiumPage
+    from webpte_host.harness.firefox import open_firefox
+    from webpte_host.serving.server import Site
+
+    def start(page: DrivenPage, site: Site) -> DrivenPage:
+        page.set_viewport(_README_WIDTH, _HEIGHT)
+        page.goto(site.url)
+        page.wait_for(STARTED)
+        return page
+
+    with Site() as site:
+        if browser == "firefox":
+            with open_firefox() as one:
+                yield start(one.new_page(), site)
+        else:
+            with open_browser(adapter) as other:
+                yield start(ChromiumPage(other.new_page(reduced_motion="reduce")), site)

@@ -22,19 +22,23 @@ await BrowserStore("test_locks.json").write("{}")
 await asyncio.gather(*(add(str(n)) for n in range(5)))
 table = json.loads(await BrowserStore("test_locks.json").read())
 locks = load_script("browser/web_locks.js")
-first = await locks.acquire("webpte-test", "shared")
-alone = await locks.isShared("webpte-test")
-second = await locks.acquire("webpte-test", "shared")
-both = await locks.isShared("webpte-test")
-second()
-await asyncio.sleep(0.05)
-again = await locks.isShared("webpte-test")
+async def mine():
+    return sorted(n for n in json.loads(await locks.held()) if n.startswith("webpte-test"))
+
+first = await locks.acquire("webpte-test 1")
+alone = await mine()
+second = await locks.acquire("webpte-test 2")
+both = await mine()
 first()
-return [sorted(table), bool(alone), bool(both), bool(again)]
+await asyncio.sleep(0.05)
+again = await mine()
+second()
+return [sorted(table), alone, both, again]
 """
 
 
 def test_nothing_is_lost_and_others_are_seen(harness: Harness) -> None:
     table, alone, both, again = python(harness, BOTH)
     assert table == ["0", "1", "2", "3", "4"]
-    assert [alone, both, again] == [False, True, False]
+    one, two = "webpte-test 1", "webpte-test 2"
+    assert [alone, both, again] == [[one], [one, two], [two]]

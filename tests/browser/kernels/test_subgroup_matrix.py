@@ -39,7 +39,7 @@ def array(dtype, shape, text):
 
 chosen, failures = subgroup_matrix.choose_matrix_tile_config, []
 config = subgroup_matrix.MATRIX_TILE_CONFIGS[tiling], k_parts
-subgroup_matrix.choose_matrix_tile_config = lambda _: config
+subgroup_matrix.choose_matrix_tile_config = lambda *_: config
 try:
     for case in json.loads(cases):
         data = base64.b64decode(case["program"])

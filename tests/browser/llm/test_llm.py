@@ -46,6 +46,41 @@ def test_tokens_are_those_of_the_references(harness: Harness, name: str) -> None
         assert found == expected, f"prompt of {length}"
 
 
+GUESSES = """
+import js
+from webpte import llm
+from webpte.llm.speculation import Payoff
+
+Payoff.loss = None  # rounds go on, however long they take here
+reply = await js.fetch("/data/llm/llama_tiny_fp32.pte")
+data = (await reply.arrayBuffer()).to_bytes()
+reference = await webpte.load(data, device="numpy")
+blob = await (await js.fetch("/data/llm/llama_tiny_q4.pte")).blob()
+results = []
+async with (
+    await webpte.load(data, strict=True) as program,
+    await webpte.load(blob) as draft,
+    await webpte.load(blob) as again,
+):
+    results.append([draft.stats.prepack_transfers > 0, again.stats.prepack_transfers])
+    for asked in ({}, {"temperature": 0.9, "top_k": 20, "seed": 3}):
+        wanted = [token async for token in llm.generate(reference, [5, 9, 33, 7], count, **asked)]
+        answer = llm.generate(program, [5, 9, 33, 7], count, speculate=draft, **asked)
+        found = [token async for token in answer]
+        results.append([found == wanted, answer.stats.proposed_tokens > 0])
+return results
+"""
+
+
+def test_guesses_change_no_token_and_weights_of_one_blob_are_shared(harness: Harness) -> None:
+    results = python(harness, GUESSES, timeout=limits.CALL_SECONDS, count=TOKENS)
+    weights, *answers = results
+    # A second program of the Blob uploads its KV caches alone.
+    assert weights[0] is True
+    assert 0 < weights[1] < 10
+    assert answers == [[True, True], [True, True]]
+
+
 TURNS = """
 import js
 from webpte import llm
@@ -145,3 +180,34 @@ def test_steps_ahead_say_the_same(harness: Harness, asked: dict[str, float]) -> 
         assert reason == ("steps_ahead is 1" if steps == 1 else None)
     # A batch of sixteen steps: its submission, its promise, and the copy of the result.
     assert costs == [3, 0]
+
+
+PACKED = """
+prompt = [5, 9, 33, 7]
+async def tokens_of(answer):
+    return [token async for token in answer]
+
+load = lambda device: webpte.load(url, device=device, kv_cache=kind)
+reference = await load("numpy")
+async with await load("webgpu") as program, await load("webgpu") as other:
+    found = []
+    for one in (program, reference):
+        generator = webpte.llm.Generator(one)
+        first = await tokens_of(generator.generate(prompt, 8))
+        data = await generator.save()
+        found.append([first, await tokens_of(generator.continue_([3], 8))])
+        for another in (other, reference):  # from the GPU to NumPy, and back
+            generator = webpte.llm.Generator(another)
+            await generator.restore(data)
+            known = list(generator.context[4:])
+            found.append([known, await tokens_of(generator.continue_([3], 8))])
+    return found
+"""
+
+
+@pytest.mark.parametrize("kind", ["f16", "int8"])
+def test_packed_caches_and_saved_conversations(harness: Harness, kind: str) -> None:
+    given = {"url": "/data/llm/llama_tiny_q4.pte", "kind": kind}
+    first, *others = python(harness, PACKED, timeout=limits.CALL_SECONDS, **given)
+    assert len(first[0]) == len(first[1]) == 8
+    assert others == [first] * 5

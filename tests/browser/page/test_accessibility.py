@@ -100,8 +100,7 @@ def test_nothing_jumps(page: Page) -> None:
         page.locator(".entry[data-name=photo]").click()
         expect(page.locator("#input-0 img")).to_be_visible()
         expect(status(page)).to_contain_text("Done")
-        # On a phone an example's picture pushes the place of the answer down.
-        assert shift(page) < (MOST_SHIFT if size is WIDE else 0.4), size
+        assert shift(page) < MOST_SHIFT, size
         leave(page)
         shift(page)
     page.unroute("**/photo.pte")

@@ -15,7 +15,14 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 from support.harness.texts import BYTES, tokenizer_path
 from support.page.chats import Q4, open_chat
 from support.page.lost_gpu import KEEP_DEVICES
-from support.page.page_visit import leave, open_address, payload, status, visit
+from support.page.page_visit import (
+    leave,
+    open_address,
+    payload,
+    status,
+    visit,
+    wait_until_ready,
+)
 from webpte_host.serving.server import Site
 
 CHANCE = {"temperature": 0.9, "top_p": 0.95, "seed": 5}
@@ -188,6 +195,38 @@ def test_the_end_stays_in_sight_when_the_window_changes(page: Page) -> None:
     page.wait_for_function(f"({left})(document.getElementById('chat-log')) < 2")
 
 
+def test_the_composer_stays_in_place_and_settings_are_beside_it(page: Page) -> None:
+    set_number(page, "max_tokens", 40)
+
+    def places() -> list[Any]:
+        selectors = ("#chat-text", "#chat-settings", "#chat-log")
+        return [page.locator(one).bounding_box() for one in selectors]
+
+    before = places()
+    ask(page, "Hello")
+    expect(answers(page)).not_to_have_text("")
+    assert places() == before  # while the answer is streamed
+    wait_for_answer(page)
+    assert places() == before
+    composer, settings, _ = before
+    assert settings["x"] >= composer["x"] + composer["width"]
+
+
+def test_another_model_is_chosen_in_the_chat(page: Page) -> None:
+    picker = page.locator("#view-chat").get_by_label("model")
+    expect(picker.locator("option").first).to_contain_text(".pte (")
+    expect(picker.locator("option", has_text="Little stories")).to_contain_text("MiB")
+    page.route("**/stories.pte", lambda route: route.abort())
+    picker.select_option("stories")
+    expect(page.locator("#error")).to_contain_text("stories.pte")
+    expect(picker).to_have_value("")  # the program before is still open
+    page.unroute("**/stories.pte")
+    page.get_by_role("button", name="Dismiss").click()
+    picker.select_option("stories")
+    expect(status(page)).to_contain_text("stories.pte loaded")
+    expect(page.get_by_role("tab", name="Chat")).to_have_attribute("aria-selected", "true")
+
+
 @pytest.mark.usefixtures("answered")
 def test_on_a_wide_screen_an_answer_is_not_far_from_its_question(page: Page) -> None:
     page.set_viewport_size({"width": 2560, "height": 900})
@@ -222,6 +261,31 @@ def test_an_answer_is_stopped_after_tabs_were_switched(page: Page) -> None:
     expect(page.get_by_role("tab", name="Chat")).to_have_count(0)
 
 
+def test_on_a_phone_a_model_that_needs_too_much_gets_a_shorter_context(
+    profile: BrowserContext, site: Site
+) -> None:
+    with visit(profile, site, "?model=sigmoid&view=python", but="404") as page:
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.reload()  # only then the page counts as narrow
+        wait_until_ready(page)
+        # The forecast is real; the page's Python makes the phone small enough for this model.
+        code = "from page.controllers import context_question as one; one.PHONE_BUDGET = 500_000; 7"
+        page.get_by_label("Code").fill(code)
+        page.get_by_label("Code").press("Control+Enter")
+        expect(page.locator("#view-python pre", has_text="7")).to_have_text("7")
+        open_address(page, "/data/llm/llama_tiny_q4.pte")
+        question = page.locator(".context-question")
+        for told in ("weights", "caches", "activations", "a page may use about 0.5 MB"):
+            expect(question).to_contain_text(told)
+        question.get_by_label("context").select_option("64")
+        question.get_by_role("button", name="Open").click()
+        expect(status(page)).to_contain_text("llama_tiny_q4.pte loaded")
+        page.get_by_label("Code").fill('(await program.run("get_max_context_len"))[0]')
+        page.get_by_role("tab", name="Python").click()
+        page.get_by_label("Code").press("Control+Enter")
+        expect(page.locator("#view-python")).to_contain_text("64")
+
+
 def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site) -> None:
     with visit(profile, site, but="404") as page:
         (worker,) = page.workers
@@ -232,7 +296,6 @@ def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site)
         page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")
         page.get_by_role("button", name="Load", exact=True).click()
         expect(page.get_by_text("with a chat template")).to_be_visible()
-        page.get_by_text("Generation settings").click()
         for name, value in {**CHANCE, "max_tokens": 40}.items():
             set_number(page, name, value)
         field(page).fill("Hello")

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +20,12 @@ from playwright.sync_api import BrowserContext, Page, expect
 from support.harness import limits
 from support.write.pte_writer import GraphWriter, write_pte
 from support.write.wheel import build_wheel
+from webpte_host.base.layout import RUNTIME
 from webpte_host.harness.browser import Harness, PageLog
 from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site
 
+PYODIDE = "https://cdn.jsdelivr.net/pyodide/v314.0.3/full/"
 WEIGHTS = np.array([[0.5, -1, 2], [3, 0, -2]], np.float32)
 X = np.array([1, 2, -3], np.float32)
 
@@ -116,6 +125,50 @@ def test_pyscript(profile: BrowserContext, site: Site, name: str, where: str) ->
     expect(said).to_be_visible(timeout=limits.START_MS)
     assert (log.errors, log.console_errors) == ([], [])
     page.close()
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files like `python3 -m http.server`, without a line for each request."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@contextmanager
+def plain_server(folder: Path) -> Iterator[str]:
+    """Serve a folder like any static host: without the headers of `serve.py`."""
+    handler = partial(QuietHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://localhost:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_three_files(page: Page, root: Path, tmp_path: Path) -> None:
+    """The page of docs/your_own_page.md, with Pyodide from where its server would have it."""
+    build_wheel(tmp_path)
+    shutil.copy(root / "docs/examples/own_page/index.html", tmp_path)
+    (tmp_path / "model.pte").write_bytes(model())
+    page.route(
+        f"{PYODIDE}*",
+        lambda route: route.fulfill(
+            path=RUNTIME / "pyodide" / route.request.url.rpartition("/")[2],
+            headers={"Access-Control-Allow-Origin": "*"},
+        ),
+    )
+    log = PageLog(page)
+    with plain_server(tmp_path) as url:
+        page.goto(url)
+        expect(page.get_by_text("Ready: 3 random values in.")).to_be_visible(
+            timeout=limits.START_MS
+        )
+        page.get_by_role("button", name="Run").click()
+        expect(page.locator("#output")).to_have_text(re.compile(r"^([\d.]+\n){5}[\d.]+$"))
+    assert (log.errors, log.console_errors) == ([], [])
 
 
 def test_wheel(page: Page, modes_site: Site, folder: Path, tmp_path: Path) -> None:

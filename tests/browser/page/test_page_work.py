@@ -98,7 +98,7 @@ def test_a_dropped_array_finds_its_input_or_asks(page: Page) -> None:
     expect(page.locator(".error")).to_contain_text("input1: wrong.npy has the shape 3 × 41")
     run(page)
     check(page)
-    expect(page.locator("#output-0-compare")).to_contain_text("Agrees with NumPy")
+    expect(page.locator("#output-0-compare")).to_contain_text("Matches NumPy")
 
 
 def test_results_of_other_inputs_are_marked(page: Page) -> None:
@@ -143,7 +143,7 @@ def test_numpy_follows_a_kv_cache(page: Page, root: Path) -> None:
         benchmark(page, 2)
     check(page)
     verdict = page.locator("#output-0-compare")
-    expect(verdict).to_contain_text("Agrees with NumPy after the same 7 calls")
+    expect(verdict).to_contain_text("Matches NumPy after the same 7 calls")
 
 
 # A driver that takes its time: no kernel is compiled before `letCompile()`.

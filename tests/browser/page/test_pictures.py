@@ -1,20 +1,38 @@
-"""Pictures as inputs and outputs, in Chromium: large ones load at once and keep their pixels."""
+"""Pictures as inputs and outputs, in Chromium: large ones load at once and keep their pixels, are
+enlarged with all of them, and several are answered at once."""
 
 from __future__ import annotations
 
+import csv
 import struct
 import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from support.page.page_visit import leave, payload, status, visit
+from support.page.page_visit import leave, payload, run, status, visit
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.serving.server import Site
 
 LONG_MS = 100  # a task of the page itself on the main thread
 MOST_SECONDS = 20  # to load a picture of 12 megapixels on a busy machine; it was minutes
+
+# Files with pictures of 40 by 30 pixels, from black to white, and one that is none.
+DROP_PICTURES = """async (count) => {
+  const transfer = new DataTransfer();
+  for (let at = 0; at < count; at++) {
+    const canvas = new OffscreenCanvas(40, 30);
+    const ink = canvas.getContext("2d");
+    ink.fillStyle = `rgb(${at * 5} ${at * 5} ${at * 5})`;
+    ink.fillRect(0, 0, 40, 30);
+    transfer.items.add(new File([await canvas.convertToBlob()], `grey-${at}.png`));
+  }
+  transfer.items.add(new File(["no picture"], "broken.png"));
+  longTasks.length = 0;
+  const how = { bubbles: true, cancelable: true, dataTransfer: transfer };
+  document.querySelector("footer").dispatchEvent(new DragEvent("drop", how));
+}"""
 
 # A file with a picture of this size, drawn by the browser, that is dropped onto an element.
 DROP_PICTURE = """async ([selector, width, height, stripes]) => {
@@ -87,3 +105,115 @@ def test_a_picture_over_a_thousand_pixels_keeps_its_proportions(page: Page) -> N
         page.get_by_role("button", name="Download .png").click()
     head = download.value.path().read_bytes()[:24]
     assert struct.unpack(">II", head[16:24]) == (1500, 600)
+
+
+def scale_of(box: Locator) -> float:
+    shown: float = box.evaluate(
+        "one => one.firstElementChild.getBoundingClientRect().width / one.clientWidth"
+    )
+    return shown
+
+
+def natural_width(page: Page, selector: str, width: int) -> None:
+    page.wait_for_function(f"document.querySelector('{selector}')?.naturalWidth === {width}")
+
+
+def test_pictures_are_enlarged_with_all_their_pixels(page: Page) -> None:
+    open_program(page, 1, 3, 600, 1500)
+    page.evaluate(DROP_PICTURE, ["#input-0", 1500, 600, 100])
+    given = page.locator("#input-0-zoom")
+    expect(given).to_be_visible()
+    natural_width(page, "#input-0-zoom img", 500)  # shown with every third pixel
+    given.hover()
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -240)
+    page.keyboard.up("Control")
+    natural_width(page, "#input-0-zoom img", 1500)
+    assert scale_of(given) > 1.5
+    given.dblclick()
+    assert scale_of(given) == pytest.approx(1, abs=0.01)
+
+    run(page)
+    page.get_by_role("button", name="Picture", exact=True).click()
+    shown = page.locator("#output-0-zoom")
+    natural_width(page, "#output-0-zoom .rendered-picture", 1500)
+    natural_width(page, ".compare-before", 750)  # of a picture below another, at most 1024 pixels
+    shown.focus()
+    for _ in range(3):
+        page.keyboard.press("+")
+    assert scale_of(shown) == pytest.approx(1.4**3, rel=0.01)
+    natural_width(page, ".compare-before", 1500)
+    place = "one => one.firstElementChild.getBoundingClientRect().x"
+    before = shown.evaluate(place)
+    page.keyboard.press("ArrowRight")
+    assert shown.evaluate(place) == pytest.approx(before - 48)
+    # Dragging moves an enlarged picture, not the edge between the two.
+    edge = page.locator(".compare-edge")
+    box = shown.bounding_box()
+    assert box is not None
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 30, middle[1] + 10, steps=3)
+    page.mouse.up()
+    assert shown.evaluate(place) == pytest.approx(before - 18)
+    expect(edge).to_have_value("50")
+    # A new answer leaves it enlarged.
+    run(page)
+    assert scale_of(shown) == pytest.approx(1.4**3, rel=0.01)
+    shown.focus()
+    page.keyboard.press("0")
+    assert scale_of(shown) == pytest.approx(1, abs=0.01)
+    page.mouse.move(*middle)
+    page.mouse.down()
+    page.mouse.move(middle[0] - box["width"] / 4, middle[1], steps=3)
+    page.mouse.up()
+    expect(edge).to_have_value("25")
+
+
+def test_two_fingers_enlarge_a_picture(page: Page) -> None:
+    open_program(page, 1, 3, 64, 64)
+    page.evaluate(DROP_PICTURE, ["#input-0", 64, 64, 8])
+    given = page.locator("#input-0-zoom")
+    expect(given).to_be_visible()
+    box = given.bounding_box()
+    assert box is not None
+    touches = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *xs: float) -> None:
+        y = box["y"] + box["height"] / 2
+        points = [{"x": x, "y": y, "id": at} for at, x in enumerate(xs)]
+        touches.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    middle = box["x"] + box["width"] / 2
+    touch("touchStart", middle - 10, middle + 10)
+    touch("touchMove", middle - 20, middle + 20)
+    touch("touchMove", middle - 30, middle + 30)
+    touch("touchEnd")
+    assert 2 < scale_of(given) < 4
+
+
+def test_several_pictures_are_answered_in_a_table(page: Page) -> None:
+    open_program(page, 1, 3, 30, 40)
+    page.evaluate(DROP_PICTURES, 40)
+    expect(status(page)).to_contain_text("40 of 41 pictures answered")
+    assert max(page.evaluate("longTasks"), default=0) < LONG_MS
+    rows = page.locator("#batch-rows tr")
+    expect(rows).to_have_count(41)
+    expect(rows.nth(20)).to_contain_text("mean 0.39216")  # 100 of 255
+    expect(rows.last).to_contain_text("the browser cannot read this picture")
+    assert rows.first.locator("img").evaluate("one => one.decode().then(() => true)")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save CSV").click()
+    with download.value.path().open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [row["name"] for row in table][:2] == ["grey-0.png", "grey-1.png"]
+    assert float(table[39]["output0 highest"]) == pytest.approx(195 / 255, abs=1e-4)
+    page.get_by_role("button", name="grey-7.png").click()
+    expect(page.locator("#input-0")).to_contain_text("from grey-7.png")
+    page.evaluate(DROP_PICTURES, 900)
+    page.locator("#batch").get_by_role("button", name="Cancel").click()
+    expect(status(page)).to_contain_text("Cancelled")
+    expect(page.locator("#batch").get_by_role("button", name="Save JSON")).to_be_visible()
+    page.locator("#batch").get_by_role("button", name="Close").click()
+    expect(page.locator("#batch")).to_be_empty()

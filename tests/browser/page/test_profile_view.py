@@ -11,8 +11,9 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from support.page.page_visit import status, visit
+from webpte_host.harness.driven_page import ChromiumPage
 from webpte_host.serving.server import Site
-from webpte_host.site import pictures
+from webpte_host.site import scenes
 
 
 def saved(page: Page, panel: Locator, button: str) -> Any:
@@ -27,7 +28,7 @@ def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site)
         expect(panel.get_by_role("heading", name="GPU memory")).to_be_visible()
         expect(panel.get_by_text("maxBufferSize")).to_be_visible()
         expect(panel.locator("button.primary").first).to_have_text("Trace forward on WebGPU")
-        pictures.trace(page)  # waits for all that comes of it, as for the picture in the README
+        scenes.trace(ChromiumPage(page))  # waits for all that comes of it, as for pictures
         assert status(page).get_attribute("data-mood") == "good"
         assert re.fullmatch("Traced: cold [^;]*", status(page).inner_text())
         box = panel.get_by_role("group", name=re.compile("^Timeline of a run"))

@@ -33,7 +33,7 @@ def draw(page: Page, shape: str, seed: int) -> None:
 def test_it_learns_two_shapes_and_tells_new_ones_apart(profile: BrowserContext, site: Site) -> None:
     with visit(profile, site, "?model=teach") as page:
         expect(status(page)).to_contain_text("teach.pte loaded", timeout=START_MS)
-        page.get_by_label("What class 1 is called").fill("ring")
+        page.get_by_label("Name of class 1").fill("ring")
         panel = page.get_by_role("tabpanel")
         for seed in range(2):
             for shape, name in (("circle", "ring"), ("zigzag", "B")):

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 
 import webpte
+from support.cases.attention.attention_programs import CacheCase
 from support.cases.gemm import linear_q4_cases, matmul_cases
 from support.cases.tables import Row
 from support.graphs.encoder_graphs import Encoder, encoder_layer
@@ -25,6 +26,7 @@ from webpte.gpu.device import PipelineSpec
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.simulated.emulation import EmulatedCall
 from webpte.llm import Generator, OneOf
+from webpte.ops.attention.cache_packing import PACKINGS
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.subgroup_matrix import SHARED_BYTES
 from webpte.plan.shaders import ShaderLibrary
@@ -107,6 +109,7 @@ async def collect_fused() -> set[PipelineSpec]:
         async with await webpte.load(llama, device=device) as program:
             for tokens in (1, 2, 40):  # one row, a few, and many
                 await program.forward(np.zeros((1, tokens), np.int64), np.zeros(1, np.int64))
+    await collect_packed(device)
     async with await webpte.load(write_pte(chain(3)), device=device) as program:
         await program.forward(np.zeros(4, np.float32))
     net = Encoder()
@@ -115,6 +118,20 @@ async def collect_fused() -> set[PipelineSpec]:
     async with await webpte.load(write_pte(net.g), device=device) as program:
         await program.forward(*inputs)
     return set(device.pipelines)
+
+
+async def collect_packed(device: SimulatedDevice) -> None:
+    """Run attention with packed KV caches: fused, with small and large heads, and plain."""
+    large = CacheCase(4, 2, 128, [(40, 0), (1, 40)], positions=64).program()
+    for kind in PACKINGS:
+        for plain in (False, True):
+            how = DeveloperOptions(plain=plain)
+            loading: dict[str, Any] = {"device": device, "options": how, "kv_cache": kind}
+            async with await webpte.load(LLAMAS[0], **loading) as program:
+                for tokens in (1, 40):
+                    await program.forward(np.zeros((1, tokens), np.int64), np.zeros(1, np.int64))
+            async with await webpte.load(large, **loading):
+                pass
 
 
 async def collect_programs() -> set[PipelineSpec]:

@@ -108,7 +108,10 @@ PREPARED = {
         options=APART,
         printed=("layer x2", "all agree", "bytes on the GPU"),
     ),
-    "docs/language_models.md": Prepared(CHAT),
+    "docs/language_models.md": Prepared(
+        {**CHAT, "draft": Q4.with_name("llama_tiny_fp32.pte")},
+        {"chat.pte": Q4, "model.pte": Q4},
+    ),
     "docs/models.md": Prepared(
         {**LINES, "picture": np.ones((1, 3, 128, 128), np.float32)},
         {

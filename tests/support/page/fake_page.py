@@ -15,7 +15,7 @@ import numpy as np
 
 import webpte
 from page.app import App
-from page.browser import Progress, Source
+from page.browser import OpenProgram, Progress, Source
 from page.npy import read_npy
 from page.outputs.pictures import data_url, png_rgb
 from support.harness.virtual_time import run_virtually
@@ -126,8 +126,8 @@ class FakeBrowser:
         self.links: list[bytes] = []
         self.asked: asyncio.Event | None = None  # the adapter is told once this is set
         self._adapter = adapter
-        self.held_program = ""  # the program that is open here
-        self.open_elsewhere: set[str] = set()  # those of other tabs
+        self.held_program: OpenProgram | None = None  # the one that is open here
+        self.other_tabs: list[OpenProgram] = []
 
     def show(self, **changes: Any) -> None:
         html = changes.pop("html", {})
@@ -218,9 +218,11 @@ class FakeBrowser:
             await file.gate.wait()
         return file.data
 
-    async def hold(self, name: str) -> bool:
-        self.held_program = name
-        return name in self.open_elsewhere
+    async def hold(self, program: OpenProgram | None) -> None:
+        self.held_program = program
+
+    async def open_elsewhere(self) -> list[OpenProgram]:
+        return self.other_tabs
 
     def download_url(self, data: bytes) -> str:
         self.links.append(data)
@@ -238,10 +240,19 @@ class Engine:
         self.devices: list[str] = []  # that programs were asked for
         self.failure: Exception | None = None
         self.gate: asyncio.Event | None = None
+        self.early = 0  # how often the GPU was asked for before a load
 
     async def inspect(self, source: Any, **options: Any) -> Any:
         self.data = list(options["data"])
         return await webpte.inspect(source, **options)
+
+    async def forecast(self, source: Any, **options: Any) -> Any:
+        return await webpte.forecast(source, **options)
+
+    async def shared_device(self) -> None:
+        self.early += not self.devices
+        if self.failure is not None:
+            raise self.failure
 
     async def load(self, source: Any, **options: Any) -> Any:
         self.devices.append(options["device"])

@@ -31,4 +31,5 @@ def visit(firefox: FirefoxBrowser, site: Site) -> Iterator[FirefoxPage]:
 
 def take_picture(page: FirefoxPage, name: str) -> None:
     """Save a picture among the reports, to be looked at."""
-    page.screenshot(PICTURES / f"{name}.png")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    (PICTURES / f"{name}.png").write_bytes(page.picture())

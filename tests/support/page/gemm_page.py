@@ -18,7 +18,7 @@ async def compare(cases):
 
 old = gemm.choose_tile_config, records.MAX_WORKGROUPS
 if tiling is not None:
-    gemm.choose_tile_config = lambda product: (gemm.TILE_CONFIGS[tiling], k_parts)
+    gemm.choose_tile_config = lambda *_: (gemm.TILE_CONFIGS[tiling], k_parts)
 records.MAX_WORKGROUPS = max_workgroups or old[1]
 try:
     return await compare(cases)

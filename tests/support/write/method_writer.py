@@ -51,6 +51,7 @@ class MethodWriter:
 
     values: list[Node] = field(default_factory=list)
     instructions: list[Node] = field(default_factory=list)
+    frames: dict[int, list[Node]] = field(default_factory=dict)  # by instruction
     operators: list[str] = field(default_factory=list)
     delegates: list[Delegate] = field(default_factory=list)
     input_values: list[Host] = field(default_factory=list)
@@ -186,6 +187,11 @@ class MethodWriter:
 
     def output(self, index: int) -> Host:
         return self.output_values[index]
+
+    def line(self, file: str, number: int, function: str, code: str) -> None:
+        """Add a line of source to the last instruction, inside of those that it has."""
+        frame = Node({0: file, 1: Scalar("i32", number), 2: function, 3: code})
+        self.frames.setdefault(len(self.instructions) - 1, []).append(frame)
 
     def kernel(self, name: str, *args: Literal) -> None:
         """Call an operator, named such as `aten::topk.values`."""

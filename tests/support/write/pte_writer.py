@@ -142,6 +142,9 @@ class _ProgramFile:
         self._mutable += method.mutable_data
         operators = [full.partition(".") for full in method.operators]
         chain = Node({0: i32s([]), 1: i32s([]), 2: method.instructions})
+        if method.frames:
+            listed = [method.frames.get(at, []) for at in range(len(method.instructions))]
+            chain.slots[3] = [Node({0: frames}) for frames in listed]
         return Node(
             {
                 0: name,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +21,41 @@ def classes(above: type[Exception] = errors.WebpteError) -> set[str]:
     return set().union({above.__name__}, *below)
 
 
-def test_every_class_has_a_row(root: Path) -> None:
+def test_every_class_is_listed(root: Path) -> None:
     text = (root / "docs/troubleshooting.md").read_text(encoding="utf-8")
-    rows = set(re.findall(r"^\| `(\w+)` \| \w", text, re.M))
-    assert rows == classes() - {"WebpteError"}
+    rows = re.findall(r"^\|.*\|$", text.partition("\n## Every class of error\n")[2], re.M)
+    listed = re.findall(r"`([A-Z]\w+Error)`", "\n".join(rows))
+    assert sorted(listed) == sorted(classes() - {"WebpteError"})
+
+
+def page_texts(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Yield the strings of Python files, in parts: values are put between two parts."""
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield (node.value,)
+            elif isinstance(node, ast.JoinedStr):
+                yield tuple(
+                    str(part.value) if isinstance(part, ast.Constant) else "\0"
+                    for part in node.values
+                )
+
+
+def test_what_the_page_says_is_quoted_as_it_is(root: Path) -> None:
+    text = (root / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall("“(.+?)”", text.partition("\n## In Python\n")[0])
+    assert len(quoted) > 20
+    texts = [*page_texts(root / "web/page"), *page_texts(root / "pysrc/webpte/format")]
+    files = [root / "web/index.html", *(root / "web/scripts").glob("*.js")]
+    known = "\n".join([*map("".join, texts), *(path.read_text("utf-8") for path in files)])
+    filled = [".+".join(map(re.escape, "".join(parts).split("\0"))) for parts in texts if parts[1:]]
+    for quote in quoted:
+        # Sentences may come from different places, and values may be put into them.
+        for sentence in re.split(r"(?<=\.) ", quote.strip("… ")):
+            found = sentence in known or any(
+                len(pattern) > 12 and re.search(pattern, sentence) for pattern in filled
+            )
+            assert found, f"the page does not say {sentence!r}"
 
 
 def test_in_a_call_errors_come_as_what_they_are(

@@ -71,19 +71,34 @@ def answering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answering:
 
 
 @pytest.mark.parametrize("passed", [True, False])
-def test_it_ends_with_report_and_verify_line(
-    answering: Answering, capsys: pytest.CaptureFixture[str], passed: bool
+def test_it_ends_with_the_report_and_what_to_do_next(
+    answering: Answering,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    passed: bool,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     answering.runs(
         "print('noise')\n"
         "answer = {'text': 'REPORT of ' + request['source'], 'suite': request['out'] + '.suite',"
         f" 'passed': {passed}}}\n"
         "pathlib.Path(sys.argv[2]).write_text(json.dumps(answer))\n"
     )
-    assert cli.main(["export", "my_model:make", "out"]) == (0 if passed else 1)
-    *_, report, verify = capsys.readouterr().out.splitlines()
+    assert cli.main(["export", "my_model:make", "out/my model"]) == (0 if passed else 1)
+    *_, report, verify, show = capsys.readouterr().out.splitlines()
     assert report == "REPORT of my_model:make"
-    assert verify == f"To run it on WebGPU: python3 serve.py verify {Path('out').resolve()}.suite"
+    assert verify == "To check it on WebGPU: python3 serve.py verify 'out/my model.suite'"
+    address = "http://localhost:8000/?url=/folder/my%20model.pte"
+    assert show == f"To open it: python3 serve.py --folder out, then {address}"
+
+
+def test_paths_elsewhere_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    check, show = command.next_steps(tmp_path / "out/m.suite")
+    assert check.endswith(f"verify {tmp_path}/out/m.suite")
+    assert f"--folder {tmp_path}/out, then" in show
 
 
 def test_a_sentence_is_all_that_is_shown_of_an_error(

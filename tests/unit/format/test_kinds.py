@@ -43,6 +43,8 @@ FILES = {
     "a safetensors file": struct.pack("<Q", len(HEADER)) + HEADER + bytes(4),
     "an ONNX model": b"\x08\x08\x12\x07pytorch\x1a\x052.1.0:\xd2",
     "a TensorFlow Lite model": b"\x1c\0\0\0TFL3" + bytes(20),
+    "a .ptn package": zipped("program.ptg"),
+    "a program of ExecuTorch's native backend": b"\x1c\0\0\0NPTG" + bytes(20),
     "a .ptd file": b"\x1c\0\0\0FT01" + bytes(20),
     "an empty file": b"",
 }

@@ -60,3 +60,14 @@ def test_variants_that_cannot_be_timed(
     with pytest.raises(SystemExit):
         bench.main(["--kernels", "--options", variant])
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("asked", [["--kv-cache", "int8"], ["--max-context", "64"]])
+@pytest.mark.parametrize("other", [["--kernels"], ["--pipelines"]])
+def test_the_cache_is_for_programs_that_run(
+    other: list[str], asked: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = [] if other == ["--kernels"] else [str(root / "web" / "samples" / "add.pte")]
+    with pytest.raises(SystemExit):
+        bench.main([*program, *other, *asked])
+    assert "are for programs that run" in capsys.readouterr().err

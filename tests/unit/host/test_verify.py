@@ -15,6 +15,7 @@ from support.harness.streams import Log, Terminal
 from support.write import pack_suite
 from webpte_host.base.errors import HostError
 from webpte_host.commands import verify
+from webpte_host.commands.bundles import unpack
 from webpte_host.harness import report as report_module
 from webpte_host.harness.report import Report, describe
 from webpte_host.setup import environment
@@ -179,3 +180,44 @@ def test_command_line_without_a_suite(root: Path, tmp_path: Path) -> None:
     assert done.stderr.startswith("error: ")
     assert "manifest.json cannot be read" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+BUNDLE = Path("tests/data/format/bundled.bpte")
+
+
+def test_the_cases_of_a_bundled_program(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "inside", lambda: True)
+    assert verify.main([str(root / BUNDLE), "--device", "numpy"]) == 0
+    assert "2 passed, 0 failed" in capsys.readouterr().out
+
+
+def test_a_bundled_program_that_gives_something_else(
+    root: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from webpte.format.bundled import parse_bundle
+
+    monkeypatch.setattr(environment, "inside", lambda: True)
+    data = bytearray((root / BUNDLE).read_bytes())
+    wanted = parse_bundle(bytes(data)).cases["forward"][1].expected[0]
+    at = data.index(wanted.tobytes())  # type: ignore[union-attr]
+    data[at + 3] ^= 0x42
+    changed = tmp_path / "changed.bpte"
+    changed.write_bytes(data)
+    assert verify.main([str(changed), "--device", "numpy"]) == 1
+    assert "1 passed, 1 failed" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_bundle(tmp_path: Path) -> None:
+    other = tmp_path / "model.pte"
+    other.write_bytes(b"\0\0\0\0ET12" + bytes(20))
+    with pytest.raises(HostError, match="no bundled program"):
+        verify.main([str(other)])
+    broken = tmp_path / "broken.bpte"
+    broken.write_bytes(b"\0\0\0\0BP08")
+    with pytest.raises(HostError, match="cannot be verified"):
+        unpack(broken, tmp_path)

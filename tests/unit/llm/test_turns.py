@@ -174,7 +174,7 @@ def test_a_rebuilt_program_has_an_empty_cache(fp32: Path) -> None:
 
 
 def test_a_recovery_that_fails_leaves_the_conversation(fp32: Path, monkeypatch: Any) -> None:
-    async def fail(*_: object) -> None:
+    async def fail(*_: object, **__: object) -> None:
         raise ExecutionError("not today")
 
     async def run() -> None:

@@ -27,18 +27,20 @@ def arity(count: int) -> Broken:
     return write
 
 
-def not_a_constant(g: GraphWriter) -> int:
-    return g.op(PREPACK, g.op("aten.relu.default", constant(g), g.tensor((3,))), g.tensor((3,)))
-
-
-def an_input(g: GraphWriter) -> int:
-    source = g.tensor((3,))
-    g.inputs(source)
-    return g.op(PREPACK, source, g.tensor((3,)))
-
-
 def never_written(g: GraphWriter) -> int:
     return g.op(PREPACK, g.tensor((3,)), g.tensor((3,)))
+
+
+def computed_later(g: GraphWriter) -> int:
+    source = g.tensor((3,))
+    packed = g.op(PREPACK, source, g.tensor((3,)))
+    g.op("aten.relu.default", constant(g), source)
+    return packed
+
+
+def computed_in_another_shape(g: GraphWriter) -> int:
+    source = g.op("aten.relu.default", constant(g), g.tensor((3,)))
+    return g.op(PREPACK, source, g.tensor((1, 3)))
 
 
 def element_size(g: GraphWriter) -> int:
@@ -93,9 +95,9 @@ def no_tensor(g: GraphWriter) -> int:
 CONTRACT: list[tuple[Broken, type[errors.WebpteError], str]] = [
     (arity(1), errors.PrepackArityError, "takes a source and an output, not 1 ids"),
     (arity(3), errors.PrepackArityError, "takes a source and an output, not 3 ids"),
-    (not_a_constant, errors.PrepackSourceError, "the source is not a constant"),
-    (an_input, errors.PrepackSourceError, "the source is not a constant"),
-    (never_written, errors.PrepackSourceError, "the source is not a constant"),
+    (never_written, errors.PrepackSourceError, "neither a constant, nor an input, nor computed"),
+    (computed_later, errors.PrepackSourceError, "neither a constant, nor an input, nor computed"),
+    (computed_in_another_shape, errors.PrepackShapeError, "dims differ"),
     (element_size, errors.PrepackElementSizeError, "elements have different sizes"),
     *[
         (dtypes(*pair), errors.PrepackDTypeError, r"{} \[3\]\) into .*{} \[3\]\): ".format(*pair))

@@ -147,6 +147,18 @@ def test_our_shaders(kernel: str) -> None:
     assert "// use" not in shader.code
 
 
+def test_a_file_is_chosen_by_a_replacement(tmp_path: Path) -> None:
+    shaders = library(
+        tmp_path, kernel="// use lib/${HOW}.wgsl\n", lib__a="fn a() {}\n", lib__b="fn b() {}\n"
+    )
+    assert "fn a" in shaders.assemble("kernel", (("HOW", "a"),)).code
+    assert "fn b" in shaders.assemble("kernel", (("HOW", "b"),)).code
+    with pytest.raises(ShaderError, match="HOW"):
+        shaders.assemble("kernel", ())
+    with pytest.raises(ShaderError, match="no such shader"):
+        shaders.assemble("kernel", (("HOW", "c"),))
+
+
 def test_every_family_has_its_shader() -> None:
     for module in (unary, binary, view):
         name = module.__name__.rpartition(".")[2]

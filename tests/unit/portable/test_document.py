@@ -29,9 +29,9 @@ if elements only move; not counting indices, masks, and tables of small numbers)
 that constants determine run once, at load. Delegates, with such calls between them, are then one
 graph: a single submission, as `stats.submissions` tells.
 
-Buffers that a method writes back (`copy_`, `index_put_`) stay on the GPU where all that touches
-them runs there, in one graph, and no other method shares them. An input that is written to is an
-output where the file says so; the caller's array stays as it is.
+Buffers that a method writes back (`copy_`, `index_put_`, `update_cache`) stay on the GPU where all
+that touches them runs there, in one graph, and no other method shares them. An input that is
+written to is an output where the file says so; the caller's array stays as it is.
 
 64 bits stay on the host. A GPU has 32: sums and products of float64 would come out rounded, and an
 int64 beyond 32 bits not at all. Two exceptions: indices, as none of a tensor's is so large, and

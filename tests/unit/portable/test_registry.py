@@ -22,6 +22,22 @@ F, N = np.ones((2, 3), "float32"), np.ones(3, "int64")
 BAGS = "aten::_embedding_bag.out"
 
 
+L, POOL = "llama::", "aten::max_pool2d_with_indices_backward.grad_input"
+C, AT = np.ones((1, 3, 2, 4), "float32"), np.array([[0, 3, 1]])
+
+
+def moe_call(
+    *,
+    count: int = 1,
+    bits: int = 4,
+    score: str = "sigmoid",
+    packed: np.ndarray = np.zeros((2, 8), "uint8"),  # noqa: B008
+) -> tuple[Any, ...]:
+    """Return a call for two experts of 16 elements."""
+    x, gate, bias = (np.ones(dims, "float32") for dims in ((3, 16), (2, 16), (0,)))
+    return x, gate, bias, packed, packed, count, 2, 16, 16, 16, bits, score, 1.0
+
+
 def bag_call(rows: list[int], offsets: list[int], *, mode: int = 0, **how: Any) -> tuple[Any, ...]:
     rest = (how.get("weights"), how.get("last", False), how.get("padding", -1))
     return F, np.array(rows), np.array(offsets, "int64"), False, mode, False, *rest
@@ -184,6 +200,20 @@ def test_sizes_are_exact_or_bounds(
         ("executorch_prim::floordiv.Scalar", (1, 0), "zero"),
         ("executorch_prim::et_view.default", (F, [5]), "reshape"),
         ("executorch_prim::et_copy_index.tensor", (None, F, 2), "row 2"),
+        ("executorch_prim::mod.int", (1, 0), "zero"),
+        (f"{L}update_cache.out", (C, C[:, :2], 1), "3 tokens in 2 cache positions"),
+        (f"{L}update_cache_with_indices.out", (C, C, 0, AT), "out of bounds for 3 cache"),
+        (f"{L}update_cache_with_indices.out", (C, C, 0, AT[:, :1]), "expected are int64"),
+        (f"{L}custom_quantized_sdpa.out", (C, C, C, 0, *[None] * 4, *[None] * 6, False), "scales"),
+        (f"{L}fast_hadamard_transform.out", (F,), "rows of 3 elements"),
+        (f"{L}gated_delta_rule.out", (C, C, C, C, C[0], C), "expected are query"),
+        (f"{L}quantized_moe_ffn.out", moe_call(bits=3), "3 bits"),
+        (f"{L}quantized_moe_ffn.out", moe_call(score="max"), "there are sigmoid and softmax"),
+        (f"{L}quantized_moe_ffn.out", moe_call(packed=np.zeros((2, 9999), "uint8")), "packed as"),
+        (f"{L}quantized_moe_ffn.out", moe_call(), "an expert has 8 bytes"),
+        (f"{L}quantized_moe_ffn.out", moe_call(count=3), "for 3 of 2 experts"),
+        (POOL, (C, C, [1], [1], [0], [1], False, N), "indices .3. for gradients"),
+        (POOL, (C, C, [1], [1], [0], [1], False, C.astype("int64") + 99), "out of bounds"),
         ("quantized_decomposed::quantize_per_tensor.Tensor_out", (F, F, N, 0, 9, 0), "one scale"),
         ("quantized_decomposed::quantize_per_channel.out", (F, N, N, 0, 0, 9, 0), "3 scales"),
         ("quantized_decomposed::dequantize_per_token.out", (F, N, N, 0, 9, 0, 6), "3 scales"),

@@ -72,7 +72,7 @@ def test_page_report_and_verify_give_one_verdict(tolerance: Tolerance, agrees: b
     actual, wanted = np.array([1.0015]), np.array([1.0])
     found = compare(actual, wanted, tolerance)
     assert found.agrees is agrees
-    assert ("Agrees" in check(comparison_view(found, "x.npy")).text) is agrees
+    assert ("Matches" in check(comparison_view(found, "x.npy")).text) is agrees
     assert (verify(actual, wanted, tolerance).problem is None) is agrees
 
 

@@ -73,7 +73,7 @@ def test_inputs_from_files_reach_the_program() -> None:
         assert read_npy(browser.links[0]) == pytest.approx(1 / (1 + np.exp(-x)), abs=1e-6)
         expected = File("y.npy", write_npy((1 / (1 + np.exp(-x))).astype(np.float32)))
         await app.receive({"act": "compare", "output": "0", "files": [expected]})
-        assert "Agrees with y.npy" in browser.html["output-0-compare"]
+        assert "Matches y.npy" in browser.html["output-0-compare"]
         await app.receive({"act": "compare", "output": "0", "files": [file]})
         assert "Differs from x.npy" in browser.html["output-0-compare"]
         await app.receive({"act": "compare", "output": "0", "files": [File("<b>.npy", b"")]})
@@ -232,7 +232,7 @@ def test_check_against_numpy() -> None:
         await open_sample(app, "add.pte")
         await run(app)
         await app.receive({"act": "check"})
-        assert "Agrees with NumPy" in browser.html["output-0-compare"]
+        assert "Matches NumPy" in browser.html["output-0-compare"]
 
     drive(script)
 

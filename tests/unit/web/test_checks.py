@@ -10,7 +10,8 @@ import numpy as np
 
 import page.controllers.check_controller as checks
 from page.app import App
-from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, drive
+from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, File, drive
+from webpte.format.bundled import parse_bundle
 from webpte.runtime.base.options import DeveloperOptions, SaferVariant
 from webpte_host.serving.gallery import gallery
 
@@ -40,12 +41,12 @@ def test_an_example_that_agrees() -> None:
         assert "Check the example" in browser.html["run-check"]
         assert "reference" not in browser.html["run-check"].replace("the reference", "", 1)
         await app.receive({"act": "check-example"})
-        assert "Agrees with the reference" in browser.html["run-check"]
-        assert browser.text["status"] == "Agrees with the reference"
+        assert "Matches the reference" in browser.html["run-check"]
+        assert browser.text["status"] == "Matches the reference"
         await app.receive({"act": "close"})
         assert not browser.html["run-check"]
         await app.receive({"act": "card", "name": "add"})
-        assert "Agrees with the reference" in browser.html["run-check"]  # it was kept
+        assert "Matches the reference" in browser.html["run-check"]  # it was kept
         await app.receive({"act": "card", "name": "superres"})
         assert not browser.html["run-check"]  # it has no example
 
@@ -89,7 +90,7 @@ def test_an_example_that_differs_leads_to_numpy(monkeypatch: Any) -> None:
         await app.receive({"act": "safer"})
         assert engine.devices[-1] == "numpy"
         assert engine.options[-1] is None
-        assert "Agrees with the reference" in browser.html["run-check"]
+        assert "Matches the reference" in browser.html["run-check"]
         assert 'data-act="safer"' not in browser.html["run-check"]
 
     drive(script, GPU, engine)
@@ -104,3 +105,23 @@ def test_a_missing_example_is_an_error_with_its_address() -> None:
         assert "samples/no: the server answered 404" in browser.html["error"]
 
     drive(script)
+
+
+def test_a_bundled_program_is_checked_against_its_first_case() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        data = (ROOT / "tests" / "data" / "format" / "bundled.bpte").read_bytes()
+        await app.receive({"act": "hello", "cards": CARDS})
+        await app.receive({"act": "open-file", "files": [File("small.bpte", data)]})
+        assert "Check the example" in browser.html["run-check"]
+        await app.receive({"act": "check-example"})
+        assert "Matches the reference" in browser.html["run-check"]
+        await app.receive({"act": "open-file", "files": [File("a.pte", program(data))]})
+        assert not browser.html["run-check"]  # the program alone has no cases
+
+    drive(script)
+
+
+def program(bundle: bytes) -> bytes:
+    """Return the program in a bundle."""
+    span = parse_bundle(bundle).program
+    return bundle[span.offset : span.end]

@@ -178,7 +178,7 @@ def test_a_link_opens_a_model_in_a_view() -> None:
 @pytest.mark.parametrize(
     ("link", "told", "address"),
     [
-        ({"model": "nope"}, "There is no model “nope” in this gallery", "?model=nope"),
+        ({"model": "nope"}, "There is no model “nope” on this page", "?model=nope"),
         (
             {"url": "no/such.pte", "view": "graph"},
             "such.pte cannot be opened: there is no such file at its address (404)",

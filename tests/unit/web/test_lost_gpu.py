@@ -97,6 +97,6 @@ def test_a_program_with_state_is_rebuilt_but_not_run() -> None:
         assert engine.runs == 1
         assert engine.programs[0].generation == 1
         assert not browser.html["error"]
-        assert "its state starts over: run it again" in browser.text["status"]
+        assert "its state was reset: run it again" in browser.text["status"]
 
     drive(script, GPU, engine)

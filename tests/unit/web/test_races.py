@@ -272,7 +272,7 @@ def test_anything_at_any_time(seed: int) -> None:
         await run(app)
         assert browser.text["status"].startswith("Done")
         await app.receive({"act": "check"})
-        assert browser.text["status"] == "Every output agrees with NumPy"
+        assert browser.text["status"] == "All outputs match NumPy"
         await app.receive({"act": "close"})
         assert len(engine.closed) == len(engine.programs)
         assert not engine.used_after_close

@@ -25,7 +25,7 @@ def test_comparison() -> None:
         return check(comparison_view(difference(actual, wanted, Tolerance()), against)).text
 
     one = np.zeros((2, 3), np.float32)
-    assert "Agrees with x.npy" in shown(one, one, "x.npy")
+    assert "Matches x.npy" in shown(one, one, "x.npy")
     told = shown(one, one + 1, NASTY)
     assert f"Differs from {NASTY} in 6 of 6 values" in told
     assert "Not comparable" in shown(one, one[0], "x.npy")

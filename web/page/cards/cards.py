@@ -107,6 +107,7 @@ class Card:
     task: str = ""
     licence: str = ""
     about: str = ""
+    size: int = 0  # bytes of the program
     examples: tuple[str, ...] = ()
     check: str = ""  # inputs with the outputs of a reference, see `Program.check`
     tokenizer: str = ""
@@ -142,6 +143,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             task=str(raw.get("task") or ""),
             licence=str(raw.get("licence") or ""),
             about=str(raw.get("about") or raw.get("notes") or ""),
+            size=int(raw.get("size") or 0),
             examples=tuple(folder + str(one) for one in _listed(example)),
             check=_address(folder, named.get("check")),
             tokenizer=_address(folder, named.get("tokenizer")),

@@ -1,4 +1,5 @@
-"""The check of a program against the example of its card, and the way to a safer variant.
+"""The check of a program against the example of its card, or the first case of a bundled program,
+and the way to a safer variant.
 
 The verdict is kept for the program, the adapter and the variant, and shown when it is opened again.
 """
@@ -28,16 +29,14 @@ class CheckController:
 
     def _commands(self) -> Iterator[Command]:
         session = self._state.session
-        if session is not None and _address(session) and not session.runner.busy:
+        if session is not None and _has_example(session) and not session.runner.busy:
             yield Command("Check the example", "check-example", view="run")
 
     async def on_check_example(self, message: Message) -> None:
         session = self._state.idle_session()
-        if session is not None and _address(session):
+        if session is not None and _has_example(session):
             self._state.tell("Checking the example", "busy")
-            await self._state.do(
-                session, self._check(session, _address(session)), "checking the example", False
-            )
+            await self._state.do(session, self._check(session), "checking the example", False)
 
     async def on_safer(self, message: Message) -> None:
         """Open the program in the next safer variant, and check it there."""
@@ -51,24 +50,28 @@ class CheckController:
         if await self._opening.open(session.source, device=device, options=safer.options):
             await self.on_check_example(message)
 
-    async def _check(self, session: Session, address: str) -> None:
-        data = await self._state.browser.fetch_bytes(address)
-        found: Check = await session.program.check(data)
+    async def _check(self, session: Session) -> None:
+        found: Check
+        if address := _address(session):
+            data = await self._state.browser.fetch_bytes(address)
+            found = await session.program.check(data)
+        else:
+            found = await session.program.check(method=session.method)
         verdict = Verdict.of(found)
         self._state.store.write(_key(session), verdict.stored(_place(session)))
         self._draw()
         if verdict.agrees:
-            self._state.tell("Agrees with the reference")
+            self._state.tell("Matches the reference")
         else:
             self._state.tell("Differs from the reference", "bad")
 
     def _follow(self, change: Change) -> None:
-        if change in (Change.SESSION, Change.BUSY):
+        if change in (Change.SESSION, Change.BUSY, Change.METHOD):
             self._draw()
 
     def _draw(self) -> None:
         session = self._state.session
-        if session is None or not _address(session):
+        if session is None or not _has_example(session):
             self._state.show(run_check="")
             return
         kept: Any = self._state.store.read(_key(session))
@@ -86,9 +89,13 @@ def _address(session: Session) -> str:
     return session.source.card.check if session.source.card is not None else ""
 
 
+def _has_example(session: Session) -> bool:
+    return bool(_address(session) or session.program.cases.get(session.method))
+
+
 def _key(session: Session) -> str:
-    assert session.source.card is not None
-    return f"check:{session.source.card.name}"
+    card = session.source.card
+    return f"check:{card.name}" if card is not None else f"check:bundle:{session.source.name}"
 
 
 def _place(session: Session) -> str:

@@ -18,7 +18,9 @@ from page.controllers.input_controller import InputController
 from page.controllers.open_controller import OpenController
 from page.controllers.output_controller import OutputController
 from page.controllers.view_controller import HOME, ViewController
+from page.inputs.inputs import TensorInput
 from page.inputs.match_inputs import is_array_file, is_picture_file
+from page.parts.input_preview import is_awaiting
 from page.session.session import Session
 from page.session.state import AppState, Change
 
@@ -51,6 +53,9 @@ class GalleryController:
         problems = {name: why for name in self._cards if (why := self._problem(name))}
         if problems:
             self._state.browser.show(unusable=problems)
+        self._state.cards = [
+            read_card(card) for name, card in self._cards.items() if name not in problems
+        ]
 
     def _problem(self, name: str) -> str:
         try:
@@ -69,7 +74,8 @@ class GalleryController:
         await self._opening.open(address)
 
     async def on_card(self, message: Message) -> None:
-        await self._open_card(str(message["name"]))
+        """Open a card of the gallery, or one that was chosen from a list."""
+        await self._open_card(str(message.get("value") or message["name"]))
 
     async def on_link(self, message: Message) -> None:
         """Open what the page's address names."""
@@ -113,13 +119,13 @@ class GalleryController:
             self._state.show_error(error, f"opening {name}")
             missing = isinstance(error, NoCardError)
             self._state.tell(
-                f"There is no model “{name}” in this gallery"
+                f"There is no model “{name}” on this page"
                 if missing
                 else f"The card of “{name}” cannot be used",
                 "bad",
             )
             return
-        if not await self._opening.open(card.program, card=card):
+        if not await self._opening.open(card.program, card=card, prepare=_await_examples):
             return
         session = self._state.session
         assert session is not None  # it has just been opened
@@ -131,7 +137,7 @@ class GalleryController:
         if name not in self._cards:
             known = ", ".join(self._cards) or "none"
             raise NoCardError(
-                f"there is no model {name!r} in this gallery. There are: {known}. Others are "
+                f"there is no model {name!r} on this page. There are: {known}. Others are "
                 "installed with python3 serve.py models add NAME."
             )
         return read_card(self._cards[name])
@@ -149,6 +155,17 @@ class GalleryController:
 
     async def _bring_examples(self, session: Session, card: Card) -> None:
         """Load the card's examples, one per input; inputs that someone has set stay."""
+        try:
+            await self._fetch_examples(session, card)
+        finally:  # an example that failed is awaited no more
+            tensors = [one for one in session.inputs if isinstance(one, TensorInput)]
+            missing = any(is_awaiting(one) for one in tensors)
+            for state in tensors:
+                state.awaits_picture = False
+            if missing and session is self._state.session:
+                self._inputs.draw()
+
+    async def _fetch_examples(self, session: Session, card: Card) -> None:
         for index, address in enumerate(card.examples):
             if not is_array_file(address) and not is_picture_file(address):
                 continue  # a text, for example, which its view loads
@@ -199,6 +216,14 @@ class GalleryController:
         elif entry is None:
             query = self._linked  # it could not be opened: a reload tries again
         self._state.browser.show(address="?" + urlencode(query, safe="/:") if query else "")
+
+
+def _await_examples(session: Session) -> None:
+    """Keep the place of pictures that come as examples."""
+    examples = session.source.card.examples if session.source.card is not None else ()
+    for state, address in zip(session.inputs, examples, strict=False):
+        if isinstance(state, TensorInput) and state.form is not None:
+            state.awaits_picture = is_picture_file(address)
 
 
 def _entry_of(source: Source | None) -> tuple[str, str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from page.browser import Message
@@ -29,6 +29,8 @@ from page.session.pin_dims import exported_with, find_culprit, is_about_sizes, s
 from page.session.session import Session
 from page.session.state import AppState
 
+ManyPictures = Callable[[Sequence[Any], TensorInput], Awaitable[None]]
+
 
 class InputController(InputControls):
     def __init__(self, state: AppState, changed: Callable[[], None]) -> None:
@@ -37,6 +39,8 @@ class InputController(InputControls):
         self._next_question = 0
         self._drawn = ""  # the program whose inputs were drawn last
         self.live: Callable[[], bool] = lambda: False  # whether inputs are answered live
+        # Answers more pictures than there are inputs for, one after the other.
+        self.many_pictures: ManyPictures | None = None
         self._camera: int | None = None  # the input whose camera is open
         self._frame: Photo | None = None  # the last picture of a camera
         state.commands.append(self._commands)
@@ -86,8 +90,12 @@ class InputController(InputControls):
         self._changed()
 
     async def on_npy(self, message: Message) -> None:
-        """Load a file into one input; an archive is matched by names instead."""
+        """Load a file into one input; an archive is matched by names instead, and several pictures
+        are answered one after the other."""
         state = self._tensor(message)
+        if len(message["files"]) > 1:
+            await self.accept_files(message["files"], state)
+            return
         file = message["files"][0]
         name = self._state.browser.source(file).name
         if name.lower().endswith(".npz"):
@@ -210,8 +218,10 @@ class InputController(InputControls):
 
     # ---- files dropped anywhere
 
-    async def accept_files(self, files: Sequence[Any]) -> None:
-        """Load each array into the input that it fits; where several do, ask."""
+    async def accept_files(self, files: Sequence[Any], target: TensorInput | None = None) -> None:
+        """Load each array into the input that it fits; where several do, ask. More pictures than
+        inputs are answered one after the other, in the `target` or the first input that takes
+        one."""
         session = self._state.session
         names = ", ".join(self._state.browser.source(file).name for file in files)
         if session is None:
@@ -219,6 +229,15 @@ class InputController(InputControls):
                 f"{names} holds values for the inputs of a program: open a program first"
             )
         method = session.method
+        named = [(self._state.browser.source(file).name, file) for file in files]
+        pictures = [file for name, file in named if is_picture_file(name)]
+        takers = [one for one in session.inputs if isinstance(one, TensorInput) and one.form]
+        if self.many_pictures is not None and takers and len(pictures) > len(takers):
+            others = [file for name, file in named if not is_picture_file(name)]
+            if others:
+                await self.accept_files(others)
+            await self.many_pictures(pictures, target if target in takers else takers[0])
+            return
         arrivals: list[Arrival] = []
         self._tell_loading(names)
         for file in files:

@@ -21,7 +21,8 @@ from page.inputs.sounds import (
     PARTS,
 )
 from page.npy import write_npy
-from page.parts.input_preview import input_preview
+from page.outputs.pictures import LARGEST_SIDE
+from page.parts.input_preview import input_pixels, input_preview, zoom_id
 from page.parts.input_view import dim_id, input_body
 from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
 from page.session.state import AppState
@@ -58,6 +59,13 @@ class InputControls:
         state = self._tensor(message)
         url = self._state.browser.download_url(write_npy(state.array()))
         self._state.browser.show(download={"url": url, "name": f"input{state.index}.npy"})
+
+    def on_full_input(self, message: Message) -> None:
+        """Show all pixels of the picture in an input, which someone enlarges."""
+        state = self._tensor(message)
+        if state.fill == "picture" and not state.error:
+            url = self._picture_url(input_pixels(state, LARGEST_SIDE))
+            self._state.browser.show(full={"id": zoom_id(state), "pictures": {"seen": url}})
 
     async def on_fill(self, message: Message) -> None:
         state = self._tensor(message)
@@ -184,7 +192,7 @@ class InputControls:
             return
         low, high = (LOWEST_RATE, HIGHEST_RATE) if name == "rate" else (1, 2**31 - 1)
         if not value.isdecimal() or not low <= int(value) <= high:
-            state.error = f"This takes an integer from {low} to {high}."
+            state.error = f"This takes an integer from {low:,} to {high:,}."
             self._show_preview(state)
             return
         number = int(value)

@@ -11,7 +11,14 @@ from time import time
 from page.browser import Message, Source
 from page.html.markup import render
 from page.html.units import bytes_text
-from page.parts.library_view import Row, is_program, keep_note, library_view, summary_text
+from page.parts.library_view import (
+    Row,
+    is_program,
+    keep_note,
+    library_view,
+    summary_text,
+    unkept_note,
+)
 from page.persistence.library_files import delete_all, orphaned_parts, part_name, parts_of
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -56,8 +63,13 @@ class LibraryController:
                 continue
             try:
                 await file.keep()
+                why = f"{file.name} is {file.came}" if file.came.startswith("not kept") else ""
             except SourceError as error:
-                self._state.tell(str(error), "bad")
+                why = str(error)
+                self._state.tell(why, "bad")
+            session = self._state.session
+            if why and session is not None and session.source is source:  # a run changes the status
+                self._state.show(keep=unkept_note(why))
         await self.refresh()
 
     def _draw_note(self, done: int | None = None, total: int = 0) -> None:
@@ -76,6 +88,7 @@ class LibraryController:
             self._entries, self._usage = await library.entries(), await library.usage()
         except SourceError:
             self._entries, self._usage = [], _NOTHING  # the browser has no library
+        self._state.kept = frozenset(entry.address for entry in self._entries)
         self._draw()
 
     async def on_library_refresh(self, message: Message) -> None:

@@ -12,16 +12,18 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from page.browser import Message, Progress, Source
+from page.browser import Message, OpenProgram, Progress, Source
 from page.cards.cards import Card
+from page.controllers.context_question import ContextQuestion, TooLargeError, longest_context
+from page.controllers.file_section import limits_of
 from page.controllers.opening_progress import OpeningProgress
-from page.html.units import bytes_text
-from page.parts.file_view import Placed, contents_view, file_card, program_bar, unloaded_view
+from page.parts.file_view import contents_view, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, unfetched_text
 from page.persistence.manifests import fetch_manifest
 from page.session.constant_methods import read_constant_methods
 from page.session.loaded_text import loaded_text
+from page.session.open_tabs import elsewhere_text
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -35,7 +37,7 @@ from webpte.errors import (
     WebpteError,
 )
 from webpte.library import LOCAL
-from webpte.report import PHONE_BUDGET, MemoryForecast
+from webpte.report import MemoryForecast
 from webpte.runtime.base.manifest_files import is_manifest
 from webpte.runtime.base.open import let_go
 
@@ -61,6 +63,8 @@ class OpenController:
         self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
         self._progress: OpeningProgress | None = None  # of the newest opening
+        self._context = ContextQuestion(state)
+        self._elsewhere: list[OpenProgram] = []  # open in other tabs when it began to load
         state.commands.append(self._commands)
 
     @property
@@ -93,6 +97,15 @@ class OpenController:
     async def on_retry_on_numpy(self, message: Message) -> None:
         """Open the program that failed on the GPU, and those after it, on NumPy."""
         self._state.device = "numpy"
+        await self.on_retry(message)
+
+    def on_open_context(self, message: Message) -> None:
+        """Open a language model with the context that was chosen."""
+        self._context.answer(message)
+
+    async def on_shorter_context(self, message: Message) -> None:
+        """Ask for a context, and open the program that had not enough memory with it."""
+        self._context.force()
         await self.on_retry(message)
 
     def on_cancel_opening(self, message: Message) -> None:
@@ -151,11 +164,12 @@ class OpenController:
         card: Card | None = None,
         before: Session | None = None,
         options: Options | None = None,
+        prepare: Callable[[Session], None] | None = None,
     ) -> bool:
         """Open a program and show errors; return whether it is on the page now.
 
         `before` is a closed session of the same program, to continue from. `options` are those of
-        `webpte.load`.
+        `webpte.load`. `prepare` is called with the new session before it is drawn.
         """
         turn, state = self._begin_turn(), self._state
         name = _name_of(wanted, card)
@@ -174,7 +188,7 @@ class OpenController:
             how = {"device": device, "options": options}
             self._loading = asyncio.ensure_future(self._load(wanted, extra, how, card, turn))
             session = await self._loading
-            await self._replace(session, turn, before)
+            await self._replace(session, turn, before, prepare)
             await self._note_tabs(session)
         except _SupersededError:
             return False
@@ -236,27 +250,46 @@ class OpenController:
         methods = await state.engine.inspect(source.data, data=extra)
         self._check(turn)
         self._inspected = methods
-        state.show(arriving=contents_view(methods, self._limits))
+        state.show(arriving=contents_view(methods, limits_of(state)))
         if device is None:
             await state.adapter_known.wait()  # a quick click comes before the adapter is known
             device = state.device
 
+        self._elsewhere = await state.browser.open_elsewhere()
+        others = elsewhere_text(self._elsewhere)
+        agreed = False  # to a context, even if it does not fit
+
         def show_forecast(forecast: MemoryForecast) -> None:
             self._check(turn)
-            budget = PHONE_BUDGET if state.narrow else None
-            told = replace(forecast, budget=budget)
-            state.show(arriving=contents_view(methods, self._limits, told))
+            told = self._context.told(forecast)
+            if not agreed:
+                self._context.check(told, methods)
+            state.show(arriving=contents_view(methods, limits_of(state), told, others))
 
-        started = perf_counter()
-        program = await state.engine.load(
-            source.data,
-            data=extra,
-            device=device,
-            progress=progress,
-            name=source.name,
-            on_forecast=show_forecast,
-            options=how["options"],
-        )
+        while True:
+            started = perf_counter()
+            try:
+                program = await state.engine.load(
+                    source.data,
+                    data=extra,
+                    device=device,
+                    progress=progress,
+                    name=source.name,
+                    on_forecast=show_forecast,
+                    options=how["options"],
+                    max_context=source.max_context,
+                )
+                break
+            except TooLargeError as error:
+                agreed = True
+                if await self._context.can_shorten(source, methods):
+                    self._check(turn)
+                    chosen = await self._context.ask(source.name, error.forecast, methods)
+                    if chosen < longest_context(methods):
+                        source = replace(source, max_context=chosen)
+                self._check(turn)
+        if source.max_context is not None:
+            methods = program.methods
         spent = 1000 * (perf_counter() - started)
         try:
             self._check(turn)
@@ -269,7 +302,13 @@ class OpenController:
             raise
         return session
 
-    async def _replace(self, session: Session, turn: int, before: Session | None) -> None:
+    async def _replace(
+        self,
+        session: Session,
+        turn: int,
+        before: Session | None,
+        prepare: Callable[[Session], None] | None,
+    ) -> None:
         """Replace the old session by the new one; nothing can fail from here on."""
         state, ended = self._state, _run_that_ends(self._state.session)
         await state.stop_runs()
@@ -281,6 +320,8 @@ class OpenController:
         before = old or before
         if before is not None:
             session.continue_from(before)
+        if prepare is not None:
+            prepare(session)
         if old is not None:
             old.program.close()
         state.session, state.device, state.opening = session, session.device, ""
@@ -293,8 +334,10 @@ class OpenController:
 
     async def _note_tabs(self, session: Session) -> None:
         """Say if another tab has the same large program open."""
-        source, state = session.source, self._state
-        shared = await state.browser.hold(source.address or source.name)
+        source, state, stats = session.source, self._state, session.program.stats
+        key = source.address or source.name
+        await state.browser.hold(OpenProgram(source.name, key, stats.buffer_bytes))
+        shared = any(program.key == key for program in self._elsewhere)
         if shared and source.size >= LARGE_BYTES and session is state.session:
             state.tell(
                 f"{source.name} is also open in another tab; each tab holds its own copy in GPU "
@@ -305,34 +348,6 @@ class OpenController:
         if turn != self._turn:
             raise _SupersededError
 
-    @property
-    def _limits(self) -> Mapping[str, int]:
-        return self._state.adapter.limits if self._state.adapter is not None else {}
-
-    def draw_file(self) -> None:
-        """Draw the file section: what the open program holds, and where its operators run."""
-        session = self._state.session
-        self._state.browser.show(hidden={"about": session is None})
-        if session is None:
-            self._state.show(file="", program="")
-            return
-        title = session.source.card.title if session.source.card is not None else ""
-        bar = program_bar(session.source.name, title, session.methods, session.method)
-        card = file_card(
-            session.source.name,
-            session.source.size,
-            session.methods,
-            session.method,
-            self._limits,
-            session.constant_values,
-            _placed(session),
-            folded=self._state.narrow,
-            about=session.source.card.about if session.source.card is not None else "",
-        )
-        brief = f"{session.source.name} · {bytes_text(session.source.size)}"
-        self._state.browser.show(text={"about-brief": brief})
-        self._state.show(file=card, program=bar)
-
     def _tell_failure(self, error: Exception, name: str) -> None:
         state, kinds = self._state, list(causes(error))
         actions = {}
@@ -340,20 +355,25 @@ class OpenController:
             actions = {"retry": "Try again"}
         elif any(isinstance(cause, FaultyDeviceError) for cause in kinds):
             actions = {"retry": "Try again", "retry-on-numpy": "Open on NumPy"}
+        out = any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds)
+        if out and longest_context(self._inspected or {}):
+            actions["shorter-context"] = "Open with a shorter context"
         note = ""
         if not isinstance(error, WebpteError | MemoryError):
             note = "This looks like an error in webpte: the details below say where. "
         if state.session is not None:
             note += f"{state.session.source.name} is still open, with its inputs and results."
-            if any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds):
+            if out:
                 note += " Close it first: that frees its memory."
+        if any(isinstance(cause, OutOfMemoryError) for cause in kinds):
+            note = f"{note} {elsewhere_text(self._elsewhere)}".strip()
         state.show(progress="")
         state.show_error(
             error,
             f"opening {name}",
             actions,
             note,
-            unloaded_view(name, self._inspected, self._limits) if self._inspected else None,
+            unloaded_view(name, self._inspected, limits_of(state)) if self._inspected else None,
         )
         unfetched = unfetched_text(error, name)
         state.tell(unfetched or f"Could not open {name}", "bad")
@@ -361,18 +381,6 @@ class OpenController:
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
     """Ignore progress."""
-
-
-def _placed(session: Session) -> dict[str, Placed]:
-    """Return where each operator runs; the slowest place counts if there are several."""
-    rank = {"alias": 0, "gpu": 1, "host": 2}
-    runs = max(session.runs[session.method], 1)
-    placed: dict[str, Placed] = {}
-    for row in session.program.report:
-        known = placed.get(row.op, Placed("alias"))
-        if row.method == session.method and rank[row.where] >= rank[known.where]:
-            placed[row.op] = Placed(row.where, row.host_ms / runs)
-    return placed
 
 
 def _run_that_ends(session: Session | None) -> str:

@@ -10,6 +10,7 @@ from page.browser import Message
 from page.html.markup import Html, h
 from page.inputs.inputs import Input, TensorInput
 from page.npy import NpyError, read_npy, write_npy, write_npz
+from page.outputs.pictures import LARGEST_SIDE
 from page.outputs.renderers import picture
 from page.outputs.renderers.base import Output, OutputContext
 from page.outputs.renderers.choose import chosen_renderer
@@ -22,7 +23,7 @@ from page.parts.output_view import (
     rendered_view,
     unknown_state_view,
 )
-from page.session.output_contexts import contexts_of
+from page.session.output_contexts import contexts_of, input_picture
 from page.session.state import AppState
 from webpte import TensorInfo
 from webpte.report.difference import Difference, Tolerance, difference
@@ -82,7 +83,7 @@ class OutputController:
         try:
             lines = data.decode("utf-8").removesuffix("\n").splitlines()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name} is no text in UTF-8: {error}") from error
+            raise ValueError(f"{name} is not UTF-8 text: {error}") from error
         outputs = session.methods[session.method].outputs
         last = [
             one.shape[-1] if isinstance(one, TensorInfo) and one.shape else 0 for one in outputs
@@ -91,7 +92,7 @@ class OutputController:
         if not fits:
             sizes = ", ".join(map(str, last))
             raise ValueError(
-                f"{name} has {len(lines)} lines, but labels are one per line for the last dim of "
+                f"{name} has {len(lines):,} lines, but labels are one per line for the last dim of "
                 f"an output ({sizes})"
             )
         session.labels |= dict.fromkeys(fits, tuple(lines))
@@ -136,6 +137,22 @@ class OutputController:
         settings = self._state.session.choice(context.output.index).settings
         png = await self._state.browser.png(picture.pixels_of(context, settings))
         self._download(png, f"{_file_name(context.output)}.png")
+
+    def on_full_output(self, message: Message) -> None:
+        """Show all pixels of a picture that someone enlarges, and of the input picture below it."""
+        context, browser = self._context(message), self._state.browser
+        session = self._state.session
+        assert session is not None
+        choice = session.choice(context.output.index)
+        if chosen_renderer(context, choice) is not picture.RENDERER:
+            return  # another one was chosen meanwhile
+        pictures = {
+            "rendered-picture": browser.picture_url(picture.pixels_of(context, choice.settings))
+        }
+        before, _ = input_picture(session, LARGEST_SIDE)
+        if before is not None:
+            pictures["compare-before"] = browser.picture_url(before)
+        browser.show(full={"id": picture.zoom_id(context), "pictures": pictures})
 
     def _download(self, data: bytes, name: str) -> None:
         url = self._state.browser.download_url(data)

@@ -152,7 +152,7 @@ class RunController:
             return
         if session.shown.lost:
             self._outputs.tell_unknown_state(session.shown.lost)
-            self._state.tell("NumPy cannot follow the state of this program", "bad")
+            self._state.tell("Not checked: the state of this program is not known", "bad")
             return
         self._state.tell("Computing on NumPy", "busy")
         work = self._check(session, session.shown)
@@ -187,7 +187,7 @@ class RunController:
             session.cancel_run(method)
             self._outputs.draw_age()
             if not self._live.wanted:
-                self._state.tell("Cancelled: the program is as it was, and can be run again")
+                self._state.tell("Cancelled. The program is unchanged")
             return
         except Exception as error:
             session.fail_run(method, error)
@@ -270,7 +270,10 @@ class RunController:
                 line = f"Computing on NumPy: {count_text(done)} of {count_text(total)} calls"
                 self._state.tell(line, "busy")
 
-        reference = await self._state.engine.load(source.data, data=source.extra, device="numpy")
+        shorter = {} if source.max_context is None else {"max_context": source.max_context}
+        reference = await self._state.engine.load(
+            source.data, data=source.extra, device="numpy", **shorter
+        )
         try:
             expected = await follow(reference, results.calls, lambda: runner.stopping, tick)
         except asyncio.CancelledError:
@@ -284,9 +287,9 @@ class RunController:
         compared = self._outputs.compare_all(expected, against)
         wrong = sum(not result.agrees for result in compared)
         if wrong:
-            self._state.tell(f"{wrong} of {len(compared)} outputs differ from NumPy", "bad")
+            self._state.tell(f"{wrong} of {len(compared)} outputs do not match NumPy", "bad")
         else:
-            self._state.tell("Every output agrees with NumPy")
+            self._state.tell("All outputs match NumPy")
 
     async def _profile(self, session: Session) -> None:
         program, method = session.program, session.method
@@ -300,7 +303,7 @@ class RunController:
             self._state.tell("The kernels of this method cannot be timed", "bad")
             return
         self._state.show(kernels=kernels_view(kernel_times(trace.steps)))
-        self._state.tell("Every kernel is timed")
+        self._state.tell("Kernels timed")
 
     async def _recover(self, session: Session) -> None:
         def progress(stage: str, done: int, total: int) -> None:
@@ -313,7 +316,7 @@ class RunController:
         session.start_over()
         self._outputs.draw()
         self._state.announce(Change.RESULTS)
-        since = ", and its state starts over" if session.stateful else ""
+        since = ", and its state was reset" if session.stateful else ""
         self._state.tell(f"The program is rebuilt{since}: run it again")
 
     # ---- drawing

@@ -1,15 +1,21 @@
-"""Links that bring back the open program, its inputs and the view."""
+"""Links that bring back the open program, its inputs and the view; and code that embeds it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from html import escape
 from urllib.parse import urlencode
 
 from page.browser import Message
 from page.persistence.saved_inputs import SavedInputs
 from page.session.palette import Command
 from page.session.state import AppState
+from webpte.library import LOCAL
 
+_FRAME = (
+    '<iframe src="{address}" title="{title}" width="100%" height="640" style="border: 0" '
+    'allow="camera; microphone; clipboard-write" loading="lazy"></iframe>'
+)
 Entry = tuple[str, str] | None  # ("model", name), ("url", address), or another that is no link
 
 
@@ -24,20 +30,38 @@ class ShareController:
     def _commands(self) -> Iterator[Command]:
         if self._linked() is not None:
             yield Command("Copy a link with these inputs", "share")
+            yield Command("Copy code that embeds this program", "share-frame")
 
     def _linked(self) -> Entry:
         entry = self._entry() if self._state.session is not None else None
-        return entry if entry is not None and entry[0] in ("model", "url") else None
+        if entry is None or entry[0] not in ("model", "url") or entry[1].startswith(LOCAL):
+            return None
+        return entry
 
     def on_share(self, message: Message) -> None:
+        """Copy a link to the page."""
+        self._copy("", "The link is copied", lambda link: link)
+
+    def on_share_frame(self, message: Message) -> None:
+        """Copy the code of a frame, for another site."""
+        session = self._state.session
+        card = session.source.card if session is not None else None
+        name = session.source.name if session is not None else ""
+        title = escape(card.title if card is not None else name)
+
+        def frame(link: str) -> str:
+            return _FRAME.format(address=escape(link), title=title)
+
+        self._copy("embed.html", "The code is copied: paste it into a page", frame)
+
+    def _copy(self, document: str, done: str, written: Callable[[str], str]) -> None:
         session, entry = self._state.session, self._linked()
         if session is None or entry is None:
             self._state.tell("A program without a URL cannot be shared as a link", "bad")
             return
         query = urlencode({entry[0]: entry[1], "view": self._state.front}, safe="/:")
         fragment = self._saved.fragment(session)
-        link = self._state.browser.absolute(f"?{query}") + fragment
-        done = "The link is copied"
+        link = self._state.browser.absolute(f"{document}?{query}") + fragment
         if not fragment and self._saved.has_inputs(session):
             done += ", without the inputs: they are too large for a link"
-        self._state.browser.show(copy={"text": link, "done": done})
+        self._state.browser.show(copy={"text": written(link), "done": done})

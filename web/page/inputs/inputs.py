@@ -63,6 +63,7 @@ class TensorInput:
     pinned: dict[int, str] = field(default_factory=dict)  # fixed dims, with the reason
     note: str = ""  # a remark that is not an error
     touched: bool = False  # someone has set it: an example leaves it alone
+    awaits_picture: bool = False  # an example is being fetched
     _array: Array | None = None
     _file: object = None  # identifies the file, to tell it from the next one
 
@@ -160,7 +161,7 @@ class TensorInput:
         except ValueError:
             size = low - 1
         if not low <= size <= high:
-            self.error = f"Dimension {dim} takes an integer from {low} to {high}."
+            self.error = f"Dimension {dim} takes an integer from {low:,} to {high:,}."
             return
         self.dims[dim] = size
         self.error = ""
@@ -177,7 +178,7 @@ class TensorInput:
         except ValueError:
             below = 0
         if not 1 <= below <= 2**31 - 1:
-            self.error = "Random integers need an upper bound from 1 to 2147483647."
+            self.error = "Random integers need an upper bound from 1 to 2,147,483,647."
             return
         self.below, self.error, self._array = below, "", None
 

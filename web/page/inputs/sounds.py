@@ -87,12 +87,12 @@ def prepare_sound(
     window = dims[form.time]
     if form.frames is None:
         part = _part(samples, window, settings.part)
-        values = _levelled(part[None], settings.level)[0]
+        values = levelled(part[None], settings.level)[0]
         return values.astype(dtype).reshape(tuple(dims))
     frames, hop = dims[form.frames], settings.hop or window
     part = _part(samples, window + (frames - 1) * hop, settings.part)
     cut = np.lib.stride_tricks.sliding_window_view(part, window)[::hop]  # (frames, window)
-    return np.ascontiguousarray(_levelled(cut, settings.level), dtype=dtype)
+    return np.ascontiguousarray(levelled(cut, settings.level), dtype=dtype)
 
 
 def sound_calls(samples: Array, form: SoundForm, hop: int, dims: Sequence[int]) -> list[Array]:
@@ -119,7 +119,7 @@ def _part(samples: Array, length: int, part: str) -> Array:
     return made
 
 
-def _levelled(rows: Array, level: str) -> Array:
+def levelled(rows: Array, level: str) -> Array:
     """Normalize (frames, samples), each frame by itself."""
     if level == "peak":
         peaks = np.abs(rows).max(axis=1, keepdims=True, initial=0)

@@ -99,7 +99,7 @@ def _converted(values: object, dtype: str) -> Array:
         whole = array.dtype.kind != "f" or bool((array == np.floor(array)).all())
         low, high = (0, 1) if wanted.kind == "b" else _limits(wanted)
         if not whole or (array.size and not (low <= array.min() and array.max() <= high)):
-            raise TypedError(f"This input takes integers from {low} to {high} ({dtype}).")
+            raise TypedError(f"This input takes integers from {low:,} to {high:,} ({dtype}).")
     with np.errstate(over="ignore"):
         return array.astype(wanted)
 

@@ -78,6 +78,24 @@ def line_figure(
     return h("figure", drawn, caption(*captions))
 
 
+def zoomed(inside: Html, name: str, label: str = "", kind: str = "", **attributes: object) -> Html:
+    """Return content that can be enlarged; `zoom.js` moves it. `name` is its id; without a `label`
+    something inside has the focus. The attribute `data_full` is the act that brings all pixels."""
+    how = "zoom with + and -, move with the arrow keys, 0 shows all of it"
+    return h(
+        "div",
+        h("div", inside, class_="zoom-inside"),
+        id=name,
+        class_=f"zoom {kind}".strip(),
+        tabindex="0" if label else None,
+        role="group" if label else None,
+        aria_label=f"{label}: {how}" if label else None,
+        title="Scroll or pinch to zoom, drag to move, double-click to reset",
+        data_zoom="",
+        **attributes,
+    )
+
+
 def picture_figure(made: Picture, of: str) -> Html:
     """Return a figure of a picture; `of` says what it shows, for screen readers."""
     return h(

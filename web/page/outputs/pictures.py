@@ -17,6 +17,7 @@ import numpy as np
 from page.npy import Array
 
 MAX_SIDE = 256  # pixels; larger planes are thinned out by whole steps
+LARGEST_SIDE = 1 << 14  # pixels of a picture that browsers show
 MAX_TILES = 16
 _MISSING = 255  # palette entry of NaN and infinities
 

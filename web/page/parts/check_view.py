@@ -55,7 +55,7 @@ def check_view(verdict: Verdict | None, variant: str, safer: str, running: bool)
     if verdict.agrees:
         told = h(
             "p",
-            h("strong", "Agrees with the reference"),
+            h("strong", "Matches the reference"),
             f" ({variant}; {verdict.detail})",
             class_="notice notice-good",
         )

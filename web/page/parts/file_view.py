@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from page.html.fields import choice
 from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 from page.outputs.figures import bar
@@ -62,26 +61,6 @@ def file_card(
     )
 
 
-def program_bar(name: str, title: str, methods: Mapping[str, MethodInfo], method: str) -> Html:
-    """Return the title of the open program, the choice of its method, and the way to close it."""
-    runnable = [info.name for info in methods.values() if not info.is_constant]
-    return render(
-        (
-            h("h2", title or name, title=name),
-            h(
-                "button",
-                "✕",
-                type="button",
-                class_="quiet",
-                data_act="close",
-                title=f"Close {name}",
-                aria_label=f"Close {name}",
-            ),
-            _method_choice(runnable, method),
-        )
-    )
-
-
 def _method(
     info: MethodInfo, limits: Mapping[str, int], placed: Mapping[str, Placed], folded: bool
 ) -> Html:
@@ -94,9 +73,12 @@ def _method(
     )
 
 
-def forecast_view(forecast: MemoryForecast) -> Html:
-    """Return the memory that a program will need, with a warning if it may be too much."""
-    text = f"{forecast}."
+def forecast_view(forecast: MemoryForecast, elsewhere: str = "") -> Html:
+    """Return the memory that a program will need, with a warning if it may be too much.
+
+    `elsewhere` is a sentence about the memory that other tabs hold.
+    """
+    text = f"{forecast}. {elsewhere}".rstrip()
     if forecast.refusals:
         text = f"{text} {forecast.refusals[0]}"
     elif forecast.is_over_budget:
@@ -108,11 +90,12 @@ def contents_view(
     methods: Mapping[str, MethodInfo],
     limits: Mapping[str, int],
     forecast: MemoryForecast | None = None,
+    elsewhere: str = "",
 ) -> Html:
     """Return the contents of a file that is not loaded: every method, and nothing to click."""
     return render(
         (
-            forecast_view(forecast) if forecast is not None else None,
+            forecast_view(forecast, elsewhere) if forecast is not None else None,
             [
                 _method(info, limits, {}, folded=True)
                 for info in methods.values()
@@ -130,13 +113,6 @@ def unloaded_view(name: str, methods: Mapping[str, MethodInfo], limits: Mapping[
         h("summary", f"What is in {name}"),
         h("div", contents_view(methods, limits), class_="file"),
     )
-
-
-def _method_choice(names: Sequence[str], chosen: str) -> Html | None:
-    if len(names) < 2:
-        return None
-    options = {name: name for name in names}
-    return choice("method", options, chosen, "inline", data_act="method")
 
 
 def type_text(info: TensorInfo | ScalarInfo) -> str:
@@ -213,8 +189,8 @@ def _operators(info: MethodInfo, placed: Mapping[str, Placed], folded: bool) -> 
             else None,
             h(
                 "p",
-                f"Parts of this method were compiled for {' and '.join(info.foreign)}: what is in "
-                "them only that backend can read.",
+                f"Parts of this method were compiled for {' and '.join(info.foreign)}, which only "
+                "that backend can run. Export again with VulkanPartitioner.",
                 class_="notice notice-bad",
             )
             if info.foreign

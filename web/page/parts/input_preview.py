@@ -10,6 +10,7 @@ from page.html.units import bytes_text, count_text, number_text, shape_text
 from page.inputs.inputs import Input, ScalarInput, TensorInput
 from page.npy import Array
 from page.outputs.curves import waveform
+from page.outputs.figures import zoomed
 from page.outputs.pictures import data_url, picture, png_rgb, seen_pixels
 from page.outputs.tensors import first_values, summarise
 
@@ -27,9 +28,14 @@ def png_url(pixels: Array) -> str:
 def is_simple(state: Input) -> bool:
     """Tell whether a card describes the input, and it is set by a drawing, a picture or a sound:
     then all other controls are folded."""
-    if not isinstance(state, TensorInput) or state.fill not in ("draw", "picture", "sound"):
+    if not isinstance(state, TensorInput) or not (state.title or state.meaning):
         return False
-    return bool(state.title or state.meaning)
+    return state.fill in ("draw", "picture", "sound") or is_awaiting(state)
+
+
+def is_awaiting(state: TensorInput) -> bool:
+    """Tell whether an example is on its way: its place is kept, so that nothing moves."""
+    return state.awaits_picture and not state.touched and state.fill not in CHOSEN
 
 
 def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
@@ -38,6 +44,10 @@ def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
         return h("p", state.error, class_="notice notice-bad", role="alert")
     if isinstance(state, ScalarInput):
         return Html("")
+    if is_awaiting(state) and is_simple(state):
+        numbers = h("details", h("summary", "Numbers"), class_="more-controls")
+        coming = h("p", "Loading the example …", class_="soft seen-coming")
+        return h("div", coming, numbers, class_="simple-preview")
     array = state.array()
     facts = h("p", " · ".join(_facts(state, array)), class_="note")
     note = h("p", state.note, class_="note") if state.note else None
@@ -99,11 +109,34 @@ def _values(state: TensorInput, array: Array) -> Html | None:
 def _seen(state: TensorInput, array: Array, picture_url: PictureUrl) -> Html | None:
     if state.fill not in ("picture", "draw") or state.form is None:
         return None
-    pixels = seen_pixels(array, state.form.layout, SEEN_SIDE, state.settings.mean_std)
-    if state.settings.order == "BGR":
-        pixels = pixels[:, :, ::-1]
+    pixels = input_pixels(state, SEEN_SIDE)
+    height, width = pixels.shape[:2]
     kind = "seen" if max(pixels.shape) < SMALL_SIDE else "seen smooth"
-    return h("img", src=picture_url(pixels), alt="What the model sees", class_=kind)
+    image = h("img", src=picture_url(pixels), alt="What the model sees", class_=kind,
+              width=width, height=height)  # fmt: skip
+    if state.fill == "draw":
+        return image
+    whole = state.dims[state.form.rows], state.dims[state.form.columns]
+    return zoomed(
+        image,
+        zoom_id(state),
+        f"The picture in {state.title or state.name}",
+        "zoom-seen",
+        data_full="full-input" if (height, width) != whole else None,
+        data_input=state.index,
+    )
+
+
+def zoom_id(state: TensorInput) -> str:
+    return f"input-{state.index}-zoom"
+
+
+def input_pixels(state: TensorInput, side: int) -> Array:
+    """Return a picture in an input, as the model sees it: (height, width, 3) uint8, no side over
+    `side`."""
+    assert state.form is not None
+    pixels = seen_pixels(state.array(), state.form.layout, side, state.settings.mean_std)
+    return pixels[:, :, ::-1] if state.settings.order == "BGR" else pixels
 
 
 def _heard(state: TensorInput, array: Array) -> Html | None:

@@ -14,6 +14,7 @@ from page.parts.photo_view import pad, picture_controls
 from page.parts.sound_view import sound_controls, text_controls
 
 _MOST_STEPS = 100_000  # of a slider
+LONGEST_WINDOW = 10  # seconds of a sound that each call of a stream takes
 
 
 def inputs_card(
@@ -198,7 +199,16 @@ def _media_buttons(state: TensorInput) -> tuple[object, ...]:
         _file_control(state),
         _device_button(state, "camera", "Camera") if state.form is not None else None,
         _device_button(state, "record", "Record") if state.sound is not None else None,
+        _device_button(state, "listen", "Listen") if _can_listen(state) else None,
     )
+
+
+def _can_listen(state: TensorInput) -> bool:
+    """Tell whether a call takes a short part of a sound, so that a stream can be answered."""
+    if state.sound is None:
+        return False
+    window = state.bounds[state.sound.time][1]
+    return window <= LONGEST_WINDOW * state.sound_settings.rate
 
 
 def dim_id(state: TensorInput, dim: int, slider: bool) -> str:
@@ -211,7 +221,7 @@ def _dim_control(state: TensorInput, dim: int) -> Html:
     known = {"min": low, "max": high, "step": "1", "value": state.dims[dim], "data_act": "dim",
              "data_input": state.index, "data_dim": dim}  # fmt: skip
     number = h("input", type="number", id=dim_id(state, dim, False), class_="small", **known)
-    label = h("span", f"dim {dim} ({low} to {high})", class_="label")
+    label = h("span", f"dim {dim} ({low:,} to {high:,})", class_="label")
     if high - low > _MOST_STEPS:
         return h("label", label, number)
     slider = h("input", type="range", id=dim_id(state, dim, True), data_slider="1",
@@ -231,6 +241,7 @@ def _device_button(state: TensorInput, device: str, text: str) -> Html:
         data_device=device,
         data_input=state.index,
         data_longest=longest or None,
+        data_rate=state.sound_settings.rate if device == "listen" else None,
     )
 
 
@@ -248,13 +259,14 @@ def _random_controls(state: TensorInput) -> tuple[Html, Html]:
 def _file_control(state: TensorInput) -> Html:
     kinds, what = ".npy,.npz,.bin", "Load .npy"
     if state.form is not None:
-        kinds, what = f"{kinds},image/*", "Load picture or .npy"
+        kinds, what = f"{kinds},image/*", "Load pictures or .npy"
     elif state.sound is not None:
         kinds, what = f"{kinds},audio/*", "Load sound or .npy"
     chosen = h(
         "input",
         type="file",
         accept=kinds,
+        multiple=state.form is not None,
         data_act="npy",
         data_input=state.index,
         aria_label=f"A file for {state.name}",

@@ -24,7 +24,7 @@ class Row:
 
 
 def is_program(entry: Entry) -> bool:
-    return entry.name.lower().endswith(".pte")
+    return entry.name.lower().endswith((".pte", ".bpte"))
 
 
 def summary_text(rows: Sequence[Row], others: Sequence[Entry]) -> str:
@@ -173,6 +173,11 @@ def keep_note(name: str, done: int | None, total: int) -> Html:
         h("button", "keep a copy", type="button", class_="quiet", data_act="library-keep"),
         class_="card keep soft",
     )
+
+
+def unkept_note(reason: str) -> Html:
+    """Return the note that says why the open program is not in the library."""
+    return h("p", f"{reason}. It works all the same.", class_="card keep", role="status")
 
 
 def missing_note(name: str) -> Html:

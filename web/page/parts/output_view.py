@@ -78,9 +78,8 @@ def unknown_state_view(reason: str) -> Html:
         "div",
         h(
             "p",
-            "This cannot be checked: the program keeps state from call to call, and "
-            f"{reason}, so NumPy cannot be brought to the same state. Start its state over, then "
-            "run and check.",
+            "This cannot be checked, because NumPy does not know the state of the program: "
+            f"{reason}. Press “Start over”, then run and check again.",
         ),
         h("button", "Start over", type="button", data_act="recover"),
         class_="notice notice-warn",
@@ -231,7 +230,7 @@ def comparison_view(result: Difference, against: str) -> Html:
         f"{number_text(result.max_rel)} relative"
     )
     if result.agrees:
-        return h("p", f"Agrees with {against}: {gaps}.", class_="notice notice-good")
+        return h("p", f"Matches {against}: {gaps}.", class_="notice notice-good")
     return h(
         "p",
         f"Differs from {against} in {count_text(result.wrong)} of "

@@ -23,8 +23,8 @@ Amounts = Mapping[str, tuple[int, int]]  # stage -> (done, total); a total of 0 
 _WAYS_OUT = {
     "FormatError": "Check that the file is a complete .pte written by ExecuTorch.",
     "OtherFileError": "",  # its message says what to do with such a file
-    "NoCardError": "Choose one of the gallery, or install it and reload the page.",
-    "CardError": "A card of the gallery is a small JSON file; docs/page.md has its fields.",
+    "NoCardError": "Choose a sample, or install the model and reload the page.",
+    "CardError": "Correct the model's card, a small JSON file; docs/page.md lists its fields.",
     "UnsupportedOpError": "What the file contains is listed below. Export the model without "
     "these operators, or add them to webpte.",
     "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",
@@ -66,11 +66,11 @@ _VERBS = {
 
 _ANSWERED = re.compile(r"the server answered (\d{3})")
 _ANSWERS = {
-    "401": "its server wants a password",
-    "403": "its server does not give it out",
+    "401": "its server asks for a password",
+    "403": "its server refuses access",
     "404": "there is no such file at its address",
     "410": "it is no longer at its address",
-    "429": "its server was asked too often; try again later",
+    "429": "its server got too many requests; try again later",
 }
 
 
@@ -80,7 +80,9 @@ def unfetched_text(error: BaseException, name: str) -> str:
     code = next((found[1] for found in answers if found), "")
     if not code:
         return ""
-    other = "its server has a fault" if code.startswith("5") else "its server does not give it out"
+    other = (
+        "its server has an internal error" if code.startswith("5") else "its server refuses access"
+    )
     return f"{name} cannot be opened: {_ANSWERS.get(code, other)} ({code})"
 
 

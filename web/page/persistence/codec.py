@@ -130,7 +130,9 @@ async def find_codec(program: Source, browser: Browser) -> Codec | None:
         try:
             return await load_codec(files, browser)
         except WebpteError as error:
-            raise TextError(f"{found.name}, beside the program, cannot be used: {error}") from error
+            raise TextError(
+                f"{found.name}, next to the program, cannot be used: {error}"
+            ) from error
     return None
 
 

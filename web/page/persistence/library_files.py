@@ -44,7 +44,9 @@ def orphaned_parts(entries: Sequence[Entry], now: float) -> list[Entry]:
 
 
 def _is_part(entry: Entry) -> bool:
-    return entry.address.startswith(LOCAL) and ".pte/" in entry.name.lower()
+    return entry.address.startswith(LOCAL) and any(
+        ending in entry.name.lower() for ending in (".pte/", ".bpte/")
+    )
 
 
 async def delete_all(library: Library, addresses: Iterable[str]) -> None:

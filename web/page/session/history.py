@@ -47,9 +47,9 @@ class History:
         else:
             self._calls.append(PastCall(method, tuple(inputs)))
         if count_calls(self._calls) > MOST_CALLS:
-            self.lose(f"it had more than {count_text(MOST_CALLS)} calls")
+            self.lose(f"there were more than {count_text(MOST_CALLS)} calls")
         elif _held_bytes(self._calls) > MOST_BYTES:
-            self.lose(f"its inputs had more than {bytes_text(MOST_BYTES)}")
+            self.lose(f"inputs had more than {bytes_text(MOST_BYTES)}")
 
     def lose(self, reason: str) -> None:
         """Give up the history for a reason, and free its arrays."""

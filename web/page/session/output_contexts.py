@@ -41,20 +41,24 @@ def contexts_of(session: Session, picture_url: Callable[[Array], str]) -> list[O
 def _backdrop(session: Session) -> tuple[Array | None, tuple[int, int]]:
     """Return the input picture of the run, as the model saw it, and the input's size."""
     results = session.shown
-    if results is None or not results.calls:
+    if results is None:
         return None, (0, 0)
     if results.backdrop is None:
-        results.backdrop = (None, (0, 0))
-        for state, array in zip(session.inputs, results.calls[-1].inputs, strict=True):
-            form = state.form if isinstance(state, TensorInput) else None
-            if form is not None and isinstance(array, np.ndarray) and array.size:
-                assert isinstance(state, TensorInput)
-                known = state.fill in ("picture", "draw")
-                scale = state.settings.mean_std if known else None
-                pixels = seen_pixels(array, form.layout, BACKDROP, scale)
-                if state.settings.order == "BGR":
-                    pixels = pixels[:, :, ::-1]
-                size = (array.shape[form.rows], array.shape[form.columns])
-                results.backdrop = (pixels, size)
-                break
+        results.backdrop = input_picture(session, BACKDROP)
     return results.backdrop
+
+
+def input_picture(session: Session, side: int) -> tuple[Array | None, tuple[int, int]]:
+    """Return the input picture of the last run with no side over `side`, and the input's size."""
+    calls = session.shown.calls if session.shown is not None else ()
+    for state, array in zip(session.inputs, calls[-1].inputs if calls else (), strict=False):
+        form = state.form if isinstance(state, TensorInput) else None
+        if form is not None and isinstance(array, np.ndarray) and array.size:
+            assert isinstance(state, TensorInput)
+            known = state.fill in ("picture", "draw")
+            scale = state.settings.mean_std if known else None
+            pixels = seen_pixels(array, form.layout, side, scale)
+            if state.settings.order == "BGR":
+                pixels = pixels[:, :, ::-1]
+            return pixels, (array.shape[form.rows], array.shape[form.columns])
+    return None, (0, 0)

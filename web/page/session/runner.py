@@ -129,5 +129,5 @@ class Runner:
         timing, done = self.timing, len(self.timing.repeats)
         if timing.median is None:
             return "Benchmark cancelled"
-        told = f"Benchmark: {ms_text(timing.median)}, median of {done}"
-        return told + (f" (stopped early, of {timing.wanted})" if done < timing.wanted else "")
+        told = f"Benchmark: {ms_text(timing.median)}, median of {done:,}"
+        return told + (f" (stopped early, of {timing.wanted:,})" if done < timing.wanted else "")

@@ -132,7 +132,7 @@ class Session:
         if old.source.data is self.source.data and old.source.extra == self.source.extra:
             self.results = old.results
             if self.stateful:
-                self._note("the program was loaded again since, and its state starts over")
+                self._note("the program was loaded again, and its state was reset")
 
     def choice(self, output: int) -> Choice:
         """Return how an output of the chosen method is shown."""
@@ -168,13 +168,13 @@ class Session:
 
     def fail_run(self, method: str, error: Exception) -> None:
         if self.stateful and not isinstance(error, InputError):  # which is raised before a run
-            self.history.lose("a run failed, and nobody knows what it had changed by then")
+            self.history.lose("a run failed, and may have changed it")
         if method in self.results:
             self.results[method].note = "the last run failed"
 
     def cancel_run(self, method: str) -> None:
         """Note that a run was cancelled: it may have changed the state, or not."""
-        self.lose_state("a run was cancelled, and nobody knows whether it had happened by then")
+        self.lose_state("a run was cancelled, and may have changed it")
         if method in self.results:
             self.results[method].note = "the last run was cancelled"
 
@@ -188,7 +188,7 @@ class Session:
         self.runs.clear()
         self.history = History()
         if self.stateful:
-            self._note("the program was rebuilt since, and its state starts over")
+            self._note("the program was rebuilt, and its state was reset")
 
     def _note(self, what_came_since: str) -> None:
         for results in self.results.values():

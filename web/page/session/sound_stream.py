@@ -56,20 +56,25 @@ class SoundStream:
         return np.concatenate(values)[: self.count]
 
 
-def stream_of(inputs: Sequence[Input], outputs: Sequence[CardValue]) -> SoundStream | None:
-    """Return the calls for the sound that is set; None if there is none, or one call is all."""
+def feeds_of(inputs: Sequence[Input], outputs: Sequence[CardValue]) -> dict[int, int]:
+    """Return output -> the input that gets it in the next call, as a card's outputs say."""
     titles = {
         state.title: state.index
         for state in inputs
         if isinstance(state, TensorInput) and state.title
     }
+    return {at: titles[one.feeds] for at, one in enumerate(outputs) if one.feeds in titles}
+
+
+def stream_of(inputs: Sequence[Input], outputs: Sequence[CardValue]) -> SoundStream | None:
+    """Return the calls for the sound that is set; None if there is none, or one call is all."""
     for state in inputs:
         if not isinstance(state, TensorInput) or state.fill != "sound" or state.samples is None:
             continue
         form, hop = state.sound, state.sound_settings.hop
         if form is None or form.frames is None or not 0 < hop <= state.dims[form.time]:
             continue
-        feeds = {at: titles[one.feeds] for at, one in enumerate(outputs) if one.feeds in titles}
+        feeds = feeds_of(inputs, outputs)
         parts = sound_calls(state.samples, form, hop, state.dims)
         count = max(1, -(-len(state.samples) // hop))
         return SoundStream(state.index, parts, count, feeds)

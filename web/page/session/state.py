@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 from page.browser import Browser
+from page.cards.cards import Card
 from page.html.markup import Html
 from page.html.units import count_text
 from page.parts.status_view import error_view, failure_text
@@ -78,6 +79,8 @@ class AppState:
     base: str = ""  # the page's address
     hash: str = ""  # the fragment of that address
     narrow: bool = False  # a small screen, where long lists start folded
+    cards: Sequence[Card] = ()  # of the gallery, those that can be used
+    kept: frozenset[str] = frozenset()  # addresses of files that the library has
     session: Session | None = None
     opening: str = ""  # the name of the program that is being opened
     front: str = "run"  # the view that is in front

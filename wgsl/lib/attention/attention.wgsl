@@ -24,7 +24,7 @@ struct Params {
     v: vec4<u32>,
     output: vec4<u32>,
     mask: vec4<u32>, // and of a key
-    new_keys: vec4<u32>, // of keys and values that are not in the cache yet
+    new_keys: vec4<u32>, // of keys and values that are not in the cache yet; and quads of a row
     // Of kernels without tiles: a line is a row in the order batch, token, head.
     first_line: u32,
     lines: u32,

@@ -10,8 +10,8 @@
 // read from where they were computed and written to the cache on the way. Only the workgroup that walks
 // a key touches its place in the cache, so no synchronization is needed.
 //
-// Goes with lib/attention/attention.wgsl and lib/attention/attention_mask.wgsl. The kernel declares the caches `k` and `v`,
-// `output`, `stats`, and
+// Goes with lib/attention/attention.wgsl, attention_mask.wgsl and lib/attention/cache/. The kernel declares the caches `k`
+// and `v`, `output`, `stats`, and
 //     fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32>
 //     fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored>, and `new_value`
 
@@ -55,41 +55,17 @@ fn is_new(key: u32) -> bool {
 fn k_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
     let start = job.batch * params.k.x + job.key_head * params.k.y + key * params.k.z;
     if (is_new(key)) {
-        let value = new_key(job, key, quad);
-        if (job.tile == 0u) {
-            ${KEEP_KEY}
-        }
-        return vec4<f32>(value);
+        return taken_key(job, key, quad, start);
     }
-    if (HEAD % 4u == 0u) {
-        return vec4<f32>(k[start / 4u + quad]);
-    }
-    var result = vec4<f32>();
-    for (var i = 0u; i < min(4u, HEAD - quad * 4u); i++) {
-        let at = start + quad * 4u + i;
-        result[i] = f32(k[at / 4u][at % 4u]);
-    }
-    return result;
+    return cached_key(start, quad);
 }
 
 fn v_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
     let start = job.batch * params.v.x + job.key_head * params.v.y + key * params.v.z;
     if (is_new(key)) {
-        let value = new_value(job, key, quad);
-        if (job.tile == 0u) {
-            ${KEEP_VALUE}
-        }
-        return vec4<f32>(value);
+        return taken_value(job, key, quad, start);
     }
-    if (VALUE_HEAD % 4u == 0u) {
-        return vec4<f32>(v[start / 4u + quad]);
-    }
-    var result = vec4<f32>();
-    for (var i = 0u; i < min(4u, VALUE_HEAD - quad * 4u); i++) {
-        let at = start + quad * 4u + i;
-        result[i] = f32(v[at / 4u][at % 4u]);
-    }
-    return result;
+    return cached_value(start, quad);
 }
 
 fn head_of(job: Job, row: u32) -> u32 {

@@ -7,13 +7,14 @@
 // CHUNK turns need, ordered so that neighbours use different memory banks.
 //
 // With NORMED, x is RMS-normalized with the weights `gain`: sums are computed with x * gain and multiplied
-// by 1 / rms at the end.
+// by 1 / rms at the end. With CENTERED, too, this is a layer norm: x has its mean subtracted first.
 //
 // Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl. The kernel declares `x` and `gain`
 // (arrays of StoredQuad) and `params.gemm`, `params.eps`, and
 //     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
 
 override NORMED: bool = false;
+override CENTERED: bool = false;
 
 const THREADS = ${THREADS}u;
 const SLICES = ${SLICES}u; // a multiple of FOLDS
@@ -45,6 +46,7 @@ var<workgroup> slice_sums: array<Quad, MATRICES * THREADS>;
 var<workgroup> folded_sums: array<Quad, MATRICES * LANES * FOLDS>;
 var<workgroup> slice_squares: array<f32, THREADS>;
 var<workgroup> folded_squares: array<f32, SQUARE_FOLDS>;
+var<workgroup> mean: f32;
 
 fn slice_of(thread: u32) -> u32 { return thread % SLICES; }
 fn lane_of(thread: u32) -> u32 { return thread / SLICES; }
@@ -64,6 +66,25 @@ fn fetch_x(chunk: u32, thread: u32) -> Run {
     return run;
 }
 
+// Finds the mean of x, by all invocations of a workgroup.
+fn find_mean(thread: u32) {
+    var sum = 0.0;
+    for (var quad = thread; quad < UNITS * X_QUADS; quad += THREADS) {
+        sum += dot(vec4<f32>(x[quad]), vec4<f32>(1.0));
+    }
+    slice_squares[thread] = sum;
+    for (var rest = THREADS / 2u; rest > 0u; rest /= 2u) {
+        workgroupBarrier();
+        if (thread < rest) {
+            slice_squares[thread] += slice_squares[thread + rest];
+        }
+    }
+    if (thread == 0u) {
+        mean = slice_squares[0] / f32(params.gemm.k);
+    }
+    workgroupBarrier();
+}
+
 // Stores them in shared memory and returns the sum of their squares.
 fn stage_x(chunk: u32, thread: u32, run: Run) -> f32 {
     var squares = 0.0;
@@ -71,6 +92,9 @@ fn stage_x(chunk: u32, thread: u32, run: Run) -> f32 {
         let at = i * THREADS + thread;
         if (at < STAGED) {
             var values = run[i];
+            if (CENTERED && chunk * STAGED + at < UNITS * X_QUADS) {
+                values -= mean;
+            }
             if (NORMED) {
                 squares += dot(values, values);
                 values *= vec4<f32>(gain[min(chunk * STAGED + at, UNITS * X_QUADS - 1u)]);
@@ -115,6 +139,9 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
         others = units_at(1u, stride, column, unit_of(0u, thread));
     }
     var run = fetch_x(0u, thread);
+    if (CENTERED) {
+        find_mean(thread);
+    }
     var sums = Quad();
     var other_sums = Quad();
     var squares = 0.0;

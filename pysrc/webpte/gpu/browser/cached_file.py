@@ -28,7 +28,6 @@ class CachedFile(JsFile):
     came     where it was read from, for people; empty for an ordinary download
     kept     whether it is in the library now
     parts    addresses of files that were added to the library as its parts
-    sha256   its hash, if that was checked
     forget   deletes it from the library, if it came from there
     """
 
@@ -46,7 +45,6 @@ class CachedFile(JsFile):
         self.came = came
         self.kept = kept
         self.parts = tuple(parts)
-        self.sha256 = ""
         self.forget: Callable[[], Awaitable[None]] | None = None
         self._keeper: Any = None
         self._record: Record = {}

@@ -25,12 +25,29 @@ T = TypeVar("T")
 
 
 class JsFile:
-    """A file object of files.js: `file.size`, and `file.read` with a promise of bytes."""
+    """A file object of files.js: `file.size`, and `file.read` with a promise of bytes.
 
-    def __init__(self, file: Any, name: str) -> None:
+    Files of one `blob`, which a caller gave, are equal, and so are those of one hash.
+
+    sha256   its hash, if that was checked
+    """
+
+    def __init__(self, file: Any, name: str, blob: Any = None) -> None:
         self.file = file
         self.name = name
+        self.sha256 = ""
         self._size = int(file.size)
+        self._blob = blob
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, JsFile):
+            return NotImplemented
+        both = self._blob is not None and other._blob is not None
+        same_blob = both and self._blob.js_id == other._blob.js_id
+        return self is other or same_blob or (self.sha256 != "" and self.sha256 == other.sha256)
+
+    def __hash__(self) -> int:
+        return hash(self._size)
 
     @property
     def size(self) -> int:
@@ -56,6 +73,7 @@ class JsFile:
         except JsException as error:
             raise source_error(error, self.name) from error
         await compare_digest(blob, self.name, sha256, progress)
+        self.sha256 = sha256
         self.file = load_script("browser/files.js").blobFile(blob)
 
 

@@ -1,24 +1,24 @@
 // Locks that all tabs of this origin share. A closed tab gives its locks back. Without Web Locks (an old browser,
-// Node) there are none: `acquire` waits for nobody, and `isShared` is false.
+// Node) there are none: `acquire` waits for nobody, and `held` is empty.
 
 ({
-    // Promises a function that gives the lock back; other tabs wait meanwhile, unless all ask for a "shared" one.
-    acquire(name, mode = "exclusive") {
+    // Promises a function that gives the lock back; other tabs wait meanwhile.
+    acquire(name) {
         const locks = globalThis.navigator?.locks;
         if (!locks) return Promise.resolve(() => {});
         return new Promise((resolve) => {
             const held = () => new Promise((release) => { resolve(() => release()); });
-            locks.request(name, { mode }, held).catch(() => resolve(() => {})); // a page in a frame may not
+            locks.request(name, held).catch(() => resolve(() => {})); // a page in a frame may not
         });
     },
 
-    // Promises whether the lock of this name is held more than once.
-    async isShared(name) {
+    // Promises the names of all locks that are held, in this tab and others, as JSON.
+    async held() {
         try {
             const { held } = await navigator.locks.query();
-            return held.filter((lock) => lock.name === name).length > 1;
+            return JSON.stringify(held.map((lock) => lock.name));
         } catch {
-            return false;
+            return "[]";
         }
     },
 })

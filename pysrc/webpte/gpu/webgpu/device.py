@@ -44,7 +44,7 @@ from webpte.gpu.tasks import shield_or_undo
 from webpte.gpu.verdicts import MemoryText, checked_info
 from webpte.gpu.webgpu.eager_future import EagerFuture
 from webpte.gpu.webgpu.pending_requests import PendingRequests, translated
-from webpte.source import BytesSource, ColumnSource
+from webpte.source import BytesSource, ColumnSource, ConvertedSource
 
 # JavaScript writes results up to this size into an array of Python's; larger ones are copied twice.
 _IN_PLACE_BYTES = 4 << 20
@@ -199,7 +199,7 @@ class WebGPUDevice:
     ) -> None:
         files = by_file(transfers)
         for source, _ in files:
-            if not isinstance(source, JsFile | BytesSource | ColumnSource):
+            if not isinstance(source, JsFile | BytesSource | ColumnSource | ConvertedSource):
                 raise DeviceError(f"{source.name}: constants must be in files of the browser")
         for source, ordered in files:
             if not isinstance(source, JsFile):  # made when the program was built, and small

@@ -6,6 +6,7 @@ sdpa_with_kv_cache   q, k, v [B, S, heads, D] and caches [B, C, key heads, D]: w
                      the caches from the position on, then attends to the keys up to position + S
 custom_sdpa          attention to the caches, without writing them
 update_cache         writes one cache; its output has no meaning
+et_vk.gemma4_sdpa    attention of q to all of k and v [B, N, key heads, D], with a mask [S, N]
 et_vk.sdpa           q [.., heads, S, D], k and v [.., key heads, K, D]: neither cache nor position
 
 Query head h reads key head h // (heads // key heads). Causal attention hides the keys after a
@@ -17,20 +18,29 @@ is zero, as in torch's scaled_dot_product_attention.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from webpte.ops.attention.attention_calls import (
+    cache_heads,
     cached_shape,
+    masked_shape,
     plain_shape,
     read_cached,
+    read_masked,
     read_plain,
     tokens_first,
     update_shape,
     with_cache_shape,
 )
-from webpte.ops.attention.attention_kernels import Attention, lower_attention, lower_update
+from webpte.ops.attention.attention_kernels import (
+    Attention,
+    lower_attention,
+)
+from webpte.ops.attention.cache_packing import pack_rows, packing_of, unpack_rows
+from webpte.ops.attention.cache_write_kernels import lower_packing, lower_update
 from webpte.ops.core.args import Args
 from webpte.ops.core.quads import INT32_MAX, float_type
 from webpte.ops.core.records import Dispatch, SymIntBound
@@ -50,6 +60,10 @@ CACHE_ONLY = (
     "is_causal: bool = False, scale: number? = None -> tensor"
 )
 UPDATE = "value: tensor, cache: tensor, input_pos: live -> tensor"
+MASKED = (
+    "query: tensor, key: tensor, value: tensor, start_pos: any, attn_mask: tensor, "
+    "dropout_p: number? = 0, is_causal: bool = False, scale: number? = None -> tensor"
+)
 PLAIN = (
     "query: tensor, key: tensor, value: tensor, attn_mask: tensor? = None, "
     "scale: number? = None -> tensor"
@@ -78,8 +92,9 @@ def cached_bounds(args: Args, writes: bool) -> list[SymIntBound]:
 
 
 def stored_as(args: Args, call: Attention, *names: str) -> Attention:
-    """Return the call with the element type of its tensors in memory."""
-    return replace(call, stored=float_type(args, *map(args.tensor, names), args.out))
+    """Return the call with the element type of its tensors in memory, packed caches aside."""
+    tensors = [tensor for tensor in map(args.tensor, names) if tensor.dtype.packing is None]
+    return replace(call, stored=float_type(args, *tensors, args.out))
 
 
 def lower_cached(args: Args, writes: bool) -> list[Dispatch]:
@@ -88,8 +103,8 @@ def lower_cached(args: Args, writes: bool) -> list[Dispatch]:
     return [] if args.out.numel == 0 else lower_attention(call, args.target)
 
 
-def lower_plain(args: Args) -> list[Dispatch]:
-    call = stored_as(args, read_plain(args), "query", "key", "value")
+def lower_plain(args: Args, read: Callable[[Args], Attention]) -> list[Dispatch]:
+    call = stored_as(args, read(args), "query", "key", "value")
     return [] if args.out.numel == 0 else lower_attention(call, args.target)
 
 
@@ -106,6 +121,11 @@ def lower_cache_update(args: Args) -> list[Dispatch]:
     value, cache = args.tensor("value"), args.tensor("cache")
     if value.numel == 0:
         return []
+    packing, size = packing_of(cache.dtype), value.dims[3]
+    if packing is not None:
+        new, held = tokens_first(value), cache_heads(cache, size)
+        stored = float_type(args, value)
+        return [lower_packing(new, held, packing, stored, args.uniform("input_pos"))]
     return [
         lower_update(
             tokens_first(value),
@@ -153,18 +173,35 @@ def mask_arrays(args: Args, call: Attention) -> tuple[Array, Array]:
     return np.array(True), mask.astype(np.float64)
 
 
+def write_rows(args: Args, new: str, cache: str, position: int) -> None:
+    """Write new keys or values to a cache, packed as that is."""
+    rows, held = args.array(new), args.array(cache)
+    packing = packing_of(args.tensor(cache).dtype)
+    packed = rows if packing is None else pack_rows(rows, packing)
+    held[:, position : position + rows.shape[1]] = packed
+
+
+def read_rows(args: Args, cache: str, count: int) -> Array:
+    """Return the first `count` positions of a cache as floats."""
+    held = args.array(cache)[:, :count]
+    packing = packing_of(args.tensor(cache).dtype)
+    size = args.tensor("query").dims[-1]
+    return held if packing is None else unpack_rows(held, size, packing)
+
+
 def run_cached(args: Args, writes: bool) -> Array:
     call = read_cached(args, writes)
-    q, keys, values = (args.array(name) for name in ("query", "k_cache", "v_cache"))
+    q = args.array("query")
     tokens, position = q.shape[1], args.integer("input_pos")
     if writes:
-        keys[:, position : position + tokens] = args.array("key")
-        values[:, position : position + tokens] = args.array("value")
+        write_rows(args, "key", "k_cache", position)
+        write_rows(args, "value", "v_cache", position)
     count = call.keys + (position if call.follows else 0)
+    keys, values = (read_rows(args, name, count) for name in ("k_cache", "v_cache"))
     seen, added = mask_arrays(args, call)
     if call.causal:
         seen = seen & (np.arange(count) <= position + np.arange(tokens)[:, None])
-    q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, keys[:, :count], values[:, :count]))
+    q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, keys, values))
     return attend(q, k, v, call, seen, added).transpose(0, 2, 1, 3).astype(q.dtype)
 
 
@@ -176,11 +213,17 @@ def run_plain(args: Args) -> Array:
     return result.reshape(plain_shape(args)[0]).astype(q.dtype)
 
 
+def run_masked(args: Args) -> Array:
+    arrays = (args.array(name) for name in ("query", "key", "value"))
+    q, k, v = (x.transpose(0, 2, 1, 3) for x in arrays)
+    call = read_masked(args)
+    return attend(q, k, v, call, *mask_arrays(args, call)).transpose(0, 2, 1, 3).astype(q.dtype)
+
+
 def run_update(args: Args) -> Array:
-    value, cache, start = args.array("value"), args.array("cache"), args.integer("input_pos")
-    cache[:, start : start + value.shape[1]] = value
+    write_rows(args, "value", "cache", args.integer("input_pos"))
     if args.out.id == args.tensor("cache").id:
-        return cache
+        return args.array("cache")
     return np.zeros(args.out.maximum, args.out.dtype.numpy)
 
 
@@ -217,6 +260,14 @@ register(
     "et_vk.sdpa.default",
     PLAIN,
     shape=plain_shape,
-    lower=lower_plain,
+    lower=lambda args: lower_plain(args, read_plain),
     reference=run_plain,
+)
+
+register(
+    "et_vk.gemma4_sdpa.default",
+    MASKED,
+    shape=masked_shape,
+    lower=lambda args: lower_plain(args, read_masked),
+    reference=run_masked,
 )

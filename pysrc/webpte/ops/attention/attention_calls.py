@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from webpte.errors import GraphError, UnsupportedError
-from webpte.ops.attention.attention_kernels import Attention, Heads, Mask
+from webpte.ops.attention.attention_kernels import Attention, Mask
+from webpte.ops.attention.cache_packing import packing_of
+from webpte.ops.attention.cache_write_kernels import Heads
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.records import pack
 from webpte.ops.core.row_reduction import check_floats
@@ -15,8 +17,8 @@ from webpte.shapes import Dims, broadcast, broadcast_strides, contiguous_strides
 
 
 def check_new(args: Args, what: str, new: TensorArg, cache: TensorArg) -> None:
-    """Check that new keys or values [B, S, H, D] fit a cache [B, C, H, D]."""
-    if new.rank != 4 or cache.rank != 4 or new.dims[2:] != cache.dims[2:]:
+    """Check that new keys or values [B, S, H, D] fit a cache [B, C, H, D], packed or not."""
+    if new.rank != 4 or cache.rank != 4 or cache_row(cache, new.dims)[2:] != cache.dims[2:]:
         raise GraphError(
             f"{args.call}: {what} {list(new.dims)} into a cache {list(cache.dims)}; "
             "both are [batch, positions, heads, head size] of equal heads and head sizes"
@@ -27,25 +29,52 @@ def check_new(args: Args, what: str, new: TensorArg, cache: TensorArg) -> None:
         )
 
 
+def masked_shape(args: Args) -> tuple[Dims]:
+    q, keys, mask = args.tensor("query"), args.tensor("key"), args.tensor("attn_mask")
+    shape = check_heads(args, q, keys, args.tensor("value"))
+    if mask.dims != (q.dims[1], keys.dims[1]):
+        raise GraphError(
+            f"{args.call}: a mask {list(mask.dims)}; expected is [tokens, keys], which is "
+            f"{[q.dims[1], keys.dims[1]]}"
+        )
+    return (shape,)
+
+
+def cache_row(cache: TensorArg, dims: Dims) -> Dims:
+    """Return dims with the last one as it is in a cache: in words, if that is packed."""
+    packing = packing_of(cache.dtype)
+    return dims if packing is None else packing.packed_dims(dims)
+
+
 def cached_shape(args: Args) -> tuple[Dims]:
     q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
-    check_floats(args, q, keys, values)
+    shape = check_heads(args, q, keys, values)
+    if keys.id == values.id:
+        raise GraphError(f"{args.call}: keys and values share the cache value {keys.id}")
+    return (shape,)
+
+
+def check_heads(args: Args, q: TensorArg, keys: TensorArg, values: TensorArg) -> Dims:
+    """Check queries, keys and values with tokens before heads; return the dims of the output.
+
+    Keys and values may be packed caches.
+    """
+    check_floats(args, q, *(cache for cache in (keys, values) if cache.dtype.packing is None))
     fits = (
         q.rank == keys.rank == 4
         and keys.dims == values.dims
-        and (q.dims[0], q.dims[3]) == (keys.dims[0], keys.dims[3])
+        and keys.dtype.packing == values.dtype.packing
+        and (q.dims[0], cache_row(keys, q.dims)[3]) == (keys.dims[0], keys.dims[3])
         and keys.dims[2] > 0
         and q.dims[2] % keys.dims[2] == 0
     )
     if not fits:
         raise GraphError(
-            f"{args.call}: queries {list(q.dims)} with caches {list(keys.dims)} and "
+            f"{args.call}: queries {list(q.dims)} with keys {list(keys.dims)} and values "
             f"{list(values.dims)}; expected are [batch, tokens, heads, head size] and twice "
             "[batch, positions, key heads, head size], with a multiple of the key heads as heads"
         )
-    if keys.id == values.id:
-        raise GraphError(f"{args.call}: keys and values share the cache value {keys.id}")
-    return (q.dims,)
+    return q.dims
 
 
 def with_cache_shape(args: Args) -> tuple[Dims]:
@@ -63,7 +92,9 @@ def with_cache_shape(args: Args) -> tuple[Dims]:
 def update_shape(args: Args) -> tuple[Dims]:
     value, cache = args.tensor("value"), args.tensor("cache")
     check_new(args, "value", value, cache)
-    if value.dtype.stored != cache.dtype.stored:
+    if cache.dtype.packing is not None:
+        check_floats(args, value)
+    elif value.dtype.stored != cache.dtype.stored:
         raise GraphError(
             f"{args.call}: {value.dtype.name} values into a cache of {cache.dtype.name}"
         )
@@ -111,6 +142,16 @@ def tokens_first(tensor: TensorArg) -> Heads:
     return Heads(tensor.id, (batch, heads, tokens, size), (steps[0], steps[2], steps[1]))
 
 
+def cache_heads(cache: TensorArg, size: int) -> Heads:
+    """Return a cache of rows of `size` elements; the strides of a packed one are in units."""
+    packing = packing_of(cache.dtype)
+    if packing is None:
+        return tokens_first(cache)
+    batch, positions, heads, _ = cache.dims
+    steps = contiguous_strides((batch, positions, heads, packing.units(size)))
+    return Heads(cache.id, (batch, heads, positions, size), (steps[0], steps[2], steps[1]))
+
+
 def read_mask(args: Args, target: Dims, boolean: bool) -> Mask | None:
     """Return the mask, broadcast to `target` = [batch, heads, tokens, keys]."""
     tensor = args.optional_tensor("attn_mask")
@@ -146,17 +187,42 @@ def mask_keys(args: Args, positions: int) -> int | None:
     return keys
 
 
-def read_cached(args: Args, writes: bool) -> Attention:
+def check_no_dropout(args: Args) -> None:
     if args.optional_number("dropout_p"):
         raise UnsupportedError(f"{args.call}: dropout; only dropout_p 0 is supported")
+
+
+def read_masked(args: Args) -> Attention:
+    """Return the attention to keys and values of any length, selected by the mask alone."""
+    check_no_dropout(args)
+    if args.flag("is_causal"):
+        raise UnsupportedError(f"{args.call}: is_causal; its mask alone can hide keys")
+    queries, keys = tokens_first(args.tensor("query")), tokens_first(args.tensor("key"))
+    return Attention(
+        q=queries,
+        k=keys,
+        v=tokens_first(args.tensor("value")),
+        out=Heads(args.out.id, queries.sizes, queries.strides),
+        keys=keys.sizes[2],
+        follows=False,
+        causal=False,
+        scale=read_scale(args, queries.sizes[3]),
+        position=pack("4i", 0, 0, 0, 0),
+        mask=read_mask(args, (*queries.sizes[:3], keys.sizes[2]), boolean=False),
+    )
+
+
+def read_cached(args: Args, writes: bool) -> Attention:
+    check_no_dropout(args)
     q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
     positions = keys.dims[1]
     named = mask_keys(args, positions)
     queries = tokens_first(q)
     return Attention(
         q=queries,
-        k=tokens_first(keys),
-        v=tokens_first(values),
+        k=cache_heads(keys, q.dims[-1]),
+        v=cache_heads(values, q.dims[-1]),
+        packing=packing_of(keys.dtype),
         out=Heads(args.out.id, queries.sizes, queries.strides),
         keys=q.dims[1] if named is None else named,
         follows=named is None,

@@ -14,14 +14,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from webpte.errors import UnsupportedError
+from webpte.ops.attention.cache_packing import CachePacking
+from webpte.ops.attention.cache_write_kernels import Heads, Position, lower_packing, lower_update
 from webpte.ops.core.args import TensorArg
-from webpte.ops.core.quads import quad_grid
+from webpte.ops.core.quads import QUAD, quad_grid
 from webpte.ops.core.records import (
     Binding,
     Dispatch,
     Scratch,
-    SymIntUniform,
     ceil_div,
     fold_grid,
     pack,
@@ -30,8 +30,6 @@ from webpte.ops.core.row_reduction import power_of_two
 from webpte.ops.core.target import GPU, Target
 from webpte.shapes import Dims
 
-Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
-Position = SymIntUniform | bytes
 Overrides = tuple[tuple[str, float], ...]
 
 # Constants of the kernels.
@@ -48,29 +46,22 @@ FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
 KEYS_PER_SPLIT = {
     "attention_flash_split": 64,
     "attention_flash_split_rope": 64,
+    "attention_flash_split_heads": 64,
     "attention_flash": 128,
     "attention_flash_small_heads": 128,
 }
-# Enough to fill a large GPU; more would only make the reduction longer.
+# Enough to fill a GPU of 132 cores; more would only make the reduction longer.
 WORKGROUPS = {
     "attention_flash_split": 512,
     "attention_flash_split_rope": 512,
+    "attention_flash_split_heads": 512,
     "attention_flash": 256,
     "attention_flash_small_heads": 256,
 }
 MOST_CANDIDATES = 4  # numbers of splits near the default
 LOGIT_BYTES = 1 << 24  # of the logits that a software adapter holds at once
 ITEM_BYTES = {"f32": 4, "f16": 2}
-UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what moves them
-
-
-@dataclass(frozen=True)
-class Heads:
-    """A tensor as [batch, head, token, element]."""
-
-    id: int
-    sizes: Dims
-    strides: Strides
+FLOATS = "floats"  # keys and values as they are: see `Attention.kept`
 
 
 @dataclass(frozen=True)
@@ -98,9 +89,15 @@ class Attention:
     mask: Mask | None
     new: tuple[Heads, Heads] | None = None
     stored: str = "f32"  # element type in memory: f32 or f16
+    packing: CachePacking | None = None  # of the caches; strides of `k` and `v` are then in units
     # Params of attention_flash_split_rope.wgsl.
     rotary: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
     target: Target = GPU
+
+    @property
+    def kept(self) -> str:
+        """Name of the files in wgsl/lib/attention/cache/ that read keys and values."""
+        return FLOATS if self.packing is None else self.packing.wgsl
 
     @property
     def mask_id(self) -> int | None:
@@ -142,29 +139,12 @@ def lower_attention(call: Attention, target: Target) -> list[Dispatch]:
 def update_cache(call: Attention) -> list[Dispatch]:
     if call.new is None:
         return []
-    pairs = zip(call.new, (call.k, call.v), strict=True)
+    pairs = list(zip(call.new, (call.k, call.v), strict=True))
+    if call.packing is not None:
+        how = call.packing, call.stored, call.position
+        return [lower_packing(new, cache, *how) for new, cache in pairs]
     itemsize = ITEM_BYTES[call.stored]
     return [lower_update(new, cache, itemsize, call.position) for new, cache in pairs]
-
-
-def lower_update(new: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
-    """Copy new keys or values into a cache, in the widest unit that a position is whole in."""
-    batch, heads, tokens, size = new.sizes
-    nbytes = heads * size * itemsize
-    if nbytes % 4 and itemsize != 2:
-        raise UnsupportedError(
-            f"a cache with {nbytes} bytes to a position; whole words of 4 bytes are supported"
-        )
-    unit, moved = next(choice for choice in UPDATE_UNITS if nbytes % choice[0] == 0)
-    row = nbytes // unit
-    units = batch * tokens * row
-    return Dispatch(
-        kernel="attention_cache_update",
-        bindings=(new.id, cache.id, position),
-        params=pack("4I", units, tokens * row, row, cache.sizes[2] * row),
-        grid=quad_grid(units),
-        types=(("UNIT", moved),),
-    )
 
 
 def fits_blocks(call: Attention, target: Target) -> bool:
@@ -216,7 +196,6 @@ def lower_split(
     bindings: tuple[Binding, ...] | None = None,
 ) -> list[Dispatch]:
     """Split the keys. `bindings` precede the caches: by default queries, new keys and values."""
-    keep_key, keep_value = ("k[start / 4u + quad] = value;", "v[start / 4u + quad] = value;")
     if bindings is None:
         new_ids = (None, None) if new is None else (new[0].id, new[1].id)
         bindings = (call.q.id, *new_ids)
@@ -227,8 +206,7 @@ def lower_split(
         tiles=ceil_div(call.rows, SPLIT_ROWS),
         types=(
             ("CACHE", "read" if new is None else "read_write"),
-            ("KEEP_KEY", "" if new is None else keep_key),
-            ("KEEP_VALUE", "" if new is None else keep_value),
+            ("NEW", "none" if new is None else call.kept),
             ("LEAST", str(LEAST_KEYS)),
             ("QUADS", str(ceil_div(call.q.sizes[3], 4))),
         ),
@@ -264,6 +242,7 @@ def finish(
         types=(
             *types,
             ("FLOAT", call.stored),
+            ("KEPT", call.kept),
             ("MASK_TYPE", call.mask_type),
             ("OUT", call.stored if splits == 1 else "f32"),
         ),
@@ -289,13 +268,15 @@ def finish(
 def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
     """Return over how many workgroups keys are split: as tuned on this adapter, or the default."""
     most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], KEYS_PER_SPLIT[kernel]))
-    default = max(1, min(most, ceil_div(WORKGROUPS[kernel], jobs)))
+    wanted = call.target.adapter.workgroups(WORKGROUPS[kernel])
+    default = max(1, min(most, ceil_div(wanted, jobs)))
     if not call.target.asks:
         return default
     others = [1 << i for i in range(most.bit_length())]
     near = sorted(others, key=lambda n: abs(math.log2(n / default)))[:MOST_CANDIDATES]
     candidates = {f"{n} splits": n for n in (default, *near)}
     sizes = f"{call.q.sizes[3]}+{call.v.sizes[3]} {call.stored}"
+    sizes += f" {call.kept}" * (call.packing is not None)
     shape_class = f"{kernel} jobs{power_of_two(jobs)} keys{call.k.sizes[2]} size{sizes}"
     return call.target.choice("attention", shape_class, f"{default} splits", candidates)
 
@@ -315,7 +296,7 @@ def pack_params(
         call.scale,
         *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
         *((0,) * 4 if call.mask is None else call.mask.strides),
-        *((0,) * 4 if new is None else (*new.strides, 0)),
+        *((0,) * 4 if new is None else (*new.strides, ceil_div(new.sizes[3], QUAD))),
         *lines,
         *call.rotary,
     )
@@ -357,7 +338,7 @@ def lower_simple(call: Attention) -> list[Dispatch]:
                 bindings=(logits, call.v.id, call.out.id, call.position),
                 params=params,
                 grid=quad_grid(quads),
-                types=(("FLOAT", call.stored),),
+                types=(("FLOAT", call.stored), ("KEPT", call.kept)),
                 overrides=without(overrides(call), LOGITS_ONLY),
             )
         )
@@ -370,7 +351,7 @@ def simple_logits(call: Attention, logits: Scratch, params: bytes, quads: int) -
         bindings=(call.q.id, call.k.id, call.mask_id, logits, call.position),
         params=params,
         grid=quad_grid(quads),
-        types=(("FLOAT", call.stored), ("MASK_TYPE", call.mask_type)),
+        types=(("FLOAT", call.stored), ("KEPT", call.kept), ("MASK_TYPE", call.mask_type)),
         overrides=without(overrides(call), VALUES_ONLY),
     )
 

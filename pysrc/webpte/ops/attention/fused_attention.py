@@ -14,7 +14,13 @@ from dataclasses import replace
 
 from webpte.ops.attention.attention import stored_as
 from webpte.ops.attention.attention_calls import read_cached
-from webpte.ops.attention.attention_kernels import Attention, lower_split, scratch, writes_cache
+from webpte.ops.attention.attention_kernels import (
+    Attention,
+    lower_split,
+    scratch,
+    without,
+    writes_cache,
+)
 from webpte.ops.attention.rope import angles_of, operands, start_of
 from webpte.ops.core.args import Args
 from webpte.ops.core.fused_call import Part, grouped, lower_parts, parts_of, register_fusion
@@ -80,10 +86,12 @@ def rotary_attention(
     first, *rest = lower_split(
         call, call.new, "attention_flash_split_rope", (qkv, cosines.id, sines.id)
     )
+    # The sizes of rows are all that packed caches need.
+    known = first.overrides if call.packing is None else without(first.overrides, ("HEAD",))
     rotating = replace(
         first,
         bindings=(*first.bindings, start_of(args, half)),
-        overrides=(*first.overrides, ("HALF", int(half))),
+        overrides=(*known, ("HALF", int(half))),
     )
     return [rotating, *rest]
 

@@ -7,9 +7,10 @@ apply_rotary_emb               q [B, S, heads, D] and k [B, S, key heads, D] wit
 apply_rotary_emb_hf            tables are [positions, R]: pairs lie R/2 apart, each element has its
                                own cos and sin, elements from R on are copied. The first token
                                reads row `start_pos`, which is live
+apply_rotary_emb_hf_single     likewise, of one tensor x [B, S, heads, D]
 apply_rotary_emb_interleaved   x [.., N, C] with a table of N * C elements, (cos, sin) neighbours
 
-The first two give two outputs.
+The ops with queries and keys give two outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from webpte.errors import GraphError
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.quads import float_type, quad_grid
-from webpte.ops.core.records import Dispatch, SymIntBound, SymIntUniform, ceil_div, pack
+from webpte.ops.core.records import Dispatch, Scratch, SymIntBound, SymIntUniform, ceil_div, pack
 from webpte.ops.core.registry import register
 from webpte.ops.core.row_reduction import check_floats
 from webpte.shapes import Dims
@@ -28,22 +29,28 @@ Array = np.ndarray
 
 PAIRS = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor -> tensors"
 ROPE_HF = "xq: tensor, xk: tensor, freqs_cos: tensor, freqs_sin: tensor, start_pos: live -> tensors"
+SINGLE = "x: tensor, freqs_cos: tensor, freqs_sin: tensor, start_pos: live -> tensor"
 COMPLEX = "x: tensor, freqs_cis: tensor -> tensor"
+
+
+def tables_of(args: Args) -> tuple[TensorArg, TensorArg]:
+    cosines, sines = args.tensor("freqs_cos"), args.tensor("freqs_sin")
+    check_floats(args, cosines, sines)
+    if cosines.dims != sines.dims:
+        raise GraphError(f"{args.call}: cosines {list(cosines.dims)}, but sines {list(sines.dims)}")
+    return cosines, sines
 
 
 def operands(args: Args) -> tuple[TensorArg, TensorArg, TensorArg, TensorArg]:
     """Return queries, keys and the two tables, after the checks that both ops share."""
     q, k = args.tensor("xq"), args.tensor("xk")
-    cosines, sines = args.tensor("freqs_cos"), args.tensor("freqs_sin")
-    check_floats(args, q, k, cosines, sines)
+    check_floats(args, q, k)
     if q.rank != 4 or k.rank != 4 or q.dims[1] != k.dims[1]:
         raise GraphError(
             f"{args.call}: queries {list(q.dims)} and keys {list(k.dims)}; expected are "
             "[batch, tokens, heads, head size] with equal tokens"
         )
-    if cosines.dims != sines.dims:
-        raise GraphError(f"{args.call}: cosines {list(cosines.dims)}, but sines {list(sines.dims)}")
-    return q, k, cosines, sines
+    return q, k, *tables_of(args)
 
 
 def pairs_shape(args: Args) -> tuple[Dims, Dims]:
@@ -70,14 +77,30 @@ def table_strides(args: Args) -> tuple[int, int]:
     )
 
 
-def rope_hf_shape(args: Args) -> tuple[Dims, Dims]:
-    q, k, table, _ = operands(args)
-    if table.rank != 2 or table.dims[1] % 2 or table.dims[1] > min(q.dims[3], k.dims[3]):
+def check_rows(args: Args, table: TensorArg, *sizes: int) -> None:
+    """Check that tables of a row per position fit heads of these sizes."""
+    if table.rank != 2 or table.dims[1] % 2 or table.dims[1] > min(sizes):
         raise GraphError(
-            f"{args.call}: tables {list(table.dims)} for heads of {q.dims[3]} and {k.dims[3]}; "
+            f"{args.call}: tables {list(table.dims)} for heads of {' and '.join(map(str, sizes))}; "
             "expected are [positions, an even number of elements up to the head size]"
         )
+
+
+def rope_hf_shape(args: Args) -> tuple[Dims, Dims]:
+    q, k, table, _ = operands(args)
+    check_rows(args, table, q.dims[3], k.dims[3])
     return q.dims, k.dims
+
+
+def single_shape(args: Args) -> tuple[Dims]:
+    x, (table, _) = args.tensor("x"), tables_of(args)
+    check_floats(args, x)
+    if x.rank != 4:
+        raise GraphError(
+            f"{args.call}: a tensor {list(x.dims)}; expected is [batch, tokens, heads, head size]"
+        )
+    check_rows(args, table, x.dims[3])
+    return (x.dims,)
 
 
 def complex_shape(args: Args) -> tuple[Dims]:
@@ -94,11 +117,11 @@ def complex_shape(args: Args) -> tuple[Dims]:
 # Lowering
 
 
-def rope_hf_bounds(args: Args) -> list[SymIntBound]:
-    q, k, cosines, _ = operands(args)
-    if q.numel + k.numel == 0:
+def rope_hf_bounds(args: Args, *names: str) -> list[SymIntBound]:
+    tensors, (cosines, _) = [args.tensor(name) for name in names], tables_of(args)
+    if all(tensor.numel == 0 for tensor in tensors):
         return []
-    tokens, rows = q.dims[1], cosines.dims[0]
+    tokens, rows = tensors[0].dims[1], cosines.dims[0]
     why = f"{tokens} tokens in tables of {rows} positions"
     return args.bound("start_pos", 0, rows - tokens, why)
 
@@ -116,15 +139,36 @@ def start_of(args: Args, half: bool) -> SymIntUniform | bytes:
     return args.uniform("start_pos") if half else pack("4i", 0, 0, 0, 0)
 
 
+def shape_of(tensor: TensorArg) -> tuple[int, int, int, int]:
+    """Return heads, head size, pairs of a head and pairs in all, as the kernel takes them."""
+    pairs = ceil_div(tensor.dims[3], 2)
+    return tensor.dims[2], tensor.dims[3], pairs, tensor.numel // max(tensor.dims[3], 1) * pairs
+
+
+def lower_single(args: Args) -> list[Dispatch]:
+    """Lower to the kernel for queries and keys, with no keys."""
+    x, (cosines, sines), out = args.tensor("x"), tables_of(args), args.out
+    shape, rotary = shape_of(x), cosines.dims[1]
+    if x.numel == 0:
+        return []
+    nothing = Scratch("rope_no_keys", 16)
+    return [
+        Dispatch(
+            kernel="rope",
+            bindings=(x.id, x.id, cosines.id, sines.id, out.id, nothing, args.uniform("start_pos")),
+            params=pack("12I", *shape, 1, 1, 1, 0, x.dims[1], rotary // 2, rotary, 0),
+            grid=quad_grid(shape[3]),
+            types=(("FLOAT", float_type(args, x, cosines, sines, out)),),
+            overrides=(("HALF", 1),),
+        ),
+    ]
+
+
 def lower_both(args: Args, half: bool) -> list[Dispatch]:
     q, k, cosines, sines = operands(args)
     rotated, row, head = angles_of(args, half)
-    shapes, units = [], 0
-    for tensor in (q, k):
-        pairs = ceil_div(tensor.dims[3], 2)
-        count = tensor.numel // max(tensor.dims[3], 1) * pairs
-        shapes += [tensor.dims[2], tensor.dims[3], pairs, count]
-        units += count
+    shapes = [*shape_of(q), *shape_of(k)]
+    units = shapes[3] + shapes[7]
     if units == 0:
         return []
     outs = args.outs
@@ -178,15 +222,15 @@ def run_pairs(args: Args) -> list[Array]:
     return results
 
 
-def run_rope_hf(args: Args) -> list[Array]:
-    start, tokens = args.integer("start_pos"), args.tensor("xq").dims[1]
+def run_rope_hf(args: Args, *names: str) -> list[Array]:
+    start, tokens = args.integer("start_pos"), args.tensor(names[0]).dims[1]
     cosines, sines = (
         args.array(name)[start : start + tokens, None].astype(np.float64)
         for name in ("freqs_cos", "freqs_sin")
     )
     size = cosines.shape[-1]
     results = []
-    for name in ("xq", "xk"):
+    for name in names:
         x = args.array(name)
         part = x[..., :size].astype(np.float64)
         a, b = part[..., : size // 2], part[..., size // 2 :]
@@ -217,8 +261,17 @@ register(
     ROPE_HF,
     shape=rope_hf_shape,
     lower=lambda args: lower_both(args, half=True),
-    bounds=rope_hf_bounds,
-    reference=run_rope_hf,
+    bounds=lambda args: rope_hf_bounds(args, "xq", "xk"),
+    reference=lambda args: run_rope_hf(args, "xq", "xk"),
+)
+
+register(
+    "et_vk.apply_rotary_emb_hf_single.default",
+    SINGLE,
+    shape=single_shape,
+    lower=lower_single,
+    bounds=lambda args: rope_hf_bounds(args, "x"),
+    reference=lambda args: run_rope_hf(args, "x"),
 )
 
 register(

@@ -31,25 +31,25 @@ class ConvTile:
 
 LARGE, SMALL, FLAT = ConvTile(64, 64, 16), ConvTile(32, 32, 16), ConvTile(16, 64, 8)
 
-# Enough workgroups to keep a large GPU busy (some 130 cores, two each).
+# Enough workgroups to keep a GPU of 132 cores busy, about two each.
 FULL = 256
 # A part of a sum with fewer steps does not pay for the second dispatch.
 MIN_SPLIT_STEPS = 2
 MAX_SPLITS = 16
 
 
-def choose_tile(conv: Convolution, pixels: int, copies: int) -> ConvTile:
-    """Return the largest tile of which there are enough."""
+def choose_tile(conv: Convolution, pixels: int, copies: int, full: int) -> ConvTile:
+    """Return the largest tile of which there are enough; `full` of them fill the GPU."""
     if conv.out_channels <= FLAT.rows:
         return FLAT
     rows, columns = ceil_div(conv.out_channels, LARGE.rows), ceil_div(pixels, LARGE.columns)
-    return LARGE if rows * columns * copies >= FULL else SMALL
+    return LARGE if rows * columns * copies >= full else SMALL
 
 
-def choose_splits(tile: ConvTile, terms: int, workgroups: int) -> int:
+def choose_splits(tile: ConvTile, terms: int, workgroups: int, full: int) -> int:
     """Return how many workgroups share a sum of `terms`, so that the GPU is full."""
     steps = terms // (tile.step * tile.slices)
-    return max(1, min(FULL // workgroups, steps // MIN_SPLIT_STEPS, MAX_SPLITS))
+    return max(1, min(full // workgroups, steps // MIN_SPLIT_STEPS, MAX_SPLITS))
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,16 @@ ConvConfig = ConvTiles | ConvWindow
 def choose_conv_config(args: Args, conv: Convolution, gemm: Gemm) -> ConvConfig:
     """Return the config that was measured fastest on this adapter, or else the default."""
     copies, pixels = conv.groups * math.prod(conv.phases), conv.batch * math.prod(conv.phase_size)
-    tile, terms = choose_tile(conv, pixels, copies), conv.in_channels * conv.phase_taps
+    full, terms = args.target.adapter.workgroups(FULL), conv.in_channels * conv.phase_taps
+    tile = choose_tile(conv, pixels, copies, full)
 
     def tiles(tile: ConvTile) -> ConvTiles:
         rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
-        return ConvTiles(tile, choose_splits(tile, terms, rows * columns * copies))
+        return ConvTiles(tile, choose_splits(tile, terms, rows * columns * copies, full))
 
-    default: ConvConfig = conv_window.WINDOW if conv_window.suits(conv) else tiles(tile)
+    default: ConvConfig = tiles(tile)
+    if conv_window.suits(conv, args.target):
+        default = conv_window.WINDOW
     if not args.target.asks:
         return default
     configs: list[ConvConfig] = [default, *(tiles(t) for t in (tile, LARGE, SMALL, FLAT))]

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from webpte.ops.conv.conv_geometry import Convolution
 from webpte.ops.core.records import ceil_div
+from webpte.ops.core.target import Target
 
-ENOUGH = 120  # workgroups for a GPU of 132 cores; with fewer, tiles whose sums are split are faster
+# Workgroups for a GPU of 132 cores; with fewer, tiles whose sums are split are faster.
+ENOUGH = 120
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,6 @@ def takes(conv: Convolution) -> bool:
     return conv.has_nine_taps and conv.in_channels % 4 == 0
 
 
-def suits(conv: Convolution) -> bool:
+def suits(conv: Convolution, target: Target) -> bool:
     """Return whether the kernel is the default."""
-    return takes(conv) and WINDOW.workgroups(conv) >= ENOUGH
+    return takes(conv) and WINDOW.workgroups(conv) >= target.adapter.workgroups(ENOUGH)

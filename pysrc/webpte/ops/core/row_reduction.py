@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from webpte.errors import GraphError
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.records import Grid, ceil_div, fold_grid
-from webpte.ops.core.target import Target
+from webpte.ops.core.target import GPU, Target
 from webpte.shapes import normalize_dim, numel
 
 THREADS = 256  # of wgsl/lib/reduce/row_reduction.wgsl
@@ -20,7 +20,7 @@ THREADS = 256  # of wgsl/lib/reduce/row_reduction.wgsl
 # A cache line and a sector of it, in 4-byte elements: adjacent reads of so many are efficient.
 LINE, SECTOR = 32, 8
 
-# Below this many workgroups a large GPU is mostly idle.
+# Below this many workgroups a GPU of 132 cores is mostly idle.
 FEW_WORKGROUPS = 128
 # A long row is split so that a thread reads a few items, and into no more parts than fill a GPU.
 ITEMS_WORTH_CUTTING, ITEMS_PER_PART, MOST_WORKGROUPS = 32, 4, 512
@@ -48,15 +48,16 @@ class RowThreads:
     def grid(self, rows: int) -> Grid:
         return fold_grid(self.workgroups(rows))
 
-    def parts(self, rows: int, length: int) -> int:
+    def parts(self, rows: int, length: int, target: Target = GPU) -> int:
         """Return the number of parts to split each row into so that few long rows fill a GPU."""
-        workgroups = self.workgroups(rows)
-        if length < self.lanes * ITEMS_WORTH_CUTTING or workgroups > FEW_WORKGROUPS:
+        workgroups, few = self.workgroups(rows), target.adapter.workgroups(FEW_WORKGROUPS)
+        if length < self.lanes * ITEMS_WORTH_CUTTING or workgroups > few:
             return 1
         if self.lanes == 1:
             # About as many parts as items in each: a long sum in one thread would lose digits.
             return min(4 * ceil_div(math.isqrt(length), 8), MOST_WORKGROUPS)
-        return min(ceil_div(length, self.lanes * ITEMS_PER_PART), MOST_WORKGROUPS // workgroups)
+        most = target.adapter.workgroups(MOST_WORKGROUPS)
+        return min(ceil_div(length, self.lanes * ITEMS_PER_PART), most // workgroups)
 
 
 def power_of_two(number: int) -> int:
@@ -82,7 +83,7 @@ def strided_layout(rows: int, length: int, neighbours: int, target: Target) -> R
     for side_by_side in (LINE, SECTOR):
         columns = power_of_two(min(neighbours, side_by_side))
         layout = RowThreads(min(THREADS // columns, power_of_two(length)), rows_fastest=True)
-        if layout.workgroups(rows) > FEW_WORKGROUPS:
+        if layout.workgroups(rows) > target.adapter.workgroups(FEW_WORKGROUPS):
             break
     return layout
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from webpte.ops.core.adapter_classes import LARGE, AdapterClass
+
 T = TypeVar("T")
 
 TunedConfigs = tuple[tuple[str, str], ...]  # the key of a tunable, and the label of its best config
@@ -35,6 +37,7 @@ class Target:
     shared_bytes     memory of a workgroup; every GPU has 16 KB
     subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
     binding_bytes    the most bytes of a buffer that a kernel can bind
+    adapter          how much work fills a GPU of this kind
     choices          configs that were measured to be the fastest
     asked            collects the tunables that lowerings choose from, if not None
     """
@@ -45,6 +48,7 @@ class Target:
     choices: TunedConfigs = ()
     subgroup_matrices: bool = False
     binding_bytes: int = sys.maxsize
+    adapter: AdapterClass = LARGE
     asked: list[Tunable] | None = field(default=None, compare=False)
 
     @property

@@ -2,7 +2,8 @@
 
     gemm_add     GEMM + residual, of any size: the residual becomes the addend
     normed_gemm  rms_norm, then one skinny GEMM
-    gated_gemm   silu(x @ gate) * (x @ up), skinny, with or without the norm before
+    gated_gemm   f(x @ gate) * (x @ up), f being silu, gelu or relu; skinny, with or without the
+                 norm before
 
 The GEMMs are those of `linear_q4` and, for additions, also of `matmul`. If no kernel takes the
 sizes, the calls run one after the other.
@@ -10,7 +11,7 @@ sizes, the calls run one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from webpte.ops.core.args import Args, TensorArg
@@ -25,6 +26,7 @@ from webpte.ops.core.fused_call import (
 )
 from webpte.ops.core.quads import float_type
 from webpte.ops.core.records import Binding, Dispatch, ceil_div, pack
+from webpte.ops.elementwise import unary
 from webpte.ops.elementwise.fused_elementwise import NAMES, chain_dispatches
 from webpte.ops.gemm.epilogue import adding
 from webpte.ops.gemm.gemm import (
@@ -53,6 +55,7 @@ from webpte.ops.gemm.prologue import (
     Prologue,
     eps_of,
     gain_of,
+    is_centered,
     prologue_overrides,
     prologue_types,
     rounds,
@@ -69,7 +72,10 @@ ROUNDED_LINEARS = frozenset(op.name for op in LINEARS if op.quantized)
 PLAIN_LINEARS = frozenset({LINEAR, *(op.name for op in LINEARS if not op.quantized)})
 ALL_LINEARS = frozenset({LINEAR, *LINEAR_OF})
 CHOOSE_OF = {op.name: op for op in CHOOSE}
-RMS_NORM = "et_vk.rms_norm.default"
+RMS_NORM, LAYER_NORM = "et_vk.rms_norm.default", "aten.native_layer_norm.default"
+# Activations of a gate, all without scalars.
+GATES = frozenset({"aten.silu.default", "aten.relu.default", unary.GELU_NAME})
+SILU_FORMULA = unary.FUNCTIONS["silu"][0]
 
 
 def lower_gemm_add(args: Args) -> list[Dispatch]:
@@ -130,6 +136,9 @@ def prologue_of(parts: Sequence[Part]) -> Prologue | None:
     if op.name == RMS_NORM:
         x, gain = first.tensor("input"), first.tensor("weight")
         prologue = Prologue(x, gain, first.number("eps"))
+    if op.name == LAYER_NORM:
+        x, gain = first.tensor("input"), first.tensor("weight")
+        prologue = Prologue(x, gain, first.number("eps"), centered=True)
     chosen = next((part for op, part in parts if op.name in CHOOSE_OF), None)
     if chosen is None:
         return prologue
@@ -142,14 +151,27 @@ def prologue_of(parts: Sequence[Part]) -> Prologue | None:
     return replace(prologue or Prologue(x), least=choice.epsilon)
 
 
+def centered_first(parts: Sequence[Part]) -> bool:
+    """Return whether a layer norm comes first."""
+    return parts[0][0].name == LAYER_NORM
+
+
+def lower_after_norm(
+    args: Args, parts: list[Part], lower: Callable[[list[Part]], list[Dispatch] | None]
+) -> list[Dispatch]:
+    """Lower the norm by itself, and the other parts at once, or else one after the other."""
+    rest = tuple(parts[1:])
+    return lower_parts(args, [FusedStep((parts[0],)), FusedStep(rest, lambda own: lower([*own]))])
+
+
 def lower_float_gemv(
-    args: Args, parts: list[Part], norm: Prologue | None, gated: bool = False
+    args: Args, parts: list[Part], norm: Prologue | None, gate: str | None = None
 ) -> list[Dispatch] | None:
     """Return one or two skinny GEMMs of floats; None if others are among them or none fits."""
     linears, (out,) = [part for op, part in parts if op.name == LINEAR], args.outs
     if not linears or out.dtype != linears[0].out.dtype:
         return None
-    return lower_gemv_multi(linears, norm, out.id, out.dtype.wgsl, gated)
+    return lower_gemv_multi(linears, norm, out.id, out.dtype.wgsl, gate)
 
 
 def linears_of(parts: list[Part]) -> list[tuple[LinearQ4, Args]]:
@@ -200,14 +222,23 @@ def gemv_kernel(
     name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None, types: Types
 ) -> GemmKernel:
     """Return a GEMV kernel that reads x once for several weights."""
-    return normed_kernel(name, x, weights, norm, types, (("NORMED", gain_of(norm) is not None),))
+    normed = (("NORMED", gain_of(norm) is not None), ("CENTERED", is_centered(norm)))
+    return normed_kernel(name, x, weights, norm, types, normed)
 
 
 def lower_gated_gemm(args: Args) -> list[Dispatch]:
-    """Lower silu(x @ gate) * (x @ up)."""
+    """Lower f(x @ gate) * (x @ up)."""
     parts = list(parts_of(args))
     found = None if broadcasts(parts) else gated_dispatches(args, parts)
     return found or lower_parts(args, grouped(parts, NAMES, chain_dispatches))
+
+
+def gate_formula(parts: Sequence[Part]) -> str:
+    """Return the formula of the gate: an activation's, or silu where it is written out."""
+    for op, part in parts:
+        if op.name in GATES and (found := unary.float_formula(op.name, part)) is not None:
+            return found[0]
+    return SILU_FORMULA
 
 
 def broadcasts(parts: Sequence[Part]) -> bool:
@@ -220,7 +251,7 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
     """Return one dispatch for all parts, or None if no kernel takes them."""
     norm, (out,), linears = prologue_of(parts), args.outs, linears_of(parts)
     if not linears:
-        return lower_float_gemv(args, parts, norm, gated=True)
+        return lower_float_gemv(args, parts, norm, gate_formula(parts))
     (gate, first), (up, second) = linears
     gemm, x = gemm_of(gate, first), first.tensor("x")
     weights = [weights_of(op, part) for op, part in linears]
@@ -234,20 +265,29 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
     gemm, params = replace(gemm, stored=stored), weights[0].params + eps_of(norm)
     if is_gemv(gemm, weights) and not rounds(norm):
         gemv = choose_gemv_config(weights[0], 2, args.target)
-        kernel = gemv_kernel("gemv_q4_gated", x, weights, norm, gemv.types(weights[0], 2))
+        types = (*gemv.types(weights[0], 2), ("GATE", gate_formula(parts)))
+        kernel = gemv_kernel("gemv_q4_gated", x, weights, norm, types)
         return [gemv_dispatch(replace(kernel, params=params), gemm, (out.id,), gemv)]
     skinny = multi_config(weights[0])
     kernel = multi_kernel("linear_q4_skinny_gated", x, weights, norm)
+    kernel = replace(kernel, types=(*kernel.types, ("GATE", gate_formula(parts))))
     dispatches = skinny_dispatches(replace(kernel, params=params), gemm, out.id, skinny)
     # The kernel has no binding for an addend.
     return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
 
 
 def lower_qkv(
-    linears: list[tuple[LinearQ4, Args]], norm: Prologue | None, out: Binding
+    linears: list[tuple[LinearQ4, Args]],
+    norm: Prologue | None,
+    out: Binding,
+    biases_follow: bool = False,
 ) -> list[Dispatch] | None:
-    """Return three GEMMs of one x that write f32 one after the other, or None if none fits."""
+    """Return three GEMMs of one x that write f32 one after the other, or None if none fits.
+
+    `biases_follow`: what reads the output adds the biases.
+    """
     gemms = [gemm_of(op, part) for op, part in linears]
+    gemms = [gemm.plain for gemm in gemms] if biases_follow else gemms
     weights = [weights_of(op, part) for op, part in linears]
     part, x = linears[0][1], linears[0][1].tensor("x")
     plain = all(gemm.addend is None for gemm in gemms)
@@ -257,6 +297,8 @@ def lower_qkv(
     skinny, gemv = multi_config(weights[0]), None
     if all(is_gemv(gemm, weights) for gemm in gemms) and not rounds(norm):
         gemv = choose_gemv_config(weights[0], 1, part.target)
+    if gemv is None and is_centered(norm):
+        return None
     columns = gemv.columns if gemv else 4 * skinny.lanes
     shapes, begin, place = list[int](), 0, 0
     for gemm, weight in zip(gemms, weights, strict=True):

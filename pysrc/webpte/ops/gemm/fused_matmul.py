@@ -75,7 +75,7 @@ def qkv_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
             ),
             params=first.params(m_parts, begin, k_part=first.k) + pack("12I", *matrices),
             grid=fold_grid(m_parts * begin),
-            types=(*tile.types(m_parts * begin), *first.types(first.stored)),
+            types=(*tile.types(m_parts * begin, args.target), *first.types(first.stored)),
             overrides=(("B_K_FIRST", True),),
         )
     ]

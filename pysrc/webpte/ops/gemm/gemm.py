@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
+from webpte.ops.core.adapter_classes import LARGE, AdapterClass
 from webpte.ops.core.args import TensorArg
 from webpte.ops.core.quads import WORKGROUP_SIZE
 from webpte.ops.core.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
@@ -115,7 +116,7 @@ class TileConfig:
     threads_n: int
     row_quads: int
     column_quads: int
-    speed: float  # operations per microsecond, in millions
+    speed: float  # operations per microsecond, in millions, on an H200
 
     @property
     def rows(self) -> int:
@@ -150,9 +151,6 @@ TILE_CONFIGS = (
     TileConfig(8, 8, 1, 1, 22.0),
 )
 
-# Constants of `cost`, measured on a GPU of 132 cores; on other GPUs only the order matters.
-CORES, BUSY_THREADS = 132, 40000
-BYTES_PER_MICROSECOND, DISPATCH_MICROSECONDS = 3e6, 3.0
 MIN_K_PART, MAX_K_PARTS = 128, 64
 
 
@@ -180,28 +178,29 @@ class GemmTiles(Protocol):
 T = TypeVar("T", bound=GemmTiles)
 
 
-def cost(gemm: Gemm, tiling: GemmTiles, k_parts: int) -> float:
+def cost(gemm: Gemm, tiling: GemmTiles, k_parts: int, adapter: AdapterClass) -> float:
     """Estimate the time of a GEMM in microseconds."""
     workgroups = tiling.tiles(gemm) * k_parts
-    busy = min(1.0, workgroups / CORES, (workgroups * tiling.threads / BUSY_THREADS) ** 0.5)
+    threads = workgroups * tiling.threads
+    busy = min(1.0, workgroups / adapter.cores, (threads / adapter.threads) ** 0.5)
     operations = 2 * tiling.tiles(gemm) * tiling.rows * tiling.columns * gemm.k
-    time = operations / (tiling.speed * 1e6) / busy
+    time = operations / (tiling.speed * adapter.speed * 1e6) / busy
     if k_parts == 1:
         return time
     moved = (2 * k_parts + 1) * 4 * gemm.batches * gemm.m * gemm.n
-    return time + DISPATCH_MICROSECONDS + moved / BYTES_PER_MICROSECOND
+    return time + adapter.dispatch + moved / (1e3 * adapter.bandwidth)
 
 
-def fastest_configs(gemm: Gemm, tilings: Sequence[T]) -> list[tuple[T, int]]:
+def fastest_configs(gemm: Gemm, tilings: Sequence[T], adapter: AdapterClass) -> list[tuple[T, int]]:
     """Return pairs of a tile config and the number of parts of k, the fastest first."""
     most = max(1, min(MAX_K_PARTS, gemm.k // MIN_K_PART))
     configs = [(tiling, 1 << i) for tiling in tilings for i in range(most.bit_length())]
-    return sorted(configs, key=lambda config: cost(gemm, *config))
+    return sorted(configs, key=lambda config: cost(gemm, config[0], config[1], adapter))
 
 
 @lru_cache(256)  # a model has few sizes, in many layers
-def choose_tile_config(gemm: Gemm) -> tuple[TileConfig, int]:
-    return fastest_configs(gemm, TILE_CONFIGS)[0]
+def choose_tile_config(gemm: Gemm, adapter: AdapterClass = LARGE) -> tuple[TileConfig, int]:
+    return fastest_configs(gemm, TILE_CONFIGS, adapter)[0]
 
 
 def part_length(k: int, parts: int) -> int:
@@ -216,7 +215,8 @@ def tuned_tile_config(name: str, gemm: Gemm, target: Target) -> tuple[TileConfig
     """Return the config that was measured fastest on this adapter, or else estimated to be."""
     rows = f"m{power_of_two(gemm.m)} n{gemm.n} k{gemm.k}"
     shape_class = f"{rows} x{gemm.batches} {gemm.stored}"
-    return tuned_config(name, shape_class, gemm, choose_tile_config(gemm), TILE_CONFIGS, target)
+    default = choose_tile_config(gemm, target.adapter)
+    return tuned_config(name, shape_class, gemm, default, TILE_CONFIGS, target)
 
 
 def tuned_config(
@@ -229,7 +229,7 @@ def tuned_config(
 ) -> tuple[T, int]:
     if not target.asks:
         return default
-    configs = (default, *fastest_configs(gemm, tilings)[:MOST_CANDIDATES])
+    configs = (default, *fastest_configs(gemm, tilings, target.adapter)[:MOST_CANDIDATES])
     candidates = {config_label(config): config for config in configs}
     return target.choice(f"{name} tiles", shape_class, config_label(default), candidates)
 

@@ -36,10 +36,10 @@ class SmallTile:
         rows, columns = (4 * self.blocks * quads for quads in (self.row_quads, self.column_quads))
         return ceil_div(m, rows), ceil_div(n, columns)
 
-    def types(self, workgroups: int) -> Types:
+    def types(self, workgroups: int, target: Target) -> Types:
         """Return the text constants of wgsl/lib/gemm/gemm_small.wgsl."""
         return (
-            ("AHEAD", str(1 + (workgroups < FEW))),
+            ("AHEAD", str(1 + (workgroups < target.adapter.workgroups(FEW)))),
             ("BLOCKS", str(self.blocks)),
             ("COLUMN_QUADS", str(self.column_quads)),
             ("ROW_QUADS", str(self.row_quads)),
@@ -52,7 +52,7 @@ TILES = {
     True: ((SmallTile(4, 4, 2), 250), (SmallTile(4, 4), 0)),
     False: ((SmallTile(8, 8), 96), (SmallTile(4, 8), 96), (SmallTile(4, 4), 0)),
 }
-FEW = 264  # fewer workgroups leave registers for prefetching one more step
+FEW = 264  # fewer workgroups on it leave registers for prefetching one more step
 # Above this many multiplications, larger tiles are faster.
 MOST_WORK = 1 << 29
 
@@ -90,7 +90,7 @@ class SmallGemm:
                 ("B_QUAD", QUAD_OF_QUADS if whole else QUAD_OF_ELEMENTS),
                 ("B_STORED", f"vec4<{gemm.stored}>" if whole else gemm.stored),
                 *epilogue.types,
-                *tile.types(m_parts * n_parts * gemm.batches),
+                *tile.types(m_parts * n_parts * gemm.batches, self.target),
                 *gemm.types(gemm.stored),
             ),
             overrides=(("B_K_FIRST", self.b_k_first), epilogue.override),
@@ -99,7 +99,7 @@ class SmallGemm:
 
 def choose_small_tile(gemm: Gemm, b_k_first: bool, target: Target, name: str = "") -> SmallTile:
     """Return the tile that was measured fastest on this adapter, or else the default."""
-    default = default_small_tile(gemm.m, gemm.n, gemm.batches, b_k_first)
+    default = default_small_tile(gemm, b_k_first, target)
     if not target.asks:
         return default
     candidates = {tile.label: tile for tile in (default, *(t for t, _ in TILES[b_k_first]))}
@@ -108,11 +108,14 @@ def choose_small_tile(gemm: Gemm, b_k_first: bool, target: Target, name: str = "
     return target.choice(name or "gemm_small", shape_class, default.label, candidates)
 
 
-def default_small_tile(m: int, n: int, batches: int, b_k_first: bool) -> SmallTile:
+def default_small_tile(gemm: Gemm, b_k_first: bool, target: Target) -> SmallTile:
     """Return the largest tile of which there are enough."""
-    tiles = TILES[b_k_first]
-    found = (t for t, enough in tiles if math.prod(t.parts(m, n)) * batches >= enough)
-    return next(found, tiles[-1][0])
+    *larger, (smallest, _) = TILES[b_k_first]
+    for tile, enough in larger:
+        workgroups = math.prod(tile.parts(gemm.m, gemm.n)) * gemm.batches
+        if workgroups >= target.adapter.workgroups(enough):
+            return tile
+    return smallest
 
 
 def is_small(gemm: Gemm) -> bool:

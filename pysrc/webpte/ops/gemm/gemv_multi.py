@@ -24,6 +24,7 @@ from webpte.ops.gemm.prologue import (
     Prologue,
     eps_of,
     gain_of,
+    is_centered,
     prologue_overrides,
     prologue_types,
 )
@@ -36,22 +37,25 @@ def lower_gemv_multi(
     norm: Prologue | None,
     out: Binding,
     stored: str | None = None,
-    gated: bool = False,
+    gate: str | None = None,
+    biases_follow: bool = False,
 ) -> list[Dispatch] | None:
     """Return the dispatch: outputs one after the other, or gated; None if no kernel takes them.
 
-    `stored`: element type of the output, if it is not that of the operands.
+    stored         element type of the output, if it is not that of the operands
+    gate           formula of the gate, if the first one gates the second
+    biases_follow  what reads the output adds the biases
     """
     operands = [linear_operands(args) for args in linears]
-    gemms = [each.gemm for each in operands]
+    gemms = [each.gemm.plain if biases_follow else each.gemm for each in operands]
     first, args = gemms[0], linears[0]
     alike = all((p.m, p.k) == (first.m, first.k) and p.addend is None for p in gemms)
     along = norm is None or (norm.x.dims[-1] == first.k and norm.x.numel == first.m * first.k)
     same = len({each.a.id for each in operands}) == 1 and len(linears) <= MOST
     small = not first.empty and is_skinny(first) and first.k > 0 and first.k % 4 == 0
-    if args.target.software or not (alike and along and same and small):
+    if args.target.software or is_centered(norm) or not (alike and along and same and small):
         return None
-    if gated and first.n != gemms[1].n:
+    if gate is not None and first.n != gemms[1].n:
         return None
     x = norm.x if norm else operands[0].a
     read = float_type(args, x, norm.gain if norm else None, *(each.b for each in operands))
@@ -63,12 +67,12 @@ def lower_gemv_multi(
         place += gemm.m * gemm.n
     # A missing matrix begins after the last workgroup.
     shapes += [0, begin, 0, 0] * (MOST - len(gemms))
-    workgroups = ceil_div(first.n, 4 * config.lanes) if gated else begin
+    workgroups = ceil_div(first.n, 4 * config.lanes) if gate is not None else begin
     kernel = GemmKernel(
         name="gemv_multi",
         operands=(x.id, gain_of(norm), *matrices_of([o.b.id for o in operands])),
-        types=prologue_types(norm),
-        overrides=(*prologue_overrides(norm), ("GATED", gated)),
+        types=(*prologue_types(norm), ("GATE", gate or "x")),
+        overrides=(*prologue_overrides(norm), ("GATED", gate is not None)),
         params=pack("12I", *shapes) + eps_of(norm),
     )
     qkv = replace(Gemm(first.m, 0, first.k), n=workgroups * 4 * config.lanes, stored=read)

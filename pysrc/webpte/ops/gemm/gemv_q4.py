@@ -16,7 +16,7 @@ from webpte.ops.gemm.packed_weights import BYTES, Quantized
 
 FOLDS, SQUARE_FOLDS, QUAD_BYTES = 8, 32, 16  # of the shader
 MOST_STAGED_BYTES = 8192
-# From this many rows on, W keeps a GPU busy without many slices along k.
+# From this many rows on, W keeps a GPU of 132 cores busy without many slices along k.
 MANY_ROWS = 32768
 
 
@@ -86,7 +86,7 @@ def choose_gemv_config(weights: Quantized, matrices: int, target: Target) -> Gem
 
 def default_gemv_config(weights: Quantized, matrices: int, target: Target) -> GemvConfig:
     """Return many slices for few columns, few where their setup would dominate (measured)."""
-    if weights.rows >= MANY_ROWS:
+    if weights.rows >= target.adapter.workgroups(MANY_ROWS):
         wanted = GemvConfig(128, 16)
     elif weights.steps <= 32:
         wanted = GemvConfig(128, 32)

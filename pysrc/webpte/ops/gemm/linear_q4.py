@@ -161,10 +161,11 @@ def lower_linear(
     added: TensorArg | None = None,
     norm: Prologue | None = None,
     out: TensorArg | None = None,
+    bias: TensorArg | None = None,
 ) -> list[Dispatch]:
-    """Lower a linear layer, with an addend, a prologue and another output if they are given."""
+    """Lower a linear layer; `bias` and `added` are what later calls add to its result."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
-    gemm = gemm_of(op, args).plus(added)
+    gemm = gemm_of(op, args).with_bias(bias).plus(added)
     rows = None if rounds(norm) else row_params(op, args, gemm.m)
     others = (rows[0] if rows else None, norm.gain if norm else None, out)
     stored = float_type(args, x, weights.scales, gemm.addend, *others)
@@ -193,10 +194,11 @@ def lower_gemv(
     target: Target,
 ) -> Dispatch:
     config = choose_gemv_config(weights, 1, target)
-    normed = (("NORMED", gain_of(norm) is not None),)
-    kernel = normed_kernel("gemv_q4", x, [weights], norm, config.types(weights, 1), normed)
-    kernel = replace(kernel, params=weights.params + eps_of(norm))
-    return gemv_dispatch(kernel, gemm, (gemm.addend_id, out), config)
+    normed = (("NORMED", gain_of(norm) is not None), ("RESIDUAL", False))
+    types = (*config.types(weights, 1), ("FORMULA", "x"))
+    kernel = normed_kernel("gemv_q4", x, [weights], norm, types, normed)
+    kernel = replace(kernel, params=weights.params + eps_of(norm) + bytes(12))
+    return gemv_dispatch(kernel, gemm, (gemm.addend_id, None, out), config)
 
 
 def normed_kernel(
@@ -236,7 +238,7 @@ def skinny_config(weights: Quantized, gemm: Gemm, target: Target) -> SkinnyConfi
     """
     if not weights.wide:
         return choose_skinny_config(weights.steps, 128, 128)
-    if gemm.n >= MANY_ROWS:
+    if gemm.n >= target.adapter.workgroups(MANY_ROWS):
         return choose_skinny_config(weights.steps, 64, 16)
     if gemm.m > ROWS_AT_ONCE[-1]:
         return choose_skinny_config(weights.steps, 128, 32)

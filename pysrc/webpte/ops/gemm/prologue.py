@@ -15,7 +15,9 @@ NORMED_THREADS = 128
 
 @dataclass(frozen=True)
 class Prologue:
-    """An optional RMS norm (with a `gain`) and an optional rounding to int8 of the rows of x.
+    """An optional norm (with a `gain`) and an optional rounding to int8 of the rows of x.
+
+    The norm is an RMS norm, or, if it is `centered`, a layer norm, which only GEMV kernels have.
 
     Scale and zero of the rounding come from each row's extremes; `least` is the smallest scale,
     None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl.
@@ -25,6 +27,7 @@ class Prologue:
     gain: TensorArg | None = None
     eps: float = 0.0
     least: float | None = None
+    centered: bool = False
 
 
 def gain_of(norm: Prologue | None) -> int | None:
@@ -35,6 +38,11 @@ def gain_of(norm: Prologue | None) -> int | None:
 def rounds(norm: Prologue | None) -> bool:
     """Return whether x is rounded to int8."""
     return norm is not None and norm.least is not None
+
+
+def is_centered(norm: Prologue | None) -> bool:
+    """Return whether the norm is a layer norm."""
+    return norm is not None and norm.centered
 
 
 def eps_of(norm: Prologue | None) -> bytes:

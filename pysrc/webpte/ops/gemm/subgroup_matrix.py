@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from webpte.ops.core.adapter_classes import LARGE, AdapterClass
 from webpte.ops.core.records import Dispatch, Scratch, ceil_div
 from webpte.ops.core.row_reduction import power_of_two
 from webpte.ops.core.target import Target
@@ -81,14 +82,14 @@ MatrixConfig = tuple[MatrixTileConfig, int]  # with the number of parts of k
 
 
 @lru_cache(256)  # a model has few sizes, in many layers
-def choose_matrix_tile_config(gemm: Gemm) -> MatrixConfig:
-    return fastest_configs(gemm, MATRIX_TILE_CONFIGS)[0]
+def choose_matrix_tile_config(gemm: Gemm, adapter: AdapterClass = LARGE) -> MatrixConfig:
+    return fastest_configs(gemm, MATRIX_TILE_CONFIGS, adapter)[0]
 
 
 def tuned_matrix_tile_config(name: str, gemm: Gemm, target: Target) -> MatrixConfig:
     """Return the config that was measured fastest on this adapter, or else estimated to be."""
     shape_class = f"m{power_of_two(gemm.m)} n{gemm.n} k{gemm.k} {gemm.stored}"
-    default = choose_matrix_tile_config(gemm)
+    default = choose_matrix_tile_config(gemm, target.adapter)
     return tuned_config(name, shape_class, gemm, default, MATRIX_TILE_CONFIGS, target)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.records import Scratch, ceil_div, pack
+from webpte.ops.core.target import Target
 from webpte.ops.quant.quantize import inverse_of, np_requantize
 
 Array = np.ndarray
@@ -118,16 +119,16 @@ class Int8Tile:
 
 
 LARGE, SMALL, FLAT = Int8Tile(64, 64, 16), Int8Tile(32, 32, 8), Int8Tile(16, 64, 8)
-# Enough workgroups to keep a large GPU busy.
+# Enough workgroups to keep a GPU of 132 cores busy.
 FULL = 256
 
 
-def choose_tile(rows: int, columns: int, copies: int = 1) -> Int8Tile:
+def choose_tile(rows: int, columns: int, target: Target, copies: int = 1) -> Int8Tile:
     """Return the largest tile of which there are enough."""
     if rows <= FLAT.rows:
         return FLAT
     high, wide = LARGE.count(rows, columns)
-    return LARGE if high * wide * copies >= FULL else SMALL
+    return LARGE if high * wide * copies >= target.adapter.workgroups(FULL) else SMALL
 
 
 def floats_memory(numel: int) -> Scratch:

@@ -233,7 +233,7 @@ def lower_pack(args: Args, conv: Convolution) -> Dispatch:
 def lower_gemm(args: Args, call: Int8Convolution, source: Binding, target: Binding) -> Dispatch:
     conv, copies = call.conv, call.conv.groups * math.prod(call.conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
-    tile = choose_tile(conv.out_channels, pixels, copies)
+    tile = choose_tile(conv.out_channels, pixels, args.target, copies)
     rows, columns = tile.count(conv.out_channels, pixels)
     return Dispatch(
         kernel="q8ta_conv",

@@ -149,7 +149,7 @@ def gemm_dispatch(
         parts = ceil_div(linear.m, rows), ceil_div(linear.n, 4)
         kernel, types = "q8ta_linear_skinny", types_of(ROWS=rows)
     else:
-        tile = choose_tile(linear.m, linear.n)
+        tile = choose_tile(linear.m, linear.n, target)
         parts = tile.count(linear.m, linear.n)
         kernel, types = "q8ta_linear", tile.types
     count = parts[0] * parts[1]

@@ -1,6 +1,7 @@
-"""Batch normalization of an activation, for exports whose batch norm follows the activation.
+"""Normalizations fused with what is before or after them.
 
 activation_batch_norm   an element-wise float op, then batch normalization with given statistics
+norm_add                an RMS norm, then the sum with a residual
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from webpte.ops.core.args import Args
 from webpte.ops.core.fused_call import lower_parts, parts_of, register_fusion
 from webpte.ops.core.records import Dispatch
 from webpte.ops.elementwise import unary
-from webpte.ops.norm.norm import lower_batch_norm
+from webpte.ops.norm.norm import lower_batch_norm, lower_rms_norm
 
+NORM_ADD = "webpte.norm_add"
+ADD, RMS_NORM = "aten.add.Tensor", "et_vk.rms_norm.default"
 ACTIVATION_BATCH_NORM = "webpte.activation_batch_norm"
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
 
@@ -26,4 +29,19 @@ def lower_activation_batch_norm(args: Args) -> list[Dispatch]:
     return lower_batch_norm(norm, given, *found)
 
 
+def lower_norm_add(args: Args) -> list[Dispatch]:
+    """Lower an RMS norm and the sum with a residual."""
+    parts = list(parts_of(args))
+    (_, norm), (_, addition) = parts[0], parts[-1]
+    made = {part.out.id for _, part in parts}
+    both = addition.tensor("self"), addition.tensor("other")
+    residual = next(tensor for tensor in both if tensor.id not in made)
+    sizes = {tensor.numel for tensor in (norm.out, residual, addition.out)}
+    types = {tensor.dtype for tensor in (norm.out, residual, addition.out)}
+    if len(sizes) > 1 or len(types) > 1:  # broadcast or promoted
+        return lower_parts(args)
+    return lower_rms_norm(norm, residual, addition.out)
+
+
 register_fusion(ACTIVATION_BATCH_NORM, lower_activation_batch_norm)
+register_fusion(NORM_ADD, lower_norm_add)

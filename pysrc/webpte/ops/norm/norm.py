@@ -259,8 +259,11 @@ def rms_norm_shape(args: Args) -> tuple[Dims]:
     return (source.dims,)
 
 
-def lower_rms_norm(args: Args) -> list[Dispatch]:
-    source, out = args.tensor("input"), args.out
+def lower_rms_norm(
+    args: Args, residual: TensorArg | None = None, out: TensorArg | None = None
+) -> list[Dispatch]:
+    """Lower an RMS norm, with the sum with a residual, and another output, if they are given."""
+    source, out = args.tensor("input"), out or args.out
     if out.numel == 0:
         return []
     weight, rows, width = args.tensor("weight"), numel(source.dims[:-1]), source.dims[-1]
@@ -268,11 +271,11 @@ def lower_rms_norm(args: Args) -> list[Dispatch]:
     layout = contiguous_layout(width // elements, args.target)
     return [
         Dispatch(
-            kernel="norm",
-            bindings=(source.id, weight.id, out.id),
+            kernel="norm" if residual is None else "norm_add",
+            bindings=(source.id, weight.id, *(() if residual is None else (residual.id,)), out.id),
             params=pack("2I2f", rows, width // elements, width, args.number("eps")),
             grid=layout.grid(rows),
-            types=(("FLOAT", float_type(args, source, weight, out)), ("ITEM", item)),
+            types=(("FLOAT", float_type(args, source, weight, residual, out)), ("ITEM", item)),
             overrides=layout.overrides,
         )
     ]

@@ -60,7 +60,7 @@ def lower_arg(smallest: bool, args: Args) -> list[Dispatch]:
     rows = rows_of(args)
     if rows.count == 0:
         return []
-    parts = rows.layout(args.target).parts(rows.count, rows.length)
+    parts = rows.layout(args.target).parts(rows.count, rows.length, args.target)
     out = args.outs[-1].id
     if parts == 1:
         return [search(args, rows, smallest, out)]

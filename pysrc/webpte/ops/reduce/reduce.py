@@ -265,7 +265,7 @@ def reduce(
 ) -> list[Dispatch]:
     """Return one dispatch, or two with the parts' results between them; `acc` is f32 or i32."""
     rows, length = walk.kept.count, walk.reduced.count
-    parts = walk.layout.parts(rows, length)
+    parts = walk.layout.parts(rows, length, walk.target)
     count = length * walk.elements
     if parts == 1:
         return [step(op, walk, source, out, acc, count)]

@@ -1,9 +1,9 @@
 """The sampler: draws a language model's next token from its logits. An operator of webpte's own.
 
     webpte.sample.default(logits, history, position, settings, seed,
-                          with_top_k, with_top_p, penalized, allowed) -> out (int) [1, 1]
+                          with_top_k, with_top_p, penalized, allowed, row) -> out (int) [1, 1]
 
-  logits     [1, V], or [1, S, V], of which the last row is used
+  logits     [1, V], or [1, S, V], of which the last row is used, unless `row` says which
   history    tokens, in any shape; those before `position` are penalized, ids outside of the
              vocabulary are ignored
   position   live: the position of the token to draw; each position has its own random numbers
@@ -14,6 +14,7 @@
              so that they can change from call to call without relowering
   allowed    int32 [ceil(V / 32)], or null: a bit per token, the lowest of a word first. Other
              tokens are treated as if their logit were NaN
+  row        the row of the logits, in this case of any rank; -1 is the last one
 
 Steps, in this order: a penalized logit l becomes l / penalty if it is positive, else l * penalty;
 all logits are divided by the temperature; top-k keeps those that are not below the k-th largest;
@@ -48,14 +49,14 @@ from webpte.ops.core.row_reduction import (
     contiguous_layout,
 )
 from webpte.ops.sampling.sample_numpy import WORD_BITS, Settings, choose_token
-from webpte.shapes import Dims
+from webpte.shapes import Dims, numel
 
 Array = np.ndarray
 
 SIGNATURE = (
     "logits: tensor, history: tensor?, position: live, settings: tensor, seed: tensor, "
     "with_top_k: bool = False, with_top_p: bool = False, penalized: bool = False, "
-    "allowed: tensor? = None -> tensor"
+    "allowed: tensor? = None, row: int = -1 -> tensor"
 )
 
 SETTINGS = 8
@@ -67,11 +68,7 @@ DIGITS, STAGE_WORDS = 4, 2 * 256 + 4  # of wgsl/lib/sampling/selection.wgsl
 def sample_shape(args: Args) -> tuple[Dims]:
     logits, settings, seed = args.tensor("logits"), args.tensor("settings"), args.tensor("seed")
     check_floats(args, logits, settings)
-    if logits.rank not in (2, 3) or logits.dims[0] != 1 or logits.numel == 0:
-        raise GraphError(
-            f"{args.call}: logits {list(logits.dims)} are not [1, vocabulary] or "
-            "[1, tokens, vocabulary], or are empty"
-        )
+    check_row(args, logits)
     if settings.dims != (SETTINGS,) or seed.dims != (2,) or not is_word(seed):
         raise GraphError(
             f"{args.call}: settings must be [{SETTINGS}] and the seed [2] of int32, not "
@@ -89,6 +86,31 @@ def sample_shape(args: Args) -> tuple[Dims]:
     if not is_word(args.out):
         raise GraphError(f"{args.call}: tokens are int32 or int64, not {args.out.dtype.name}")
     return ((1, 1),)
+
+
+def check_row(args: Args, logits: TensorArg) -> None:
+    """Raise if the logits do not have the row that the arguments name."""
+    row = args.integer("row")
+    if logits.numel == 0 or (row < 0 and (logits.rank not in (2, 3) or logits.dims[0] != 1)):
+        raise GraphError(
+            f"{args.call}: logits {list(logits.dims)} are not [1, vocabulary] or "
+            "[1, tokens, vocabulary], or are empty"
+        )
+    rows = numel(logits.dims[:-1])
+    if not -1 <= row < rows:
+        raise GraphError(f"{args.call}: there is no row {row}: the logits have {rows}")
+
+
+def first_of_row(args: Args, logits: TensorArg) -> int:
+    """Return the index of the row's first logit."""
+    row, length = args.integer("row"), logits.dims[-1]
+    return logits.numel - length if row < 0 else row * length
+
+
+def row_of(args: Args) -> Array:
+    """Return the row of the logits that the arguments name, (V,)."""
+    logits = args.array("logits")
+    return np.asarray(logits.reshape(-1, logits.shape[-1])[args.integer("row")])
 
 
 def is_word(tensor: TensorArg) -> bool:
@@ -158,7 +180,7 @@ class SampleDispatches:
                 *(args.tensor("settings").id, self.keys, self.tops, self.tables),
                 args.uniform("position"),
             ),
-            pack("5I", logits.numel - self.length, self.length, self.parts, self.part, cleared),
+            pack("5I", first_of_row(args, logits), *self._sizes, cleared),
             (
                 ("FLOAT", logits.dtype.wgsl),
                 ("OWN_WORDS", str(words if alone else 1)),
@@ -196,7 +218,11 @@ class SampleDispatches:
         )
 
     def _params(self, stage: int) -> bytes:
-        return pack("5I", self.length, self.parts, self.part, stage, self.first_mass)
+        return pack("5I", *self._sizes, stage, self.first_mass)
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.length, self.parts, self.part
 
     def _dispatch(
         self,
@@ -225,11 +251,10 @@ def lower_sample(args: Args) -> list[Dispatch]:
 
 
 def run_sample(args: Args) -> Array:
-    logits = args.array("logits")
     flags = (args.flag("with_top_k"), args.flag("with_top_p"), args.flag("penalized"))
     position, history = args.integer("position"), args.optional_array("history")
     token = choose_token(
-        logits.reshape(-1, logits.shape[-1])[-1],
+        row_of(args),
         Settings.of(args.array("settings"), *flags),
         args.array("seed"),
         position,

@@ -1,8 +1,8 @@
 """Log-probabilities of a token and of the likeliest ones. An operator of webpte's own.
 
-    webpte.top_logprobs.default(logits, token, count) -> out (int) [1, 3 + 2 count]
+    webpte.top_logprobs.default(logits, token, count, row) -> out (int) [1, 3 + 2 count]
 
-  logits   [1, V], or [1, S, V], of which the last row is used
+  logits   [1, V], or [1, S, V], of which the last row is used, unless `row` says which
   token    the drawn token, in any shape; the last element is used
   out      the key of the token's logit; the sum of all probabilities, each divided by the
            largest, in Q31 (two words, the low one first); the largest keys, in descending order;
@@ -33,7 +33,14 @@ from webpte.ops.core.row_reduction import (
     check_floats,
     contiguous_layout,
 )
-from webpte.ops.sampling.sample import PART, SOFTWARE_PART, is_word
+from webpte.ops.sampling.sample import (
+    PART,
+    SOFTWARE_PART,
+    check_row,
+    first_of_row,
+    is_word,
+    row_of,
+)
 from webpte.ops.sampling.sample_numpy import LOG2_E, NEVER_KEY, distances_below, keys_of, numbers_of
 from webpte.shapes import Dims
 
@@ -50,11 +57,7 @@ def words_of(count: int) -> int:
 def top_logprobs_shape(args: Args) -> tuple[Dims]:
     logits, token, count = args.tensor("logits"), args.tensor("token"), args.integer("count")
     check_floats(args, logits)
-    if logits.rank not in (2, 3) or logits.dims[0] != 1 or logits.numel == 0:
-        raise GraphError(
-            f"{args.call}: logits {list(logits.dims)} are not [1, vocabulary] or "
-            "[1, tokens, vocabulary], or are empty"
-        )
+    check_row(args, logits)
     if not is_word(token) or token.numel == 0:
         raise GraphError(
             f"{args.call}: the token must be int32, not {token.dtype.name} {list(token.dims)}"
@@ -74,7 +77,7 @@ def lower_top_logprobs(args: Args) -> list[Dispatch]:
     pairs = Scratch("top logprobs of parts", 8 * parts * count)
     merging = contiguous_layout(parts * count, args.target)
     types = (("FLOAT", logits.dtype.wgsl),)
-    row = logits.numel - length
+    row = first_of_row(args, logits)
     return [
         Dispatch(
             kernel="top_logprobs",
@@ -145,15 +148,13 @@ class TopLogprobs:
 
 
 def run_top_logprobs(args: Args) -> Array:
-    logits = args.array("logits")
-    row = logits.reshape(-1, logits.shape[-1])[-1]
     token = int(args.array("token").reshape(-1)[-1])
-    return top_logprobs_words(row, token, args.integer("count")).reshape(1, -1)
+    return top_logprobs_words(row_of(args), token, args.integer("count")).reshape(1, -1)
 
 
 register(
     "webpte.top_logprobs.default",
-    "logits: tensor, token: tensor, count: int -> tensor",
+    "logits: tensor, token: tensor, count: int, row: int = -1 -> tensor",
     shape=top_logprobs_shape,
     lower=lower_top_logprobs,
     reference=run_top_logprobs,

@@ -12,9 +12,11 @@ from webpte.rewrite.fusion.attention import attention_block
 from webpte.rewrite.fusion.convolutions import convolution_block
 from webpte.rewrite.fusion.elementwise import elementwise_chain
 from webpte.rewrite.fusion.engine import Rule, apply
+from webpte.rewrite.fusion.heads import head_attention
+from webpte.rewrite.fusion.linear_epilogue import linear_epilogue
 from webpte.rewrite.fusion.linear_q4 import add_after_gemm, gated_gemms, norm_before_gemm
 from webpte.rewrite.fusion.matmul import activation_after_gemm, gemm_qkv
-from webpte.rewrite.fusion.norms import activation_batch_norm
+from webpte.rewrite.fusion.norms import activation_batch_norm, add_after_norm
 from webpte.rewrite.fusion.softmax_attention import softmax_attention
 
 __all__ = ["RULES", "fuse"]
@@ -22,9 +24,9 @@ __all__ = ["RULES", "fuse"]
 # The rules of a row are applied together, those of the next row to the result.
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
-        *(attention_block, softmax_attention),
-        *(gated_gemms, add_after_gemm, norm_before_gemm, convolution_block),
-        *(activation_after_gemm, gemm_qkv, activation_batch_norm),
+        *(head_attention, attention_block, softmax_attention),
+        *(gated_gemms, linear_epilogue, add_after_gemm, norm_before_gemm, convolution_block),
+        *(activation_after_gemm, gemm_qkv, activation_batch_norm, add_after_norm),
     ),
     (elementwise_chain,),
 )

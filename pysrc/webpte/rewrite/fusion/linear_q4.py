@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webpte.format.vulkan import DoubleValue, IntValue
-from webpte.graph.graph import Call
+from webpte.format.vulkan import DoubleValue, IntListValue, IntValue
+from webpte.graph.graph import Call, Tensor
 from webpte.ops.gemm.fused_linear_q4 import (
     CHOOSE_OF,
     GATED_GEMM,
+    GATES,
     GEMM_ADD,
+    LAYER_NORM,
     LINEAR_OF,
     NORMED_GEMM,
     PLAIN_LINEARS,
@@ -19,12 +21,7 @@ from webpte.ops.gemm.fused_linear_q4 import (
 from webpte.ops.gemm.matmul import LINEAR
 from webpte.rewrite.fusion.engine import Calls, Match
 
-ADD, MUL, SIGMOID, SILU = (
-    "aten.add.Tensor",
-    "aten.mul.Tensor",
-    "aten.sigmoid.default",
-    "aten.silu.default",
-)
+ADD, MUL, SIGMOID = "aten.add.Tensor", "aten.mul.Tensor", "aten.sigmoid.default"
 PLAIN_GEMMS = {LINEAR, "aten.mm.default", "aten.addmm.default"}
 
 
@@ -42,15 +39,15 @@ def add_after_gemm(calls: Calls, call: Call) -> Match | None:
 
 
 def gated_gemms(calls: Calls, call: Call) -> Match | None:
-    """Match silu(gate) * up of two GEMMs of one x, and the norm before if only they read it."""
+    """Match f(gate) * up of two GEMMs of one x, and the norm before if only they read it."""
     if call.name != MUL:
         return None
     for gated, other in (call.args[:2], call.args[1::-1]):
-        silu = _silu(calls, gated)
+        activated = _activated(calls, gated)
         up, up_views = calls.producer(other)
-        if silu is None or up is None:
+        if activated is None or up is None:
             continue
-        gate, *rest = silu
+        gate, *rest = activated
         pair = (gate, up)
         if gate is up or not are_of_one_kind(pair):
             continue
@@ -77,10 +74,16 @@ def are_of_one_kind(linears: Sequence[Call]) -> bool:
     return apart and any(names <= kind for kind in kinds)
 
 
-def taken_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...] | None:
-    """Return the norm and the call that chooses x's scales; None if others read the latter."""
+def taken_before(
+    calls: Calls, linears: Sequence[Call], centered: bool = False
+) -> tuple[Call, ...] | None:
+    """Return the norm and the call that chooses x's scales; None if others read the latter.
+
+    The norm is an RMS norm, with `centered` also a layer norm before GEMMs that are not rounded.
+    """
     if linears[0].name not in ROUNDED_LINEARS:
-        return norm_before(calls, linears[0], set(linears))
+        centered = centered and LINEAR not in {linear.name for linear in linears}
+        return norm_before(calls, linears[0], set(linears), centered)
     chosen = rounding_before(calls, linears)
     return (*norm_before(calls, linears[0], {*linears, *chosen}), *chosen) if chosen else None
 
@@ -110,12 +113,12 @@ def norm_before_gemm(calls: Calls, call: Call) -> Match | None:
     return Match(NORMED_GEMM, (*before, call), (call.args[-1],)) if before else None
 
 
-def _silu(calls: Calls, value_id: int) -> list[Call] | None:
-    """Return the call whose result goes through x * sigmoid(x), and the calls that compute it."""
+def _activated(calls: Calls, value_id: int) -> list[Call] | None:
+    """Return the call whose result goes through an activation, and the calls that compute that."""
     last, after = calls.producer(value_id)
     if last is None:
         return None
-    if last.name == SILU:
+    if last.name in GATES:
         source, views = calls.producer(last.args[0])
         return None if source is None else [source, *views, last, *after]
     if last.name != MUL:
@@ -128,22 +131,43 @@ def _silu(calls: Calls, value_id: int) -> list[Call] | None:
     return None
 
 
-def norm_before(calls: Calls, linear: Call, readers: set[Call]) -> tuple[Call, ...]:
+def norm_before(
+    calls: Calls, linear: Call, readers: set[Call], centered: bool = False
+) -> tuple[Call, ...]:
     """Return the norm before some GEMMs and the views between, if nothing else reads it.
 
     A GEMM that also reads it as its weights needs it in memory, so it counts as something else.
     """
     x = calls.argument(linear, "x")
     norm, views = calls.producer(x)
-    if norm is None or norm.name != RMS_NORM or any(call.args.count(x) > 1 for call in readers):
+    if norm is None or any(call.args.count(x) > 1 for call in readers):
+        return ()
+    if norm.name != RMS_NORM and not (centered and is_layer_norm(calls, norm)):
         return ()
     steps = (norm, *views)
     for step, following in zip(steps, (*views, None), strict=True):
         wanted = readers if following is None else {following}
         out = step.args[-1]
+        if step.name == LAYER_NORM:
+            out, *_ = calls.graph.value_list(out)
         if set(calls.readers(out)) != wanted or out in calls.graph.outputs:
             return ()
     return steps
+
+
+def is_layer_norm(calls: Calls, norm: Call) -> bool:
+    """Return whether a call is a layer norm over the last dim, with a gain and no bias.
+
+    Nothing may read its mean and deviation.
+    """
+    if norm.name != LAYER_NORM:
+        return False
+    shape = calls.graph.value(calls.argument(norm, "normalized_shape"))
+    gain, bias = (calls.graph.value(calls.argument(norm, name)) for name in ("weight", "bias"))
+    _, *others = calls.graph.value_list(norm.args[-1])
+    unread = not any(calls.readers(i) or i in calls.graph.outputs for i in others)
+    last = isinstance(shape, IntListValue) and len(shape.items) == 1
+    return last and unread and isinstance(gain, Tensor) and not isinstance(bias, Tensor)
 
 
 def is_one(calls: Calls, call: Call, name: str) -> bool:

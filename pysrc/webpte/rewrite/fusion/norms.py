@@ -1,11 +1,30 @@
-"""The rule for batch normalization that exporters kept; see ops/norm/fused_norm.py."""
+"""The rules for normalizations; see ops/norm/fused_norm.py."""
 
 from __future__ import annotations
 
 from webpte.graph.graph import Call
 from webpte.ops.elementwise.unary import ACTIVATIONS
-from webpte.ops.norm.fused_norm import ACTIVATION_BATCH_NORM, BATCH_NORM
+from webpte.ops.norm.fused_norm import (
+    ACTIVATION_BATCH_NORM,
+    ADD,
+    BATCH_NORM,
+    NORM_ADD,
+    RMS_NORM,
+)
 from webpte.rewrite.fusion.engine import Calls, Match
+from webpte.rewrite.fusion.linear_q4 import is_one
+
+
+def add_after_norm(calls: Calls, call: Call) -> Match | None:
+    """Match an RMS norm, views and the sum that is its only reader."""
+    if call.name != RMS_NORM:
+        return None
+    addition, views = calls.sole_user(call.args[-1])
+    if addition is None or addition.name != ADD or not is_one(calls, addition, "alpha"):
+        return None
+    if addition.args[0] == addition.args[1]:
+        return None
+    return Match(NORM_ADD, (call, *views, addition), (addition.args[-1],))
 
 
 def activation_batch_norm(calls: Calls, call: Call) -> Match | None:

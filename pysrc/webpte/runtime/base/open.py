@@ -73,7 +73,7 @@ async def open_source(
         from webpte.gpu.browser.scripts import load_script
 
         file = load_script("browser/files.js").blobFile(source)
-        return JsFile(file, str(name or getattr(source, "name", "blob")))
+        return JsFile(file, str(name or getattr(source, "name", "blob")), source)
     raise SourceError(
         f"cannot open a {type(source).__name__}: give bytes, a path, "
         "or in the browser a URL or a Blob"

@@ -22,6 +22,7 @@ class SamplerKind:
     room          the length of the history, where tokens are penalized
     masked        whether it takes a mask of allowed tokens
     top_logprobs  the number of likeliest tokens it also returns; 0: only the sampled token
+    rows          the number of rows of logits to sample from, one token each; 0: the last row only
     """
 
     sampled: bool = False
@@ -31,23 +32,30 @@ class SamplerKind:
     room: int = 0
     masked: bool = False
     top_logprobs: int = 0
+    rows: int = 0
 
     @classmethod
     def of(
-        cls, settings: SamplerSettings, context: int | None, masked: bool = False
+        cls, settings: SamplerSettings, context: int | None, masked: bool = False, rows: int = 0
     ) -> SamplerKind | None:
         """Return the kind for these settings; None if it needs a history of unknown length."""
         top_logprobs = settings.top_logprobs
         if settings.is_greedy and not masked:
-            return cls(top_logprobs=top_logprobs)
+            return cls(top_logprobs=top_logprobs, rows=rows)
         if settings.penalized and context is None:
             return None
         # The last sampled token needs a place in the history, but none in the cache.
         room = context + 1 if settings.penalized and context is not None else 0
-        return cls(True, *settings.flags, room, masked, top_logprobs)
+        return cls(True, *settings.flags, room, masked, top_logprobs, rows)
 
     def graph(self, logits: Tensor) -> Graph:
-        """Build the graph: its outputs are the token and, if requested, log-probabilities."""
+        """Build the graph: its outputs are the token and, if requested, log-probabilities.
+
+        With `rows` they are tensors of one token each, or one tensor of all, then those of
+        log-probabilities.
+        """
+        if self.rows:
+            return rows_graph(logits.dtype, logits.dims, self)
         if self.sampled:
             graph = sample_graph(logits.dtype, logits.dims, self)
         else:
@@ -110,6 +118,52 @@ def sample_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
         calls.append(Call(2, "update_cache.default", (11, 4, 1, 12)))
     inputs = (0, 1, 2, 3, *([9] if kind.masked else []), *([4] if kind.penalized else []))
     return Graph(tuple(values), tuple(calls), inputs, (8,))
+
+
+def rows_graph(dtype: DType, dims: Dims, kind: SamplerKind) -> Graph:
+    """Build calls that sample a token from each row of the logits.
+
+    Inputs are those of `sample_graph`, where the position is that of the first row's token, and the
+    history has all tokens: each row's token is penalized by those before it.
+    """
+    graph = sample_graph(dtype, dims, kind) if kind.sampled else argmax_graph(dtype, dims)
+    values, calls = list(graph.values), list[Call]()
+    tokens: list[int] = []
+
+    def add(value: Value) -> int:
+        values.append(value)
+        return len(values) - 1
+
+    def number(value: int) -> int:
+        return add(IntValue(value))
+
+    def output(dims: Dims) -> int:
+        return add(Tensor(len(values), DTYPES["int32"], dims, None, None))
+
+    def call(name: str, *args: int) -> int:
+        calls.append(Call(len(calls), name, args))
+        return args[-1]
+
+    if kind.sampled:
+        given = graph.calls[0].args
+        for row in range(kind.rows):
+            place = call("add", given[2], number(row), add(SymIntValue(0)))
+            args = (*given[:2], place, *given[3:-1], number(row))
+            tokens.append(call("webpte.sample.default", *args, output((1, 1))))
+    else:
+        (argmax,) = graph.calls
+        tokens.append(call(argmax.name, *argmax.args))
+    words: list[int] = []
+    for row in range(kind.rows if kind.top_logprobs else 0):
+        if kind.sampled:
+            token = tokens[row]
+        else:
+            part = (number(-1), number(row), number(row + 1), number(1))
+            one = output((*dims[:-2], 1))
+            token = call("aten.slice_copy.Tensor", tokens[0], *part, one)
+        rest = (number(kind.top_logprobs), number(row), output((1, words_of(kind.top_logprobs))))
+        words.append(call("webpte.top_logprobs.default", 0, token, *rest))
+    return Graph(tuple(values), tuple(calls), graph.inputs, (*tokens, *words))
 
 
 def with_top_logprobs(graph: Graph, count: int) -> Graph:

@@ -102,7 +102,8 @@ class GpuDelegate:
     ) -> GpuDelegate:
         """Allocate, compile and upload constants; free everything if any of it fails.
 
-        Delegates with one store of `constants` share those that they have in common. Memory stays
+        Delegates with one store of `constants` share those that they have in common: by default
+        none with others. Memory stays
         for the `lifetime`, by default one that `close` ends. `borrowed` maps inputs to buffers of
         others. Without `fused` no calls are fused. `info` overrides the info of the device.
         """
@@ -146,6 +147,7 @@ class GpuDelegate:
             if transfer.target.file_bytes
         ]
         await self.device.transfer(transfers, progress)
+        self.memory.share_constants()
         self.transfers = len(moved)
 
     # Tuning

@@ -38,7 +38,7 @@ class DelegateMemory:
         self._device = device
         self.most_bytes = most_bytes
         self._borrowed = borrowed or {}
-        self._shared = shared
+        self._shared = dict(shared)
         self._constants = constants
         self._held: dict[ConstantKey, int] = {}  # shared buffers, some of them made by others
         self._fresh: set[int] = set()
@@ -56,7 +56,8 @@ class DelegateMemory:
     async def allocate(self) -> None:
         """Allocate what every shape needs: one buffer per slot, one for the SymInts."""
         slots = {self._storage.slot_of[i]: buffer for i, buffer in self._borrowed.items()}
-        for index, key in self._shared.items():
+        for index, given in self._shared.items():
+            key = self._shared[index] = await self._constants.same_bytes(given)
             buffer = self._constants.take(key)
             if buffer is not None:
                 slots[index] = self._held[key] = buffer
@@ -64,18 +65,19 @@ class DelegateMemory:
         made = await self.create([slot.nbytes for slot in missing])
         for slot, buffer in zip(missing, made, strict=True):
             slots[slot.index] = buffer
-            if slot.index in self._shared:
-                self._share(self._shared[slot.index], buffer)
         self._fresh = {slot.index for slot in missing}
         self._slots = [slots[slot.index] for slot in self._storage.slots]
         if self._symint_index:
             nbytes = len(self._symint_index) * UNIFORM_ALIGNMENT
             (self.symint_buffer,) = await self.create([nbytes], uniform=True)
 
-    def _share(self, key: ConstantKey, buffer: int) -> None:
-        self._constants.add(key, buffer)
-        self._held[key] = buffer
-        del self._buffers[buffer]
+    def share_constants(self) -> None:
+        """Let other delegates use the constants: all of them are uploaded."""
+        for index in self._shared.keys() & self._fresh:
+            key, buffer = self._shared[index], self._slots[index]
+            if self._constants.add(key, buffer):
+                self._held[key] = buffer
+                del self._buffers[buffer]
 
     async def create(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         """Buffers that are freed with all the others."""

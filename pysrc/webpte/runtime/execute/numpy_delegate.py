@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -41,6 +41,7 @@ class NumpyDelegate:
         self._ops = resolve_ops(graph)
         self._symint_sources = symint_sources(graph, self._ops)
         self._constants = constants
+        self._checked = reference.CheckedCalls(graph)
         # State: runs work on copies, which are kept when the run succeeds.
         self._state = Dataflow.of(graph).state & constants.keys()
         self.transfers = len(constants)
@@ -55,6 +56,10 @@ class NumpyDelegate:
             array = np.frombuffer(bytearray(data), tensor.dtype.numpy)
             constants[tensor.id] = array.reshape(tensor.dims)
         return cls(graph, constants)
+
+    def with_graph(self, graph: Graph) -> NumpyDelegate:
+        """Return a delegate of a graph with the same constants, and with this one's state."""
+        return NumpyDelegate(graph, self._constants)
 
     @property
     def input_count(self) -> int:
@@ -80,7 +85,7 @@ class NumpyDelegate:
         for index, op in sorted(self._ops.items()):
             call = self.graph.calls[index]
             done = None if watch is None else watch(self.graph, call, live, arrays)
-            room -= reference.run_reference(op, call, self.graph, live, arrays, room)
+            room -= reference.run_reference(op, call, self.graph, live, arrays, room, self._checked)
             if done is not None:
                 done()
             # Let other tasks run, for example one that cancels this; not while state is written.
@@ -103,6 +108,14 @@ class NumpyDelegate:
         """Return a function that restores the state as it is now."""
         saved = {i: self._constants[i] for i in self._state}
         return lambda: self._constants.update(saved)
+
+    def state_of(self, value_id: int) -> np.ndarray:
+        """Return a tensor of the state as it is now."""
+        return self._constants[value_id]
+
+    def set_state(self, arrays: Mapping[int, np.ndarray]) -> None:
+        """Replace tensors of the state."""
+        self._constants |= arrays
 
     def _set_inputs(
         self, inputs: Sequence[np.ndarray | int], live: LiveState, arrays: dict[int, np.ndarray]

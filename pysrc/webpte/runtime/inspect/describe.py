@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webpte.dtypes import dtype_of_program
+from webpte.format.frames import Frame
 from webpte.format.program import (
     BoolList,
     DelegateCall,
@@ -156,17 +157,21 @@ class _Describer:
             Argument(parameter, "any", self._literal(index), tuple(self._tensors((index,))))
             for parameter, index in zip(names, call.args, strict=False)
         ]
-        writes = tuple(self._tensors(sorted(uses.writes)))
-        in_place = kernel is not None and kernel.in_place
+        changed = set() if kernel is None else {call.args[at] for at in kernel.changed}
+        writes, changes = (
+            tuple(self._tensors(sorted(indices)))
+            for indices in (uses.writes - changed, uses.writes & changed)
+        )
         self._node(
             name,
             name,
             (self._places.get(id(call), "host"), self._method.hosted.get(id(call))),
             inputs=self._tensors(sorted(uses.reads)),
-            outputs=() if in_place else writes,
-            changes=writes if in_place else (),
+            outputs=writes,
+            changes=changes,
             origins=(f"{KERNEL}{name}",),
             arguments=tuple(arguments),
+            frames=call.frames,
         )
 
     def _add_control(self, instruction: MoveCall | JumpFalseCall) -> None:
@@ -235,7 +240,8 @@ class _Describer:
         steps = self._method.steps(call.delegate_index)
         name = " + ".join(steps) if len(calls) > 1 else ""
         packs = {each.args[-1]: each.args[0] for each in Dataflow.of(graph).prepacks}
-        scope = _Scope(inside, number, keys, name, packs, resolve_ops(graph), steps[0])
+        about = (packs, resolve_ops(graph), steps[0], call.frames)
+        scope = _Scope(inside, number, keys, name, *about)
         for value_id in dict.fromkeys((*graph.inputs, *graph.outputs)):
             self._graph_value(scope, value_id)
         for each in graph.calls:
@@ -270,6 +276,7 @@ class _Describer:
             origins=tuple(filter(None, map(scope.origin, leaves))),
             arguments=tuple(arguments),
             kernels=tuple(kernel_of(record, self._library) for record in records),
+            frames=next((leaf.frames for leaf in leaves if leaf.frames), scope.frames),
         )
 
     def _argument(self, scope: _Scope, name: str, kind: str, value_id: int) -> Argument:
@@ -364,6 +371,7 @@ class _Scope:
     packs: Mapping[int, int]  # what prepacks fill, by the constants that they take
     ops: Mapping[int, OpDef]
     step: str  # the name of the step of the file, if it is one
+    frames: tuple[Frame, ...]  # of the call of the delegate
 
     def origin(self, call: Call) -> str | None:
         """Return the call of the file that a call is, as the graph of the file names it."""

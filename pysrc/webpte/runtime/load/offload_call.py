@@ -14,6 +14,7 @@ import numpy as np
 
 from webpte.dtypes import DTYPES, DType, dtype_of_program
 from webpte.errors import UnsupportedError, WebpteError
+from webpte.format.frames import Frame
 from webpte.format.program import (
     BoolList,
     DoubleList,
@@ -78,6 +79,8 @@ def as_delegate(
     builder = _Builder(plan, state, writes, kernel.types)
     try:
         outputs = tuple(targets(plan, kernel, call))
+        if kernel.changes:
+            outputs = outputs[-len(kernel.changes) :]  # the others have no meaning
         cast = _cast_types(plan, kernel, call, outputs)
         arguments = [
             builder.argument(index, cast or kernel.apart.get(name))
@@ -91,7 +94,8 @@ def as_delegate(
         if cast:
             meaning = _op(CAST), arguments[:1]
         graph = builder.graph(*meaning, outs)
-        graph = _marked(graph, kernel, [_is_static(plan, index) for index in outputs])
+        static = [_is_static(plan, index) for index in outputs]
+        graph = _marked(graph, kernel, static, call.frames)
         if (problem := _no_kernel(graph, device)) is not None:
             return problem
     except WebpteError as error:
@@ -139,13 +143,16 @@ def _is_static(plan: ExecutionPlan, index: int) -> bool:
     return isinstance(value, TensorMeta) and value.dynamism == Dynamism.STATIC
 
 
-def _marked(graph: Graph, kernel: PortableKernel, static: Sequence[bool]) -> Graph:
+def _marked(
+    graph: Graph, kernel: PortableKernel, static: Sequence[bool], frames: tuple[Frame, ...]
+) -> Graph:
     """Mark the call of a graph with its kernel, and outputs whose shape in the file is exact."""
     values = list(graph.values)
     for value_id, exact in zip(graph.outputs, static, strict=True):
         values[value_id] = replace(graph.tensor(value_id), exact=exact)
     (call,) = graph.calls
-    return Graph(tuple(values), (replace(call, kernel=kernel.name),), graph.inputs, graph.outputs)
+    marked = replace(call, kernel=kernel.name, frames=frames)
+    return Graph(tuple(values), (marked,), graph.inputs, graph.outputs)
 
 
 def _no_kernel(graph: Graph, device: DeviceInfo) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from webpte.dtypes import dtype_of_program
 from webpte.errors import FormatError, GraphError, SourceError
 from webpte.format import pte
+from webpte.format.bundled import BundledCase, is_bundle, parse_bundle
 from webpte.format.program import (
     BackendDelegate,
     DelegateCall,
@@ -27,6 +28,7 @@ from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.passes import tie_buffer_outputs
 from webpte.rewrite.validate import unsupported_ops
 from webpte.runtime.base.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
+from webpte.runtime.base.open import open_bytes
 from webpte.source import ByteSource, Region
 
 BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
@@ -65,10 +67,15 @@ class Contents:
     source: ByteSource
     program: FileProgram
     methods: dict[str, MethodContents]
+    cases: Mapping[str, tuple[BundledCase, ...]] = field(default_factory=dict)
 
 
 async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> Contents:
-    """Read all that is not a constant. `data` are the `.ptd` files that belong to the program."""
+    """Read all that is not a constant. `data` are the `.ptd` files that belong to the program.
+
+    Of a bundled program, which is read as a whole, `cases` are those of each method.
+    """
+    source, cases = await _unbundled(source)
     program = await pte.read_program(source)
     named = {
         key: Region(source, span.offset, span.size) for key, span in program.named_data.items()
@@ -88,7 +95,19 @@ async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> 
         fitted = _without_unused_inputs(plan, graphs)
         graphs = _tie_buffers(fitted, graphs)
         methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), named)
-    return Contents(source, program, methods)
+    return Contents(source, program, methods, cases)
+
+
+async def _unbundled(
+    source: ByteSource,
+) -> tuple[ByteSource, Mapping[str, tuple[BundledCase, ...]]]:
+    """Return the program in a bundled program, with the cases; other files as they are."""
+    if not is_bundle(await source.read(0, min(pte.HEAD_SIZE, source.size))):
+        return source, {}
+    data = await source.read(0, source.size)
+    bundle = parse_bundle(data)
+    program = data[bundle.program.offset : bundle.program.end]
+    return open_bytes(program, source.name), bundle.cases
 
 
 async def _read_graph(
@@ -203,7 +222,7 @@ def _keeps_state(graphs: Iterable[Graph | None], kernels: Iterable[str]) -> bool
     """Tell whether delegates write to their buffers, or kernels to those of the method."""
     outside = (lookup_kernel(name) for name in kernels)
     return any(graph is not None and Dataflow.of(graph).state for graph in graphs) or any(
-        kernel is not None and kernel.in_place for kernel in outside
+        kernel is not None and kernel.writes_arguments for kernel in outside
     )
 
 

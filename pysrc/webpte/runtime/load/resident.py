@@ -5,7 +5,7 @@ delegate has taken. Once that call is offloaded and stitched (see `offload.py`, 
 delegate takes the buffer and gives its new value. If it is the only one that does, the buffer
 becomes a constant of its graph that a copy at the end writes to, as caches of the file's own
 delegates are: nothing is uploaded or read back, and the delegate restores it if a call fails (see
-`guard.py`).
+`guard.py`). A cache that gets new rows is written in place, without a copy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from webpte.format.program import DelegateCall
-from webpte.graph.graph import Call, Graph, Tensor
+from webpte.format.vulkan import ValueListValue
+from webpte.graph.graph import Call, Graph, Tensor, Value
+from webpte.ops import lookup
+from webpte.ops.attention.cache_update import IN_PLACE
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.load.offload import movable
 from webpte.runtime.load.offload_call import ALIAS, bytes_of
@@ -103,6 +106,8 @@ def _with_buffer(graph: Graph, old: int, new: int, output: int, cell: Cell) -> G
     values[old] = replace(tensor, constant=bytes_of(cell), mem_obj_id=None)
     outputs = tuple(i for at, i in enumerate(graph.outputs) if at != output)
     writer = [call for call in graph.calls if call.args[-1] == new]
+    if len(writer) == 1 and _updates(flow, writer[0], old) and new not in outputs:
+        return _updated_in_place(graph, values, writer[0], old, outputs)
     alone = new not in flow.readers and new not in outputs
     if alone and [call.name for call in writer] == [ALIAS]:
         at = writer[0].index  # this call writes it back: readers of the old value come before
@@ -111,3 +116,33 @@ def _with_buffer(graph: Graph, old: int, new: int, output: int, cell: Cell) -> G
         calls.append(Call(len(calls), ALIAS, (new, old), place="a buffer that is written back"))
     inputs = tuple(i for i in graph.inputs if i != old)
     return Graph(tuple(values), tuple(calls), inputs, outputs)
+
+
+def _updates(flow: Dataflow, writer: Call, old: int) -> bool:
+    """Tell whether a call copies a cache with new rows, and nothing reads the old one after it."""
+    op = lookup(writer.name)
+    if op is None or op.name not in IN_PLACE:
+        return False
+    at = op.signature.positions["cache"]
+    return writer.args[at] == old and max(flow.readers[old]) == writer.index
+
+
+def _updated_in_place(
+    graph: Graph, values: list[Value], writer: Call, old: int, outputs: tuple[int, ...]
+) -> Graph:
+    """Write new rows to the buffer itself: what reads the new cache reads the buffer."""
+    new, dummy = writer.args[-1], len(values)
+    values.append(Tensor(dummy, graph.tensor(old).dtype, (1,), None, None))
+    values = [
+        ValueListValue(tuple(old if i == new else i for i in value.items))
+        if isinstance(value, ValueListValue)
+        else value
+        for value in values
+    ]
+    calls = tuple(
+        replace(call, name=IN_PLACE[call.name], args=(*call.args[:-1], dummy))
+        if call is writer
+        else replace(call, args=tuple(old if i == new else i for i in call.args))
+        for call in graph.calls
+    )
+    return Graph(tuple(values), calls, tuple(i for i in graph.inputs if i != old), outputs)

@@ -67,7 +67,7 @@ def _uses_of_kernel(plan: ExecutionPlan, call: KernelCall) -> Uses:
         return Uses(frozenset(members(plan, call.args)), frozenset(call.args), True)
     reads = frozenset(members(plan, call.args[: kernel.arguments]))
     try:
-        return Uses(reads, frozenset(targets(plan, kernel, call)), kernel.in_place)
+        return Uses(reads, frozenset(targets(plan, kernel, call)), kernel.writes_arguments)
     except ExecutionError:  # an output that is not a list: the call fails when it runs
         return Uses(reads, frozenset(call.args[kernel.arguments :]), True)
 

@@ -12,7 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from webpte.errors import InputError, WebpteError
-from webpte.format.program import DelegateCall, Dynamism, EValue, ExecutionPlan, TensorMeta
+from webpte.format.program import (
+    DelegateCall,
+    Dynamism,
+    EValue,
+    ExecutionPlan,
+    KernelCall,
+    TensorMeta,
+)
 from webpte.format.vulkan import SymIntValue
 from webpte.graph.graph import PREPACK, Graph, Tensor, Value
 from webpte.graph.live_state import LiveState
@@ -64,17 +71,26 @@ def _described(
 
 
 def _shortened(method: MethodContents, most: int) -> MethodContents | None:
-    """Return a method with shorter caches; None if it has none, or does more than one thing."""
+    """Return a method with shorter caches; None if it has none, or several delegates.
+
+    Kernels beside the delegate, such as the embedding of a quantized model, take as many tokens.
+    """
     plan = method.plan
-    if len(plan.instructions) != 1 or not isinstance(plan.instructions[0], DelegateCall):
+    delegates = [one for one in plan.instructions if isinstance(one, DelegateCall)]
+    kernels = [one for one in plan.instructions if isinstance(one, KernelCall)]
+    if len(delegates) != 1 or len(kernels) + 1 != len(plan.instructions):
         return None
-    call = plan.instructions[0]
+    (call,) = delegates
     graph = method.graphs[call.delegate_index]
     if graph is None or not (caches := _caches(graph, most)):
         return None
-    inputs = dict(_token_inputs(plan, call, graph, most))
-    shorter = _resized(graph, caches, inputs, most)
-    values = list(plan.values)
+    values, lengths = list(plan.values), _token_lengths(plan, most)
+    for index in {*plan.inputs, *(arg for kernel in kernels for arg in kernel.args)}:
+        meta = values[index]
+        if isinstance(meta, TensorMeta) and _has_tokens(meta, lengths):
+            values[index] = replace(meta, sizes=(1, most, *meta.sizes[2:]))
+    inputs = dict(_token_inputs(plan, call, graph, lengths, most))
+    shorter = resized(graph, dict.fromkeys(caches, most), inputs)
     for index, value_id in zip(call.args, (*graph.inputs, *graph.outputs), strict=True):
         meta, tensor = values[index], shorter.value(value_id)
         if isinstance(meta, TensorMeta) and isinstance(tensor, Tensor):
@@ -82,6 +98,27 @@ def _shortened(method: MethodContents, most: int) -> MethodContents | None:
     graphs = list(method.graphs)
     graphs[call.delegate_index] = shorter
     return _described(method, values, tuple(graphs))
+
+
+def _token_lengths(plan: ExecutionPlan, most: int) -> set[int]:
+    """Return the most tokens that inputs take, [1, tokens], where that is too many."""
+    metas = [plan.values[index] for index in plan.inputs]
+    return {
+        meta.sizes[1]
+        for meta in metas
+        if isinstance(meta, TensorMeta)
+        and meta.dynamism != Dynamism.STATIC
+        and len(meta.sizes) == 2
+        and meta.sizes[0] == 1
+        and meta.sizes[1] > most
+    }
+
+
+def _has_tokens(meta: TensorMeta, lengths: set[int]) -> bool:
+    """Tell whether a tensor has a row per token: [1, tokens, ...]."""
+    if meta.dynamism == Dynamism.STATIC or len(meta.sizes) < 2:
+        return False
+    return meta.sizes[0] == 1 and meta.sizes[1] in lengths
 
 
 def _caches(graph: Graph, most: int) -> set[int]:
@@ -106,24 +143,26 @@ def _caches(graph: Graph, most: int) -> set[int]:
 
 
 def _token_inputs(
-    plan: ExecutionPlan, call: DelegateCall, graph: Graph, most: int
+    plan: ExecutionPlan, call: DelegateCall, graph: Graph, lengths: set[int], most: int
 ) -> Iterator[tuple[int, Dims]]:
-    """Yield the inputs of more tokens than fit, with their new dims."""
+    """Yield the delegate's inputs of more tokens than fit, with their new dims."""
     for index, value_id in zip(call.args, graph.inputs, strict=False):
         meta, tensor = plan.values[index], graph.value(value_id)
-        if not isinstance(meta, TensorMeta) or not isinstance(tensor, Tensor):
-            continue
-        dynamic = meta.dynamism != Dynamism.STATIC
-        if dynamic and len(tensor.dims) == 2 and tensor.dims[0] == 1 and tensor.dims[1] > most:
-            yield value_id, (1, most)
+        if isinstance(meta, TensorMeta) and isinstance(tensor, Tensor):
+            dims = tensor.dims
+            if _has_tokens(meta, lengths) and dims[:2] == tuple(meta.sizes[:2]):
+                yield value_id, (1, most, *dims[2:])
 
 
-def _resized(graph: Graph, caches: set[int], inputs: Mapping[int, Dims], most: int) -> Graph:
-    """Return the graph with smaller caches and inputs, and the sizes that follow from these."""
+def resized(graph: Graph, caches: Mapping[int, int], inputs: Mapping[int, Dims]) -> Graph:
+    """Return the graph with smaller caches and inputs, and the sizes that follow from these.
+
+    `caches` maps caches to their number of positions.
+    """
 
     def cut(value: Value) -> Value:
         if isinstance(value, Tensor) and value.id in caches:
-            return replace(value, dims=(1, most, *value.dims[2:]))
+            return replace(value, dims=(1, caches[value.id], *value.dims[2:]))
         return value
 
     values = tuple(cut(value) for value in graph.values)

@@ -283,8 +283,7 @@ class _DelegateRun:
                 continue
             place = None if op.kernel else f"{name}: {op}"
             args = tuple(number(value_id) for value_id in op.args)
-            moved = Call(len(self._ops), op.name, args, op.kernel, place, origin=op.origin)
-            self._ops.append(moved)
+            self._ops.append(replace(op, index=len(self._ops), args=args, place=place))
         for index, value_id in zip(call.args[len(graph.inputs) :], graph.outputs, strict=True):
             self._made.pop(index, None)  # it is the latest again
             self._made[index] = number(value_id)

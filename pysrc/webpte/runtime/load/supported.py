@@ -7,6 +7,23 @@ from collections import Counter
 from webpte.errors import ForeignDelegateError, UnsupportedOpError
 from webpte.runtime.load.program_file import BACKEND, Contents
 
+_CACHE = (
+    "update_and_attend leaves the KV cache to the runtime, and the file does not say whether a "
+    "layer sees all tokens or a window: export the model with its own cache (update_cache, "
+    "custom_sdpa)"
+)
+_COMPLEX = (
+    "complex numbers have no type in the file format: compute with real and imaginary parts as two "
+    "tensors"
+)
+# What to do about operators that cannot be supported, by their names.
+_ADVICE = {
+    "update_and_attend": _CACHE,
+    "_conj_physical": _COMPLEX,
+    "view_as_real_copy": _COMPLEX,
+    "view_as_complex_copy": _COMPLEX,
+}
+
 
 def check_supported(contents: Contents) -> None:
     """Raise for everything that could not run, all at once, before anything is allocated."""
@@ -18,7 +35,13 @@ def check_supported(contents: Contents) -> None:
     for method in contents.methods.values():
         missing.update(method.info.unsupported)
     if missing:
-        raise UnsupportedOpError(contents.source.name, missing)
+        advice = dict.fromkeys(text for name in missing if (text := _ADVICE.get(_plain(name))))
+        raise UnsupportedOpError(contents.source.name, missing, "; ".join(advice))
+
+
+def _plain(name: str) -> str:
+    """Return an operator's name without its namespace and its overload."""
+    return name.partition("::")[2].partition(".")[0] if "::" in name else name.split(".")[-2:][0]
 
 
 def _foreign_message(method: str, backend: str) -> str:

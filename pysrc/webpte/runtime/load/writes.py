@@ -27,9 +27,9 @@ class Writes:
         for instruction in plan.instructions:
             if isinstance(instruction, KernelCall):
                 kernel = lookup_kernel(plan.operators[instruction.op_index].full_name)
-                if kernel is not None and kernel.in_place:
-                    self.changed.add(instruction.args[0])
-                elif kernel is not None:
+                if kernel is not None:
+                    self.changed.update(instruction.args[at] for at in kernel.changed)
+                if kernel is not None and not kernel.in_place:
                     self.computed.update(instruction.args[kernel.arguments :])
             elif isinstance(instruction, DelegateCall):
                 graph = method.graphs[instruction.delegate_index]
@@ -46,12 +46,13 @@ class Writes:
 
 
 def targets(plan: ExecutionPlan, kernel: PortableKernel, call: KernelCall) -> Sequence[int]:
-    """Return the values that a call of a kernel writes."""
+    """Return the values that a call of a kernel writes: outputs, then arguments that it changes."""
+    changed = tuple(call.args[at] for at in kernel.changed)
     if kernel.in_place:
-        return call.args[:1]
+        return changed
     outputs = call.args[kernel.arguments : kernel.arguments + kernel.outputs]
     if not kernel.list_output:
-        return outputs
+        return (*outputs, *changed)
     listed = plan.values[outputs[0]]
     if not isinstance(listed, TensorList):
         raise ExecutionError(f"its output is a {type(listed).__name__}, not a list")

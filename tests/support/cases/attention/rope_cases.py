@@ -16,6 +16,7 @@ TOLERANCE = 2e-6
 
 PAIRS = "et_vk.apply_rotary_emb.default"
 ROPE_HF = "et_vk.apply_rotary_emb_hf.default"
+SINGLE = "et_vk.apply_rotary_emb_hf_single.default"
 COMPLEX = "et_vk.apply_rotary_emb_interleaved.default"
 
 
@@ -216,6 +217,46 @@ class ComplexCase:
         check(str(self), results, self.expected[index])
 
 
+@dataclass(frozen=True)
+class SingleCase:
+    """apply_rotary_emb_hf_single: what `both` does to its queries, in one op of their own."""
+
+    both: RopeCase
+
+    def __str__(self) -> str:
+        return f"single-{self.both}"
+
+    @property
+    def steps(self) -> Sequence[tuple[int, int]]:
+        return self.both.steps
+
+    def program(self) -> bytes:
+        g = GraphWriter()
+        tokens = max(tokens for tokens, _ in self.steps)
+        x, out = (
+            g.tensor((self.both.batch, tokens, self.both.heads, self.both.size)) for _ in range(2)
+        )
+        cosines, sines = (g.prepack(g.tensor(t.shape, constant=t)) for t in self.both.tables(0))
+        inputs, position = [x], g.int(self.steps[0][1])
+        if self.both.live:
+            source, position = g.tensor((1,), "int32"), g.symint()
+            g.op("et_vk.select_as_symint.default", source, g.int(0), g.int(0), position)
+            inputs.append(source)
+        g.op(SINGLE, x, cosines, sines, position, out)
+        g.inputs(*inputs)
+        g.outputs(out)
+        for value in (x, out):
+            g.host(value, dynamic=True)
+        return write_pte(g)
+
+    def inputs(self, index: int) -> list[Array]:
+        q, _, *position = self.both.inputs(index)
+        return [q, *position]
+
+    def check(self, index: int, results: Sequence[Array]) -> None:
+        check(str(self), results, self.both.expected[index][:1])
+
+
 def check(name: str, results: Sequence[Array], wanted: Sequence[Array]) -> None:
     assert len(results) == len(wanted), name
     for result, want in zip(results, wanted, strict=True):
@@ -244,6 +285,17 @@ ROPE = [
         for size, rotated in ((16, 8), (16, 14), (33, 24), (7, 2), (5, 4), (16, 16))
         for batch, uneven in ((1, False), (2, True))
     ),
+]
+
+ROPE_SINGLE = [
+    *(SingleCase(RopeCase(ROPE_HF, WALK, heads, 1, size)) for heads, size in ((4, 2), (3, 34))),
+    *(
+        SingleCase(RopeCase(ROPE_HF, WALK, size=size, rotated=rotated, batch=2, uneven=True))
+        for size, rotated in ((16, 8), (7, 2), (5, 4))
+    ),
+    SingleCase(RopeCase(ROPE_HF, [(5, 7), (5, 7)], live=False)),
+    SingleCase(RopeCase(ROPE_HF, [(0, 0), (3, 1)])),
+    SingleCase(RopeCase(ROPE_HF, [(1, 0)], heads=1, key_heads=1, size=1, rotated=0)),
 ]
 
 INTERLEAVED = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine without Firefox."""
     monkeypatch.delenv(firefox.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setattr(shutil, "which", lambda _name: None)
-    monkeypatch.setattr(firefox, "_MAC_PATH", "/none")
+    monkeypatch.setattr(sys, "platform", "linux")
     return monkeypatch
 
 

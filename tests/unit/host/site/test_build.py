@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import webpte
 from webpte_host.base.errors import HostError
 from webpte_host.models.store import ModelStore
 from webpte_host.serving.routing import COMMON_HEADERS
@@ -75,7 +76,7 @@ def test_no_address_is_absolute(site: Path) -> None:
 
 
 def test_worker_is_registered_first_by_a_relative_address(site: Path) -> None:
-    for name, address in (("index", "./"), ("examples/main", "../")):
+    for name, address in (("index", "./"), ("embed", "./"), ("examples/main", "../")):
         text = (site / f"{name}.html").read_text(encoding="utf-8")
         first = text.index("<script")
         assert text[first:].startswith(f'<script src="{address}service-worker-register.js">')
@@ -90,6 +91,8 @@ def test_worker_knows_files_by_content(site: Path) -> None:
     assert not {"service-worker.js", build_site.SITE_FILES} & known["files"].keys()
     assert known["later"] == ["models/", "notebooks/"]
     assert {**known["headers"], "Content-Security-Policy": known["policy"]} == COMMON_HEADERS
+    assert "frame-ancestors *;" in known["headersOf"]["embed.html"]["Content-Security-Policy"]
+    assert '<html lang="en" data-embed>' in (site / "embed.html").read_text(encoding="utf-8")
 
 
 def test_installed_models_are_in_the_gallery(site: Path, models: ModelStore) -> None:
@@ -132,9 +135,21 @@ def test_replaces_only_what_it_made(tmp_path: Path) -> None:
 
 def test_the_examples_of_the_document_are_the_files(root: Path) -> None:
     document = (root / "docs" / "your_own_page.md").read_text(encoding="utf-8")
-    for language, name in (("html", "worker.html"), ("json", "pyscript.json")):
-        text = (root / "web" / "examples" / name).read_text(encoding="utf-8")
-        assert f"```{language}\n{text}```" in document
+    for name in (
+        "docs/examples/own_page/index.html",
+        "web/examples/worker.html",
+        "web/examples/pyscript.json",
+    ):
+        text = (root / name).read_text(encoding="utf-8")
+        assert f"```{name.rpartition('.')[2]}\n{text}```" in document
+
+
+def test_the_page_of_three_files_names_the_versions_that_are_tested(root: Path) -> None:
+    text = (root / "docs/examples/own_page/index.html").read_text(encoding="utf-8")
+    lock = json.loads((root / "pysrc/webpte_host/setup/runtime_lock.json").read_text("utf-8"))
+    (pyodide,) = (one["version"] for one in lock["npm"] if one["name"] == "pyodide")
+    assert f"/pyodide/v{pyodide}/full/" in text
+    assert f"webpte-{webpte.__version__}-py3-none-any.whl" in text
 
 
 def test_the_example_on_the_main_thread_differs_in_one_word(root: Path) -> None:

@@ -16,7 +16,7 @@ from support.graphs.graphs import make_delegate, make_planner, read_graph, run_o
 from support.write.pte_writer import GraphWriter
 from webpte.errors import ExecutionError, UnsupportedError, WebpteError
 from webpte.ops import lookup
-from webpte.ops.attention.attention_kernels import Heads, lower_update
+from webpte.ops.attention.cache_write_kernels import Heads, lower_update
 from webpte.ops.core.records import Dispatch
 from webpte.ops.core.target import Target
 from webpte.runtime.execute.request import RunRequest
@@ -306,7 +306,7 @@ FLOATS, BAD_MASK = np.float32, np.zeros((2, 4), np.float32)
         (
             "custom_sdpa",
             (QUERIES, KEYS[..., :3], VALUES[..., :3], 1, None, 0, True, None),
-            "with caches",
+            "with keys",
         ),
         (
             "custom_sdpa",

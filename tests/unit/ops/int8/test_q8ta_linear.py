@@ -18,6 +18,7 @@ from support.cases.int8.q8ta_linear_cases import (
 from support.cases.live_cases import Const, LiveCase, check_reference, lowered
 from support.cases.quant.quantize_cases import integers
 from webpte.errors import WebpteError
+from webpte.ops.core.target import GPU
 from webpte.ops.int8.int8 import FLAT, FULL, LARGE, MAX_TERMS, SMALL, Int8Tile, choose_tile
 
 
@@ -71,7 +72,7 @@ def test_bytes_need_a_second_step_only_where_rows_are_not_whole_words(
     ],
 )
 def test_tiles(rows: int, columns: int, copies: int, wanted: Int8Tile) -> None:
-    assert choose_tile(rows, columns, copies) == wanted
+    assert choose_tile(rows, columns, GPU, copies) == wanted
 
 
 def test_sums_that_do_not_fit_32_bits_run_on_the_host() -> None:

@@ -24,6 +24,7 @@ from webpte.ops.core.target import Tunable
 from webpte.runtime import program as runtime_program
 from webpte.runtime import tune as runtime_tune
 from webpte.runtime.autotune.tuning import tunables_of
+from webpte.runtime.inspecting import can_tune_now
 from webpte.runtime.program import Program
 
 Made = tuple[GraphWriter, list[np.ndarray]]
@@ -191,3 +192,49 @@ def test_a_kernel_counts_for_the_questions_about_it() -> None:
     assert tunables_of("linear_q4 f32", asked) == [tiles]
     assert tunables_of("attention_flash_reduce f32", asked) == [splits]
     assert tunables_of("gemm_split_k_sum f32", asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("names", "software", "wanted"),
+    [
+        (("arm", "valhall"), False, True),
+        (("", ""), False, True),  # an unknown one
+        (("nvidia", ""), False, False),  # such a GPU was measured
+        (("google", "swiftshader"), True, False),  # plain kernels have no configs
+    ],
+)
+def test_a_gpu_that_nobody_measured_needs_tuning_once(
+    names: tuple[str, str], software: bool, wanted: bool
+) -> None:
+    async def check() -> None:
+        made, device = encoder(), gpu()
+        vendor, architecture = names
+        device.info = replace(
+            device.info,
+            kind="webgpu",
+            vendor=vendor,
+            architecture=architecture,
+            software=software,
+        )
+        async with await load(made, device) as program:
+            assert not can_tune_now(program)  # nothing has run
+            assert not program.needs_tuning
+            await program.forward(*made[1])
+            assert can_tune_now(program) != software
+            assert program.needs_tuning == wanted
+            if can_tune_now(program):
+                await program.tune("forward")
+                assert not program.needs_tuning
+
+    wait(check())
+
+
+def test_numpy_needs_no_tuning() -> None:
+    async def check() -> None:
+        made = encoder()
+        async with await load(made, "numpy") as program:
+            await program.forward(*made[1])
+            assert not can_tune_now(program)
+            assert not program.needs_tuning
+
+    wait(check())

@@ -11,6 +11,7 @@ import pytest
 from support.graphs.graphs import make_delegate, wait
 from webpte.dtypes import DTYPES
 from webpte.errors import WebpteError
+from webpte.graph.graph import Tensor
 from webpte.runtime.decode.sampler_graph import SamplerKind, argmax_graph, sample_graph
 from webpte.runtime.decode.sampling import SamplerSettings, Sampling
 from webpte.runtime.execute.request import RunRequest
@@ -53,6 +54,40 @@ def test_sample(penalty: float | None, top_k: int | None, top_p: float | None) -
             row = ROWS[0, count - 1]
             want = asked.choose(row, position, history[:position])
             assert (token.dtype, token.tolist()) == (np.int32, [[want]])
+
+    wait(run())
+
+
+@pytest.mark.parametrize("dims", [(1, 4, 50), (4, 50)])
+@pytest.mark.parametrize("top", [0, 3])
+@pytest.mark.parametrize("temperature", [0.0, 1.2])
+@pytest.mark.parametrize("penalty", [None, 1.5])
+def test_a_token_for_each_row(
+    dims: tuple[int, ...], top: int, temperature: float, penalty: float | None
+) -> None:
+    """Each row has the position and the history of its own token."""
+    asked = SamplerSettings.of(Sampling(temperature, repetition_penalty=penalty), 99, top)
+    history = np.arange(12, dtype=np.int32)
+    kind = SamplerKind.of(asked, 12, rows=4)
+    assert kind is not None
+
+    async def run() -> None:
+        logits = Tensor(0, DTYPES["float32"], dims, None, None)
+        delegate, _ = await make_delegate(kind.graph(logits))
+        for first in (5, 9):
+            inputs: list[Any] = [ROWS.reshape(dims)]
+            if kind.sampled:
+                inputs += [first, asked.values, asked.seed]
+            if kind.penalized:
+                inputs.append(as_cache(history, kind.room))
+            found = await delegate.run(RunRequest(inputs))
+            count = len(found) - (4 if top else 0)
+            tokens = np.concatenate([part.reshape(-1) for part in found[:count]])
+            wanted = [asked.on_host(ROWS[0, n], history[: first + n].tolist()) for n in range(4)]
+            assert tokens.tolist() == [one.token for one in wanted]
+            for part, one in zip(found[count:], wanted, strict=False):
+                assert one.words is not None
+                assert part.reshape(-1).tolist() == one.words.tolist()
 
     wait(run())
 

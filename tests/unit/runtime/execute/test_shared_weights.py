@@ -1,7 +1,10 @@
-"""Weights that several delegates of a program read are on the GPU once."""
+"""Weights that several delegates read, of one program or of several, are on the GPU once."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,13 @@ import pytest
 import webpte
 from support.devices.recorded import ADD, ones
 from support.graphs.graphs import build_graph, wait
-from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
+from support.write.pte_writer import (
+    GraphWriter,
+    MethodWriter,
+    constants_of,
+    write_ptd,
+    write_pte,
+)
 from webpte import errors
 from webpte.gpu.device import Transfer
 from webpte.gpu.simulated.device import SimulatedDevice
@@ -213,5 +222,164 @@ def test_a_method_that_cannot_be_built_frees_what_it_shares(failing: str) -> Non
             await load(device, prefill=plus(W), decode=plus(W, W + 1))
         assert transfers(device)
         assert device.buffers == {}
+
+    wait(run())
+
+
+# Several programs
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """Two programs whose weights are in one file of data."""
+
+    adding: bytes
+    more: bytes
+    data: bytes
+
+    @classmethod
+    def make(cls) -> Foundation:
+        graphs = plus(W), plus(W, W + 1)
+        adding, more = (write_pte(graph, external_constants=True) for graph in graphs)
+        return cls(adding, more, write_ptd(constants_of(graphs[1])))
+
+
+@pytest.mark.parametrize("kind", ["bytes", "path"])
+def test_programs_that_share_a_file_of_data_read_one_buffer(kind: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        made, device = Foundation.make(), SimulatedDevice()
+        data: Any = made.data
+        if kind == "path":
+            data = tmp_path / "weights.ptd"
+            data.write_bytes(made.data)
+        first = await webpte.load(made.adding, data=[data], device=device)
+        second = await webpte.load(made.more, data=[data], device=device)
+        assert (first.stats.prepack_transfers, second.stats.prepack_transfers) == (1, 1)
+        assert len(transfers(device)) == 2
+        x = ones(1000)
+        first.close()
+        (sums,) = await second.forward(x)
+        np.testing.assert_array_equal(sums, x + W + W + 1)
+        third = await webpte.load(made.adding, data=[data], device=device)
+        assert third.stats.prepack_transfers == 0
+        np.testing.assert_array_equal((await third.forward(x))[0], x + W)
+        second.close()
+        third.close()
+        assert device.buffers == {}
+
+    wait(run())
+
+
+def test_weights_in_the_programs_themselves_are_shared_by_content() -> None:
+    """Exporters name weights by their hash; bytes of one name are compared."""
+
+    async def run() -> None:
+        device = SimulatedDevice()
+        first = await webpte.load(write_pte(plus(W)), device=device)
+        second = await webpte.load(write_pte(plus(W, W + 1)), device=device)
+        assert (first.stats.prepack_transfers, second.stats.prepack_transfers) == (1, 1)
+        first.close()
+        x = ones(1000)
+        np.testing.assert_array_equal((await second.forward(x))[0], x + W + W + 1)
+        third = await webpte.load(write_pte(plus(W)), device=device)
+        assert third.stats.prepack_transfers == 0
+        second.close()
+        np.testing.assert_array_equal((await third.forward(x))[0], x + W)
+        third.close()
+        assert device.buffers == {}
+
+    wait(run())
+
+
+def test_other_bytes_under_the_same_name_are_not_shared() -> None:
+    def named(array: np.ndarray) -> bytes:
+        g = GraphWriter()
+        x, w = g.tensor((1000,)), g.tensor((1000,), constant=array, key="weights")
+        g.inputs(x)
+        g.outputs(g.op(ADD, x, g.prepack(w), g.int(1), g.tensor((1000,))))
+        return write_pte(g)
+
+    async def run() -> None:
+        device, x = SimulatedDevice(), ones(1000)
+        programs = [await webpte.load(named(W + n % 2), device=device) for n in range(3)]
+        assert [program.stats.prepack_transfers for program in programs] == [1, 1, 0]
+        for n, program in enumerate(programs):
+            np.testing.assert_array_equal((await program.forward(x))[0], x + W + n % 2)
+            program.close()
+        assert device.buffers == {}
+
+    wait(run())
+
+
+def test_other_files_are_not_shared(tmp_path: Path) -> None:
+    """A file that was written anew, bytes that may change, and another device."""
+
+    async def run() -> None:
+        made, device = Foundation.make(), SimulatedDevice()
+        path = tmp_path / "weights.ptd"
+        path.write_bytes(made.data)
+        changing = bytearray(made.data)
+        for data in (path, changing):
+            first = await webpte.load(made.adding, data=[data], device=device)
+            if data is path:
+                other = write_ptd({key: bytes(len(v)) for key, v in constants_of(plus(W)).items()})
+                path.unlink()
+                path.write_bytes(other)
+            second = await webpte.load(made.adding, data=[data], device=device)
+            assert second.stats.prepack_transfers == 1
+            expected = 0 if data is path else W
+            np.testing.assert_array_equal((await second.forward(ones(1000)))[0], 1 + expected)
+            apart = await webpte.load(made.adding, data=[data], device=SimulatedDevice())
+            assert apart.stats.prepack_transfers == 1
+            for program in (first, second, apart):
+                program.close()
+        assert device.buffers == {}
+
+    wait(run())
+
+
+def test_a_load_does_not_wait_for_another_nor_use_its_half_of_a_constant() -> None:
+    async def run() -> None:
+        made, device = Foundation.make(), SimulatedDevice()
+        device.pauses = lambda: 3
+        both = [webpte.load(made.adding, data=[made.data], device=device) for _ in range(2)]
+        first, second = await asyncio.gather(*both)
+        x = ones(1000)
+        for program in (first, second):
+            np.testing.assert_array_equal((await program.forward(x))[0], x + W)
+            program.close()
+        assert device.buffers == {}
+
+    wait(run())
+
+
+@pytest.mark.parametrize("failing", ["create_buffers", "transfer", "create_plan"])
+def test_a_program_that_cannot_be_loaded_takes_nothing_from_others(failing: str) -> None:
+    async def run() -> None:
+        made, device = Foundation.make(), SimulatedDevice()
+        first = await webpte.load(made.adding, data=[made.data], device=device)
+        device.inject(errors.DeviceError, method=failing)
+        with pytest.raises(errors.DeviceError):
+            await webpte.load(made.more, data=[made.data], device=device)
+        x = ones(1000)
+        np.testing.assert_array_equal((await first.forward(x))[0], x + W)
+        first.close()
+        assert device.buffers == {}
+
+    wait(run())
+
+
+def test_a_recovered_program_shares_again() -> None:
+    async def run() -> None:
+        made, device, fresh = Foundation.make(), SimulatedDevice(), SimulatedDevice()
+        programs = [
+            await webpte.load(made.adding, data=[made.data], device=device) for _ in range(2)
+        ]
+        for program in programs:
+            await program.recover(fresh)
+        assert device.buffers == {}
+        assert len(transfers(fresh)) == 1
+        for program in programs:
+            np.testing.assert_array_equal((await program.forward(ones(1000)))[0], 1 + W)
 
     wait(run())

@@ -369,3 +369,23 @@ def test_what_is_kept_is_let_go_if_another_file_is_not_there(
 
     wait(run())
     assert file.ended == [ended]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("kvcache::update_and_attend.out", "whether a layer sees all tokens or a window"),
+        ("aten::view_as_real_copy.out", "real and imaginary parts as two tensors"),
+        ("aten::_conj_physical.out", "real and imaginary parts as two tensors"),
+    ],
+)
+def test_an_operator_that_cannot_be_supported_says_what_to_do(name: str, told: str) -> None:
+    m = MethodWriter()
+    x, out = m.tensor((4,)), m.tensor((4,))
+    m.inputs(x)
+    m.kernel(name, x, out, out)
+    m.outputs(out)
+    with pytest.raises(webpte.errors.UnsupportedOpError, match=told) as caught:
+        asyncio.run(webpte.load(write_pte(m), device="numpy"))
+    assert name in str(caught.value)
+    assert set(caught.value.ops) == {name}

@@ -48,6 +48,27 @@ def test_answers_stay_the_same(name: str, most: int, device: str) -> None:
     wait(check())
 
 
+@pytest.mark.parametrize("device", ["numpy", "gpu"])
+def test_an_embedding_beside_the_delegate_follows(device: str) -> None:
+    most = 33
+
+    async def check() -> None:
+        path = ROOT / "web" / "samples" / "stories.pte"
+        async with await webpte.load(path, device="numpy") as whole:
+            wanted = await answer(whole, 20)
+        on: Any = SimulatedDevice() if device == "gpu" else device
+        async with await webpte.load(path, device=on, max_context=most) as program:
+            generator = Generator(program)
+            assert (generator.max_context, generator.max_chunk) == (most, most)
+            assert await answer(program, 20) == wanted
+            long = [token % 100 for token in range(most)]
+            assert len(await answer(program, 4, long)) == 1  # a chunk of all positions
+            with pytest.raises(errors.WebpteError, match=str(most)):
+                await program.forward(np.zeros((1, most + 1), np.int64), np.zeros(1, np.int64))
+
+    wait(check())
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_caches_and_activations_shrink(name: str) -> None:
     async def check() -> None:

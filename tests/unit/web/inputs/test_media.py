@@ -109,7 +109,7 @@ def test_a_sound_goes_in_at_the_rate_that_is_set() -> None:
         assert saved.shape == (1, 8000)
         assert saved[0, -1] == pytest.approx(1)  # all of it, where at 16,000 Hz it was the half
         await app.receive({**setting, "value": "12"})
-        assert "from 3000 to 384000" in browser.html["input-0-preview"]
+        assert "from 3,000 to 384,000" in browser.html["input-0-preview"]
         await app.receive({**setting, "name": "level", "value": "standard"})
         session = app._state.session
         assert session is not None

@@ -114,10 +114,13 @@ def test_no_room_is_told_and_nothing_else_is_lost() -> None:
         await open_sample(app)
         await settle()
         assert browser.text["status"] == "sigmoid.pte could not be kept: no room is left"
+        assert "no room is left. It works all the same." in browser.html["keep"]
         assert browser.library.files == {}
         await app.receive({"act": "run"})
         assert browser.text["status"].startswith("Done")
+        assert "It works all the same" in browser.html["keep"]
         await app.receive({"act": "close"})
+        assert browser.html["keep"] == ""
         await drop(app, File("mine.pte", SAMPLE))
         await app.receive({"act": "library-keep"})
         assert "no room left" in browser.html["error"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from page.app import App
+from page.browser import OpenProgram
 from page.controllers import open_controller
 from support.page.fake_page import (
     GPU,
@@ -87,6 +88,21 @@ def test_an_open_program_shows_what_the_self_test_found() -> None:
     drive(script, GPU, TestedEngine())
 
 
+@pytest.mark.parametrize("adapter", [GPU, "missing"])
+def test_the_gpu_is_opened_and_tested_while_the_program_is_fetched(adapter: Any) -> None:
+    engine = Engine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "sigmoid.pte")
+        assert engine.early == (adapter is GPU)
+        assert browser.text["status"].startswith("sigmoid.pte loaded")
+        engine.failure = errors.FaultyDeviceError("wrong sums", {})
+        await open_sample(app, "add.pte")
+        assert "wrong sums" in browser.html["error"]  # once, by the load
+
+    drive(script, adapter, engine)
+
+
 @pytest.mark.parametrize("large", [True, False])
 def test_a_large_program_that_another_tab_has_open_says_so(
     monkeypatch: pytest.MonkeyPatch, large: bool
@@ -96,11 +112,12 @@ def test_a_large_program_that_another_tab_has_open_says_so(
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_sample(app, "add.pte")
         assert "another tab" not in browser.text["status"]
-        assert browser.held_program
-        browser.open_elsewhere.add(browser.held_program.replace("add", "sigmoid"))
+        assert browser.held_program is not None
+        key = browser.held_program.key.replace("add", "sigmoid")
+        browser.other_tabs.append(OpenProgram("sigmoid.pte", key, 0))
         await open_sample(app, "sigmoid.pte")
         assert ("also open in another tab" in browser.text["status"]) is large
         await app.receive({"act": "close"})
-        assert browser.held_program == ""
+        assert browser.held_program is None
 
     drive(script)

@@ -37,9 +37,29 @@ def test_a_link_brings_back_inputs_and_view() -> None:
     drive(script)
 
 
+def test_code_that_embeds_the_program() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        assert "Share" in browser.html["program"]
+        await app.receive({"act": "fill", "input": "0", "value": "normal"})
+        await app.receive({"act": "share-frame"})
+        code = browser.other["copy"]["text"]
+        assert code.startswith(
+            '<iframe src="http://site/embed.html?url=samples/add.pte&amp;view=run'
+        )
+        assert "#inputs=" in code
+        assert 'title="add.pte"' in code
+        assert "the code is copied" in browser.other["copy"]["done"].lower()
+
+    drive(script)
+
+
 def test_a_dropped_program_has_no_link() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, SAMPLES / "add.pte")
+        assert "Share" not in browser.html["program"]
+        await app.receive({"act": "share-frame"})
+        assert "copy" not in browser.other
         await app.receive({"act": "share"})
         assert "copy" not in browser.other
         assert "without a URL" in browser.text["status"]

@@ -138,12 +138,12 @@ def test_numpy_follows_every_run_and_every_repeat() -> None:
         await open_file(app, STATE / "shared.pte")
         await fill(app, "ones")
         await run(app)
-        assert "Agrees with NumPy" in await check(app, browser)
+        assert "Matches NumPy" in await check(app, browser)
         await benchmark(app, 4)
-        assert "Agrees with NumPy after the same 2 calls" in await check(app, browser)
+        assert "Matches NumPy after the same 2 calls" in await check(app, browser)
         await fill(app, "ramp")
         await run(app)
-        assert "Agrees with NumPy after the same 7 calls" in await check(app, browser)
+        assert "Matches NumPy after the same 7 calls" in await check(app, browser)
 
     drive(script, GPU, Engine())
 
@@ -154,9 +154,9 @@ def test_numpy_follows_other_methods() -> None:
         await benchmark(app, 2)
         await app.receive({"act": "method", "name": "get"})
         await run(app)
-        assert "Agrees with NumPy after the same 4 calls" in await check(app, browser, 1)
+        assert "Matches NumPy after the same 4 calls" in await check(app, browser, 1)
         await app.receive({"act": "method", "name": "forward"})
-        assert "Agrees with NumPy:" in await check(app, browser)  # its results are of call 1
+        assert "Matches NumPy:" in await check(app, browser)  # its results are of call 1
 
     drive(script, GPU, Engine())
 
@@ -170,7 +170,7 @@ def test_numpy_follows_a_kv_cache() -> None:
         at = File("at.npy", write_npy(np.array([3])))
         await app.receive({"act": "npy", "input": "1", "files": [at]})
         await run(app)
-        assert "Agrees with NumPy after the same 2 calls" in await check(app, browser)
+        assert "Matches NumPy after the same 2 calls" in await check(app, browser)
 
     drive(script, GPU, Engine())
 
@@ -179,11 +179,11 @@ def test_a_verdict_stays_with_its_results() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
         await run(app)
-        assert "Agrees with NumPy" in await check(app, browser)
+        assert "Matches NumPy" in await check(app, browser)
         await app.receive({"act": "method", "name": "get"})
         del browser.html["output-0-compare"]
         await app.receive({"act": "method", "name": "forward"})
-        assert "Agrees with NumPy" in browser.html["output-0-compare"]
+        assert "Matches NumPy" in browser.html["output-0-compare"]
         await app.receive({"act": "device", "value": "numpy"})
         del browser.html["output-0-compare"]
         await run(app)
@@ -212,10 +212,10 @@ def test_rebuilding_starts_over() -> None:
         await benchmark(app, 3)
         await app.receive({"act": "recover"})
         assert "was rebuilt" in browser.html["outputs-age"]
-        assert "Agrees" in await check(app, browser)  # what is shown has its own calls
+        assert "Matches" in await check(app, browser)  # what is shown has its own calls
         await run(app)
         assert browser.html["outputs-age"] == ""
-        assert "Agrees with NumPy:" in await check(app, browser)
+        assert "Matches NumPy:" in await check(app, browser)
 
     drive(script, GPU, Engine())
 
@@ -235,9 +235,9 @@ def test_another_device_starts_over() -> None:
         await open_file(app, STATE / "shared.pte")
         await benchmark(app, 3)
         await app.receive({"act": "device", "value": "numpy"})
-        assert "Agrees" in await check(app, browser)
+        assert "Matches" in await check(app, browser)
         await run(app)
-        assert "Agrees with NumPy:" in await check(app, browser)
+        assert "Matches NumPy:" in await check(app, browser)
 
     drive(script, GPU, Engine())
 
@@ -248,7 +248,7 @@ def test_too_many_calls_are_said_instead_of_red(monkeypatch: pytest.MonkeyPatch)
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_file(app, STATE / "shared.pte")
         await benchmark(app, 9)
-        assert "Agrees" in await check(app, browser)  # of call 1, which is known
+        assert "Matches" in await check(app, browser)  # of call 1, which is known
         await run(app)
         told = await check(app, browser)
         assert "cannot be checked" in told
@@ -257,7 +257,7 @@ def test_too_many_calls_are_said_instead_of_red(monkeypatch: pytest.MonkeyPatch)
         assert 'data-act="recover"' in told
         await app.receive({"act": "recover"})
         await run(app)
-        assert "Agrees" in await check(app, browser)
+        assert "Matches" in await check(app, browser)
 
     drive(script, GPU, Engine())
 
@@ -269,7 +269,7 @@ def test_too_large_inputs_are_said_instead_of_red(monkeypatch: pytest.MonkeyPatc
         await open_file(app, STATE / "shared.pte")
         for _ in range(2):  # the same array again takes no more memory
             await benchmark(app, 3)
-            assert "Agrees" in await check(app, browser)
+            assert "Matches" in await check(app, browser)
         for value in ("ones", "zeros", "ramp"):
             await fill(app, value)
             await run(app)
@@ -286,7 +286,7 @@ def test_without_state_any_number_of_calls_can_be_checked(monkeypatch: pytest.Mo
         await open_sample(app)
         await benchmark(app, 20)
         await benchmark(app, 20)
-        assert "Agrees with NumPy:" in await check(app, browser)
+        assert "Matches NumPy:" in await check(app, browser)
         assert engine.executions == [1]  # the reference did not have to follow
 
     drive(script, GPU, engine)
@@ -317,7 +317,7 @@ def test_a_wrong_input_leaves_the_state_known() -> None:
         await run(app)
         engine.programs[0].run = works
         await run(app)
-        assert "Agrees with NumPy:" in await check(app, browser)
+        assert "Matches NumPy:" in await check(app, browser)
 
     drive(script, GPU, engine)
 
@@ -340,7 +340,7 @@ def test_numpy_follows_a_buffer_inside_of_a_delegate() -> None:
         await fill(app, "ones")
         await benchmark(app, 4)
         await run(app)
-        assert "Agrees with NumPy after the same 6 calls" in await check(app, browser)
+        assert "Matches NumPy after the same 6 calls" in await check(app, browser)
 
     drive(script, GPU, Engine())
 

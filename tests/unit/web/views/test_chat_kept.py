@@ -38,7 +38,9 @@ def test_runs_and_answers_share_the_cache() -> None:
         session = app._state.session
         assert session is not None
         assert session.shown is not None
-        assert "the chat has used it" in session.shown.lost  # so nobody can say what it should give
+        assert (
+            "the chat has changed it" in session.shown.lost
+        )  # so nobody can say what it should give
         await send(app, "And then?")
         said = [text for who, text in shown(browser) if who == "assistant"]
         assert said == await said_by_chat("Hello", "And then?")

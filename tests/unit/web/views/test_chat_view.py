@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 from html import unescape
@@ -27,7 +28,7 @@ from support.page.chat_page import (
     shown,
 )
 from support.page.chats import Q4
-from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
+from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, drop, open_sample
 from webpte.text import load_tokenizer
 
 
@@ -96,7 +97,7 @@ def test_what_lies_beside_the_program_is_its_tokenizer(tmp_path: Path) -> None:
         one.with_name("tokenizer.json").write_text("{}")
         told = await kind(app, browser, one)
         assert "none; type token ids" in told
-        assert "beside the program, cannot be used" in told
+        assert "next to the program, cannot be used" in told
 
     drive(script)
 
@@ -278,5 +279,24 @@ def test_what_may_come_between(way: str, monkeypatch: pytest.MonkeyPatch) -> Non
             assert len(shown(browser)[1][1]) > len(said[1])
         else:
             assert "chat" not in [name for name, _ in browser.other["tabs"]]
+
+    drive(script)
+
+
+def test_other_models_of_the_gallery_can_be_chosen() -> None:
+    card = {"folder": "samples/", **json.loads((SAMPLES / "stories.json").read_text())}
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "hello", "cards": [card]})
+        await open_chat(app, TOKENIZER, CONFIG)
+        drawn = browser.html["view-chat"]
+        assert '<option value="" selected>llama_tiny_q4.pte (156 KiB)</option>' in drawn
+        assert '<option value="stories">Little stories (1.60 MiB)</option>' in drawn
+        await app.receive({"act": "card", "value": "stories"})
+        session = app._state.session
+        assert session is not None
+        assert session.source.name == "stories.pte"
+        await found_tokenizer(app)
+        assert 'data-act="card"' not in browser.html["view-chat"]  # there is no other one
 
     drive(script)

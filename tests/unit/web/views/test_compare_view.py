@@ -31,6 +31,9 @@ SETTINGS = {"rtol": "1e-3", "atol": "1e-3", "drift": "on"}
 class Recording:
     """An engine on the simulated device, which stands for a GPU."""
 
+    async def shared_device(self) -> None:
+        """Do nothing: each program gets its device when it is loaded."""
+
     async def inspect(self, source: Any, **options: Any) -> Any:
         return await webpte.inspect(source, **options)
 

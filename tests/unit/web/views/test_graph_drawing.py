@@ -29,6 +29,9 @@ class Recorded:
 
     inspect = staticmethod(webpte.inspect)
 
+    async def shared_device(self) -> None:
+        """Do nothing: each program gets its device when it is loaded."""
+
     async def load(self, source: Any, **options: Any) -> Any:
         device = SimulatedDevice(features=("timestamp-query",))
         return await webpte.load(source, **{**options, "device": device})

@@ -17,8 +17,10 @@ from page.views.graph import outline
 from page.views.graph.names import short
 from page.views.graph.outline import Box, OutlineCall, all_folds
 from page.views.graph.panel import GraphPanel
+from support.graphs.stitching import cumprod, method
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, open_sample, run
+from support.write.pte_writer import write_pte
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import MethodGraph
 
@@ -27,6 +29,9 @@ class Recorded:
     """An engine whose WebGPU is a simulated device with kernels."""
 
     inspect = staticmethod(webpte.inspect)
+
+    async def shared_device(self) -> None:
+        """Do nothing: each program gets its device when it is loaded."""
 
     async def load(self, source: Any, **options: Any) -> Any:
         return await webpte.load(source, **{**options, "device": SimulatedDevice()})
@@ -162,6 +167,25 @@ def test_a_call_on_the_gpu_shows_its_kernels() -> None:
         no_error(browser)
 
     drive(script, GPU, Recorded())
+
+
+def test_a_call_shows_the_line_of_the_model_that_made_it(tmp_path: Path) -> None:
+    m = method((4,))
+    m.outputs(cumprod(m, m.input(0)))
+    m.line("/home/me/model.py", 7, "forward", "return x.cumprod(0) < 1")
+    path = tmp_path / "traced.pte"
+    path.write_bytes(write_pte(m))
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await look_at(app, path)
+        await act(app, "go", node="0")
+        assert "model.py:7 in forward: return x.cumprod(0) < 1" in text_of(browser)
+        await look_at(app)
+        await act(app, "go", node="0")
+        assert "PyTorch line" not in text_of(browser)
+        no_error(browser)
+
+    drive(script)
 
 
 def test_a_histogram_comes_on_demand() -> None:

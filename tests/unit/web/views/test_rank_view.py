@@ -122,7 +122,7 @@ def test_without_a_tokenizer_it_asks_for_one() -> None:
         await app.receive({"act": "open-file", "files": [File("words.pte", encoder_pte())]})
         await app.receive({"act": "view", "name": "rank"})
         await asyncio.sleep(0.01)
-        assert "tokenizer.json was not found beside it" in text_of(browser)
+        assert "No tokenizer.json was found next to the program" in text_of(browser)
         assert re.search("<button[^>]*disabled[^>]*>Rank", browser.html["view-rank"])
 
     drive(script)

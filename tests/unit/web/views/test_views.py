@@ -12,13 +12,13 @@ from page.parts.file_view import (
     constant_text,
     file_card,
     forecast_view,
-    program_bar,
     short_op,
 )
 from page.parts.gpu_view import adapter_banner, no_gpu_banner
 from page.parts.input_view import inputs_card
 from page.parts.kernel_view import KernelTime, kernel_times, kernels_view
 from page.parts.output_view import outputs_card
+from page.parts.program_bar import program_bar
 from page.parts.run_view import Timing, further_work, run_card, timing_strip
 from support.page.markup import NASTY, Checker, check, method
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, TensorInfo
@@ -326,6 +326,8 @@ def test_forecasts_warn_of_too_much() -> None:
     told = MemoryForecast("m", 700 << 20, 64 << 20, 48 << 20, 0, 96 << 20, 1 << 20, {})
     text = check(forecast_view(told)).text
     assert text == "Needs 851 MB of GPU memory: weights 734, caches 67, activations 50."
+    others = check(forecast_view(told, "2 other tabs hold 938 MB of GPU memory.")).text
+    assert others == f"{text} 2 other tabs hold 938 MB of GPU memory."
     over = check(forecast_view(replace(told, budget=900_000_000))).text
     assert "over the budget of 900 MB. A phone may close the page" in over
     refused = check(forecast_view(replace(told, refusals=("value 3 is too large",)))).text

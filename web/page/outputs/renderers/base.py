@@ -14,6 +14,7 @@ from page.html.fields import choice, labelled
 from page.html.markup import Html, h
 from page.html.units import count_text
 from page.npy import Array
+from page.outputs.figures import zoomed
 from page.outputs.pictures import data_url, png_rgb
 
 Settings = Mapping[str, str]
@@ -170,29 +171,36 @@ def _acting(context: OutputContext, name: str) -> dict[str, object]:
 
 
 def pointed(
-    context: OutputContext, inside: object, label: str, cells: tuple[int, int], kind: str = ""
+    context: OutputContext,
+    inside: object,
+    label: str,
+    cells: tuple[int, int],
+    kind: str = "",
+    zoom: str = "",
 ) -> Html:
     """Return content whose values are shown where someone points; `point.js` sends the place.
 
-    `cells`: (rows, columns) that the arrow keys step through.
+    `cells`: (rows, columns) that the arrow keys step through. `zoom`: the id of a picture that can
+    be enlarged.
     """
     told = f"output-{context.output.index}-point"
+    shown = h(
+        "div",
+        inside,
+        h("span", class_="mark", hidden=True),
+        class_=f"pointed {kind}".strip(),
+        role="img",
+        aria_label=label,
+        aria_describedby=told,
+        tabindex="0",
+        data_point="point-at",
+        data_output=context.output.index,
+        data_rows=cells[0],
+        data_columns=cells[1],
+    )
     return h(
         "div",
-        h(
-            "div",
-            inside,
-            h("span", class_="mark", hidden=True),
-            class_=f"pointed {kind}".strip(),
-            role="img",
-            aria_label=label,
-            aria_describedby=told,
-            tabindex="0",
-            data_point="point-at",
-            data_output=context.output.index,
-            data_rows=cells[0],
-            data_columns=cells[1],
-        ),
+        zoomed(shown, zoom, kind=f"zoom-pointed {kind}") if zoom else shown,
         h(
             "p",
             "Point at it or use the arrow keys to see values.",
@@ -200,6 +208,7 @@ def pointed(
             class_="note point-told",
             aria_live="polite",
         ),
+        class_="pointed-box",
     )
 
 

@@ -43,6 +43,7 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
             f"Heat map of {context.output.name}{where}, {size}",
             (made.height, made.width),
             shape_class(made.width, made.height),
+            f"output-{context.output.index}-heat",
         ),
         scale_bar(made),
         h("figcaption", f"{size}{where}{thinned}"),

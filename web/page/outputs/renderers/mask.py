@@ -130,6 +130,7 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
             f"{context.output.name} over the input picture",
             planes.shape[1:],
             shape_class(width, height),
+            f"output-{context.output.index}-mask",
         ),
         _legend(context, classes, is_threshold(planes)),
     )

@@ -7,6 +7,7 @@ import numpy as np
 from page.html.markup import Html, h
 from page.html.units import plural
 from page.npy import Array
+from page.outputs.figures import zoomed
 from page.outputs.pictures import levels, shrunk
 from page.outputs.renderers.base import (
     OutputContext,
@@ -119,12 +120,34 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
         alt=f"{context.output.name} as a picture, {width} by {height} pixels",
         class_=f"rendered-picture {shape_class(width, height)}{pixelated}",
     )
-    shown = _beside_input(context, image, width, height) or image
+    is_whole = pixels.shape[:2] == (height, width)
+    shown = _beside_input(context, image, width, height, is_whole) or _zoomed(
+        context, image, shape_class(width, height), is_whole
+    )
     caption = h("figcaption", f"{width} × {height} pixels", _shown(pixels, width))
     return h("figure", shown, caption, controls)
 
 
-def _beside_input(context: OutputContext, image: Html, width: int, height: int) -> Html | None:
+def zoom_id(context: OutputContext) -> str:
+    return f"output-{context.output.index}-zoom"
+
+
+def _zoomed(context: OutputContext, inside: Html, kind: str, is_whole: bool) -> Html:
+    """Return pictures that can be enlarged; unless they are shown with all their pixels, the rest
+    is asked for then."""
+    return zoomed(
+        inside,
+        zoom_id(context),
+        f"{context.output.name} as a picture",
+        kind,
+        data_full=None if is_whole else "full-output",
+        data_output=context.output.index,
+    )
+
+
+def _beside_input(
+    context: OutputContext, image: Html, width: int, height: int, is_whole: bool
+) -> Html | None:
     """Return the picture over the input picture, with a slider that uncovers one of them; None if
     their proportions differ. `compare.js` moves the edge."""
     if context.backdrop is None or context.card.mask:
@@ -137,9 +160,10 @@ def _beside_input(context: OutputContext, image: Html, width: int, height: int) 
     edge = h("input", type="range", min="0", max="100", value="50", autocomplete="off",
              aria_label="Share of the picture that shows the input",
              class_="compare-edge")  # fmt: skip
+    pictures = h("div", before, image, class_="compare-pictures")
     return h(
         "div",
-        h("div", before, image, class_="compare-pictures"),
+        _zoomed(context, pictures, "", is_whole and context.backdrop.shape[:2] == context.size),
         edge,
         h("p", h("span", "Before"), h("span", "After"), class_="ends note"),
         class_="compare-box",

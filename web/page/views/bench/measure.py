@@ -34,7 +34,7 @@ async def measure_sample(state: AppState, name: str, device: str) -> list[BenchR
 async def measure_session(session: Session) -> list[BenchRow]:
     """Measure the open program with its current inputs."""
     inputs = [state.array() for state in session.inputs]
-    session.lose_state("the benchmark has used it since")
+    session.lose_state("the benchmark has changed it")
     return await _rows(session.program, session.source.name, session.method, inputs)
 
 

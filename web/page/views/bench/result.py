@@ -90,7 +90,7 @@ def read_result(text: str) -> BenchResult:
     limits = table.table("limits", Table({}, "limits", BenchError))
     rows = tuple(map(_row, table.tables("rows")))
     if len(rows) > MAX_ROWS:
-        raise BenchError(f"a result has at most {MAX_ROWS} rows, this has {len(rows)}")
+        raise BenchError(f"a result has at most {MAX_ROWS:,} rows, this has {len(rows):,}")
     return BenchResult(
         table.text("adapter")[:MAX_TEXT],
         table.text("browser")[:MAX_TEXT],

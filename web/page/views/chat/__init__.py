@@ -2,6 +2,6 @@
 
 panel        messages of the page          talk      a conversation and its answers
 settings     generation settings           markup    the conversation as markup
-archive      earlier conversations, files
+archive      earlier conversations, files  model_picker  the language models of the gallery
 saved_chats  conversations in the store    controls  the form, settings and tokenizer as markup
 """

@@ -9,6 +9,8 @@ from page.html.fields import labelled
 from page.html.markup import Html, h
 from page.html.units import plural
 from page.persistence.codec import CHAT, IDS, TEXT, Codec
+from page.session.state import AppState
+from page.views.chat.model_picker import model_picker
 from page.views.chat.settings import SETTINGS, ChatSettings
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
@@ -20,14 +22,17 @@ _PLACEHOLDERS = {
 }
 
 
-def head_view(settings: ChatSettings, said: bool, act: Act, busy: bool) -> list[Html]:
-    """Return the buttons beside the heading; `said`: there is a conversation to export."""
+def head_view(
+    state: AppState, settings: ChatSettings, said: bool, act: Act, busy: bool
+) -> list[Html | None]:
+    """Return the controls beside the heading; `said`: there is a conversation to export."""
     exports = [
         h("button", f"Export {text}", type="button", class_="quiet", data_act=act("export"),
           data_kind=kind)
         for kind, text in (("md", "Markdown"), ("json", "JSON"))
     ]  # fmt: skip
     return [
+        model_picker(state),
         h(
             "button",
             "Tokens",
@@ -112,7 +117,7 @@ def form_view(codec: Codec, act: Act, *, busy: bool, streaming: bool) -> Html:
     )
 
 
-def settings_view(settings: ChatSettings, codec: Codec, act: Act) -> Html:
+def settings_view(settings: ChatSettings, codec: Codec, act: Act, folded: bool) -> Html:
     numbers = [
         h(
             "label",
@@ -140,6 +145,7 @@ def settings_view(settings: ChatSettings, codec: Codec, act: Act) -> Html:
         h("div", numbers, class_="controls chat-settings"),
         h("div", problem_view(settings), id=PROBLEM, aria_live="polite"),
         id="chat-settings",
+        open=not folded,
     )
 
 

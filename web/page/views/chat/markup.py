@@ -327,7 +327,7 @@ def _speed(per_second: float) -> str:
 
 
 def chat_view(
-    head: Sequence[Html],
+    head: Sequence[Html | None],
     earlier: Html | None,
     log: Html,
     form: Html,

@@ -111,7 +111,7 @@ class ChatPanel(Panel):
         Talk(session.program, codec)
         if session is self.state.session:
             self._use(codec)
-            self.state.tell(f"{codec.name} is the tokenizer now")
+            self.state.tell(f"Using the tokenizer {codec.name}")
 
     def accepts(self, name: str) -> bool:
         return codecs.kind_of_file(name) is not None
@@ -285,7 +285,7 @@ class ChatPanel(Panel):
         begin(talk)
         if sent:
             self.state.browser.show(value={controls.FIELD: ""})
-        session.lose_state("the chat has used it since")
+        session.lose_state("the chat has changed it")
         self.draw()
         try:
             await talk.listen(self._hear, lambda: session.runner.stopping)
@@ -348,13 +348,13 @@ class ChatPanel(Panel):
         )
         self.show(
             markup.chat_view(
-                controls.head_view(self._settings, bool(talk.lines), self.act, busy),
+                controls.head_view(self.state, self._settings, bool(talk.lines), self.act, busy),
                 controls.list_view(self._archive.entries(), self.act, busy),
                 log,
                 controls.form_view(codec, self.act, busy=busy, streaming=streaming),
                 markup.figures_view(talk.last, talk.max_context),
                 (
-                    controls.settings_view(self._settings, codec, self.act),
+                    controls.settings_view(self._settings, codec, self.act, self.state.narrow),
                     controls.tokenizer_view(codec, self.act),
                 ),
             )
@@ -390,7 +390,7 @@ VIEW = View(
     order=10,
     make=ChatPanel,
     needs=(LANGUAGE_MODEL,),
-    follows=(Change.SESSION, Change.BUSY),
+    follows=(Change.SESSION, Change.BUSY, Change.OPENING),
     style=True,
     commands=(
         Command("New conversation", "clear"),

@@ -49,7 +49,7 @@ def plane_of(actual: Array, wanted: Array, worst: tuple[int, ...]) -> Plane | No
     padded = np.zeros(rows * width)
     padded[: flat.size] = flat
     folded = padded.reshape(rows, width)
-    caption = f"{where}{flat.size} elements in rows of {width}"
+    caption = f"{where}{flat.size:,} elements in rows of {width:,}"
     return Plane(folded, (index // width, index % width), caption)
 
 

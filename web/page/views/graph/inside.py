@@ -110,6 +110,7 @@ def _facts(node: Node, tints: Tints) -> Html:
         ("label in errors", node.label),
         ("device", PLACES.get(node.where, node.where)),
         ("reason", node.why),
+        ("PyTorch line", str(node.line) if node.line else None),
         ("part of", node.layer),
         ("delegate", None if node.delegate is None else str(node.delegate)),
         ("time", None if taken is None or tints.times is None else _time(taken, tints.times)),

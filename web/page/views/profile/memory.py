@@ -56,7 +56,7 @@ def _tiles(report: MemoryReport, ops: Sequence[str]) -> Html:
 
 
 def _node(at: int, ops: Sequence[str]) -> str:
-    return f"node {at}, {ops[at]}" if 0 <= at < len(ops) else f"node {at}"
+    return f"call {at:,}, {ops[at]}" if 0 <= at < len(ops) else f"call {at:,}"
 
 
 def _kinds(report: MemoryReport) -> Html:
@@ -127,7 +127,7 @@ def _needed(report: MemoryReport, ops: Sequence[str]) -> Html | None:
         "figure",
         h("h3", "Activation memory over a run"),
         plot(drawn, (count, _CHART), label, "profile-needed"),
-        caption("node 0", label, f"node {count - 1}"),
+        caption("call 0", label, f"call {count - 1:,}"),
     )
 
 
@@ -142,7 +142,7 @@ def _turns(report: MemoryReport, ops: Sequence[str]) -> Html | None:
     bars = [bar for row, buffer in enumerate(shown) for bar in _lane(row, buffer, count, ops)]
     names = [f"{buffer.number}: {bytes_text(buffer.nbytes)}" for buffer in shown]
     more = f", the largest {SHOWN_LANES} of {len(lanes)} buffers" if len(lanes) > len(shown) else ""
-    label = f"Tensors that share buffers, over {plural(count, 'node')}{more}"
+    label = f"Tensors that share buffers, over {plural(count, 'call')}{more}"
     return h(
         "div",
         h("h3", "Buffer reuse", h("span", f" {label}", class_="count")),

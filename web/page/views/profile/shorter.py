@@ -38,8 +38,8 @@ def _shorter(states: Sequence[Input]) -> Shorter:
         count = min(max(low, TOKENS), high)
         if isinstance(state, TensorInput) and count < high:
             notes.append(
-                f"This adapter is software, so {count} tokens are traced instead of {high}: set "
-                f"{state.name} in Run for others."
+                f"This adapter is software, so {count:,} tokens are traced instead of {high:,}. "
+                f"To trace another number, set {state.name} in Run."
             )
             found.append(replace(state, dims=[*state.dims[:-1], count], _array=None))
         else:

@@ -96,7 +96,7 @@ def _span_text(span: TimeSpan, ops: dict[int, str]) -> str:
     told = [name, us_text(span.duration), f"at {us_text(span.start)}"]
     if span.node is not None:
         op = ops.get(span.node, "")
-        told.append(f"node {span.node}" + (f", {op}" if op and op != span.name else ""))
+        told.append(f"call {span.node:,}" + (f", {op}" if op and op != span.name else ""))
     if span.nbytes:
         told.append(bytes_text(span.nbytes))
     return ", ".join(told)
@@ -111,8 +111,8 @@ def clock_notes(trace: Trace) -> list[Html]:
         text = f"No GPU clock: {WITHOUT_CLOCK}."
         return [h("p", text, class_="notice notice-warn")]
     text = (
-        "Each kernel is timed by the GPU by itself; when it began is not known, so they follow "
-        "each other here. Browsers may round these times to 0.1 ms."
+        "The GPU times each kernel on its own. Start times are not measured, so kernels are drawn "
+        "one after the other. Browsers may round these times to 0.1 ms."
     )
     return [h("p", text, class_="note")]
 
@@ -154,9 +154,8 @@ def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | No
         table(caption, headings, [_cells(row, by, best) for row in rows]),
         h(
             "p",
-            "Bytes are those of each tensor that a call reads or writes, once; of a call with "
-            "several kernels they stand at the longest. FLOPs are counted for products, "
-            "convolutions and attention.",
+            "Bytes count each tensor that a call reads or writes once, in the row of its longest "
+            "kernel. FLOPs are counted for GEMMs, convolutions and attention.",
             class_="note",
         ),
         h("p", best_text(best), class_="note") if best is not None else None,

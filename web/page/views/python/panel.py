@@ -47,7 +47,7 @@ class PythonPanel(Panel):
             h("h2", "Console"),
             h(
                 "p",
-                "The open program is at hand as ",
+                "Ready to use: the open program as ",
                 h("code", "program"),
                 ", with ",
                 h("code", "method"),
@@ -148,7 +148,7 @@ class PythonPanel(Panel):
             return
         self.state.show(error="")
         self.state.tell("Running code", "busy")
-        session.lose_state("code in the Python view may have used it since")
+        session.lose_state("code in the Python view may have changed it")
         await self.state.do(session, self._run(session), _RUNNING, at_once=True)
         self.draw()
 

@@ -128,7 +128,7 @@ class RankPanel(Panel):
         ready = asked.codec is not None
         note = None
         if not ready:
-            text = asked.problem or "The encoder's tokenizer.json was not found beside it."
+            text = asked.problem or "No tokenizer.json was found next to the program."
             chosen = h(
                 "label",
                 "Choose tokenizer.json",
@@ -164,7 +164,7 @@ def _ranking(asked: Asked) -> Html:
         for one in asked.found
     ]
     head = h("div", h("h2", "Nearest first"), h("span", asked.summary, class_="note"))
-    note = "1 is the same meaning, 0 is none in common."
+    note = "1 means the same, 0 is unrelated."
     return h(
         "section",
         h("div", head, class_="card-head"),

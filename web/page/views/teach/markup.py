@@ -140,7 +140,7 @@ def _kind(at: int, kind: Kind, count: int, busy: bool, act: Act) -> Html:
         value=kind.name,
         data_act=act("name"),
         data_kind=at,
-        aria_label=f"What class {at + 1} is called",
+        aria_label=f"Name of class {at + 1}",
         maxlength="24",
         autocomplete="off",
     )
@@ -191,8 +191,8 @@ def curve_view(lesson: Lesson) -> Html:
     losses = lesson.losses
     if not losses:
         text = (
-            "Each step takes 32 examples, turned and moved a little, goes forward and backward "
-            "through the network on the GPU and changes its weights. The loss is how wrong it was."
+            "Each step learns from 32 examples, slightly turned and moved, on the GPU. "
+            "The loss says how wrong the network was."
         )
         return h("p", text, class_="note")
     top = max(losses)

@@ -134,7 +134,7 @@ class TeachPanel(Panel):
         self._save()
         self._clear()
         self.draw()
-        self.state.tell(f"An example of {self._lesson.kinds[kind].name}")
+        self.state.tell(f"Example of {self._lesson.kinds[kind].name} added")
 
     def on_remove(self, message: Message) -> None:
         if self.state.idle_session() is not None:
@@ -176,7 +176,7 @@ class TeachPanel(Panel):
         try:
             lesson.steps = min(max(int(message["fields"]["steps"]), 1), _MOST_STEPS)
         except ValueError:
-            self.state.tell(f"steps: a number from 1 to {_MOST_STEPS}", "bad")
+            self.state.tell(f"Steps must be a number from 1 to {_MOST_STEPS:,}", "bad")
             return
         self.state.show(error="")
         self.state.tell("Learning", "busy")

@@ -1,0 +1,157 @@
+"""Tokens that may come next, guessed cheaply: by the conversation itself, or by a smaller model.
+
+A guess costs time if it is wrong, and never changes an answer: the model checks each one
+(`speculation.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Protocol
+
+from webpte.errors import ContextError, InputError, VocabularyError, WebpteError
+from webpte.llm.decode import DecodeLoop
+from webpte.llm.kv_session import KVSession
+from webpte.llm.program_signature import numbers_of
+from webpte.runtime.decode.sampling import SamplerSettings
+from webpte.runtime.program import Program
+
+STREAK = 3  # tokens in a row that a lookup would have guessed: guesses are worth a try
+GRAMS = (4, 3, 2)  # tokens at the end of the conversation that are looked for in it, most first
+
+
+class Proposer(Protocol):
+    """Proposes the tokens that follow a conversation.
+
+    seconds      spent on the last proposal
+    submissions  to the GPU, for all proposals
+    broken       the reason why it cannot propose any more, or None
+    """
+
+    seconds: float
+    submissions: int
+    broken: str | None
+
+    async def propose(self, context: Sequence[int], count: int) -> list[int]:
+        """Return up to `count` tokens; none where there is nothing to guess from."""
+
+    def watch(self, token: int) -> bool:
+        """Note a token that came without a guess; tell whether guesses would be right now."""
+
+
+class PromptLookup:
+    """Proposes what followed the last tokens when they were in the conversation before."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.submissions = 0
+        self.broken: str | None = None
+        self._tokens: list[int] = []
+        self._after: dict[tuple[int, ...], int] = {}  # tokens to the place after the latest such
+        self._streak = 0
+
+    async def propose(self, context: Sequence[int], count: int) -> list[int]:
+        """Copy what followed; a copy that reaches the end continues with what it has copied."""
+        known = len(self._tokens)
+        if list(context[:known]) != self._tokens:
+            self._tokens, self._after, known = [], {}, 0
+        self._read(context[known:])
+        self._streak = 0
+        start = self._match()
+        if start is None:
+            return []
+        copied = self._tokens[start : start + count]
+        while len(copied) < count:
+            copied.append(copied[len(copied) + start - len(self._tokens)])
+        return copied
+
+    def watch(self, token: int) -> bool:
+        """Compare a token with what would have been its guess."""
+        if not self._tokens:
+            return False
+        start = self._match()
+        right = start is not None and self._tokens[start] == token
+        self._streak = self._streak + 1 if right else 0
+        self._read([token])
+        return self._streak >= STREAK
+
+    def _match(self) -> int | None:
+        """Return the place after the last tokens where they were before, if they were."""
+        for length in GRAMS:
+            start = self._after.get(tuple(self._tokens[-length:]))
+            if start is not None:
+                return start
+        return None
+
+    def _read(self, tokens: Sequence[int]) -> None:
+        known = len(self._tokens)
+        self._tokens += tokens
+        for end in range(known, len(self._tokens)):
+            for length in GRAMS:
+                if end >= length:
+                    self._after[tuple(self._tokens[end - length : end])] = end
+
+
+class DraftModel:
+    """Proposes what a smaller model says, with the same sampling settings and the same seed.
+
+    Random numbers belong to a seed, a position and a token, so two models that agree on the
+    probabilities sample the same tokens. An error of the draft never becomes one of the answer.
+    """
+
+    def __init__(self, session: KVSession, settings: SamplerSettings) -> None:
+        """`session` is the draft's own; it keeps what it shares with the conversation."""
+        self.seconds = 0.0
+        self.submissions = 0
+        self.broken: str | None = None
+        self._session = session
+        self._settings = SamplerSettings(settings.sampling, settings.seed)
+
+    async def propose(self, context: Sequence[int], count: int) -> list[int]:
+        """Decode with the draft; nothing where its context is full or others use it now."""
+        session, started = self._session, perf_counter()
+        most = session.max_context
+        if most is not None and len(context) + count > most:
+            return []
+        loop = DecodeLoop(session, self._settings, count, count)
+        found: list[int] = []
+        try:
+            rest = session.reuse_prefix(list(context))
+            while len(found) < count:
+                sampled = await loop.next_token(rest, count - len(found))
+                rest = []
+                session.append([sampled.token])
+                found.append(sampled.token)
+        except ContextError:  # another caller of the draft came in between
+            return []
+        except WebpteError as error:
+            self.broken = f"the draft {session.program.name} failed: {error}"
+            return []
+        finally:
+            self.submissions += 1 + loop.submissions
+            self.seconds = perf_counter() - started
+        return found
+
+    def watch(self, token: int) -> bool:
+        """Tell nothing: to know what it would say, the draft would have to run."""
+        return False
+
+
+def draft_session(draft: Program, session: KVSession) -> KVSession:
+    """Return a session for a draft of this session's program; raise if it cannot be one."""
+    program = session.program
+    if draft is program:
+        raise InputError(
+            f"speculate: {draft.name} cannot be its own draft; load a smaller model, or give "
+            '"lookup"'
+        )
+    found = KVSession(draft)
+    begins = [numbers_of(one, "get_bos_id") for one in (draft, program)]
+    if found.vocabulary != session.vocabulary or (all(begins) and begins[0] != begins[1]):
+        raise VocabularyError(
+            f"speculate: {draft.name} has another vocabulary than {program.name} "
+            f"({found.vocabulary} and {session.vocabulary} tokens, first tokens {begins[0]} and "
+            f"{begins[1]}); a draft needs the same tokenizer"
+        )
+    return found

@@ -1,0 +1,90 @@
+"""Classes of adapters: how much work fills a GPU of a kind, and how fast it is.
+
+Kernels choose tiles and splits by these numbers where nothing was tuned (docs/tuning.md). WebGPU
+tells neither cores nor memory, so a row stands for GPUs that call themselves alike. Only the first
+row for NVIDIA was measured; the others are typical numbers of their kind. To add a GPU, copy a row
+above the one that it falls into now, and change what is different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+# The GPU that the kernels' numbers of workgroups were measured on.
+MEASURED_CORES = 132
+
+# A GPU of no known vendor with no larger buffers than this is that of a phone.
+PHONE_BUFFER, BUFFER_LIMIT = 256 << 20, "maxBufferSize"
+
+
+@dataclass(frozen=True)
+class AdapterClass:
+    """A row of the table: which adapters it is for, and their numbers.
+
+    name       for people
+    vendor     as WebGPU names it; empty for any
+    words      the architecture or description has one of them, in lower case; empty for any
+    cores      units that run workgroups: compute units, multiprocessors, Xe cores, shader cores
+    threads    invocations at work with which a GEMM reaches its full speed
+    speed      of a GEMM that fills the GPU; 1 is that of an H200
+    bandwidth  of its memory, in GB per second
+    dispatch   microseconds that one more dispatch takes
+    measured   whether the numbers come from measurements of such a GPU
+    """
+
+    name: str
+    vendor: str
+    words: tuple[str, ...]
+    cores: int
+    threads: int
+    speed: float
+    bandwidth: float
+    dispatch: float
+    measured: bool = False
+
+    def workgroups(self, measured: int) -> int:
+        """Return as many workgroups for each core as `measured` are on the measured GPU."""
+        return max(1, round(measured * self.cores / MEASURED_CORES))
+
+
+_GEFORCE = ("geforce", "kepler", "maxwell", "pascal", "turing", "ampere", "lovelace")
+_APU = ("radeon(tm) graphics", "radeon graphics", "radeon(tm) vega", "680m", "780m", "880m", "890m")
+_ARC = ("arc(tm) a", "arc(tm) b", "arc a", "arc b", "xe-hpg", "xe-2-hpg", "gen-12-hp")
+
+# The first row that fits counts.
+CLASSES = (
+    #            name                vendor      words     cores threads speed  GB/s  us
+    AdapterClass("NVIDIA GeForce",   "nvidia",   _GEFORCE,   40, 12000, 0.30,  400,  3.0),
+    AdapterClass("NVIDIA",           "nvidia",   (),        132, 40000, 1.00, 3000,  3.0, True),
+    AdapterClass("AMD integrated",   "amd",      _APU,        8,  2400, 0.05,   60,  5.0),
+    AdapterClass("AMD",              "amd",      (),         36, 11000, 0.25,  400,  4.0),
+    AdapterClass("Intel Arc",        "intel",    _ARC,       24,  7000, 0.15,  400,  5.0),
+    AdapterClass("Intel integrated", "intel",    (),          6,  1800, 0.03,   60,  5.0),
+    AdapterClass("Apple",            "apple",    (),         10,  3000, 0.08,  120,  5.0),
+    AdapterClass("Qualcomm Adreno",  "qualcomm", (),          6,  1800, 0.03,   50, 10.0),
+    AdapterClass("Arm Mali",         "arm",      (),          8,  2000, 0.02,   40, 10.0),
+    AdapterClass("Samsung Xclipse",  "samsung",  (),          6,  1800, 0.03,   50, 10.0),
+    AdapterClass("Imagination",      "img-tec",  (),          4,  1000, 0.01,   30, 10.0),
+)  # fmt: skip
+# Without a known vendor, as in Firefox.
+PHONE = AdapterClass("Phone", "", (), 6, 1800, 0.02, 40, 10.0)
+UNKNOWN = AdapterClass("Unknown", "", (), 24, 7000, 0.15, 200, 5.0)
+LARGE = next(row for row in CLASSES if row.measured)
+# A CPU gets plain kernels, which have no tiles. With a GPU's kernels, to test them, it runs them as
+# the measured GPU does.
+SOFTWARE = replace(LARGE, name="CPU", vendor="")
+
+
+def class_of(
+    vendor: str, architecture: str, description: str, limits: Mapping[str, int], software: bool
+) -> AdapterClass:
+    """Return the row of the table for an adapter, by what WebGPU tells of it."""
+    if software:
+        return SOFTWARE
+    names = f"{architecture} {description}".lower()
+    for row in CLASSES:
+        words = not row.words or any(word in names for word in row.words)
+        if row.vendor == vendor.lower() and words:
+            return row
+    return PHONE if 0 < limits.get(BUFFER_LIMIT, 0) <= PHONE_BUFFER else UNKNOWN

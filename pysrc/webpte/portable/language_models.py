@@ -1,0 +1,159 @@
+"""Kernels of language models, which ExecuTorch has in the namespace `llama`.
+
+They are outside of delegates where a partitioner does not take them: with ring caches, quantized
+caches, and the linear attention of newer models.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from webpte.dtypes import DTYPES
+from webpte.errors import ExecutionError
+from webpte.ops.attention.cache_update import AT_INDICES, AT_POSITION
+from webpte.ops.attention.gated_delta_rule import NAMES
+from webpte.portable.eager import run_op
+from webpte.portable.registry import INDICES, MOVED, OutSpec, register, register_op
+
+Array = np.ndarray
+
+ATTENTION = "custom_sdpa.default"
+NO_MEANING = "changes the cache; its output has no meaning"
+
+
+# KV caches
+
+
+def dummy(out: OutSpec) -> Array:
+    return np.zeros(out.sizes, out.dtype.numpy)
+
+
+def update_cache(out: OutSpec, value: Array, cache: Array, start: int) -> tuple[Array, Array]:
+    dims = [(DTYPES[cache.dtype.name], cache.shape)]
+    (updated,) = run_op(AT_POSITION, (value, cache, start), dims)
+    return dummy(out), updated
+
+
+def update_cache_at(
+    out: OutSpec, value: Array, cache: Array, start: int, indices: Array
+) -> tuple[Array, Array]:
+    dims = [(DTYPES[cache.dtype.name], cache.shape)]
+    (updated,) = run_op(AT_INDICES, (value, cache, start, indices), dims)
+    return dummy(out), updated
+
+
+def attention_with_caches(
+    query: Array,
+    key: Array,
+    value: Array,
+    key_cache: Array,
+    value_cache: Array,
+    start: int,
+    seq_len: int,
+    *rest: object,
+) -> tuple[Array, Array, Array]:
+    caches = key_cache.copy(), value_cache.copy()
+    arguments = (query, key, value, *caches, start, seq_len, *rest)
+    dims = [(DTYPES[query.dtype.name], query.shape)]
+    (out,) = run_op("sdpa_with_kv_cache.default", arguments, dims)
+    return out, *caches
+
+
+def dequantized(numbers: Array, zeros: Array | None, scales: Array | None, what: str) -> Array:
+    """Return [.., elements] with a scale and a zero point for each row."""
+    if zeros is None or scales is None:
+        raise ExecutionError(f"{what} has no scales or no zero points")
+    if scales.shape[:-1] != numbers.shape[:-1] or zeros.shape != scales.shape:
+        raise ExecutionError(
+            f"{what} {list(numbers.shape)} with scales {list(scales.shape)} and zero points "
+            f"{list(zeros.shape)}; each row needs one"
+        )
+    return ((numbers.astype(np.float64) - zeros) * scales).astype(np.float32)
+
+
+def quantized_attention(
+    query: Array,
+    key: Array,
+    value: Array,
+    start: int,
+    mask: Array | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    q_zeros: Array | None,
+    q_scales: Array | None,
+    k_zeros: Array | None,
+    k_scales: Array | None,
+    v_zeros: Array | None,
+    v_scales: Array | None,
+    heads_first: bool,
+) -> Array:
+    arrays = [
+        dequantized(query, q_zeros, q_scales, "the query"),
+        dequantized(key, k_zeros, k_scales, "the key"),
+        dequantized(value, v_zeros, v_scales, "the value"),
+    ]
+    if heads_first:
+        arrays = [array.swapaxes(1, 2) for array in arrays]
+    arguments = (*arrays, start, mask, dropout, causal, scale)
+    (out,) = run_op(ATTENTION, arguments, [(DTYPES["float32"], arrays[0].shape)])
+    return out.swapaxes(1, 2) if heads_first else out
+
+
+register(
+    "llama::update_cache.out",
+    "value, cache, start_pos",
+    update_cache,
+    typed=True,
+    changes=("cache",),
+    notes=NO_MEANING,
+    op=AT_POSITION,
+    types=MOVED,
+)
+register(
+    "llama::update_cache_with_indices.out",
+    "value, cache, start_pos, indices",
+    update_cache_at,
+    typed=True,
+    changes=("cache",),
+    notes=NO_MEANING,
+    op=AT_INDICES,
+    types=MOVED,
+    apart={"indices": INDICES},
+)
+register_op(
+    "llama::custom_sdpa.out",
+    "query, key, value, start_pos, attn_mask, drpout_p, is_causal, scale",
+    ATTENTION,
+    notes=f"`{ATTENTION}`",
+    heavy=True,
+)
+register(
+    "llama::sdpa_with_kv_cache.out",
+    "query, key, value, key_cache, value_cache, start_pos, seq_len, attn_mask, drpout_p, "
+    "is_causal, scale",
+    attention_with_caches,
+    changes=("key_cache", "value_cache"),
+    notes="changes the caches",
+)
+register(
+    "llama::custom_quantized_sdpa.out",
+    "query, key, value, start_pos, attn_mask, drpout_p, is_causal, scale, q_zero_points, q_scales, "
+    "k_zero_points, k_scales, v_zero_points, v_scales, is_seq_at_dim_2",
+    quantized_attention,
+)
+register_op(
+    "llama::fast_hadamard_transform.out",
+    "mat",
+    "webpte.hadamard.default",
+    notes="`webpte.hadamard.default`",
+)
+for _name in ("gated_delta_rule", "channelwise_gated_delta_rule"):
+    register_op(
+        f"llama::{_name}.out",
+        ", ".join(NAMES),
+        "webpte.gated_delta_rule.default",
+        outputs=2,
+        notes="`webpte.gated_delta_rule.default`",
+        heavy=True,
+    )

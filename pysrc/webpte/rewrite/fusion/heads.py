@@ -1,0 +1,85 @@
+"""The rule for attention whose heads get biases or norms: ops/attention/fused_head_attention.py."""
+
+from __future__ import annotations
+
+from webpte.graph.graph import Call, Tensor
+from webpte.ops import definition_of
+from webpte.ops.attention.fused_attention import ROPES, SDPA
+from webpte.ops.attention.fused_head_attention import ADD, HEAD_ATTENTION
+from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS, RMS_NORM
+from webpte.rewrite.fusion.engine import Calls, Match
+from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, is_one, taken_before
+
+Way = tuple[Call, tuple[Call, ...]]  # a linear layer, and the calls that its result goes through
+
+
+def head_attention(calls: Calls, call: Call) -> Match | None:
+    """Match (norm,) q, k and v with biases or norms, maybe rotary embedding, and attention."""
+    if call.name != SDPA:
+        return None
+    ids = [calls.argument(call, name) for name in ("query", "key", "value")]
+    rope, views = calls.producer(ids[0])
+    turns: tuple[Call, ...] = ()
+    if rope is not None and rope.name in ROPES and not views:
+        if calls.graph.value_list(rope.args[-1]) != tuple(ids[:2]):
+            return None
+        ids[:2] = [calls.argument(rope, name) for name in ("xq", "xk")]
+        turns = (rope,)
+    ways = [way for i in ids if (way := _way(calls, i)) is not None]
+    linears = [linear for linear, _ in ways]
+    if len(ways) < 3 or not are_of_one_kind(linears):
+        return None
+    if len({calls.argument(linear, "x") for linear in linears}) > 1:
+        return None
+    changed = any(not calls.is_view(step) for _, steps in ways for step in steps)
+    if turns and not changed and not any(has_bias(calls, linear) for linear in linears):
+        return None  # `attention_block` fuses these
+    before = taken_before(calls, linears, centered=True)
+    if before is None:
+        return None
+    between = [step for _, steps in ways for step in steps]
+    return Match(HEAD_ATTENTION, (*before, *linears, *between, *turns, call), (call.args[-1],))
+
+
+def _way(calls: Calls, value_id: int) -> Way | None:
+    """Return the linear layer of a value, and the views, the bias and the norm after it."""
+    steps, biased, normed = list[Call](), False, False
+    while (call := calls.writer(value_id)) is not None:
+        if call.name in ALL_LINEARS:
+            both = biased and has_bias(calls, call)
+            return None if both else (call, tuple(reversed(steps)))
+        if calls.is_view(call):
+            value_id = calls.viewed(call)
+        elif call.name == RMS_NORM and not (biased or normed):
+            value_id, normed = calls.argument(call, "input"), True
+        elif not biased and (inner := before_bias(calls, call)) is not None:
+            value_id, biased = inner, True
+        else:
+            return None
+        steps.append(call)
+    return None
+
+
+def before_bias(calls: Calls, call: Call) -> int | None:
+    """Return what a call adds a stored bias to: one number for each element of a row."""
+    if call.name != ADD or not is_one(calls, call, "alpha"):
+        return None
+    out = calls.graph.tensor(call.args[-1])
+    for inner, bias in (call.args[:2], call.args[1::-1]):
+        given, row = calls.graph.value(bias), calls.graph.value(inner)
+        if not isinstance(given, Tensor) or not isinstance(row, Tensor):
+            continue
+        stored = bias in calls.flow.stored and bias not in calls.flow.state
+        alike = given.dtype == row.dtype == out.dtype
+        if stored and alike and row.dims == out.dims and given.dims == out.dims[-1:]:
+            return inner
+    return None
+
+
+def has_bias(calls: Calls, linear: Call) -> bool:
+    """Return whether a linear layer has a bias among its arguments."""
+    op = definition_of(linear)
+    if op is None or "bias" not in op.signature.positions:
+        return False
+    value_id = calls.argument(linear, "bias")
+    return value_id >= 0 and isinstance(calls.graph.value(value_id), Tensor)

@@ -1,0 +1,38 @@
+"""A hash that tells programs apart, without reading all of their weights.
+
+State is not part of it, so it does not depend on how long a KV cache is or how it is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from webpte.graph.graph import Graph
+from webpte.rewrite.dataflow import Dataflow
+from webpte.rewrite.validate import constant_transfers
+from webpte.runtime.load.program_file import Contents
+from webpte.source import Region
+
+SAMPLES = 16  # weights that are looked into: the largest
+SAMPLE_BYTES = 4096  # from the middle of each
+
+
+async def fingerprint(contents: Contents) -> str:
+    """Return the hash of a program's size, operators, sizes of weights, and samples of these."""
+    found = hashlib.sha256(f"{contents.source.size}".encode())
+    weights: dict[Region, None] = {}
+    for name, method in contents.methods.items():
+        for graph in filter(None, method.graphs):
+            found.update(repr((name, list(graph.op_counts().items()))).encode())
+            weights |= dict.fromkeys(_weights(graph))
+    for region in weights:
+        found.update(repr((region.offset, region.size)).encode())
+    for region in sorted(weights, key=lambda region: region.size, reverse=True)[:SAMPLES]:
+        length = min(SAMPLE_BYTES, region.size)
+        found.update(await region.read((region.size - length) // 2, length))
+    return found.hexdigest()
+
+
+def _weights(graph: Graph) -> list[Region]:
+    state = Dataflow.of(graph).state
+    return [t.constant.region for t in constant_transfers(graph) if t.target.id not in state]

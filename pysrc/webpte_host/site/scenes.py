@@ -1,0 +1,190 @@
+"""The scenes of the page that `serve.py pictures` takes: a sample, a view, and actions in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from webpte_host.harness.driven_page import DrivenPage
+
+STARTED = "() => ['ready', 'failed'].includes(document.documentElement.dataset.state)"
+_ENDED = """(texts) => {
+    const line = document.querySelector("#status");
+    return line.dataset.mood !== "busy" && texts.some((text) => line.textContent.includes(text));
+}"""
+_FOLDED = "() => document.querySelector('html[data-open]:not([data-drawer])') !== null"
+_UNFOLDED = "() => document.querySelector('html[data-open][data-drawer]') !== null"
+_FORGET_STATUS = "() => { document.querySelector('#status').textContent = ''; }"
+_IS_OPEN = "() => document.querySelector('html[data-open]') !== null"
+_FILLED = "(selector) => Boolean(document.querySelector(`${selector}:not(:empty)`))"
+
+_THREE = (
+    *((0.32, 0.24), (0.42, 0.17), (0.56, 0.16), (0.66, 0.24), (0.66, 0.36), (0.56, 0.45)),
+    *((0.46, 0.48), (0.60, 0.51), (0.69, 0.61), (0.68, 0.74), (0.57, 0.83), (0.42, 0.83)),
+    (0.31, 0.75),
+)
+_CIRCLE = tuple(
+    (0.5 + 0.3 * math.cos(turn * math.pi / 8), 0.5 + 0.3 * math.sin(turn * math.pi / 8))
+    for turn in range(17)
+)
+_ZIGZAG = ((0.15, 0.35), (0.32, 0.65), (0.5, 0.35), (0.68, 0.65), (0.85, 0.35))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A state of the page.
+
+    `model` is a sample's name ("": none is open), `act` performs the actions. A scene of the README
+    has a `readme_height`, in pixels.
+    """
+
+    name: str
+    model: str
+    view: str
+    act: Callable[[DrivenPage], None]
+    readme_height: int = 0
+
+    def show(self, page: DrivenPage) -> None:
+        """Bring the page into this state."""
+        if self.model:
+            open_sample(page, self.model)
+            page.click(f"#tab-{self.view}")
+        elif page.evaluate(_IS_OPEN):
+            page.click("[data-act=close]")
+            page.wait_for("() => document.querySelector('html[data-open]') === null")
+        self.act(page)
+
+
+def wait_for_end(page: DrivenPage, *texts: str) -> None:
+    """Wait for a final status with one of these texts: "Traced …; measuring" is not final."""
+    page.wait_for(_ENDED, list(texts))
+
+
+def open_sample(page: DrivenPage, name: str) -> None:
+    """Open a sample of the gallery."""
+    page.evaluate(_FORGET_STATUS)
+    if page.evaluate(_FOLDED):
+        page.click("#drawer-button")
+    page.click(f".entry[data-name={name}]")
+    # A sample that runs at once says "Done" soon after "loaded".
+    wait_for_end(page, f"{name}.pte loaded", "Done")
+    if page.evaluate(_UNFOLDED):
+        page.click("#drawer-button")
+
+
+def trace(page: DrivenPage) -> None:
+    """Trace a run in the profile, and wait for the rates that are measured after it."""
+    page.click("#view-profile button.primary")
+    wait_for_end(page, "Traced")
+
+
+def _nothing(page: DrivenPage) -> None:
+    pass
+
+
+def _draw_a_digit(page: DrivenPage) -> None:
+    page.click("[data-act=clear-drawing]")
+    page.draw("canvas.pad", _THREE)
+    page.wait_for("() => document.querySelector('#outputs .largest .label-name') !== null")
+    wait_for_end(page, "Done")
+
+
+def _run(page: DrivenPage) -> None:
+    page.click("#run-form [type=submit]")
+    wait_for_end(page, "Done")
+
+
+def _benchmark(page: DrivenPage) -> None:
+    page.click("#run-more button", "Benchmark")
+    wait_for_end(page, "median of")
+    page.click("#figures > summary")
+
+
+def _ask(page: DrivenPage) -> None:
+    for question in ("Hello! Who are you?", "Tell me a story about a robot and a fox."):
+        page.evaluate(_FORGET_STATUS)
+        page.fill("#chat-text", question)
+        page.press("Enter")
+        wait_for_end(page, "Answered")
+
+
+def _teach(page: DrivenPage) -> None:
+    for number, line in enumerate((_CIRCLE, _ZIGZAG) * 3):
+        page.evaluate(_FORGET_STATUS)
+        page.draw("#teach-pad canvas", line)
+        page.click(f"#teach-adds [data-kind='{number % 2}']")
+        wait_for_end(page, "added")
+    page.click(".teach-learn button.primary")
+    wait_for_end(page, "Learned")
+    page.draw("#teach-pad canvas", _CIRCLE)
+    page.wait_for(_FILLED, ".teach-thinks")
+
+
+def _see_the_graph(page: DrivenPage) -> None:
+    page.wait_for("() => document.querySelectorAll('#view-graph svg .graph-drawn').length > 5")
+
+
+def _select_a_call(page: DrivenPage) -> None:
+    _see_the_graph(page)
+    page.click("#view-graph svg .graph-drawn")
+
+
+def _compare(page: DrivenPage) -> None:
+    page.click("#view-compare button.primary")
+    wait_for_end(page, "Compared")
+
+
+def _run_a_cell(page: DrivenPage) -> None:
+    page.click("#view-python button.primary")
+    wait_for_end(page, "Done")
+
+
+def _measure(page: DrivenPage) -> None:
+    page.click("#view-bench button", "Measure")
+    wait_for_end(page, "Measured")
+
+
+def _unfold_the_library(page: DrivenPage) -> None:
+    page.evaluate("() => { document.querySelector('#library-box').open = true; }")
+    page.wait_for(_FILLED, "#library")
+
+
+def _unfold_the_description(page: DrivenPage) -> None:
+    page.evaluate("() => { document.querySelector('#about').open = true; }")
+    page.wait_for(_FILLED, "#file")
+
+
+def _search_commands(page: DrivenPage) -> None:
+    page.click("#palette-button")
+
+
+def _open_a_missing_file(page: DrivenPage) -> None:
+    if page.evaluate("() => document.querySelector('#palette').open"):
+        page.press("Escape")
+    page.fill("[data-act=open-url] [name=url]", "samples/no_such_model.pte")
+    page.press("Enter")
+    page.wait_for(_FILLED, "#error")
+
+
+SCENES = (
+    Scene("start", "", "", _nothing),
+    Scene("digits", "digits", "run", _draw_a_digit),
+    Scene("about", "digits", "run", _unfold_the_description),
+    Scene("photo", "photo", "run", _run, 900),
+    Scene("benchmark", "digits", "run", _benchmark),
+    Scene("chat", "stories", "chat", _ask, 1000),
+    Scene("teach", "teach", "teach", _teach),
+    Scene("graph", "digits", "graph", _see_the_graph, 900),
+    Scene("call", "digits", "graph", _select_a_call),
+    Scene("profile", "digits", "profile", trace, 1000),
+    Scene("compare", "digits", "compare", _compare),
+    Scene("bench", "digits", "bench", _measure),
+    Scene("python", "digits", "python", _run_a_cell),
+    Scene("inputs", "add", "run", _run),
+    Scene("library", "", "", _unfold_the_library),
+    Scene("error", "", "", _open_a_missing_file),
+    Scene("commands", "", "", _search_commands),
+)

@@ -1,0 +1,122 @@
+"""A program in a frame of another site: served, and as a static site with its service worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, expect
+
+from support.harness import limits
+from support.page.page_visit import START_MS, open_sample, status, visit
+from support.page.static_site import static_host
+from webpte_host.serving.server import Site
+from webpte_host.site.command import build
+
+SHOWN = {"width": 800, "height": 760}
+
+
+@pytest.fixture
+def page(own_browser: Browser) -> Iterator[Page]:
+    page = own_browser.new_page(viewport=SHOWN)  # type: ignore[arg-type]
+    page.set_default_timeout(limits.EXPECT_MS)
+    yield page
+    page.close()
+
+
+def embed(page: Page, folder: Path, code: str) -> FrameLocator:
+    """Write a page with the frame's code, to be served from another port, and open it."""
+    folder.mkdir(exist_ok=True)
+    text = f'<!doctype html><title>Elsewhere</title><link rel="icon" href="data:,">{code}'
+    (folder / "index.html").write_text(text)
+    return page.frame_locator("iframe")
+
+
+def frame_of(address: str) -> str:
+    return f'<iframe src="{address}" title="Frame" width="760" height="700"></iframe>'
+
+
+def draw(page: Page, frame: FrameLocator) -> None:
+    """Draw a one, and wait for the answer."""
+    expect(frame.locator("html")).to_have_attribute(
+        "data-state", re.compile("ready|failed"), timeout=START_MS
+    )
+    expect(frame.locator("#status")).to_contain_text("digits.pte loaded")
+    box = frame.locator("canvas.pad").bounding_box()
+    assert box is not None
+    x, y, side = box["x"], box["y"], box["width"]
+    page.mouse.move(x + side / 2, y + side * 0.2)
+    page.mouse.down()
+    page.mouse.move(x + side / 2, y + side * 0.8, steps=9)
+    page.mouse.up()
+    expect(frame.locator("#outputs .largest li").first).to_contain_text("1")
+
+
+def test_a_program_in_a_frame_of_another_site(page: Page, site: Site, tmp_path: Path) -> None:
+    frame = embed(page, tmp_path, frame_of(f"{site.url}embed.html?model=digits&amp;theme=dark"))
+    with static_host(tmp_path) as elsewhere:
+        page.goto(elsewhere.url)
+        draw(page, frame)
+        # The input is left and the answer right; nothing of the page is around them.
+        pad, answer = (frame.locator(one).bounding_box() for one in ("canvas.pad", "#outputs"))
+        assert pad is not None
+        assert answer is not None
+        assert answer["x"] >= pad["x"] + pad["width"]
+        for one in ("#tabs", "footer", "#run-more", "#about", "#drawer-button", "#palette-button"):
+            expect(frame.locator(one)).to_be_hidden()
+        expect(frame.locator("html")).to_have_attribute("data-theme", "dark")
+        link = frame.get_by_role("link", name="Open in webpte")
+        link.focus()
+        expect(link).to_have_attribute(
+            "href", re.compile(rf"^{re.escape(site.url)}\?model=digits&view=run")
+        )
+        width = "[document.documentElement.scrollWidth, innerWidth]"
+        scroll, inner = frame.locator("body").evaluate(f"() => {width}")
+        assert scroll <= inner
+
+
+def test_the_page_itself_is_not_framed(page: Page, site: Site, tmp_path: Path) -> None:
+    told: list[str] = []
+    page.on("console", lambda message: told.append(message.text))
+    embed(page, tmp_path, frame_of(f"{site.url}?model=digits"))
+    with static_host(tmp_path) as elsewhere:
+        page.goto(elsewhere.url)
+        page.wait_for_function("document.querySelector('iframe') !== null")
+        page.wait_for_timeout(500)
+    assert any("frame-ancestors" in text for text in told)
+
+
+def test_a_static_site_in_a_frame(page: Page, tmp_path: Path) -> None:
+    """The second visit comes from the service worker, whose headers allow frames."""
+    build(tmp_path / "site", models=None)
+    loads: list[str] = []
+    with static_host(tmp_path / "site") as host, static_host(tmp_path) as elsewhere:
+        page.on(
+            "request", lambda one: loads.append(one.url) if one.is_navigation_request() else None
+        )
+        frame = embed(page, tmp_path, frame_of(f"{host.url}embed.html?model=digits"))
+        page.goto(elsewhere.url)
+        draw(page, frame)
+        assert sum("embed.html" in url for url in loads) == 1  # it is not loaded twice
+        page.reload()
+        draw(page, frame)
+        controlled = "() => Boolean(navigator.serviceWorker.controller)"
+        assert frame.locator("body").evaluate(controlled)
+
+
+def test_share_copies_a_link_and_the_code_of_a_frame(profile: BrowserContext, site: Site) -> None:
+    profile.grant_permissions(["clipboard-read", "clipboard-write"])
+    with visit(profile, site) as page:
+        open_sample(page)
+        page.get_by_role("button", name="Share").click()
+        page.get_by_role("button", name="Copy embed code").click()
+        expect(status(page)).to_contain_text("The code is copied")
+        code = page.evaluate("navigator.clipboard.readText()")
+        assert code.startswith(f'<iframe src="{site.url}embed.html?model=sigmoid&amp;view=run')
+        expect(page.get_by_role("dialog", name="Share")).to_be_hidden()
+        page.get_by_role("button", name="Share").click()
+        page.get_by_role("button", name="Copy link").click()
+        expect(status(page)).to_contain_text("The link is copied")
+    profile.clear_permissions()

@@ -1,0 +1,69 @@
+"""The page in browsers that lack something: it works without, or says what is missing."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from playwright.sync_api import BrowserContext, Page, Route, expect
+
+from support.harness import limits
+from support.page import page_visit
+from webpte_host.base.layout import WEB
+from webpte_host.serving.server import Site
+
+SAMPLE = "?url=samples/sigmoid.pte"
+# Python runs in a worker, which init scripts do not reach.
+IN_WORKER = (
+    "from __future__ import annotations\nfrom pyodide.code import run_js\nrun_js('''{}''')\n"
+)
+NO_WRITING = "delete FileSystemFileHandle.prototype.createWritable"
+
+
+def runs(page: Page) -> None:
+    x = page_visit.random_input(3)
+    page_visit.give_npy(page, 0, x)
+    page_visit.run(page)
+    np.testing.assert_allclose(page_visit.downloaded(page), page_visit.sigmoid(x), atol=1e-5)
+
+
+def test_where_files_cannot_be_written_the_page_runs_and_keeps_nothing(
+    profile: BrowserContext, site: Site
+) -> None:
+    text = (WEB / "main.py").read_text("utf-8")
+    without = text.replace("from __future__ import annotations\n", IN_WORKER.format(NO_WRITING), 1)
+    assert without != text
+
+    def answer(route: Route) -> None:
+        route.fulfill(body=without, content_type="text/x-python")
+
+    profile.route(re.compile(r"/main\.py"), answer)
+    try:
+        with page_visit.visit(profile, site, SAMPLE) as page:
+            expect(page_visit.status(page)).to_contain_text(
+                re.compile("sigmoid.pte loaded|Done"), timeout=limits.START_MS
+            )
+            runs(page)
+            expect(page.locator("#library-total")).to_have_text("empty")
+            expect(page.locator("#error")).to_be_empty()
+    finally:
+        profile.unroute(re.compile(r"/main\.py"))
+
+
+def test_a_full_disk_is_told_and_the_program_runs(profile: BrowserContext, site: Site) -> None:
+    with page_visit.visit(profile, site) as page:
+        browser = page.context.new_cdp_session(page)
+        origin = {"origin": site.url.rstrip("/")}
+        browser.send("Storage.overrideQuotaForOrigin", {**origin, "quotaSize": 1000})
+        try:
+            page_visit.open_address(page, "samples/digits.pte")
+            note = page.locator("#keep")
+            expect(note).to_contain_text("digits.pte is not kept: the browser has no room left")
+            expect(page_visit.status(page)).to_contain_text(re.compile("loaded|Done"))
+            page_visit.run(page)
+            expect(note).to_contain_text("It works all the same")  # a run does not take it away
+            expect(page.locator("#error")).to_be_empty()
+        finally:
+            browser.send("Storage.overrideQuotaForOrigin", origin)
+        page.locator("[data-act=close]").click()
+        expect(note).to_be_empty()

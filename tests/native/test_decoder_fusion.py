@@ -1,0 +1,78 @@
+"""The kernels of decoders' fused calls on the native device, against the references."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import webpte
+from support.decoders.epilogue_graphs import ENDED, GELU, RELU, Ended, ended, gelu_gated, normed_sum
+from support.decoders.head_graphs import CHANGED, ChangedHeads, changed_attention, changed_steps
+from support.devices import native
+from support.devices.native import need_native
+from support.graphs.fusion_graphs import Sizes
+from support.graphs.graphs import wait
+from support.write.pte_writer import GraphWriter, write_pte
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver() -> None:
+    need_native()
+
+
+@pytest.fixture
+def _halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not wait(webpte.shared_device("native")).info.has_f16:
+        pytest.skip("no shader-f16")
+    monkeypatch.setattr(GraphWriter, "halves", True)
+
+
+def compare(
+    graph: GraphWriter, steps: Sequence[Sequence[np.ndarray]], tolerance: float, way: str = "gpu"
+) -> None:
+    wait(native.compare(write_pte(graph), steps, tolerance, way))
+
+
+@pytest.mark.parametrize("case", CHANGED, ids=str)
+def test_changed_heads(case: ChangedHeads) -> None:
+    net = changed_attention(case)
+    compare(net.g, changed_steps(net, case), 5e-3 if case.kind == "rounded" else 1e-5)
+
+
+@pytest.mark.usefixtures("_halves")
+@pytest.mark.parametrize("case", [CHANGED[i] for i in (0, 3, 4, 6)], ids=str)
+def test_changed_heads_of_half_floats(case: ChangedHeads) -> None:
+    net = changed_attention(case)
+    compare(net.g, changed_steps(net, case), 4e-3)
+
+
+@pytest.mark.parametrize("case", ENDED, ids=str)
+def test_endings(case: Ended) -> None:
+    graph, inputs = ended(case)
+    compare(graph, [inputs], 2e-3 if case.kind == "rounded" else 1e-5)
+
+
+@pytest.mark.usefixtures("_halves")
+@pytest.mark.parametrize("case", [ENDED[0], ENDED[4], ENDED[8]], ids=str)
+def test_endings_of_half_floats(case: Ended) -> None:
+    graph, inputs = ended(case)
+    compare(graph, [inputs], 4e-3)
+
+
+@pytest.mark.parametrize("op", [GELU, RELU])
+@pytest.mark.parametrize(
+    ("sizes", "kind"),
+    [(Sizes(1, 576, 100), "q4"), (Sizes(3, 64, 12), "int8"), (Sizes(1, 40, 7), "float")],
+    ids=str,
+)
+def test_gates(sizes: Sizes, kind: str, op: str) -> None:
+    graph, inputs = gelu_gated(sizes, kind, op)
+    compare(graph, [inputs], 1e-5)
+
+
+@pytest.mark.parametrize("dims", [(1, 1, 64), (2, 3, 7), (5, 1000)])
+def test_sums_after_norms(dims: tuple[int, ...]) -> None:
+    graph, inputs = normed_sum(dims)
+    compare(graph, [inputs], 1e-5)

@@ -1,0 +1,136 @@
+"""KV caches in f16 and 8 bits on a GPU's kernels and on plain ones, against the references."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import webpte
+from support.cases.attention.attention_cases import TALK
+from support.cases.attention.attention_programs import CacheCase
+from support.cases.attention.update_programs import UpdateCase
+from support.devices.native import make_device, need_native
+from webpte.gpu.native.device import NativeDevice
+from webpte.llm import Generator
+from webpte.ops.attention.cache_packing import PACKINGS, CachePacking, unpack_whole_rows
+from webpte_host.base.layout import ROOT
+
+KINDS = ("f16", "int8")
+# Every kernel: few and many queries, heads of odd sizes and of more than 256 elements, splits.
+CASES = [
+    CacheCase(4, 2, 16, TALK, label="talk"),
+    CacheCase(10, 1, 8, TALK, label="ten heads in two tiles of rows"),
+    CacheCase(1, 1, 1, [(1, 0), (3, 1), (1, 4)], positions=5, label="all ones"),
+    CacheCase(2, 2, 6, [(3, 2), (1, 5)], batch=3, positions=9),
+    CacheCase(4, 2, 33, [(40, 2), (1, 42), (3, 7)], positions=50, label="odd heads"),
+    CacheCase(4, 2, 64, [(70, 3), (1, 73), (5, 20)], positions=80, label="tiles, then rolled back"),
+    CacheCase(4, 2, 128, [(40, 2), (1, 42), (64, 0)], positions=80, label="large heads"),
+    CacheCase(2, 1, 260, [(1, 30), (20, 31), (1, 51)], positions=70),
+    CacheCase(4, 2, 16, [(1, 700), (2, 5), (1, 999)], positions=1000, label="many splits"),
+    CacheCase(8, 1, 8, [(9, 500), (3, 0)], positions=600, label="tiles with splits"),
+    CacheCase(4, 2, 16, [(3, 7), (1, 12)], mask="SN", mask_type="bool", causal=False),
+    UpdateCase(4, 2, 7, [(1, 20), (30, 3)]),
+]
+
+
+ROWS = [(case, "gpu") for case in CASES] + [
+    (CASES[i], way) for way in ("phone", "plain") for i in (0, 4)
+]
+LONG = [
+    CacheCase(8, 2, 16, [(1, 8191), (20, 8100), (1, 8120)], positions=8192, label="8k"),
+    CacheCase(4, 2, 16, [(1, 32767), (3, 32764), (1, 5)], positions=32768, label="32k"),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver() -> None:
+    need_native()
+
+
+@cache
+def device_for(way: str) -> NativeDevice:
+    device = make_device("phone" if way == "phone" else "gpu")
+    device.info = replace(device.info, software=way == "plain")
+    return device
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("case", "way"), ROWS, ids=str)
+def test_attention_reads_what_the_reference_reads(case: CacheCase, way: str, kind: str) -> None:
+    compare(case, way, kind)
+
+
+@pytest.mark.parametrize("kind", [None, *KINDS])
+@pytest.mark.parametrize("way", ["gpu", "phone"])
+@pytest.mark.parametrize("case", LONG, ids=str)
+def test_attention_near_the_end_of_a_long_context(
+    case: CacheCase, way: str, kind: str | None
+) -> None:
+    compare(case, way, kind)
+
+
+def compare(case: CacheCase, way: str, kind: str | None) -> None:
+    async def check() -> None:
+        program = case.program()
+        async with (
+            await webpte.load(program, device="numpy", kv_cache=kind) as reference,
+            await webpte.load(program, device=device_for(way), kv_cache=kind) as native,
+        ):
+            for index in range(len(case.steps)):
+                (wanted,) = await reference.forward(*case.inputs(index))
+                (found,) = await native.forward(*case.inputs(index))
+                np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+    asyncio.run(check())
+
+
+LLAMAS = ROOT / "tests" / "data" / "llm"
+PROMPT = [5, 9, 33, 7]
+
+
+@pytest.mark.parametrize("kind", [None, *KINDS])
+@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+def test_a_conversation_goes_on_elsewhere(name: str, kind: str | None) -> None:
+    """Fused attention writes the same words as the reference, so tokens stay the same."""
+
+    async def check() -> None:
+        path, device = LLAMAS / f"{name}.pte", device_for("gpu")
+        async with (
+            await webpte.load(path, device=device, kv_cache=kind) as here,
+            await webpte.load(path, device=device, kv_cache=kind) as there,
+            await webpte.load(path, device="numpy", kv_cache=kind) as reference,
+        ):
+            generator = Generator(here)
+            first = [token async for token in generator.generate(PROMPT, 9)]
+            data = await generator.save()
+            wanted = [token async for token in generator.continue_([3], 9)]
+            for program in (there, reference):
+                other = Generator(program)
+                await other.restore(data)
+                assert other.context == (*PROMPT, *first)
+                assert [token async for token in other.continue_([3], 9)] == wanted
+            own = Generator(reference)
+            assert [token async for token in own.generate(PROMPT, 9)] == first
+            if kind is not None:
+                for caches in zip(caches_in(data), caches_in(await own.save()), strict=True):
+                    check_words(*caches, PACKINGS[kind])
+
+    asyncio.run(check())
+
+
+def caches_in(data: bytes) -> list[np.ndarray]:
+    with np.load(io.BytesIO(data)) as archive:
+        return [archive[name] for name in archive.files if name != "head"]
+
+
+def check_words(made: np.ndarray, wanted: np.ndarray, packing: CachePacking) -> None:
+    """Check words of a cache; what differs a little may be rounded to the next number."""
+    found, floats = (unpack_whole_rows(words, packing) for words in (made, wanted))
+    far = np.abs(found - floats)
+    assert far.max() <= 1.01 * packing.largest_step(floats)
+    assert (far <= 1e-4 * np.abs(floats).max()).mean() > 0.98

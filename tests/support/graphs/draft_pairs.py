@@ -1,0 +1,138 @@
+"""Pairs of language models with random weights, of which the small one guesses well.
+
+The large model begins with the small one's layers. Its further layers add nothing to the residual
+stream, because their output weights are zero: both models then give the same logits. With some
+noise in those weights the models agree as often as the noise lets them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from support.write.pte_writer import GraphWriter, write_pte
+
+GROUP = 32  # inputs that share a scale
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model. By default they are those of a model of a billion parameters."""
+
+    layers: int = 20
+    size: int = 2048
+    hidden: int = 8192
+    heads: int = 32
+    kv_heads: int = 8
+    vocabulary: int = 32000
+    context: int = 1024
+    chunk: int = 128
+
+    @property
+    def head_size(self) -> int:
+        return self.size // self.heads
+
+
+def draft_pair(shape: Shape, draft_layers: int, noise: float) -> tuple[bytes, bytes]:
+    """Write the large model and its draft, which has so many layers. `noise` 0: they agree."""
+    return _model(shape, shape.layers, draft_layers, noise), _model(
+        shape, draft_layers, draft_layers, 0
+    )
+
+
+def _model(shape: Shape, layers: int, full_layers: int, noise: float) -> bytes:
+    """Write a model; layers after the first `full_layers` are scaled by `noise`."""
+    g = GraphWriter()
+    rows = (1, shape.chunk, shape.size)
+    tokens, input_pos = g.tensor((1, shape.chunk), "int64"), g.tensor((1,), "int64")
+    position = g.symint(0)
+    g.op("et_vk.select_as_symint.default", input_pos, g.int(0), g.int(0), position)
+    writer = _Writer(g, shape, position)
+    table = _numbers(0, (shape.vocabulary, shape.size)).astype(np.float16).astype(np.float32)
+    embedding = g.prepack(g.tensor(table.shape, constant=table))
+    x = g.op("aten.embedding.default", embedding, tokens, g.tensor(rows))
+    for layer in range(layers):
+        x = writer.layer(x, layer, 1.0 if layer < full_layers else noise)
+    row = g.op("aten.select_copy.int", x, g.int(1), g.int(-1), g.tensor((1, shape.size)))
+    head = writer.norm(row, (1, shape.size))
+    logits = writer.linear(head, (1,), shape.size, shape.vocabulary, 1, 8.0)
+    g.inputs(tokens, input_pos)
+    g.outputs(logits)
+    g.host(tokens, dynamic=True)
+    return write_pte(g, constant_methods={"get_max_context_len": shape.context})
+
+
+class _Writer:
+    def __init__(self, g: GraphWriter, shape: Shape, position: int) -> None:
+        self._g = g
+        self._shape = shape
+        self._position = position
+        self._rows = (1, shape.chunk)
+
+    def norm(self, x: int, dims: tuple[int, ...]) -> int:
+        g = self._g
+        ones = g.tensor(dims[-1:], constant=np.ones(dims[-1:], np.float32))
+        return g.op("et_vk.rms_norm.default", x, ones, g.double(1e-5), g.tensor(dims))
+
+    def linear(
+        self, x: int, rows: tuple[int, ...], taken: int, given: int, seed: int, scale: float = 1.0
+    ) -> int:
+        """Multiply by random weights of 4 bits, whose products are of the order of `scale`."""
+        g, rng = self._g, np.random.default_rng(seed)
+        packed = rng.integers(0, 256, (given, taken // 2), np.uint8)
+        scales = np.full((taken // GROUP, given), scale / (4.6 * np.sqrt(taken)), np.float32)
+        weights = (
+            g.tensor(packed.shape, "uint8", constant=packed),
+            g.tensor(scales.shape, constant=scales),
+        )
+        out = g.tensor((*rows, given))
+        return g.op("et_vk.linear_q4gsw.default", x, *weights, g.int(GROUP), g.null(), out)
+
+    def layer(self, x: int, number: int, scale: float) -> int:
+        """Add attention and a gated layer to the residual stream, with outputs of this scale."""
+        g, shape, rows, seed = self._g, self._shape, self._rows, 10 * (number + 1)
+        dims, kv = (*rows, shape.size), shape.kv_heads * shape.head_size
+        normed = self.norm(x, dims)
+        q, k, v = (
+            self._heads(self.linear(normed, rows, shape.size, width, seed + n, 2.0), width)
+            for n, width in enumerate((shape.size, kv, kv))
+        )
+        caches = [self._cache() for _ in range(2)]
+        for new, cache in ((k, caches[0]), (v, caches[1])):
+            updated = g.tensor((*rows, shape.kv_heads, shape.head_size))
+            g.op("update_cache.default", new, cache, self._position, updated)
+        rest = [g.null(), g.int(0), g.bool_(True), g.null()]
+        attended = g.op(
+            "custom_sdpa.default",
+            *(q, *caches, self._position, *rest),
+            g.tensor((*rows, shape.heads, shape.head_size)),
+        )
+        joined = g.int_list([1, -1, shape.size])
+        flat = g.op("aten.view_copy.default", attended, joined, g.tensor(dims))
+        x = self._add(x, self.linear(flat, rows, shape.size, shape.size, seed + 3, scale))
+        normed, wide = self.norm(x, dims), (*rows, shape.hidden)
+        gate = self.linear(normed, rows, shape.size, shape.hidden, seed + 4)
+        up = self.linear(normed, rows, shape.size, shape.hidden, seed + 5)
+        open_ = g.op("aten.sigmoid.default", gate, g.tensor(wide))
+        silu = g.op("aten.mul.Tensor", gate, open_, g.tensor(wide))
+        both = g.op("aten.mul.Tensor", silu, up, g.tensor(wide))
+        return self._add(x, self.linear(both, rows, shape.hidden, shape.size, seed + 6, scale))
+
+    def _heads(self, x: int, width: int) -> int:
+        heads, size = width // self._shape.head_size, self._shape.head_size
+        dims = self._g.int_list([1, -1, heads, size])
+        out = self._g.tensor((*self._rows, heads, size))
+        return self._g.op("aten.view_copy.default", x, dims, out)
+
+    def _cache(self) -> int:
+        dims = (1, self._shape.context, self._shape.kv_heads, self._shape.head_size)
+        return self._g.tensor(dims, constant=np.zeros(dims, np.float32))
+
+    def _add(self, x: int, y: int) -> int:
+        dims = (*self._rows, self._shape.size)
+        return self._g.op("aten.add.Tensor", x, y, self._g.int(1), self._g.tensor(dims))
+
+
+def _numbers(seed: int, dims: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(dims, np.float32)

@@ -1,0 +1,43 @@
+"""Speculation whose rounds do not depend on the machine's speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import webpte
+from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.llm import Generation, decode, speculation
+from webpte.llm.proposals import PromptLookup
+from webpte.llm.speculation import Payoff
+
+PROMPT, TURN = [5, 9, 33, 7], [81, 402]
+
+
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make batches and rounds independent of times: rounds always pay."""
+    monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
+    monkeypatch.setattr(Payoff, "loss", None)
+    monkeypatch.setattr(Payoff, "best_count", lambda _, most: most)
+    monkeypatch.setattr(speculation, "TRIALS", -1)
+    for name in ("LEAST_REST", "MOST_REST"):
+        monkeypatch.setattr(speculation, name, 1)
+
+
+async def open_program(path: Path | bytes, device: str = "simulated") -> webpte.Program:
+    chosen = SimulatedDevice() if device == "simulated" else device
+    return await webpte.load(path, device=chosen, strict=device == "simulated")
+
+
+async def collect(answer: Generation, found: list[int]) -> None:
+    async for token in answer:
+        found.append(token)
+
+
+class WrongGuesses(PromptLookup):
+    """Proposes tokens that never come."""
+
+    async def propose(self, context: Sequence[int], count: int) -> list[int]:
+        return [511] * count

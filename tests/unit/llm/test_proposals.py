@@ -1,0 +1,118 @@
+"""Guesses of tokens, and what they cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import webpte
+from support.graphs.graphs import wait
+from support.graphs.small_llm import small_llm
+from support.llm.speculating import PROMPT, WrongGuesses, open_program, unhurried
+from support.page.conversations import greedy, tokens_of
+from webpte.bench import bench_llm
+from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.llm import Generator, speculation
+from webpte.llm.proposals import PromptLookup
+from webpte.llm.speculation import ROWS, Payoff
+
+
+@pytest.fixture
+def q4(root: Path) -> Path:
+    return root / "tests/data/llm/llama_tiny_q4.pte"
+
+
+def test_a_lookup_copies_what_followed() -> None:
+    async def run() -> None:
+        lookup = PromptLookup()
+        assert await lookup.propose([1, 2, 3, 4], 3) == []
+        assert await lookup.propose([1, 2, 3, 4, 9, 1, 2], 3) == [3, 4, 9]
+        # The latest place counts, and the longest match before that.
+        assert await lookup.propose([1, 2, 3, 4, 9, 1, 2, 7, 1, 2], 2) == [7, 1]
+        assert await lookup.propose([1, 2, 3, 4, 9, 1, 2, 7, 1, 2, 3], 2) == [4, 9]
+        # A copy of what is still to come: a period goes on.
+        assert await PromptLookup().propose([5, 6, 7, 5, 6, 7, 5, 6], 7) == [7, 5, 6, 7, 5, 6, 7]
+        # Another conversation.
+        assert await lookup.propose([2, 8, 2, 8, 2, 8], 3) == [2, 8, 2]
+        assert await lookup.propose([], 3) == []
+
+    wait(run())
+
+
+def test_a_lookup_tells_when_it_would_be_right() -> None:
+    async def run() -> None:
+        lookup = PromptLookup()
+        assert not lookup.watch(1)
+        story = [1, 2, 3, 4, 5, 6, 7]
+        assert await lookup.propose([*story, 9], 3) == []
+        told = [lookup.watch(token) for token in [1, 2, 3, 4, 5, 8, 6]]
+        assert told == [False, False, False, False, True, False, False]
+        # What it has watched is a part of the conversation.
+        whole = [*story, 9, 1, 2, 3, 4, 5, 8, 6]
+        assert await lookup.propose([*whole, 4, 5], 3) == [8, 6, 4]
+
+    wait(run())
+
+
+def test_a_rest_ends_when_guesses_would_be_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that repeats itself from some token on."""
+    unhurried(monkeypatch)
+    monkeypatch.setattr(speculation, "LEAST_REST", 64)
+
+    async def run() -> None:
+        program = await webpte.load(small_llm(context=32), device=SimulatedDevice())
+        plain = await tokens_of(Generator(program).generate([1], 28))
+        answer = Generator(program).generate([1], 28, speculate="lookup", steps_ahead=2)
+        assert await tokens_of(answer) == plain
+        assert answer.stats.proposed_tokens > 0, plain
+
+    wait(run())
+
+
+def test_rounds_that_do_not_pay_give_way() -> None:
+    payoff = Payoff()
+    payoff.note_plain(8, 8 * 0.01)
+    for _ in range(9):
+        payoff.note_round(7, 0, 1, 0.0, 0.02)
+    assert payoff.loss is not None
+    assert "a plain step takes 10.0 ms" in payoff.loss
+    for _ in range(9):
+        payoff.note_round(7, 7, 8, 0.0, 0.02)
+    assert payoff.loss is None
+
+
+def test_a_draft_that_is_mostly_wrong_proposes_little() -> None:
+    for accepted, counts in ((0, {1}), (7, {7})):
+        payoff = Payoff()
+        for _ in range(30):
+            payoff.note_round(7, accepted, accepted + 1, 7 * 0.002, 0.01)
+        assert payoff.best_count(7) in counts
+
+
+def test_bad_guesses_are_left_to_plain_steps(q4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter(range(10**6))
+    monkeypatch.setattr(speculation, "PromptLookup", WrongGuesses)
+    # A round takes as long as a plain step.
+    monkeypatch.setattr(speculation, "perf_counter", lambda: float(next(seconds)))
+
+    async def run() -> None:
+        generator = Generator(await open_program(q4))
+        answer = generator.generate(PROMPT, 60, speculate="lookup")
+        assert await tokens_of(answer) == await greedy(q4, PROMPT, 60)
+        assert answer.stats.accepted_tokens == 0
+        # Three trials, a measurement of plain steps, and a round after longer and longer rests.
+        assert answer.stats.proposed_tokens < 9 * (ROWS - 1)
+
+    wait(run())
+
+
+def test_a_bench_with_a_draft() -> None:
+    async def run() -> None:
+        file = small_llm(context=32)
+        program, draft = [await webpte.load(file, device="numpy") for _ in range(2)]
+        figures = await bench_llm(program, [5], decode_steps=1, draft=draft)
+        assert {"ahead_5", "drafted_5", "drafted_sampled_5", "lookup_5"} < set(figures)
+        assert "guesses right" in figures["drafted_5"]["guesses"]
+
+    wait(run())

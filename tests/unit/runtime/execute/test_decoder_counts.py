@@ -1,0 +1,61 @@
+"""Counts of dispatches per layer of small exports of many families of decoders.
+
+support/llm/export_decoders.py made them: two layers each, with 8-bit weights.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import webpte
+from support.graphs.graphs import wait
+from webpte.gpu.simulated.device import SimulatedDevice
+from webpte_host.base.layout import ROOT
+
+DECODERS = ROOT / "tests" / "data" / "llm" / "decoders.zip"
+ATTENTION = (
+    *("attention_flash_split_rope", "attention_flash_split_heads", "attention_flash_split"),
+    *("attention_flash", "attention_flash_small_heads", "softmax"),
+)
+
+
+def program_of(family: str) -> bytes:
+    with zipfile.ZipFile(DECODERS) as packed:
+        return packed.read(f"{family}.pte")
+
+
+async def layer_of(program: bytes, tokens: int) -> list[str]:
+    """Return the kernels from the attention of the first layer up to that of the second."""
+    device = SimulatedDevice()
+    device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
+    async with await webpte.load(program, device=device) as loaded:
+        await loaded.forward(np.zeros((1, tokens), np.int64), np.zeros(1, np.int64))
+        (delegate,) = loaded._build.gpu_delegates
+        kernels = [dispatch.kernel for dispatch in delegate.planner.dispatches()]
+    kind = next(name for name in ATTENTION if name in kernels)
+    first, second = (i for i, name in enumerate(kernels) if name == kind)
+    return kernels[first:second]
+
+
+@pytest.mark.parametrize(
+    ("family", "decode", "prefill"),
+    [
+        ("cohere", 7, 13),
+        ("gemma", 6, 14),
+        ("gemma2", 29, 32),  # its soft cap is written out
+        ("gemma3", 8, 18),
+        ("gpt2", 6, 13),
+        ("mistral", 6, 14),
+        ("olmo2", 8, 16),
+        ("phi", 7, 14),
+        ("qwen2", 6, 14),
+        ("qwen3", 6, 16),
+    ],
+)
+def test_a_layer_of_a_real_export(family: str, decode: int, prefill: int) -> None:
+    program = program_of(family)
+    assert [len(wait(layer_of(program, tokens))) for tokens in (1, 20)] == [decode, prefill]

@@ -1,0 +1,54 @@
+"""The file section and the header: what the open program holds, and where its operators run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from page.parts.file_view import Placed, file_card
+from page.parts.program_bar import program_bar
+from page.session.session import Session
+from page.session.state import AppState
+from webpte.library import LOCAL
+
+
+def limits_of(state: AppState) -> Mapping[str, int]:
+    """Return the limits of the adapter; none while it is unknown."""
+    return state.adapter.limits if state.adapter is not None else {}
+
+
+def draw_file(state: AppState) -> None:
+    """Draw the file section: what the open program holds, and where its operators run."""
+    session = state.session
+    state.browser.show(hidden={"about": session is None})
+    if session is None:
+        state.show(file="", program="")
+        return
+    title = session.source.card.title if session.source.card is not None else ""
+    address = session.source.address
+    can_share = bool(address) and not address.startswith(LOCAL)
+    bar = program_bar(session.source.name, title, session.methods, session.method, can_share)
+    card = file_card(
+        session.source.name,
+        session.source.size,
+        session.methods,
+        session.method,
+        limits_of(state),
+        session.constant_values,
+        _placed(session),
+        folded=state.narrow,
+        about=session.source.card.about if session.source.card is not None else "",
+    )
+    state.browser.show(text={"about-brief": session.source.name})
+    state.show(file=card, program=bar)
+
+
+def _placed(session: Session) -> dict[str, Placed]:
+    """Return where each operator runs; the slowest place counts if there are several."""
+    rank = {"alias": 0, "gpu": 1, "host": 2}
+    runs = max(session.runs[session.method], 1)
+    placed: dict[str, Placed] = {}
+    for row in session.program.report:
+        known = placed.get(row.op, Placed("alias"))
+        if row.method == session.method and rank[row.where] >= rank[known.where]:
+            placed[row.op] = Placed(row.where, row.host_ms / runs)
+    return placed

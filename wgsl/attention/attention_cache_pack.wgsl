@@ -1,0 +1,42 @@
+// Writes new keys or values into their cache in f16 or 8 bits, from the live position on: a quad per invocation, which finds
+// the step of its row for itself.
+
+// use lib/grid.wgsl
+// use lib/quads.wgsl
+// use lib/attention/cache/${KEPT}.wgsl
+// use lib/attention/cache/pack_${KEPT}.wgsl
+
+struct Params {
+    quads: u32, // of all new values
+    quads_per_row: u32,
+    rows_per_batch: u32, // tokens times heads
+    rows_per_position: u32, // heads
+    cache_rows_per_batch: u32,
+    size: u32, // elements of a row
+}
+
+alias Stored = ${FLOAT};
+
+@group(0) @binding(0) var<storage, read> new_values: array<Stored>;
+@group(0) @binding(1) var<storage, read_write> cache: array<CacheUnit>;
+@group(0) @binding(2) var<uniform> position: vec4<i32>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+// Four elements of a row, with zeros past its end.
+fn new_quad(row: u32, quad: u32) -> vec4<f32> {
+    let element = quad * 4u + vec4<u32>(0u, 1u, 2u, 3u);
+    let at = row * params.size + min(element, vec4<u32>(params.size - 1u));
+    let found = vec4<f32>(f32(new_values[at.x]), f32(new_values[at.y]), f32(new_values[at.z]), f32(new_values[at.w]));
+    return select(found, vec4<f32>(), element >= vec4<u32>(params.size));
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let index = flat_index(invocation, workgroups);
+    if (index >= params.quads) {
+        return;
+    }
+    let row = index / params.quads_per_row;
+    let within = row % params.rows_per_batch + u32(position.x) * params.rows_per_position;
+    write_quad(row, index % params.quads_per_row, row / params.rows_per_batch * params.cache_rows_per_batch + within);
+}

@@ -1,0 +1,55 @@
+// The k largest or smallest elements of rows of `length` elements, `inner` apart, and their indices.
+// An invocation counts the elements that come before its own: that is the element's place.
+
+// use lib/grid.wgsl
+
+override LARGEST: bool;
+
+alias Stored = ${FLOAT};
+
+struct Params {
+    elements: u32,
+    length: u32,
+    inner: u32,
+    k: u32,
+}
+
+@group(0) @binding(0) var<storage, read> input: array<Stored>;
+@group(0) @binding(1) var<storage, read_write> values: array<Stored>;
+@group(0) @binding(2) var<storage, read_write> indices: array<i32>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+// Orders as numbers do, with -0.0 as 0.0, and NaN above all; what comes first has the smallest key.
+fn key_of(x: f32) -> u32 {
+    let bits = bitcast<u32>(x);
+    let magnitude = bits & 0x7fffffffu;
+    var key = select(magnitude | 0x80000000u, ~bits, bits > 0x80000000u);
+    if (magnitude > 0x7f800000u) {
+        key = 0xffffffffu;
+    }
+    return select(key, ~key, LARGEST);
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let element = flat_index(invocation, workgroups);
+    if (element >= params.elements) {
+        return;
+    }
+    let line = element / params.inner;
+    let column = element % params.inner;
+    let own = line % params.length;
+    let row = line / params.length;
+    let base = row * params.length * params.inner + column;
+    let key = key_of(f32(input[element]));
+    var rank = 0u;
+    for (var i = 0u; i < params.length; i++) {
+        let other = key_of(f32(input[base + i * params.inner]));
+        rank += u32(other < key || (other == key && i < own));
+    }
+    if (rank < params.k) {
+        let place = (row * params.k + rank) * params.inner + column;
+        values[place] = input[element];
+        indices[place] = i32(own);
+    }
+}
