@@ -123,24 +123,27 @@ def _slices_of(node: Node) -> list[_Slice]:
     found, width = list[_Slice](), _shape(node)[-1]
     for user in node.users:
         if user.target is _SLICE:
-            given: tuple[Any, ...] = (*user.args[1:], *(0, 0, width)[len(user.args) - 1 :])
-            dim, begin, end, *step = given
-            if not _is_last_dim(node, dim) or (step and step[0] != 1):
+            given: list[Any] = [*user.args[1:]]
+            ends = given[1:3]
+            if not given or not all(end is None or isinstance(end, int) for end in ends):
                 return []
-            if not isinstance(begin, int) or not isinstance(end, int):
+            first, last = (*ends, None, None)[:2]
+            begin, end, _ = slice(first, last).indices(width)
+            if not _is_last_dim(node, given[0]) or (given[3:] or [1]) != [1]:
                 return []
-            found.append(_Slice(user, begin % (width + 1), min(end % (1 << 62), width)))
+            found.append(_Slice(user, begin, end))
         elif user.target in _SPLITS:
             dim = user.args[2] if len(user.args) > 2 else user.kwargs.get("dim", 0)
             if not _is_last_dim(node, dim):
                 return []
-            ends = [0]
+            places = [0]
             for part in user.meta["val"]:
-                ends.append(ends[-1] + part.shape[-1])
+                places.append(places[-1] + part.shape[-1])
             for item in user.users:
                 if item.target is not operator.getitem:
                     return []
-                found.append(_Slice(item, *ends[item.args[1] : item.args[1] + 2]))
+                index: Any = item.args[1]
+                found.append(_Slice(item, places[index], places[index + 1]))
         else:
             return []
     return found

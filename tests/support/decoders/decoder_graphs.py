@@ -14,7 +14,7 @@ WIDTH = HEADS * SIZE
 
 @dataclass(frozen=True)
 class Family:
-    """What makes the layers of a family different from Llama's.
+    """A family of decoders: the differences of its layers to Llama's.
 
     norm      "rms" or "layer"
     biases    where linear layers have biases: "qkv", "o", "mlp"

@@ -24,7 +24,7 @@ def linear_epilogue(calls: Calls, call: Call) -> Match | None:
     last = call
     while True:
         reader, views = calls.sole_user(last.args[-1])
-        kind = _kind(calls, reader, found)
+        kind = None if reader is None else _kind(calls, reader, found)
         if reader is None or kind is None:
             break
         found[kind] = True
@@ -39,9 +39,9 @@ def linear_epilogue(calls: Calls, call: Call) -> Match | None:
     return Match(LINEAR_EPILOGUE, (*before, call, *steps), (last.args[-1],))
 
 
-def _kind(calls: Calls, call: Call | None, found: dict[str, bool]) -> str | None:
+def _kind(calls: Calls, call: Call, found: dict[str, bool]) -> str | None:
     """Return what a call adds to the epilogue; None if the epilogue ends before it."""
-    if call is None or found["residual"]:
+    if found["residual"]:
         return None
     if call.name in ACTIVATIONS and not found["activation"]:
         return "activation"
