@@ -5,6 +5,10 @@
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
 // use lib/attention/attention_flash_split.wgsl
+// use lib/attention/cache/${KEPT}.wgsl
+// use lib/attention/cache/keys_${KEPT}.wgsl
+// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/new_${NEW}.wgsl
 
 // Pairs lie half of the rotated elements apart, with an angle per element; otherwise pairs are
 // neighbours.
@@ -21,8 +25,8 @@ override EPS: f32; // of the norms
 @group(0) @binding(2) var<storage, read> sines: array<Stored>;
 @group(0) @binding(3) var<storage, read> query_change: array<vec4<Stored>>; // biases or gains
 @group(0) @binding(4) var<storage, read> key_change: array<vec4<Stored>>;
-@group(0) @binding(5) var<storage, ${CACHE}> k: array<vec4<Stored>>;
-@group(0) @binding(6) var<storage, ${CACHE}> v: array<vec4<Stored>>;
+@group(0) @binding(5) var<storage, ${CACHE}> k: array<CacheUnit>;
+@group(0) @binding(6) var<storage, ${CACHE}> v: array<CacheUnit>;
 @group(0) @binding(7) var<storage, read> mask: array<quad_${MASK_TYPE}>;
 @group(0) @binding(8) var<storage, read_write> output: array<Out>;
 @group(0) @binding(9) var<storage, read_write> stats: array<vec2<f32>>;
