@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support.page.page import python
 from support.page.page_visit import START_MS, open_sample, status, visit, wait_until_ready
@@ -124,10 +124,9 @@ addEventListener("DOMContentLoaded", () => {
 """
 
 
-def test_a_tab_says_what_another_has_open_and_its_memory(
-    profile: BrowserContext, site: Site
-) -> None:
-    with visit(profile, site, "?model=stories") as first:
+def test_a_tab_says_what_another_has_open_and_its_memory(browser: Browser, site: Site) -> None:
+    context = browser.new_context()  # in which no other test has a tab
+    with visit(context, site, "?model=stories") as first:
         expect(status(first)).to_contain_text("stories.pte loaded", timeout=START_MS)
         first.wait_for_function(OPEN_HERE.format(1))
         (told,) = open_programs(first)
@@ -140,7 +139,7 @@ def test_a_tab_says_what_another_has_open_and_its_memory(
             "(name) => { navigator.locks.request(name, () => new Promise(() => {})); }",
             f"webpte-open {json.dumps(large)}",
         )
-        second = profile.new_page()
+        second = context.new_page()
         second.add_init_script(WATCH_PROGRESS)
         second.goto(site.url)
         wait_until_ready(second)
@@ -153,3 +152,4 @@ def test_a_tab_says_what_another_has_open_and_its_memory(
         first.locator("[data-act=close]").click()
         expect(first.locator("[data-act=close]")).to_have_count(0)
         first.wait_for_function(OPEN_HERE.format(1))  # that of the test
+    context.close()

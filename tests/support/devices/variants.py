@@ -18,6 +18,8 @@ import webpte
 from support.cases.attention.attention_programs import CacheCase
 from support.cases.gemm import linear_q4_cases, matmul_cases
 from support.cases.tables import Row
+from support.decoders.epilogue_graphs import ENDED, ended, normed_sum
+from support.decoders.head_graphs import CHANGED, changed_attention, changed_steps
 from support.graphs.encoder_graphs import Encoder, encoder_layer
 from support.graphs.graphs import chain, make_planner, read_graph
 from support.write import pack_suite
@@ -110,6 +112,7 @@ async def collect_fused() -> set[PipelineSpec]:
             for tokens in (1, 2, 40):  # one row, a few, and many
                 await program.forward(np.zeros((1, tokens), np.int64), np.zeros(1, np.int64))
     await collect_packed(device)
+    await collect_decoders(device)
     async with await webpte.load(write_pte(chain(3)), device=device) as program:
         await program.forward(np.zeros(4, np.float32))
     net = Encoder()
@@ -118,6 +121,18 @@ async def collect_fused() -> set[PipelineSpec]:
     async with await webpte.load(write_pte(net.g), device=device) as program:
         await program.forward(*inputs)
     return set(device.pipelines)
+
+
+async def collect_decoders(device: SimulatedDevice) -> None:
+    """Run the fused calls of decoders of other families than Llama's."""
+    nets = [(changed_attention(case), case) for case in CHANGED]
+    programs = [(net.g, changed_steps(net, case)) for net, case in nets]
+    programs += [(graph, [inputs]) for graph, inputs in (ended(case) for case in ENDED)]
+    summed, inputs = normed_sum((3, 64))
+    for graph, steps in [*programs, (summed, [inputs])]:
+        async with await webpte.load(write_pte(graph), device=device) as program:
+            for given in steps:
+                await program.forward(*given)
 
 
 async def collect_packed(device: SimulatedDevice) -> None:

@@ -169,6 +169,7 @@ class ComplexCase:
 
     shapes: Sequence[tuple[int, ...]]
     table: tuple[str, ...] = ("N", "C")
+    op: str = COMPLEX
 
     def __str__(self) -> str:
         return f"interleaved-{'x'.join(map(str, self.shapes[0]))}-table-{len(self.table)}d"
@@ -222,6 +223,7 @@ class SingleCase:
     """apply_rotary_emb_hf_single: what `both` does to its queries, in one op of their own."""
 
     both: RopeCase
+    op: str = SINGLE
 
     def __str__(self) -> str:
         return f"single-{self.both}"
