@@ -185,7 +185,7 @@ def test_a_run_that_compiles_is_cancelled_at_once(page: Page) -> None:
             start.click()
             expect(waiting).to_contain_text("Compiling kernels for new shapes: 0 of 1")
             page.get_by_role("button", name="Cancel").click()
-            expect(status(page)).to_contain_text("Cancelled: the program is as it was")
+            expect(status(page)).to_contain_text("Cancelled. The program is unchanged")
             expect(waiting).to_have_text("")
         start.click()
         expect(waiting).to_contain_text("Compiling kernels for new shapes: 0 of 1")
