@@ -21,8 +21,8 @@ from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constrain.constraint import Allowed, Constraint
 from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
-from webpte.llm.language_methods import language_method
 from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
+from webpte.llm.program_signature import language_method
 from webpte.llm.saved import SavedContext, read_saved
 from webpte.llm.speculation import Speculate, Speculators
 from webpte.ops.sampling.sample_numpy import mask_of

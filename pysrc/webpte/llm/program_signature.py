@@ -1,10 +1,20 @@
-"""Facts that a language model's program tells: inputs and output, and its constant methods."""
+"""The signature of a language model's program: its method that answers, and its constant methods.
+
+Most programs have one method, `forward`: tokens [1, S] and the position in, logits out. Others have
+`prefill` for prompts and `decode` for single tokens, with caches in common or not. One of them
+answers alone: whichever takes any number of tokens, else the one for single tokens, to which a
+prompt goes token by token.
+"""
 
 from __future__ import annotations
 
 from webpte.errors import InputError
-from webpte.runtime.base.info import ScalarInfo, TensorInfo
+from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
+
+USUAL = "forward"
+INTEGERS = ("int64", "int32")
+PARTS = {"token_embedding", "text_decoder"}
 
 
 def numbers_of(program: Program, method: str) -> list[int]:
@@ -27,13 +37,9 @@ def language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInf
     methods = program.methods
     if method not in methods:
         raise InputError(f"{program.name} has no method {method!r}")
-    inputs, outputs = methods[method].inputs, methods[method].outputs
-    tensors = [given for given in inputs if isinstance(given, TensorInfo)]
-    if not (
-        len(inputs) == len(tensors) == 2
-        and all(tensor.dtype in ("int64", "int32") for tensor in tensors)
-        and [len(tensor.shape) for tensor in tensors] == [2, 1]
-    ):
+    info = methods[method]
+    inputs, outputs = info.inputs, info.outputs
+    if not takes_tokens(info):
         raise InputError(
             f"{program.name} is not a language model with a KV cache: it takes "
             f"{'; '.join(map(str, inputs))}, not tokens [1, S] and input_pos [1]"
@@ -43,5 +49,64 @@ def language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInf
             f"{program.name} is not a language model that tokens can be sampled from: it returns "
             f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
         )
-    tokens, position = tensors
-    return tokens, position, outputs[0]
+    _, position = inputs
+    assert isinstance(position, TensorInfo), "see takes_tokens"
+    return _tokens(info), position, outputs[0]
+
+
+def language_method(program: Program, method: str = USUAL) -> str:
+    """Return the name of the method to call: the given one, or if there is none, the fitting one.
+
+    Raises InputError for a program whose methods give tokens, or take embeddings.
+    """
+    methods = program.methods
+    chosen = method
+    if method == USUAL and USUAL not in methods:
+        chosen = _fitting(program.name, methods)
+    info = methods.get(chosen)
+    if info is not None and takes_tokens(info) and _gives_tokens(info):
+        raise InputError(
+            f"{program.name}: method {chosen!r} gives a token ({info.outputs[0]}), not logits, so "
+            "there is nothing to sample from: export the model without its argmax"
+        )
+    return chosen
+
+
+def _fitting(name: str, methods: dict[str, MethodInfo]) -> str:
+    """Return the method that takes the most tokens of any number, or else one at a time."""
+    found = {key: info for key, info in methods.items() if takes_tokens(info)}
+    flexible = [key for key, info in found.items() if _tokens(info).dynamic]
+    if flexible:
+        return max(flexible, key=lambda key: _tokens(found[key]).shape[1])
+    single = [key for key, info in found.items() if _tokens(info).shape[1] == 1]
+    if single:
+        return "decode" if "decode" in single else single[0]
+    listed = ", ".join(key for key, info in methods.items() if not info.is_constant) or "none"
+    why = "none takes tokens [1, S] and input_pos [1]"
+    if methods.keys() >= PARTS:
+        why = "text_decoder takes embeddings, not tokens: export the model as one method"
+    elif found:
+        sizes = ", ".join(f"{key} {_tokens(info).shape[1]}" for key, info in found.items())
+        why = f"each takes a fixed number of tokens ({sizes}), and none takes one"
+    raise InputError(f"{name} has no method {USUAL!r}. Of its methods ({listed}), {why}")
+
+
+def _tokens(info: MethodInfo) -> TensorInfo:
+    tokens = info.inputs[0]
+    assert isinstance(tokens, TensorInfo), "see takes_tokens"
+    return tokens
+
+
+def takes_tokens(info: MethodInfo) -> bool:
+    """Return whether a method takes tokens [1, S] and a position [1], and nothing else."""
+    tensors = [given for given in info.inputs if isinstance(given, TensorInfo)]
+    return (
+        len(info.inputs) == len(tensors) == 2
+        and all(tensor.dtype in INTEGERS for tensor in tensors)
+        and [len(tensor.shape) for tensor in tensors] == [2, 1]
+    )
+
+
+def _gives_tokens(info: MethodInfo) -> bool:
+    output = info.outputs[0] if len(info.outputs) == 1 else None
+    return isinstance(output, TensorInfo) and output.dtype in INTEGERS
