@@ -7,6 +7,7 @@
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/gemm_skinny.wgsl
+// use lib/gemm/x_quads.wgsl
 // use lib/gemm/prologue.wgsl
 
 override GATED: bool;
@@ -30,13 +31,6 @@ struct Params {
 alias Vec = vec4<f32>;
 
 fn gate_of(x: Vec) -> Vec { return ${GATE}; }
-
-fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    if (row >= params.gemm.m || k >= params.gemm.k) {
-        return vec4<f32>();
-    }
-    return vec4<f32>(x[(row * params.gemm.k + k) / 4u]);
-}
 
 // `matrix` is the same in all invocations of a workgroup.
 fn quad_at(matrix: u32, at: u32) -> vec4<f32> {

@@ -4,11 +4,10 @@
 // use lib/quads.wgsl
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
+// use lib/gemm/formula_epilogue.wgsl
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemv_q4.wgsl
-
-override RESIDUAL: bool; // else y is 0
 
 struct Params {
     gemm: Gemm,
@@ -23,8 +22,6 @@ struct Params {
     c: f32,
 }
 
-alias Vec = vec4<f32>;
-
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
 @group(0) @binding(1) var<storage, read> gain: array<StoredQuad>;
 @group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
@@ -33,8 +30,6 @@ alias Vec = vec4<f32>;
 @group(0) @binding(5) var<storage, read> residual: array<Stored>;
 @group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
-
-fn epilogue(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
 
 fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
     return Units(
@@ -57,11 +52,6 @@ fn main(
     let own = first + thread;
     if (thread < COLUMNS && own < params.gemm.n) {
         let added = Number(addend[own * params.gemm.addend_column]);
-        let sum = params.gemm.alpha * sum_of(0u, thread) + params.gemm.beta * added;
-        var y = 0.0;
-        if (RESIDUAL) {
-            y = f32(residual[own]);
-        }
-        output[own] = Out(epilogue(Vec(sum), Vec(y), params.a, params.b, params.c).x);
+        output[own] = Out(finished(params.gemm.alpha * sum_of(0u, thread) + params.gemm.beta * added, own));
     }
 }

@@ -4,13 +4,13 @@
 // use lib/quads.wgsl
 // use lib/math.wgsl
 // use lib/gemm/gemm.wgsl
+// use lib/gemm/formula_epilogue.wgsl
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemm_skinny.wgsl
+// use lib/gemm/x_quads.wgsl
 // use lib/gemm/prologue.wgsl
 // use lib/gemm/linear_q4_skinny.wgsl
-
-override RESIDUAL: bool; // else y is 0
 
 struct Params {
     gemm: Gemm,
@@ -25,8 +25,6 @@ struct Params {
     c: f32,
 }
 
-alias Vec = vec4<f32>;
-
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
 @group(0) @binding(1) var<storage, read> gain: array<StoredQuad>;
 @group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
@@ -36,15 +34,6 @@ alias Vec = vec4<f32>;
 @group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
 
-fn epilogue(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
-
-fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    if (row >= params.gemm.m || k >= params.gemm.k) {
-        return vec4<f32>();
-    }
-    return vec4<f32>(x[(row * params.gemm.k + k) / 4u]);
-}
-
 // Writes four columns of one row, except those outside of the matrix.
 fn write_quad(row: u32, column: u32, sums: vec4<f32>) {
     let gemm = params.gemm;
@@ -52,12 +41,7 @@ fn write_quad(row: u32, column: u32, sums: vec4<f32>) {
         if (row < gemm.m && column + i < gemm.n) {
             let at = row * gemm.n + column + i;
             let added = f32(addend[row * gemm.addend_row + (column + i) * gemm.addend_column]);
-            var y = 0.0;
-            if (RESIDUAL) {
-                y = f32(residual[at]);
-            }
-            let sum = gemm.alpha * sums[i] + gemm.beta * added;
-            output[at] = Out(epilogue(Vec(sum), Vec(y), params.a, params.b, params.c).x);
+            output[at] = Out(finished(gemm.alpha * sums[i] + gemm.beta * added, at));
         }
     }
 }

@@ -8,6 +8,7 @@
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemm_skinny.wgsl
+// use lib/gemm/x_quads.wgsl
 // use lib/gemm/prologue.wgsl
 // use lib/gemm/linear_q4_skinny.wgsl
 
@@ -33,13 +34,6 @@ struct Params {
 alias Vec = vec4<f32>;
 
 fn gate_of(x: Vec) -> Vec { return ${GATE}; }
-
-fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    if (row >= params.gemm.m || k >= params.gemm.k) {
-        return vec4<f32>();
-    }
-    return vec4<f32>(x[(row * params.gemm.k + k) / 4u]);
-}
 
 @compute @workgroup_size(THREADS)
 fn main(

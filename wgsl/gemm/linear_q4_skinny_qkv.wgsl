@@ -8,6 +8,7 @@
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemm_skinny.wgsl
+// use lib/gemm/x_quads.wgsl
 // use lib/gemm/prologue.wgsl
 // use lib/gemm/linear_q4_skinny.wgsl
 
@@ -34,13 +35,6 @@ struct Params {
 @group(0) @binding(7) var<storage, read> third_scales: array<StoredQuad>;
 @group(0) @binding(8) var<storage, read_write> output: array<Out>;
 @group(0) @binding(9) var<uniform> params: Params;
-
-fn x_quad(row: u32, k: u32) -> vec4<f32> {
-    if (row >= params.gemm.m || k >= params.gemm.k) {
-        return vec4<f32>();
-    }
-    return vec4<f32>(x[(row * params.gemm.k + k) / 4u]);
-}
 
 // `matrix` is the same in all invocations of a workgroup.
 fn weights_of(matrix: u32, at: u32) -> vec4<u32> {

@@ -1,12 +1,11 @@
 // GEMM of a matrix of few rows with one of many columns, as fast as B can be read.
 // output = f(x, y), x being alpha * sums + beta * addend, and y the residual.
 
-// use lib/gemm/gemm.wgsl
 // use lib/math.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/formula_epilogue.wgsl
 // use lib/gemm/gemm_operands.wgsl
 // use lib/gemm/gemm_skinny.wgsl
-
-override RESIDUAL: bool; // else y is 0
 
 struct Params {
     gemm: Gemm,
@@ -15,16 +14,12 @@ struct Params {
     c: f32,
 }
 
-alias Vec = Quad;
-
 @group(0) @binding(0) var<storage, read> a: array<StoredQuad>;
 @group(0) @binding(1) var<storage, read> b: array<StoredQuad>;
 @group(0) @binding(2) var<storage, read> addend: array<Stored>;
 @group(0) @binding(3) var<storage, read> residual: array<Stored>;
 @group(0) @binding(4) var<storage, read_write> output: array<Out>;
 @group(0) @binding(5) var<uniform> params: Params;
-
-fn epilogue(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
 
 // Writes four columns of one row, except those outside of the matrix.
 fn write_quad(part: Part, row: u32, column: u32, sums: Quad) {

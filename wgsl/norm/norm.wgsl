@@ -1,19 +1,6 @@
-// Root mean square normalization: output = x / sqrt(mean(x * x) + eps) * weight, row by row.
-// ITEM is one element or a quad of them.
+// Root mean square normalization, row by row: output = x / sqrt(mean(x * x) + eps) * weight.
 
-// use lib/items.wgsl
-// use lib/reduce/sum.wgsl
-// use lib/reduce/row_reduction.wgsl
-
-alias Item = ${ITEM};
-alias Stored = stored_${ITEM};
-
-struct Params {
-    rows: u32,
-    length: u32, // items in a row
-    count: f32, // elements in a row
-    eps: f32,
-}
+// use lib/reduce/rms_norm.wgsl
 
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
@@ -26,16 +13,8 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,
 ) {
-    let place = place_of(thread, workgroup, workgroups);
-    let base = place.row * params.length;
-    let end = select(0u, params.length, place.row < params.rows);
-    var squares = Item();
-    for (var i = place.lane; i < end; i += LANES) {
-        let x = Item(input[base + i]);
-        squares += x * x;
-    }
-    let scale = inverseSqrt(fold(sum_${ITEM}(squares), place) / params.count + params.eps);
-    for (var i = place.lane; i < end; i += LANES) {
-        output[base + i] = Stored(Item(input[base + i]) * scale * Item(weight[i]));
+    let share = share_of(place_of(thread, workgroup, workgroups));
+    for (var i = share.first; i < share.end; i += LANES) {
+        output[share.base + i] = Stored(normalized(share, i));
     }
 }
