@@ -4,7 +4,7 @@
 
 FOLDER has NAME.pte, NAME.input.npy and NAME.expected.npy. A figure is the time of one run when many
 are in one submission: commands are encoded before the clock starts. Each kernel is also repeated
-alone in the same way. A variant ("way") sets constants of modules, for comparison.
+alone in the same way. A variant sets constants of modules, for comparison.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import RunRequest
 from webpte_dev.kernel_bench import read_calls
 
-Way = tuple[tuple[Any, str, Any], ...]  # module, name, value
+Variant = tuple[tuple[Any, str, Any], ...]  # module, name, value
 
 NO_WINDOW = (conv_window, "suits", lambda *_: False)
 
-WAYS: dict[str, Way] = {"as chosen": ()}
+VARIANTS: dict[str, Variant] = {"as chosen": ()}
+KEPT = ("as chosen", "no small GEMMs")  # variants that every call is timed with
 
 
 async def seconds_of(device: NativeDevice, encode: Callable[[Any], None], times: int) -> float:
@@ -78,19 +79,19 @@ def plan_of(device: NativeDevice) -> NativePlan:
 
 
 @contextmanager
-def patched(way: Way) -> Iterator[None]:
+def patched(variant: Variant) -> Iterator[None]:
     with ExitStack() as stack:
-        for module, name, value in way:
+        for module, name, value in variant:
             stack.enter_context(patch.object(module, name, value))
         yield
 
 
 async def measure(
-    device: NativeDevice, base: Path, way: Way, times: int, kernels: bool
+    device: NativeDevice, base: Path, variant: Variant, times: int, kernels: bool
 ) -> dict[str, Any]:
     given, wanted = (np.load(f"{base}.{kind}.npy") for kind in ("input", "expected"))
     started = perf_counter()
-    with patched(way):
+    with patched(variant):
         program = await webpte.load(f"{base}.pte", device=device)
         try:
             (got,) = await program.forward(given)
@@ -131,9 +132,9 @@ async def by_kernel(
     return rows
 
 
-def concerns(way_name: str, model: str) -> bool:
+def concerns(variant_name: str, model: str) -> bool:
     """Tell whether a variant concerns a model: images have convolutions, encoders only GEMMs."""
-    kind = way_name.split(maxsplit=1)[0]
+    kind = variant_name.split(maxsplit=1)[0]
     if kind == "conv:":
         return model == "resnet18"
     return kind != "small" or model != "resnet18"
@@ -146,28 +147,28 @@ async def compare(options: argparse.Namespace) -> None:
     found: dict[str, Any] = {"adapter": vars(device.info), "models": {}}
     out = Path(options.out)
     names = options.only or ["minilm128", "resnet18", "mobilenetv2"]
-    for way_name, way in WAYS.items():
+    for variant_name, variant in VARIANTS.items():
         for name in names:
-            if perf_counter() > until or not concerns(way_name, name):
+            if perf_counter() > until or not concerns(variant_name, name):
                 continue
             rows = found["models"].setdefault(name, {})
             base = Path(options.folder) / name
             try:
                 kernels = perf_counter() < until - 20
-                rows[way_name] = await measure(device, base, way, options.times, kernels)
+                rows[variant_name] = await measure(device, base, variant, options.times, kernels)
             except Exception as error:  # the other variants still run
-                rows[way_name] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-            shown = {k: v for k, v in rows[way_name].items() if k != "kernels"}
-            print(name, way_name, shown, flush=True)
+                rows[variant_name] = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+            shown = {k: v for k, v in rows[variant_name].items() if k != "kernels"}
+            print(name, variant_name, shown, flush=True)
             out.write_text(json.dumps(found, default=str, indent=1))
     found["calls"] = await calls_too(device, perf_counter() + options.call_seconds)
     out.write_text(json.dumps(found, default=str, indent=1))
 
 
-async def single(device: NativeDevice, entry: dict[str, Any], way: Way) -> list[float]:
+async def single(device: NativeDevice, entry: dict[str, Any], variant: Variant) -> list[float]:
     """Return the microseconds of each dispatch of one call of an operator."""
     (call,) = read_calls([entry])
-    with patched(way):
+    with patched(variant):
         delegate = await GpuDelegate.create(call.graph, device, ShaderLibrary())
     try:
         inputs = [np.ones(call.graph.tensor(i).dims, np.float32) for i in call.graph.inputs]
@@ -212,19 +213,22 @@ async def calls_too(device: NativeDevice, until: float) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in CALLS:
         kind = "conv" if "conv" in entry["op"] else "small GEMM"
-        for way_name, way in WAYS.items():
-            wanted = way_name.startswith(kind) or way_name in ("as chosen", "no small GEMMs")
+        for variant_name, variant in VARIANTS.items():
+            wanted = variant_name.startswith(kind) or variant_name in (
+                "as chosen",
+                "no small GEMMs",
+            )
             if wanted and perf_counter() < until:
                 rows = found.setdefault(entry["name"], {})
                 try:
-                    rows[way_name] = await single(device, entry, way)
+                    rows[variant_name] = await single(device, entry, variant)
                 except Exception as error:
-                    rows[way_name] = f"{type(error).__name__}: {error}"[:300]
+                    rows[variant_name] = f"{type(error).__name__}: {error}"[:300]
         print(entry["name"], found.get(entry["name"]), flush=True)
     return found
 
 
-def k_first(*shapes: tuple[gemm_small.SmallTile, int]) -> Way:
+def k_first(*shapes: tuple[gemm_small.SmallTile, int]) -> Variant:
     return ((gemm_small, "TILES", {True: shapes, False: gemm_small.TILES[False]}),)
 
 
@@ -238,7 +242,7 @@ PLAIN_RULES = tuple(
 )
 NO_SMALL = (gemm_small, "MOST_WORK", 0)
 
-WAYS |= {
+VARIANTS |= {
     "no small GEMMs, windows, rules for encoders": (
         *(NO_SMALL, NO_WINDOW, (fusion, "RULES", PLAIN_RULES)),
         (delegate, "fold_constants", not_folded),

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import webpte
-from support.decoders.epilogue_graphs import ENDED, GELU, RELU, Ended, ended, gelu_gated, normed_sum
+from support.decoders.epilogue_graphs import (
+    EPILOGUES,
+    GELU,
+    RELU,
+    EpilogueCase,
+    gelu_gated,
+    normed_sum,
+    with_epilogue,
+)
 from support.decoders.head_graphs import CHANGED, ChangedHeads, changed_attention, changed_steps
 from support.devices import native
 from support.devices.native import need_native
@@ -30,9 +38,12 @@ def _halves(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def compare(
-    graph: GraphWriter, steps: Sequence[Sequence[np.ndarray]], tolerance: float, way: str = "gpu"
+    graph: GraphWriter,
+    steps: Sequence[Sequence[np.ndarray]],
+    tolerance: float,
+    adapter: str = "gpu",
 ) -> None:
-    wait(native.compare(write_pte(graph), steps, tolerance, way))
+    wait(native.compare(write_pte(graph), steps, tolerance, adapter))
 
 
 @pytest.mark.parametrize("case", CHANGED, ids=str)
@@ -43,21 +54,21 @@ def test_changed_heads(case: ChangedHeads) -> None:
 
 @pytest.mark.usefixtures("_halves")
 @pytest.mark.parametrize("case", [CHANGED[i] for i in (0, 3, 4, 6)], ids=str)
-def test_changed_heads_of_half_floats(case: ChangedHeads) -> None:
+def test_changed_heads_of_f16(case: ChangedHeads) -> None:
     net = changed_attention(case)
     compare(net.g, changed_steps(net, case), 4e-3)
 
 
-@pytest.mark.parametrize("case", ENDED, ids=str)
-def test_endings(case: Ended) -> None:
-    graph, inputs = ended(case)
+@pytest.mark.parametrize("case", EPILOGUES, ids=str)
+def test_epilogues(case: EpilogueCase) -> None:
+    graph, inputs = with_epilogue(case)
     compare(graph, [inputs], 2e-3 if case.kind == "rounded" else 1e-5)
 
 
 @pytest.mark.usefixtures("_halves")
-@pytest.mark.parametrize("case", [ENDED[0], ENDED[4], ENDED[8]], ids=str)
-def test_endings_of_half_floats(case: Ended) -> None:
-    graph, inputs = ended(case)
+@pytest.mark.parametrize("case", [EPILOGUES[0], EPILOGUES[4], EPILOGUES[8]], ids=str)
+def test_epilogues_of_f16(case: EpilogueCase) -> None:
+    graph, inputs = with_epilogue(case)
     compare(graph, [inputs], 4e-3)
 
 

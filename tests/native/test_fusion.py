@@ -48,9 +48,9 @@ def compare(
     graph: GraphWriter,
     steps: Sequence[Sequence[np.ndarray]],
     tolerance: float,
-    way: str = "gpu",
+    adapter: str = "gpu",
 ) -> None:
-    wait(native.compare(write_pte(graph), steps, tolerance, way))
+    wait(native.compare(write_pte(graph), steps, tolerance, adapter))
 
 
 CASES = [("gated", "q4", sizes) for sizes in SIZES[1:6]]

@@ -39,7 +39,7 @@ CASES = [
 
 
 ROWS = [(case, "gpu") for case in CASES] + [
-    (CASES[i], way) for way in ("phone", "plain") for i in (0, 4)
+    (CASES[i], adapter) for adapter in ("phone", "plain") for i in (0, 4)
 ]
 LONG = [
     CacheCase(8, 2, 16, [(1, 8191), (20, 8100), (1, 8120)], positions=8192, label="8k"),
@@ -53,33 +53,33 @@ def _driver() -> None:
 
 
 @cache
-def device_for(way: str) -> NativeDevice:
-    device = make_device("phone" if way == "phone" else "gpu")
-    device.info = replace(device.info, software=way == "plain")
+def device_for(adapter: str) -> NativeDevice:
+    device = make_device("phone" if adapter == "phone" else "gpu")
+    device.info = replace(device.info, software=adapter == "plain")
     return device
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("case", "way"), ROWS, ids=str)
-def test_attention_reads_what_the_reference_reads(case: CacheCase, way: str, kind: str) -> None:
-    compare(case, way, kind)
+@pytest.mark.parametrize(("case", "adapter"), ROWS, ids=str)
+def test_attention_reads_what_the_reference_reads(case: CacheCase, adapter: str, kind: str) -> None:
+    compare(case, adapter, kind)
 
 
 @pytest.mark.parametrize("kind", [None, *KINDS])
-@pytest.mark.parametrize("way", ["gpu", "phone"])
+@pytest.mark.parametrize("adapter", ["gpu", "phone"])
 @pytest.mark.parametrize("case", LONG, ids=str)
 def test_attention_near_the_end_of_a_long_context(
-    case: CacheCase, way: str, kind: str | None
+    case: CacheCase, adapter: str, kind: str | None
 ) -> None:
-    compare(case, way, kind)
+    compare(case, adapter, kind)
 
 
-def compare(case: CacheCase, way: str, kind: str | None) -> None:
+def compare(case: CacheCase, adapter: str, kind: str | None) -> None:
     async def check() -> None:
         program = case.program()
         async with (
             await webpte.load(program, device="numpy", kv_cache=kind) as reference,
-            await webpte.load(program, device=device_for(way), kv_cache=kind) as native,
+            await webpte.load(program, device=device_for(adapter), kv_cache=kind) as native,
         ):
             for index in range(len(case.steps)):
                 (wanted,) = await reference.forward(*case.inputs(index))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.devices.native import WAYS, compare, need_native
+from support.devices.native import ADAPTERS, compare, need_native
 from support.graphs.fusion_graphs import SHAPES, Sizes
 from support.graphs.graphs import wait
 from support.graphs.near_misses import NEAR_MISSES
@@ -34,8 +34,8 @@ def test_near_misses(name: str) -> None:
 @pytest.mark.parametrize("seed", dict.fromkeys(SEEDS))
 def test_random_graphs(seed: int) -> None:
     case = random_graph(seed)
-    way = WAYS[seed // 2 % len(WAYS)]
-    wait(compare(write_pte(case.graph), case.steps, case.tolerance, way))
+    adapter = ADAPTERS[seed // 2 % len(ADAPTERS)]
+    wait(compare(write_pte(case.graph), case.steps, case.tolerance, adapter))
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ class Generation:
         self._stopped = False
         self._top = top
         self._constraint: Constraint | None = None
-        self._note_steps()
+        self._update_step_stats()
         if constraint is not None:
             constrain(self, constraint)
 
@@ -282,8 +282,8 @@ class Generation:
             loop = self._speculation or self._plain
             sampled = await loop.next_token(self._prompt, self._left, mask)
         finally:
-            self._note_steps()
-        self._note_time(count, perf_counter() - started)
+            self._update_step_stats()
+        self._update_time_stats(count, perf_counter() - started)
         return self._accept(sampled, allowed)
 
     def _begin(self) -> int:
@@ -335,7 +335,7 @@ class Generation:
         vocabulary = self._session.vocabulary
         return mask_of(tokens[(tokens >= 0) & (tokens < vocabulary)], vocabulary)
 
-    def _note_steps(self) -> None:
+    def _update_step_stats(self) -> None:
         stats, plain, speculation = self.stats, self._plain, self._speculation
         stats.submissions, stats.step_by_step = plain.submissions, plain.step_by_step
         if speculation is not None:
@@ -346,7 +346,7 @@ class Generation:
             )
             stats.not_speculating = speculation.off
 
-    def _note_time(self, tokens: int, seconds: float) -> None:
+    def _update_time_stats(self, tokens: int, seconds: float) -> None:
         if self.stats.prefill_tokens == 0:
             self.stats.prefill_tokens, self.stats.prefill_seconds = tokens, seconds
         else:
@@ -366,7 +366,7 @@ def constrain(generation: Generation, constraint: Constraint) -> None:
     generation._plain.step_by_step = reason
     if generation._speculation is not None:
         generation._speculation.turn_off(reason)
-    generation._note_steps()
+    generation._update_step_stats()
 
 
 async def save_context(generator: Generator, *, or_empty: bool = False) -> SavedContext:

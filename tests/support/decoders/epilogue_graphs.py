@@ -13,39 +13,39 @@ GELU, RELU = "aten.gelu.default", "aten.relu.default"
 
 
 @dataclass(frozen=True)
-class Ended:
+class EpilogueCase:
     """A linear layer of some kind, and what follows: "bias" or "added bias", "gelu", "residual"."""
 
     sizes: Sizes
     kind: str
-    ending: tuple[str, ...]
+    epilogue: tuple[str, ...]
     norm: str = "rms"  # "layer" or ""
 
     def __str__(self) -> str:
-        words = (str(self.sizes), self.norm, self.kind, *self.ending)
+        words = (str(self.sizes), self.norm, self.kind, *self.epilogue)
         return "-".join(word.replace(" ", "_") for word in words if word)
 
 
 _ROW, _WIDE, _FEW, _MANY = Sizes(1, 64, 36), Sizes(1, 576, 100), Sizes(5, 96, 20), Sizes(19, 64, 12)
 
-ENDED = (
-    Ended(_ROW, "int8", ("added bias", "residual")),
-    Ended(_WIDE, "q4", ("bias", "gelu")),
-    Ended(_WIDE, "int8", ("gelu",), norm=""),
-    Ended(_ROW, "q4", ("bias", "residual")),
-    Ended(_FEW, "int8", ("added bias", "gelu", "residual")),
-    Ended(_FEW, "q4", ("bias", "residual")),
-    Ended(_FEW, "rounded", ("bias", "gelu")),
-    Ended(_ROW, "rounded", ("added bias", "residual"), norm=""),
-    Ended(_MANY, "int8", ("added bias", "gelu")),
-    Ended(_MANY, "int8", ("added bias", "gelu", "residual")),
-    Ended(_MANY, "q4", ("bias", "residual"), norm=""),
-    Ended(_WIDE, "int8", ("added bias", "gelu"), norm="layer"),
-    Ended(_ROW, "q4", ("bias", "residual"), norm="layer"),
-    Ended(_FEW, "int8", ("added bias", "gelu"), norm="layer"),
-    Ended(_MANY, "int8", ("added bias", "gelu"), norm="layer"),
-    Ended(Sizes(1, 40, 7), "int8", ("added bias", "residual")),
-    Ended(Sizes(2, 35, 5), "q4", ("bias", "gelu")),
+EPILOGUES = (
+    EpilogueCase(_ROW, "int8", ("added bias", "residual")),
+    EpilogueCase(_WIDE, "q4", ("bias", "gelu")),
+    EpilogueCase(_WIDE, "int8", ("gelu",), norm=""),
+    EpilogueCase(_ROW, "q4", ("bias", "residual")),
+    EpilogueCase(_FEW, "int8", ("added bias", "gelu", "residual")),
+    EpilogueCase(_FEW, "q4", ("bias", "residual")),
+    EpilogueCase(_FEW, "rounded", ("bias", "gelu")),
+    EpilogueCase(_ROW, "rounded", ("added bias", "residual"), norm=""),
+    EpilogueCase(_MANY, "int8", ("added bias", "gelu")),
+    EpilogueCase(_MANY, "int8", ("added bias", "gelu", "residual")),
+    EpilogueCase(_MANY, "q4", ("bias", "residual"), norm=""),
+    EpilogueCase(_WIDE, "int8", ("added bias", "gelu"), norm="layer"),
+    EpilogueCase(_ROW, "q4", ("bias", "residual"), norm="layer"),
+    EpilogueCase(_FEW, "int8", ("added bias", "gelu"), norm="layer"),
+    EpilogueCase(_MANY, "int8", ("added bias", "gelu"), norm="layer"),
+    EpilogueCase(Sizes(1, 40, 7), "int8", ("added bias", "residual")),
+    EpilogueCase(Sizes(2, 35, 5), "q4", ("bias", "gelu")),
 )
 
 
@@ -66,17 +66,17 @@ def normed(net: Net, x: int, norm: str) -> int:
     return net.norm(x) if norm else x
 
 
-def ended(case: Ended) -> tuple[GraphWriter, list[np.ndarray]]:
+def with_epilogue(case: EpilogueCase) -> tuple[GraphWriter, list[np.ndarray]]:
     """Write a norm, a linear layer and what follows."""
     net = Net(case.sizes.inner)
     g, sizes = net.g, case.sizes
     x, r = g.tensor((1, sizes.tokens, sizes.inner)), g.tensor((1, sizes.tokens, sizes.rows))
-    y = net.linear(normed(net, x, case.norm), sizes.rows, case.kind, "bias" in case.ending)
-    if "added bias" in case.ending:
+    y = net.linear(normed(net, x, case.norm), sizes.rows, case.kind, "bias" in case.epilogue)
+    if "added bias" in case.epilogue:
         y = g.op(ADD, y, net.constant(net.floats(sizes.rows)), g.int(1), net.like(y))
-    if "gelu" in case.ending:
+    if "gelu" in case.epilogue:
         y = g.op(GELU, y, g.string("tanh"), net.like(y))
-    if "residual" in case.ending:
+    if "residual" in case.epilogue:
         y = net.add(r, y)
     return g, net.finish((x, r), y)
 

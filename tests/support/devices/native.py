@@ -38,26 +38,26 @@ def need_native() -> None:
         pytest.skip(reason)
 
 
-WAYS = ("gpu", "phone")
+ADAPTERS = ("gpu", "phone")
 
 
-def make_device(way: str = "gpu") -> NativeDevice:
+def make_device(adapter: str = "gpu") -> NativeDevice:
     """Make a device that gets a GPU's kernels: with all of its limits, or with a phone's."""
     dawn = load_dawn()
-    adapter, info = dawn.find_adapter()
-    info = replace(like_a_phone(info) if way == "phone" else info, software=False)
-    return NativeDevice(dawn.open_device(adapter, info), info)
+    found, info = dawn.find_adapter()
+    info = replace(like_a_phone(info) if adapter == "phone" else info, software=False)
+    return NativeDevice(dawn.open_device(found, info), info)
 
 
 async def compare(
     program: bytes,
     steps: Sequence[Sequence[np.ndarray]],
     tolerance: float,
-    way: str = "gpu",
+    adapter: str = "gpu",
 ) -> None:
     """Compare fused calls with the references; `tolerance` is relative to the largest element."""
     found = list[list[np.ndarray]]()
-    for device in (make_device(way), "numpy"):
+    for device in (make_device(adapter), "numpy"):
         async with await webpte.load(program, device=device) as loaded:
             found.append([output for inputs in steps for output in await loaded.forward(*inputs)])
     for got, want in zip(*found, strict=True):

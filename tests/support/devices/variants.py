@@ -18,7 +18,7 @@ import webpte
 from support.cases.attention.attention_programs import CacheCase
 from support.cases.gemm import linear_q4_cases, matmul_cases
 from support.cases.tables import Row
-from support.decoders.epilogue_graphs import ENDED, ended, normed_sum
+from support.decoders.epilogue_graphs import EPILOGUES, normed_sum, with_epilogue
 from support.decoders.head_graphs import CHANGED, changed_attention, changed_steps
 from support.graphs.encoder_graphs import Encoder, encoder_layer
 from support.graphs.graphs import chain, make_planner, read_graph
@@ -127,7 +127,7 @@ async def collect_decoders(device: SimulatedDevice) -> None:
     """Run the fused calls of decoders of other families than Llama's."""
     nets = [(changed_attention(case), case) for case in CHANGED]
     programs = [(net.g, changed_steps(net, case)) for net, case in nets]
-    programs += [(graph, [inputs]) for graph, inputs in (ended(case) for case in ENDED)]
+    programs += [(graph, [inputs]) for graph, inputs in (with_epilogue(case) for case in EPILOGUES)]
     summed, inputs = normed_sum((3, 64))
     for graph, steps in [*programs, (summed, [inputs])]:
         async with await webpte.load(write_pte(graph), device=device) as program:

@@ -48,7 +48,7 @@ ADD = "aten.add.Tensor"
 
 
 @dataclass(frozen=True)
-class Ending:
+class LinearEpilogue:
     """A bias that is added to a linear layer, an activation and a residual, each or none."""
 
     bias: TensorArg | None = None
@@ -56,34 +56,34 @@ class Ending:
     residual: TensorArg | None = None
 
     @property
-    def epilogue(self) -> Epilogue:
+    def formula(self) -> Epilogue:
         """The activation and the residual as a formula."""
-        formula, scalars = "x", tuple[float, ...]()
+        text, scalars = "x", tuple[float, ...]()
         if self.activation is not None:
             found = unary.float_formula(self.activation[0].name, self.activation[1])
             assert found is not None, "see unary.ACTIVATIONS"
-            formula, scalars = found
+            text, scalars = found
         if self.residual is not None:
-            formula = f"{formula} + y"
-        return Epilogue(self.residual, formula, scalars)
+            text = f"{text} + y"
+        return Epilogue(self.residual, text, scalars)
 
 
 def lower_linear_epilogue(args: Args) -> list[Dispatch]:
     parts = list(parts_of(args))
     index = next(i for i, (op, _) in enumerate(parts) if op.name in LINEAR_OF)
     before, rest = parts[:index], parts[index:]
-    ending = ending_of(rest)
-    if ending is None:
+    epilogue = epilogue_of(rest)
+    if epilogue is None:
         return lower_parts(args)
-    found = skinny_epilogue(args, parts, ending)
-    if found is None and centered_first(parts) and skinny_epilogue(args, rest, ending) is not None:
-        return lower_after_norm(args, parts, lambda own: skinny_epilogue(args, own, ending))
-    return lower_parts(args, steps_of(before, rest, ending)) if found is None else found
+    found = one_dispatch(args, parts, epilogue)
+    if found is None and centered_first(parts) and one_dispatch(args, rest, epilogue) is not None:
+        return lower_after_norm(args, parts, lambda own: one_dispatch(args, own, epilogue))
+    return lower_parts(args, steps_of(before, rest, epilogue)) if found is None else found
 
 
-def ending_of(parts: Sequence[Part]) -> Ending | None:
+def epilogue_of(parts: Sequence[Part]) -> LinearEpilogue | None:
     """Return what follows the linear layer that comes first; None if sizes or types change."""
-    linear, ending = parts[0][1], Ending()
+    linear, epilogue = parts[0][1], LinearEpilogue()
     made, rows = {linear.out.id}, linear.out
     for op, part in parts[1:]:
         if part.out.numel != rows.numel or part.out.dtype != rows.dtype:
@@ -94,15 +94,15 @@ def ending_of(parts: Sequence[Part]) -> Ending | None:
             if added.dtype != rows.dtype:
                 return None
             if is_bias(added, linear, part):
-                ending = replace(ending, bias=added)
+                epilogue = replace(epilogue, bias=added)
             elif added.numel == rows.numel:
-                ending = replace(ending, residual=added)
+                epilogue = replace(epilogue, residual=added)
             else:
                 return None
         elif not is_view(op, part):
-            ending = replace(ending, activation=(op, part))
+            epilogue = replace(epilogue, activation=(op, part))
         made.add(part.out.id)
-    return ending
+    return epilogue
 
 
 def is_bias(added: TensorArg, linear: Args, sum_: Args) -> bool:
@@ -118,28 +118,28 @@ def with_bias(gemm: Gemm, bias: TensorArg | None) -> Gemm | None:
     return gemm.with_bias(bias) if gemm.addend is None else None
 
 
-def skinny_epilogue(args: Args, parts: list[Part], ending: Ending) -> list[Dispatch] | None:
+def one_dispatch(args: Args, parts: list[Part], epilogue: LinearEpilogue) -> list[Dispatch] | None:
     """Return one dispatch for all parts, or None if no kernel takes them."""
     norm, (out,) = prologue_of(parts), args.outs
     name, linear = next((op.name, part) for op, part in parts if op.name in LINEAR_OF)
     op = LINEAR_OF[name]
     weights, x = weights_of(op, linear), linear.tensor("x")
-    gemm = with_bias(gemm_of(op, linear), ending.bias)
+    gemm = with_bias(gemm_of(op, linear), epilogue.bias)
     rounded_before = op.quantized and not rounds(norm)
     if args.target.software or gemm is None or gemm.empty or rounded_before:
         return None
     if not are_alike([weights]) or not fits_skinny(gemm, norm, x):
         return None
     gain = norm.gain if norm else None
-    read = (x, weights.scales, gain, gemm.addend, ending.residual, out)
+    read = (x, weights.scales, gain, gemm.addend, epilogue.residual, out)
     gemm = replace(gemm, stored=float_type(args, *read))
-    epilogue = ending.epilogue
-    params = weights.params + eps_of(norm) + pack("3f", *epilogue.first_scalars(3))
-    after = (("RESIDUAL", ending.residual is not None),)
-    ids = (gemm.addend_id, epilogue.residual_id, out.id)
+    formula = epilogue.formula
+    params = weights.params + eps_of(norm) + pack("3f", *formula.first_scalars(3))
+    after = (("RESIDUAL", epilogue.residual is not None),)
+    ids = (gemm.addend_id, formula.residual_id, out.id)
     if is_gemv(gemm, [weights]) and not rounds(norm):
         gemv = choose_gemv_config(weights, 1, args.target)
-        types = (*gemv.types(weights, 1), *epilogue.types)
+        types = (*gemv.types(weights, 1), *formula.types)
         kernel = gemv_kernel("gemv_q4", x, [weights], norm, types)
         kernel = replace(kernel, params=params, overrides=(*kernel.overrides, *after))
         return [gemv_dispatch(kernel, gemm, ids, gemv)]
@@ -149,18 +149,18 @@ def skinny_epilogue(args: Args, parts: list[Part], ending: Ending) -> list[Dispa
     kernel = replace(
         kernel,
         params=params,
-        types=(*kernel.types, *epilogue.types),
+        types=(*kernel.types, *formula.types),
         overrides=(*kernel.overrides, *after),
     )
     found = skinny_dispatches(kernel, gemm, out.id, multi_config(weights))
     return [replace(d, bindings=(*kernel.operands, *ids)) for d in found]
 
 
-def steps_of(before: list[Part], rest: list[Part], ending: Ending) -> list[FusedStep]:
+def steps_of(before: list[Part], rest: list[Part], epilogue: LinearEpilogue) -> list[FusedStep]:
     """Return steps for many rows: the GEMM with its bias, then the rest in one kernel."""
     index = 1
-    if ending.bias is not None:
-        index += next(i for i, part in enumerate(rest) if adds(part, ending.bias))
+    if epilogue.bias is not None:
+        index += next(i for i, part in enumerate(rest) if adds(part, epilogue.bias))
     gemm, after = tuple(rest[:index]), rest[index:]
     first = FusedStep(gemm, biased_gemm if index > 1 else None)
     whole = len(after) > 1 and not any(is_view(*part) for part in after)
@@ -177,11 +177,11 @@ def adds(part: Part, tensor: TensorArg) -> bool:
 def biased_gemm(parts: Sequence[Part]) -> list[Dispatch] | None:
     """Return a GEMM whose addend is the bias that the last part adds."""
     (op, linear), (_, addition) = parts[0], parts[-1]
-    ending = ending_of(parts)
+    epilogue = epilogue_of(parts)
     gemm = gemm_of(LINEAR_OF[op.name], linear)
-    if ending is None or ending.bias is None or gemm.addend is not None:
+    if epilogue is None or epilogue.bias is None or gemm.addend is not None:
         return None
-    return lower_linear(LINEAR_OF[op.name], linear, out=addition.out, bias=ending.bias)
+    return lower_linear(LINEAR_OF[op.name], linear, out=addition.out, bias=epilogue.bias)
 
 
 register_fusion(LINEAR_EPILOGUE, lower_linear_epilogue)

@@ -10,7 +10,7 @@ from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS, RMS_NORM
 from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, is_one, taken_before
 
-Way = tuple[Call, tuple[Call, ...]]  # a linear layer, and the calls that its result goes through
+Projection = tuple[Call, tuple[Call, ...]]  # a linear layer, and the calls after it
 
 
 def head_attention(calls: Calls, call: Call) -> Match | None:
@@ -19,29 +19,29 @@ def head_attention(calls: Calls, call: Call) -> Match | None:
         return None
     ids = [calls.argument(call, name) for name in ("query", "key", "value")]
     rope, views = calls.producer(ids[0])
-    turns: tuple[Call, ...] = ()
+    rotations: tuple[Call, ...] = ()
     if rope is not None and rope.name in ROPES and not views:
         if calls.graph.value_list(rope.args[-1]) != tuple(ids[:2]):
             return None
         ids[:2] = [calls.argument(rope, name) for name in ("xq", "xk")]
-        turns = (rope,)
-    ways = [way for i in ids if (way := _way(calls, i)) is not None]
-    linears = [linear for linear, _ in ways]
-    if len(ways) < 3 or not are_of_one_kind(linears):
+        rotations = (rope,)
+    projections = [found for i in ids if (found := _projection(calls, i)) is not None]
+    linears = [linear for linear, _ in projections]
+    if len(projections) < 3 or not are_of_one_kind(linears):
         return None
     if len({calls.argument(linear, "x") for linear in linears}) > 1:
         return None
-    changed = any(not calls.is_view(step) for _, steps in ways for step in steps)
-    if turns and not changed and not any(has_bias(calls, linear) for linear in linears):
+    changed = any(not calls.is_view(step) for _, steps in projections for step in steps)
+    if rotations and not changed and not any(has_bias(calls, linear) for linear in linears):
         return None  # `attention_block` fuses these
     before = taken_before(calls, linears, centered=True)
     if before is None:
         return None
-    between = [step for _, steps in ways for step in steps]
-    return Match(HEAD_ATTENTION, (*before, *linears, *between, *turns, call), (call.args[-1],))
+    between = [step for _, steps in projections for step in steps]
+    return Match(HEAD_ATTENTION, (*before, *linears, *between, *rotations, call), (call.args[-1],))
 
 
-def _way(calls: Calls, value_id: int) -> Way | None:
+def _projection(calls: Calls, value_id: int) -> Projection | None:
     """Return the linear layer of a value, and the views, the bias and the norm after it."""
     steps, biased, normed = list[Call](), False, False
     while (call := calls.writer(value_id)) is not None:

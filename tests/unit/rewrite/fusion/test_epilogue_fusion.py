@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from support.decoders.epilogue_graphs import (
-    ENDED,
+    EPILOGUES,
     GELU,
     RELU,
-    Ended,
-    ended,
+    EpilogueCase,
     gelu_gated,
     layer_norm,
+    with_epilogue,
 )
 from support.graphs.fusion_graphs import ADD, Net, Sizes
 from support.graphs.graphs import build_graph, make_planner, run_once, wait
@@ -40,37 +40,40 @@ def check(graph: GraphWriter, inputs: list[np.ndarray]) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("case", ENDED, ids=str)
-def test_a_linear_layer_with_its_ending_is_one_call(case: Ended) -> None:
-    graph, inputs = ended(case)
+@pytest.mark.parametrize("case", EPILOGUES, ids=str)
+def test_a_linear_layer_with_its_epilogue_is_one_call(case: EpilogueCase) -> None:
+    graph, inputs = with_epilogue(case)
     assert names(graph) == [ENDING]
     check(graph, inputs)
 
 
-@pytest.mark.parametrize("case", [*ENDED[:8], *ENDED[11:13]], ids=str)
-def test_few_rows_take_one_dispatch(case: Ended) -> None:
+@pytest.mark.parametrize("case", [*EPILOGUES[:8], *EPILOGUES[11:13]], ids=str)
+def test_few_rows_take_one_dispatch(case: EpilogueCase) -> None:
     one = case.sizes.tokens == 1 and case.kind != "rounded"
     kernel = "gemv_q4" if one else "linear_q4_skinny_epilogue"
-    assert kernels(ended(case)[0]) == [kernel]
+    assert kernels(with_epilogue(case)[0]) == [kernel]
 
 
 @pytest.mark.parametrize(
     ("case", "wanted"),
     [
-        (ENDED[8], ["norm", "linear_q4", "unary"]),
-        (ENDED[9], ["norm", "linear_q4", "fused_elementwise"]),
-        (ENDED[10], ["linear_q4", "binary"]),
-        (ENDED[14], ["norm_centered", "linear_q4", "unary"]),
+        (EPILOGUES[8], ["norm", "linear_q4", "unary"]),
+        (EPILOGUES[9], ["norm", "linear_q4", "fused_elementwise"]),
+        (EPILOGUES[10], ["linear_q4", "binary"]),
+        (EPILOGUES[14], ["norm_centered", "linear_q4", "unary"]),
     ],
     ids=str,
 )
-def test_many_rows_add_the_bias_in_the_gemm(case: Ended, wanted: list[str]) -> None:
-    assert kernels(ended(case)[0]) == wanted
-    assert "linear_q4_simple" in kernels(ended(case)[0], Target(software=True))
+def test_many_rows_add_the_bias_in_the_gemm(case: EpilogueCase, wanted: list[str]) -> None:
+    assert kernels(with_epilogue(case)[0]) == wanted
+    assert "linear_q4_simple" in kernels(with_epilogue(case)[0], Target(software=True))
 
 
 def test_a_layer_norm_of_a_few_rows_runs_by_itself() -> None:
-    assert kernels(ended(ENDED[13])[0]) == ["norm_centered", "linear_q4_skinny_epilogue"]
+    assert kernels(with_epilogue(EPILOGUES[13])[0]) == [
+        "norm_centered",
+        "linear_q4_skinny_epilogue",
+    ]
 
 
 def test_a_layer_norm_with_a_bias_stays() -> None:
