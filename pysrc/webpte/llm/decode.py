@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from webpte.llm.kv_session import KVSession
-from webpte.runtime.decode.sampled_delegate import PendingSteps
+from webpte.runtime.decode.decode_steps import DecodeSteps, PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 
 BATCH_SECONDS = 0.05
@@ -118,6 +118,7 @@ class PipelinedDecode:
         self._session = session
         self._settings = settings
         self._pace = pace
+        self._steps: DecodeSteps | str | None = None  # known once some are to be submitted
         self._prefills = session.prefills
         self._next = session.position  # of the next step to submit
         self._tokens: deque[SampledToken] = deque()
@@ -154,8 +155,12 @@ class PipelinedDecode:
         if not self.coming:
             self._latest = perf_counter()
         while len(self._batches) < IN_FLIGHT and self.coming < wanted:
-            steps = min(self._pace.steps, wanted - self.coming)
-            batch = await self._session.decode_ahead(self._next, steps, self._settings)
+            if self._steps is None:
+                self._steps = self._session.steps(self._settings)
+            if isinstance(self._steps, str):
+                return self._steps
+            count = min(self._pace.steps, wanted - self.coming)
+            batch = await self._session.submit(self._steps, self._next, count)
             if isinstance(batch, str):
                 return batch
             self._batches.append(batch)

@@ -11,9 +11,9 @@ import numpy as np
 from webpte.errors import ContextError, DeviceError, InputError
 from webpte.llm.program_signature import language_model, max_context_of, numbers_of
 from webpte.llm.saved import SavedContext, check_layout
-from webpte.runtime.decode.sampled_delegate import PendingSteps
+from webpte.runtime.decode.decode_steps import DecodeSteps, PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
-from webpte.runtime.program import Program, calls_of, check_open, decoder_of
+from webpte.runtime.program import Program, call_log_of, decoder_of
 
 
 class KVSession:
@@ -33,6 +33,7 @@ class KVSession:
     def __init__(self, program: Program, method: str = "forward") -> None:
         self.program = program
         self.method = method
+        self._log = call_log_of(program)
         tokens, position, self._logits = language_model(program, method)
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
         self.max_chunk = tokens.shape[1]
@@ -180,12 +181,12 @@ class KVSession:
         context = [*self._pending, *tokens]
         _check_not_empty(context)
         with self._alone():
-            calls = calls_of(self.program, self.method)
+            calls = self._log.calls(self.method)
             try:
                 sampled = await self._prefill_chunks(context, settings, allowed)
             except BaseException as error:
                 # Where state follows the position, the next prefill writes the same rows again.
-                run = calls_of(self.program, self.method) - calls
+                run = self._log.calls(self.method) - calls
                 self._is_broken |= not self._can_rewind and _leaves_traces(error, run)
                 raise
         self._cached += context
@@ -216,7 +217,7 @@ class KVSession:
         if position:
             self._check_cache()
         self._is_broken = False  # the state before the first token does not matter
-        self._generation = self.program.generation
+        self._generation = self._log.generation
         self._prefills += 1
         with self._own_call():
             yield
@@ -225,12 +226,12 @@ class KVSession:
     @contextmanager
     def _own_call(self) -> Iterator[None]:
         """Count at most one of the program's calls in this block as the session's own."""
-        before = calls_of(self.program, self.method)
+        before = self._log.calls(self.method)
         try:
             yield
         finally:
             # A call that was refused at once (the program is closed) was not counted.
-            self._calls = before + min(1, calls_of(self.program, self.method) - before)
+            self._calls = before + min(1, self._log.calls(self.method) - before)
 
     # Speculation: tokens that may follow, checked in one call
 
@@ -311,30 +312,29 @@ class KVSession:
         """The number of prefill calls; steps decoded ahead are stale after another one."""
         return self._prefills
 
-    async def decode_ahead(
-        self, position: int, steps: int, settings: SamplerSettings
-    ) -> PendingSteps | str:
+    def steps(self, settings: SamplerSettings) -> DecodeSteps | str:
+        """Return the steps that follow a prefill, or the reason why they cannot run ahead."""
+        return decoder_of(self.program, self.method).steps(settings, self.max_context)
+
+    async def submit(self, steps: DecodeSteps, position: int, count: int) -> PendingSteps | str:
         """Submit up to so many decode steps from a position on; return the reason if none can be.
 
         The first step takes the token that the last call sampled.
         """
         if self.max_context is not None:
-            steps = min(steps, self.max_context - position)
-        if steps < 1:
+            count = min(count, self.max_context - position)
+        if count < 1:
             return "the context is full"
         self._check_cache()
-        dtype = self._dtypes[1]
-        positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
         with self._own_call():
-            decoder = decoder_of(self.program, self.method)
-            return await decoder.decode_ahead(positions, settings, position + 1, self.max_context)
+            return await steps.submit(position, count)
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
         """Keep other calls of the session away while a step that was decoded ahead is awaited."""
         self.check_idle()
         self._check_cache()
-        check_open(self.program)
+        self._log.check_open()
         with self._alone():
             yield
         self._check_cache()
@@ -351,15 +351,15 @@ class KVSession:
         return decoder_of(self.program, self.method).follows_position
 
     def _claim_cache(self) -> None:
-        self._calls = calls_of(self.program, self.method)
-        self._generation = self.program.generation
+        self._calls = self._log.calls(self.method)
+        self._generation = self._log.generation
         self._is_broken = False  # whether an interrupted prefill left state that is not known
 
     @property
     def _owns_cache(self) -> bool:
         """Whether the cache holds what this session wrote."""
-        called = calls_of(self.program, self.method) != self._calls
-        rebuilt = self.program.generation != self._generation
+        called = self._log.calls(self.method) != self._calls
+        rebuilt = self._log.generation != self._generation
         return not (called or rebuilt or self._is_broken)
 
     def _check_cache(self) -> None:
@@ -367,7 +367,7 @@ class KVSession:
         if self._owns_cache:
             return
         advice = "call reset() and prefill the conversation again, or make a new Generator"
-        if self.program.generation != self._generation:
+        if self._log.generation != self._generation:
             raise ContextError(
                 f"{self.program.name} was rebuilt by recover(), and its cache is empty: {advice}"
             )

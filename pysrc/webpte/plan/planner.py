@@ -9,7 +9,7 @@ passes as it has calls, and then an error. A static graph never fires a hook.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
@@ -132,6 +132,10 @@ class Planner:
                     hooks.setdefault(value_id, []).append(index)
         return hooks
 
+    def readers_of(self, value_id: int) -> Sequence[int]:
+        """Return the places in `calls` of those to lower again when a value changes."""
+        return self._hooks.get(value_id, ())
+
     def lower_all(self) -> None:
         """Lower every call once, at the shapes that the file declares.
 
@@ -224,7 +228,7 @@ class Planner:
         """Return the calls that read these values, and whether each must be lowered in any case."""
         found: Pending = {}
         for value_id in value_ids:
-            for index in self._hooks.get(value_id, ()):
+            for index in self.readers_of(value_id):
                 guard = self.calls[index].guard
                 must = guard is None or not guard.covers(value_id)
                 found[index] = must or found.get(index, False)

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import IndexRangeError, ResizeError, UnsupportedError
-from webpte.runtime.base.call_context import CallLog
-from webpte.runtime.base.error_location import executing
+from webpte.runtime.base.call_context import CallLog, executing
 from webpte.runtime.build import Build
 from webpte.runtime.decode.cache_state import (
     CacheLayout,
@@ -24,8 +23,8 @@ from webpte.runtime.decode.cache_state import (
     read_caches,
     write_caches,
 )
+from webpte.runtime.decode.decode_steps import DecodeSteps
 from webpte.runtime.decode.rollback_safety import unsafe_state
-from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampler_graph import SamplerKind
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.execute.delegate import GpuDelegate
@@ -98,7 +97,7 @@ class Decoder:
 
         `history` are all tokens before that one, those of this call included; there will be no more
         than `room`, if that is known. `allowed` is the mask of tokens to sample from, as
-        webpte.sample.default takes it. The token also stays on the GPU, for `decode_ahead`.
+        webpte.sample.default takes it. The token also stays on the GPU, for `steps`.
         """
         method = self._method
         with self._log.calling(method.info.name, self._build.lifetime):
@@ -110,7 +109,7 @@ class Decoder:
             given = method.take_inputs(inputs)
             with executing(method.info.name):
                 sampled = self._build.with_sampler(body, kind)
-                extra = _sampler_inputs(settings, kind, len(history))
+                extra: list[Input] = [*kind.inputs(settings, len(history))]
                 if allowed is not None:
                     extra.append(allowed)
                 if kind.penalized:
@@ -160,45 +159,25 @@ class Decoder:
                 (logits,) = await verifier.run(RunRequest(given))
             by_row = enumerate(logits.reshape(rows, -1))
             return [settings.on_host(row, history[: first + n]) for n, row in by_row]
-        extra = _sampler_inputs(settings, kind, first)
+        extra: list[Input] = [*kind.inputs(settings, first)]
         if kind.penalized:
             extra.append(_padded(history, kind.room))
         async with _turn_of(self._method.only_delegate):
             found = await self._build.with_sampler(verifier, kind).run(given, extra)
         return _tokens_of_rows(found, kind)
 
-    async def decode_ahead(
-        self,
-        others: Sequence[Sequence[Input]],
-        settings: SamplerSettings,
-        length: int,
-        room: int | None,
-    ) -> PendingSteps | str:
-        """Submit several steps at once, each on the token that the step before has sampled.
+    def steps(self, settings: SamplerSettings, room: int | None) -> DecodeSteps | str:
+        """Return the steps that follow a `sample`, or the reason why they cannot run ahead.
 
-        The first step takes the token of the last `sample` or `decode_ahead`. `others` are the
-        other inputs of each step, `length` is the number of tokens before the first one to be
-        sampled. Fewer steps than requested may be submitted; if none is, returns the reason.
+        Each takes the token that the step before has sampled. `room` is as for `sample`.
         """
-        method = self._method
-        with self._log.calling(method.info.name, self._build.lifetime):
-            body = method.only_delegate
-            kind = SamplerKind.of(settings, room)
-            if not isinstance(body, GpuDelegate):
-                return "the method is not one delegate on a GPU"
-            if kind is None:
-                return "a penalty needs the program's `get_max_context_len`"
-            with executing(method.info.name):
-                steps = range(len(others))
-                extra = [_sampler_inputs(settings, kind, length + step) for step in steps]
-                return await self._build.with_sampler(body, kind).decode_ahead(others, extra)
-
-
-def _sampler_inputs(settings: SamplerSettings, kind: SamplerKind, position: int) -> list[Input]:
-    """Return the sampler's inputs other than logits, allowed tokens and history."""
-    if not kind.sampled:
-        return []
-    return [position, settings.values, settings.seed]
+        body, kind = self._method.only_delegate, SamplerKind.of(settings, room)
+        if not isinstance(body, GpuDelegate):
+            return "the method is not one delegate on a GPU"
+        if kind is None:
+            return "a penalty needs the program's `get_max_context_len`"
+        sampled = self._build.with_sampler(body, kind)
+        return DecodeSteps(sampled, settings, self._method.info.name, self._log)
 
 
 def _turn_of(body: Delegate | None) -> AbstractAsyncContextManager[None]:

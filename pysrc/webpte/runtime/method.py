@@ -30,7 +30,7 @@ from webpte.format.program import (
 )
 from webpte.gpu.device import Device
 from webpte.portable import lookup_kernel
-from webpte.runtime.base.error_location import located_in_call
+from webpte.runtime.base.call_context import located_in_call
 from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, share_memory, upload, with_dtype
 from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.base.lifetime import Lifetime

@@ -21,11 +21,10 @@ from webpte.errors import (
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.tasks import detach
 from webpte.report.forecast import MemoryForecast
-from webpte.runtime.base.call_context import CallContext, CallLog
+from webpte.runtime.base.call_context import CallContext, CallLog, executing
 from webpte.runtime.base.clock import Clock
 from webpte.runtime.base.devices import NAMES, SHARED, shared_device
 from webpte.runtime.base.display import program_table
-from webpte.runtime.base.error_location import executing
 from webpte.runtime.base.gpu_tensor import GpuTensor, allocated_bytes
 from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.runtime.base.manifest_files import is_manifest, open_manifest, open_part
@@ -154,10 +153,8 @@ class Program(Inspected):
         self._shared = shared
         self._recovery = asyncio.Lock()
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
-        self._closed = False
-        self._generation = 0
-        self._log = CallLog()
         self.name = contents.source.name
+        self._log = CallLog(self.name)
         self.origin = ""
         LOADED.add(self)
 
@@ -172,7 +169,7 @@ class Program(Inspected):
     @property
     def generation(self) -> int:
         """The number of times `recover` rebuilt the program: earlier state is gone."""
-        return self._generation
+        return self._log.generation
 
     async def forward(self, *inputs: Any, output: str = "numpy") -> tuple[Any, ...]:
         """Run the method `forward`; always returns a tuple, one item per output."""
@@ -203,7 +200,7 @@ class Program(Inspected):
     def _hold_tensors(self, outputs: Sequence[Any]) -> None:
         """Remember tensors on the GPU until the program is closed; raise if it is already."""
         tensors = [value for value in outputs if isinstance(value, GpuTensor)]
-        if self._closed and tensors:
+        if self._log.closed and tensors:
             for tensor in tensors:
                 tensor.destroy()
             raise ClosedError(f"{self.name} was closed while it ran")
@@ -239,12 +236,8 @@ class Program(Inspected):
         self._log.count(name)
         return found
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError(f"{self.name} was closed; load it again")
-
     def _known(self, name: str) -> Method:
-        self._check_open()
+        self._log.check_open()
         methods = self._build.methods
         if name not in methods:
             listed = ", ".join(methods) or "none"
@@ -331,17 +324,16 @@ class Program(Inspected):
             given = self._contents, target, self._strict, progress, self._build.options
             build = await Build.create(*given, shares=target is not self._build.device)
             clock.lap("build")
-            if self._closed:
+            if self._log.closed:
                 build.end(f"{self.name} was closed")
                 raise ClosedError(f"{self.name} was closed while it was being rebuilt")
             old, self._build, self._clock = self._build, build, clock
             self._shared = self._shared if device is None else None
-            self._generation += 1
+            self._log.generation += 1
             old.end(f"{self.name} was rebuilt while this call was being prepared; call it again")
 
     async def _recovery_device(self, device: Device | None) -> str | Device:
-        if self._closed:
-            raise ClosedError(f"{self.name} was closed; load it again")
+        self._log.check_open()
         if device is not None:
             return device
         if self._shared is not None:
@@ -359,7 +351,7 @@ class Program(Inspected):
 
         While calls are under way, what they use is freed when they end.
         """
-        self._closed = True
+        self._log.closed = True
         LOADED.discard(self)
         self._build.end(f"{self.name} was closed while this call was being prepared")
         for tensor in list(self._tensors):
@@ -385,14 +377,9 @@ def decoder_of(program: Program, method: str) -> Decoder:
     return program._decoder(method)
 
 
-def calls_of(program: Program, method: str) -> int:
-    """Return how often a method was called in any way, for example to notice other callers."""
-    return program._log.calls(method)
-
-
-def check_open(program: Program) -> None:
-    """Raise ClosedError after the program was closed."""
-    program._check_open()
+def call_log_of(program: Program) -> CallLog:
+    """Return the log of all calls of a program, which `recover` continues."""
+    return program._log
 
 
 LOADED: WeakSet[Program] = WeakSet()  # those that something still holds: see `webpte.tune`

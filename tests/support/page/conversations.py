@@ -71,11 +71,17 @@ def change_calls(
 
     def changed_decoder(method: str) -> Any:
         inner: Any = decoder(method)
-        sample, decode_ahead, run_unread = inner.sample, inner.decode_ahead, inner.run_unread
+        sample, steps, run_unread = inner.sample, inner.steps, inner.run_unread
         inner.sample = lambda *given: change(sample(*given))
-        inner.decode_ahead = lambda *given: change(decode_ahead(*given))
+        inner.steps = lambda *given: changed_steps(steps(*given))
         inner.run_unread = lambda *given: change(run_unread(*given))
         return inner
+
+    def changed_steps(steps: Any) -> Any:
+        if not isinstance(steps, str):
+            submit = steps.submit
+            steps.submit = lambda *given: change(submit(*given))
+        return steps
 
     changed: Any = program
     changed._decoder = changed_decoder

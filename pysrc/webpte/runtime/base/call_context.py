@@ -1,10 +1,11 @@
-"""The context of the call that is under way (progress, submissions), and the log of all calls.
+"""The context of the call that is under way (progress, submissions, its place in errors), and the
+log of all calls of a program.
 
-Both are those of the call in whose context work happens, so calls that overlap are kept apart.
-Whoever runs, copies or reads back on the device calls `count_submission` once that was handed over.
-Writing bytes to a buffer does not count: they go along with the next submission. A long plan may
-go to a browser's queue in pieces, one right after the other (see chunked_encoder.js): that counts
-as one submission.
+A context belongs to the call in which work happens, so calls that overlap are kept apart. Whoever
+runs, copies or reads back on the device calls `count_submission` once that was handed over. Writing
+bytes to a buffer does not count: they go along with the next submission. A long plan may go to a
+browser's queue in pieces, one right after the other (see chunked_encoder.js): that counts as one
+submission.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 
+from webpte.errors import ClosedError, ExecutionError, GraphError, InputError, located
 from webpte.gpu.device import Progress
 from webpte.runtime.base.lifetime import Lifetime
 
@@ -73,18 +75,31 @@ def reporting(progress: Progress) -> CallContext:
 
 
 class CallLog:
-    """The calls of each method, and the submissions of the call that ended last."""
+    """The calls of a program's methods, and whether it was rebuilt or closed meanwhile.
 
-    def __init__(self) -> None:
+    generation   the number of times that the program was rebuilt: earlier state is gone
+    submissions  those of the call that ended last
+    closed       whether the program was closed
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.generation = 0
         self.submissions = 0
+        self.closed = False
         self._calls: Counter[str] = Counter()
+
+    def check_open(self) -> None:
+        """Raise ClosedError after the program was closed."""
+        if self.closed:
+            raise ClosedError(f"{self.name} was closed; load it again")
 
     def count(self, method: str) -> None:
         """Count a call that may change state."""
         self._calls[method] += 1
 
     def calls(self, method: str) -> int:
-        """Return how often a method was called."""
+        """Return how often a method was called in any way, for example to notice other callers."""
         return self._calls[method]
 
     def context(self, progress: Progress | None = None) -> CallContext:
@@ -100,3 +115,22 @@ class CallLog:
         self.count(method)
         with lifetime.lease(), self.context():
             yield
+
+
+def executing(method: str) -> AbstractContextManager[None]:
+    """Name the method in errors that are raised inside."""
+    return located_in_call(lambda message: f"method {method!r}: {message}")
+
+
+def located_in_call(place: Callable[[str], str]) -> AbstractContextManager[None]:
+    """Add a location to errors that are raised inside, as `place` does to a message.
+
+    Wrong inputs and closed programs say enough. A GraphError becomes an ExecutionError: the file
+    was fine when it was loaded, so the inputs of this call do not suit it.
+    """
+    return located(
+        lambda error: place(str(error) or type(error).__name__),
+        ExecutionError,
+        converted=(GraphError,),
+        untouched=(InputError, ClosedError),
+    )

@@ -1,23 +1,18 @@
 """A delegate with a sampler: the sampled token comes back instead of the delegate's output.
 
 The sampler (an argmax, or sampling) reads the logits on the GPU, in the same submission. Where it
-is safe, the token is also the delegate's input of the next step, and several steps are submitted at
-once: nothing waits for the host between them.
+is safe, steps follow whose token comes from the step before, on the GPU: see decode_steps.py.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
 
-from webpte.errors import IndexRangeError, ResizeError
 from webpte.gpu.device import PlanRun
-from webpte.gpu.tasks import detach
 from webpte.plan.memory_plan import aligned
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.base.call_context import count_submission
@@ -25,21 +20,12 @@ from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.sampler_graph import SamplerKind
-from webpte.runtime.decode.sampling import SampledToken
 from webpte.runtime.decode.step_batch import TOKEN, TOKEN_BYTES, StepBatch, StepBatches
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.device_plan import DevicePlan
 from webpte.runtime.execute.memory import ScratchKey
 from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
 from webpte.runtime.execute.submission_queue import PreparedRun
-
-
-@dataclass(frozen=True)
-class PendingSteps:
-    """Steps that were submitted; `sampled` are their tokens, once they have run."""
-
-    count: int
-    sampled: asyncio.Future[list[SampledToken]]
 
 
 @dataclass(frozen=True)
@@ -61,14 +47,14 @@ class SampledDelegate:
     ) -> None:
         self.body = body
         self.sampler: GpuDelegate | None = None
-        self._kind = kind
+        self.kind = kind
         self._library = library
         self._lifetime = lifetime
-        self._batches = StepBatches(body.device, body.memory)
+        self.batches = StepBatches(body.device, body.memory)
         self._token: int | None = None  # the buffer of the token that was sampled last
         self._unsafe_state = unsafe_state(body.graph)
 
-    async def _built_sampler(self) -> GpuDelegate:
+    async def built_sampler(self) -> GpuDelegate:
         """Return the sampler, built if need be. The caller holds the body's lock."""
         if self.sampler is None:
             self.sampler = await self._build_sampler()
@@ -77,11 +63,11 @@ class SampledDelegate:
     async def _build_sampler(self) -> GpuDelegate:
         memory = self.body.memory
         (output,) = self.body.outputs
-        graph = self._kind.graph(output)
+        graph = self.kind.graph(output)
         borrowed = {graph.inputs[0]: memory.buffer_of(output.id)}
         taken: list[ScratchKey] = []
         try:
-            if self._kind.penalized:
+            if self.kind.penalized:
                 history = graph.tensor(graph.inputs[-1])
                 key = ("history", aligned(history.storage_bytes))
                 borrowed[history.id] = (await memory.take_scratch(key)).buffer
@@ -99,9 +85,9 @@ class SampledDelegate:
                 memory.release_scratch(key)
             raise
 
-    def _history(self, sampler: GpuDelegate) -> list[Input]:
+    def history(self, sampler: GpuDelegate) -> list[Input]:
         """Return the history as an input, if there is one: it is on the GPU after a `run`."""
-        if not self._kind.penalized:
+        if not self.kind.penalized:
             return []
         tensor = sampler.graph.tensor(sampler.graph.inputs[-1])
         buffer = sampler.memory.buffer_of(tensor.id)
@@ -114,20 +100,21 @@ class SampledDelegate:
         body = self.body
         with body.lifetime.lease():
             async with body.turn():
-                sampler = await self._built_sampler()
+                sampler = await self.built_sampler()
                 if keep_token:
-                    await self._token_buffer()
-                first, second = await self._prepare(sampler, inputs, extra)
-                batch = await self._batches.call(first.plan, second.plan, keep_token)
+                    await self.token_buffer()
+                first, second = await self.prepare(sampler, inputs, extra)
+                batch = await self.batches.call(first.plan, second.plan, keep_token)
                 if body.may_spoil_state(first):
                     async with body.guard.guarding():
                         return await self._results(await self._submit(first, batch))
                 submitted = await self._submit(first, batch)
             return await self._results(submitted)
 
-    async def _prepare(
+    async def prepare(
         self, sampler: GpuDelegate, given: Sequence[Input], extra: Sequence[Input]
     ) -> tuple[PreparedRun, PreparedRun]:
+        """Prepare a run of the body, and one of the sampler on its output; only in its turn."""
         body = self.body
         first = await body.prepare(RunRequest(given, OutputPlacement.BORROWED))
         lent = [output.tensor for output in first.plan.segments[-1].outputs]
@@ -150,88 +137,13 @@ class SampledDelegate:
         self.body.queue.record_timing(submitted.started, submitted.submitted)
         return submitted.batch.outputs(data)
 
-    # Several steps
-
-    async def _token_buffer(self) -> int:
+    async def token_buffer(self) -> int:
+        """Return the buffer that holds the token of the last run with `keep_token`."""
         if self._token is None:
             self._token = (await self.body.memory.take_scratch(TOKEN)).buffer
         return self._token
 
-    async def decode_ahead(
-        self,
-        inputs: Sequence[Sequence[Input]],
-        extra: Sequence[Sequence[Input]],
-    ) -> PendingSteps | str:
-        """Submit up to as many steps as there are inputs for; return the reason if none can be.
-
-        Each step takes the token that the step before it sampled (the first one that of a `run`
-        with `keep_token`), and its own `inputs` and `extra`; the history is on the GPU. As many
-        steps are submitted as run by the same commands, rounded down to a power of two.
-        """
-        body = self.body
-        with body.lifetime.lease():
-            async with body.turn():
-                sampler = await self._built_sampler()
-                token = self._as_input(await self._token_buffer())
-                started, history = perf_counter(), self._history(sampler)
-                given = [[token, *others] for others in inputs]
-                try:
-                    first, second = await self._prepare(sampler, given[0], [*extra[0], *history])
-                except (ResizeError, IndexRangeError) as error:
-                    return str(error)  # not raised: nobody has requested this step yet
-                if reason := self._unsafe(sampler, first.plan):
-                    return reason
-                rows = self._rows(sampler, first, second, given[1:], extra[1:], history)
-                count = 1 << (len(rows).bit_length() - 1)
-                tokens = body.memory.buffer_of(body.graph.inputs[0])
-                batch = await self._batches.steps(first.plan, second.plan, tokens, count)
-                for step, row in enumerate(rows[:count]):
-                    batch.rows[step] = row
-                body.lifetime.check()
-                running = body.device.run(PlanRun(batch.handle, batch.payload))
-                count_submission()
-                submitted = _SubmittedStep(batch, running, started, perf_counter())
-            # Held until the steps have run, whether anybody awaits them or not.
-            lease = ExitStack()
-            lease.enter_context(body.lifetime.lease())
-        return PendingSteps(count, detach(self._sampled(submitted, lease)))
-
-    def _rows(
-        self,
-        sampler: GpuDelegate,
-        first: PreparedRun,
-        second: PreparedRun,
-        inputs: Sequence[Sequence[Input]],
-        extra: Sequence[Sequence[Input]],
-        history: Sequence[Input],
-    ) -> list[np.ndarray]:
-        """Return the uploads of a prepared step, and of those after it that its plan serves."""
-        body, payloads = self.body, [c.plan.segments[-1].payload for c in (first, second)]
-        lent = [output.tensor for output in first.plan.segments[-1].outputs]
-        rows = [np.concatenate([payload.data for payload in payloads])]
-        for given, added in zip(inputs, extra, strict=True):
-            wanted = [*lent, *added, *history]
-            # A sampler without other inputs has the same inputs in every step.
-            if not body.plans.try_reuse(given) or (added and not sampler.plans.try_reuse(wanted)):
-                break
-            body.queue.pack_inputs(first.plan, given)
-            if added:
-                sampler.queue.pack_inputs(second.plan, wanted)
-            rows.append(np.concatenate([payload.data for payload in payloads]))
-        return rows
-
-    def _as_input(self, buffer: int) -> DeviceTensor:
-        dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
-        return DeviceTensor(buffer, dtype, dtype.storage, (1, 1))
-
-    async def _sampled(self, submitted: _SubmittedStep, lease: ExitStack) -> list[SampledToken]:
-        with lease:
-            data = await submitted.running
-            self.body.queue.record_timing(submitted.started, submitted.submitted)
-            words = np.frombuffer(data, np.int32).reshape(len(submitted.batch.rows), -1)
-            return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in words]
-
-    def _unsafe(self, sampler: GpuDelegate, plan: DevicePlan) -> str | None:
+    def why_not_ahead(self, sampler: GpuDelegate, plan: DevicePlan) -> str | None:
         """Return the reason why steps cannot run before the host has seen their tokens, or None."""
         body = self.body
         tokens = body.graph.tensor(body.graph.inputs[0])

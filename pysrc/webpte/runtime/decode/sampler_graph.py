@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from webpte.dtypes import DTYPES, DType
 from webpte.format.vulkan import BoolValue, IntListValue, IntValue, NullValue, SymIntValue
 from webpte.graph.graph import Call, Graph, Tensor, Value
@@ -61,6 +63,13 @@ class SamplerKind:
         else:
             graph = argmax_graph(logits.dtype, logits.dims)
         return with_top_logprobs(graph, self.top_logprobs) if self.top_logprobs else graph
+
+    def inputs(self, settings: SamplerSettings, position: int) -> list[np.ndarray | int]:
+        """Return the graph's inputs between the logits and the allowed tokens.
+
+        `position` is the number of tokens before the one to sample.
+        """
+        return [position, settings.values, settings.seed] if self.sampled else []
 
     @staticmethod
     def history_dims(room: int) -> Dims:

@@ -26,16 +26,17 @@ Scratches = Callable[[ScratchKey], Awaitable[int]]
 
 @dataclass(frozen=True, eq=False)
 class StepBatch:
-    """A plan of one or several steps; `rows` are each step's uploads, body first, then sampler."""
+    """A plan of one or several steps.
+
+    The `payload` has each step's uploads, body first, then sampler; `rows` are a view of it, by
+    step.
+    """
 
     handle: int
+    payload: np.ndarray
     rows: np.ndarray
     body: Segment
     sampler: Segment
-
-    @property
-    def payload(self) -> np.ndarray:
-        return self.rows.reshape(-1)
 
     def fill(self) -> None:
         """Copy the payloads of both plans, for a batch of one step."""
@@ -132,9 +133,9 @@ class StepBatches:
     async def _create(
         self, commands: PlanCommands, ends: tuple[Segment, Segment], count: int
     ) -> StepBatch:
-        nbytes = sum(end.payload.data.size for end in ends)
+        rows = np.zeros((count, sum(end.payload.data.size for end in ends)), np.uint8)
         handle = await self._device.create_plan(commands)
-        return StepBatch(handle, np.zeros((count, nbytes), np.uint8), *ends)
+        return StepBatch(handle, rows.reshape(-1), rows, *ends)
 
     async def _get(
         self,

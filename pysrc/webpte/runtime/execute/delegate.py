@@ -64,8 +64,8 @@ class GpuDelegate:
         self.live = LiveState(graph)  # shapes and SymInts of the last run
         self.planner = Planner(graph, self.live, ops, storage, self.info.target)
         self.symints = graph.used_symints()  # those that are uploaded with every run
-        sources = symint_sources(graph, ops)
-        self._on_host = {source.input for source in sources}
+        self.symint_sources = symint_sources(graph, ops)
+        self._on_host = {source.input for source in self.symint_sources}
         shared = shareable(graph, self._transfers, storage)
         self.memory = DelegateMemory(
             *(device, storage, self.symints, shared, constants, borrowed),
@@ -75,7 +75,8 @@ class GpuDelegate:
             graph, self.live, self.planner, self.memory, device, library, self.symints
         )
         self.plans = PlanSelector(
-            graph, self.live, self.planner, self.factory, sources, lifetime, strict, MAX_PLANS
+            *(graph, self.live, self.planner, self.factory, self.symint_sources),
+            *(lifetime, strict, MAX_PLANS),
         )
         self.queue = SubmissionQueue(graph, self.live, self.memory, device, lifetime)
         self.guard = StateGuard(device, self.memory, sorted(Dataflow.of(graph).state))

@@ -60,6 +60,10 @@ class Payload:
         """Copy an array into its place; integers must fit into what the GPU stores."""
         self._views[value_id][...] = narrow_to_storage(array, self._dtypes[value_id], what)
 
+    def symint_place(self, index: int) -> int:
+        """Return where in the block a SymInt is, by its place among them."""
+        return self.symint_offset + index * UNIFORM_ALIGNMENT
+
     def fill_symints(self, values: Sequence[int]) -> None:
         self._symints[:, 0] = values
 

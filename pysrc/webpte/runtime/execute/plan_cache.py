@@ -8,14 +8,13 @@ from webpte.runtime.execute.device_plan import DevicePlan, PlanKey, Signature
 
 
 class PlanCache:
-    """A cache of plans that destroys the least recently used; never the current one."""
+    """A cache of plans that destroys the least recently used; never the one used last."""
 
     def __init__(self, destroy: Callable[[DevicePlan], None], most: int) -> None:
         self._destroy = destroy
         self._most = most
         self._plans: dict[PlanKey, DevicePlan] = {}  # least recently used first
         self._latest: dict[Signature, DevicePlan] = {}
-        self.current: DevicePlan | None = None
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -28,13 +27,11 @@ class PlanCache:
         return self._latest.get(signature)
 
     def use(self, plan: DevicePlan) -> None:
-        """Make a plan, new or cached, the current one."""
-        if plan is not self.current:
-            self._plans.pop(plan.key, None)
-            self._plans[plan.key] = plan
-            self.current = plan
-            self._forget()
+        """Add a plan, or note that a cached one is used again."""
+        self._plans.pop(plan.key, None)
+        self._plans[plan.key] = plan
         self._latest[plan.key[0]] = plan
+        self._forget()
 
     def _forget(self) -> None:
         while len(self._plans) > self._most:
@@ -46,4 +43,4 @@ class PlanCache:
     def clear(self) -> None:
         for plan in self._plans.values():
             self._destroy(plan)
-        self._plans, self._latest, self.current = {}, {}, None
+        self._plans, self._latest = {}, {}

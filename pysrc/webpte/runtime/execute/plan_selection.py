@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from webpte.errors import ExecutionError, IndexRangeError, ResizeError, UnsupportedOpError
+from webpte.errors import ExecutionError, IndexRangeError, UnsupportedOpError
 from webpte.format.vulkan import SymIntValue
 from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
@@ -25,12 +25,11 @@ from webpte.runtime.execute.plan_cache import PlanCache
 from webpte.runtime.execute.request import Input, OnGpu, RunRequest
 
 
-class _ChangedError(Exception):
-    """Other commands are needed at these inputs."""
-
-
 class PlanSelector:
-    """Finds or builds the plan for each run of one delegate; one run at a time."""
+    """Finds or builds the plan for each run of one delegate; one run at a time.
+
+    `current` is the plan of the last run, or of the shapes in the file.
+    """
 
     def __init__(
         self,
@@ -52,14 +51,11 @@ class PlanSelector:
         self._strict = strict
         self._has_symints = any(isinstance(value, SymIntValue) for value in graph.values)
         self._cache = PlanCache(factory.destroy, max_plans)
-
-    @property
-    def current(self) -> DevicePlan | None:
-        """The plan of the last run, or of the shapes in the file."""
-        return self._cache.current
+        self.current: DevicePlan | None = None
 
     def clear(self) -> None:
         """Destroy all plans."""
+        self.current = None
         self._cache.clear()
 
     def lower(self) -> None:
@@ -71,7 +67,7 @@ class PlanSelector:
         """Build the plan for the shapes that the file declares, unless SymInts decide more."""
         if not self._planner.unsettled:
             tensors = [self._graph.tensor(i) for i in self._graph.inputs if self._is_tensor(i)]
-            self._cache.use(await self._plan(tuple((t.dims, False) for t in tensors)))
+            self._use(await self._plan(tuple((t.dims, False) for t in tensors)))
 
     def _is_tensor(self, value_id: int) -> bool:
         return not self._graph.is_symint(value_id)
@@ -82,7 +78,7 @@ class PlanSelector:
         Then there are no shapes to propagate, and nothing to check but indices, all of which are in
         these arrays: what is submitted now cannot fail because of what is in a tensor.
         """
-        plan, inputs = self._cache.current, request.inputs
+        plan, inputs = self.current, request.inputs
         if plan is None or self._has_symints or plan.can_fail_late or plan.has_gpu_inputs:
             return None
         if len(inputs) != len(plan.host_dims):
@@ -115,32 +111,17 @@ class PlanSelector:
             else:
                 check_bounds(plan.bounds, self._live)
                 self._check_indices(plan.segments[-1].faults, inputs)
-        self._cache.use(plan)
+        self._use(plan)
         return plan
 
-    def try_reuse(self, inputs: Sequence[Input]) -> bool:
-        """Tell whether the current plan serves these inputs, too, and make them the live ones.
-
-        If it does not, all stays as it was. Errors in the inputs only make the answer no: nobody
-        has asked for a run with them yet.
-        """
-        plan = self._cache.current
-        assert plan is not None
-        try:
-            with self._planner.transaction():
-                self._set_inputs(inputs)
-                self._planner.propagate_resize()
-                if self._planner.changed:
-                    raise _ChangedError
-                check_bounds(plan.bounds, self._live)
-                self._check_indices(plan.segments[-1].faults, inputs)
-        except (_ChangedError, ResizeError, IndexRangeError):
-            return False
-        return True
+    def _use(self, plan: DevicePlan) -> None:
+        if plan is not self.current:
+            self._cache.use(plan)
+            self.current = plan
 
     def _last_plan_for(self, signature: Signature) -> DevicePlan | None:
         """Return the plan that inputs of these shapes had the last time, with its live state."""
-        current, latest = self._cache.current, self._cache.latest(signature)
+        current, latest = self.current, self._cache.latest(signature)
         if current is not None and current.signature == signature:
             return current
         if latest is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webpte import errors
-from webpte.runtime.base.error_location import executing
+from webpte.runtime.base.call_context import executing
 
 
 @pytest.mark.parametrize(
