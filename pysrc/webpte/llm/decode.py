@@ -1,8 +1,9 @@
 """The decode loop: one token after the other, submitted to the GPU ahead of the host where safe.
 
-Steps that are decoded ahead go to the GPU in batches. The tokens of a batch come back together,
-while the next batch runs, and are returned one by one. Batches adapt: few steps at first, so that
-the first words come soon, then as many as take about `BATCH_SECONDS`, so that they come evenly.
+A prefill gives the first token; the steps after it take their tokens on the GPU. Steps that are
+decoded ahead go there in batches. The tokens of a batch come back together, while the next batch
+runs, and are returned one by one. Batches adapt: few steps at first, so that the first words come
+soon, then as many as take about `BATCH_SECONDS`, so that they come evenly.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ class DecodeLoop:
         self._settings = settings
         self._most_ahead, self._first_ahead = most_ahead, first_ahead
         self._has_prefilled = False
-        self._ahead: PipelinedDecode | None = None
+        self._steps: PipelinedDecode | SingleSteps | None = None  # that follow the last prefill
+        self._is_refused = False  # whether the program takes prefills alone
 
     @property
     def coming(self) -> int:
         """The number of tokens whose steps are submitted."""
-        return 0 if self._ahead is None else self._ahead.coming
+        return 0 if self._steps is None else self._steps.coming
 
     async def next_token(
         self, prompt: list[int], wanted: int, allowed: np.ndarray | None = None
@@ -59,33 +61,72 @@ class DecodeLoop:
         come, this one included; `allowed` is the mask of the tokens to sample from, if not all.
         After an error or a cancelled call, the same token can be requested again.
         """
-        ahead = self._ahead
-        if ahead is not None and ahead.is_current:
-            sampled = await self._take(ahead, wanted)
+        steps = self._steps
+        if steps is not None and steps.is_current:
+            sampled = await self._take(steps, wanted, allowed)
             if not isinstance(sampled, str):
                 return sampled
-            self.step_by_step = sampled
-        self._ahead = None
+            self.step_by_step, self._is_refused = self.step_by_step or sampled, True
+        self._steps = None
         sampled = await self._session.prefill(prompt, self._settings, allowed)
         self.submissions += self._has_prefilled
         self._has_prefilled = True
-        if self.step_by_step is None:
-            pace = Pace(self._most_ahead, self._first_ahead)
-            self._ahead = PipelinedDecode(self._session, self._settings, pace)
+        if not self._is_refused:
+            self._steps = self._following_steps()
         return sampled
 
-    async def _take(self, ahead: PipelinedDecode, wanted: int) -> SampledToken | str:
-        submitted = ahead.submissions
+    def _following_steps(self) -> PipelinedDecode | SingleSteps:
+        if self.step_by_step is not None:
+            return SingleSteps(self._session, self._settings)
+        pace = Pace(self._most_ahead, self._first_ahead)
+        return PipelinedDecode(self._session, self._settings, pace)
+
+    async def _take(
+        self, steps: PipelinedDecode | SingleSteps, wanted: int, allowed: np.ndarray | None
+    ) -> SampledToken | str:
+        submitted = steps.submissions
         try:
             with self._session.stepping():
-                sampled = await ahead.take(wanted)
+                sampled = await steps.take(wanted, allowed)
         except Exception:
-            self._ahead = None  # its batches are of no use now; after a cancellation they are
+            self._steps = None  # its batches are of no use now; after a cancellation they are
             raise
         finally:
-            self.submissions += ahead.submissions - submitted
+            self.submissions += steps.submissions - submitted
         if not isinstance(sampled, str):
             self._session.commit_pending()
+        return sampled
+
+
+class SingleSteps:
+    """Decode steps one by one, each on the token that the session's last call sampled."""
+
+    coming = 0
+
+    def __init__(self, session: KVSession, settings: SamplerSettings) -> None:
+        self._session = session
+        self._settings = settings
+        self._steps: DecodeSteps | str | None = None  # known once there is one to run
+        self._prefills = session.prefills
+        self._is_complete = True  # whether the last step ran to its end
+        self.submissions = 0
+
+    @property
+    def is_current(self) -> bool:
+        """Whether no prefill began since, and the token on the GPU is the pending one."""
+        return self._is_complete and self._session.prefills == self._prefills
+
+    async def take(self, wanted: int, allowed: np.ndarray | None) -> SampledToken | str:
+        """Return the next token, or the reason why it needs a prefill."""
+        if self._steps is None:
+            self._steps = self._session.steps(self._settings, masked=allowed is not None)
+        if isinstance(self._steps, str):
+            return self._steps
+        self._is_complete = False
+        sampled = await self._session.step(self._steps, allowed)
+        if not isinstance(sampled, str):
+            self._is_complete = True
+            self.submissions += 1
         return sampled
 
 
@@ -136,12 +177,13 @@ class PipelinedDecode:
         """The number of tokens that are there or under way."""
         return len(self._tokens) + sum(batch.count for batch in self._batches)
 
-    async def take(self, wanted: int) -> SampledToken | str:
+    async def take(self, wanted: int, allowed: np.ndarray | None) -> SampledToken | str:
         """Return the next token, or the reason why it cannot be decoded ahead.
 
-        `wanted` is the number of tokens still to come. After a cancelled call the token can be
-        requested again; after an error the batches in flight are of no use.
+        `wanted` is the number of tokens still to come; all of them are allowed. After a cancelled
+        call the token can be requested again; after an error the batches in flight are of no use.
         """
+        assert allowed is None, "what is allowed next is not known before"
         reason = await self._fill(wanted)
         if not self._tokens:
             if not self._batches:

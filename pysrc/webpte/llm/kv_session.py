@@ -28,13 +28,16 @@ class KVSession:
     max_chunk    the number of tokens that one call takes
     max_context  the number of tokens that the cache holds; None if the program does not say
     eos          the program's own stop tokens
+    vocabulary   the number of tokens that there are
+    prefills     the number of calls with tokens of the host; steps before one are stale after it
     """
 
     def __init__(self, program: Program, method: str = "forward") -> None:
         self.program = program
         self.method = method
         self._log = call_log_of(program)
-        tokens, position, self._logits = language_model(program, method)
+        tokens, position, logits = language_model(program, method)
+        self.vocabulary = logits.shape[-1]
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
         self.max_chunk = tokens.shape[1]
         self.max_context = max_context_of(program)
@@ -42,14 +45,9 @@ class KVSession:
         self._cached: list[int] = []
         self._pending: list[int] = []
         self._answer = 0  # the number of the answer that may be continued
-        self._prefills = 0  # calls that wrote tokens which the host gave
+        self.prefills = 0
         self._busy = False
         self._claim_cache()
-
-    @property
-    def vocabulary(self) -> int:
-        """The number of tokens: the last dim of the logits."""
-        return self._logits.shape[-1]
 
     @property
     def position(self) -> int:
@@ -218,7 +216,7 @@ class KVSession:
             self._check_cache()
         self._is_broken = False  # the state before the first token does not matter
         self._generation = self._log.generation
-        self._prefills += 1
+        self.prefills += 1
         with self._own_call():
             yield
         self._check_cache()
@@ -305,16 +303,20 @@ class KVSession:
         finally:
             self._busy = False
 
-    # Decoding ahead: steps that take their token from the step before, on the GPU
+    # Decode steps, which take their token from the step before, on the GPU
 
-    @property
-    def prefills(self) -> int:
-        """The number of prefill calls; steps decoded ahead are stale after another one."""
-        return self._prefills
+    def steps(self, settings: SamplerSettings, masked: bool = False) -> DecodeSteps | str:
+        """Return the steps that follow a prefill, or the reason why they cannot.
 
-    def steps(self, settings: SamplerSettings) -> DecodeSteps | str:
-        """Return the steps that follow a prefill, or the reason why they cannot run ahead."""
-        return decoder_of(self.program, self.method).steps(settings, self.max_context)
+        `masked` is whether each takes a mask of allowed tokens.
+        """
+        return decoder_of(self.program, self.method).steps(settings, self.max_context, masked)
+
+    async def step(self, steps: DecodeSteps, allowed: np.ndarray | None) -> SampledToken | str:
+        """Run one step on the pending token, which the last call has sampled; as `submit`."""
+        self._check_cache()
+        with self._own_call():
+            return await steps.sample(self.position, allowed)
 
     async def submit(self, steps: DecodeSteps, position: int, count: int) -> PendingSteps | str:
         """Submit up to so many decode steps from a position on; return the reason if none can be.

@@ -166,12 +166,15 @@ class Decoder:
             found = await self._build.with_sampler(verifier, kind).run(given, extra)
         return _tokens_of_rows(found, kind)
 
-    def steps(self, settings: SamplerSettings, room: int | None) -> DecodeSteps | str:
-        """Return the steps that follow a `sample`, or the reason why they cannot run ahead.
+    def steps(
+        self, settings: SamplerSettings, room: int | None, masked: bool = False
+    ) -> DecodeSteps | str:
+        """Return the steps that follow a `sample`, or the reason why they cannot.
 
-        Each takes the token that the step before has sampled. `room` is as for `sample`.
+        Each takes the token that the step before has sampled. `room` is as for `sample`, `masked`
+        is whether each takes a mask of allowed tokens.
         """
-        body, kind = self._method.only_delegate, SamplerKind.of(settings, room)
+        body, kind = self._method.only_delegate, SamplerKind.of(settings, room, masked)
         if not isinstance(body, GpuDelegate):
             return "the method is not one delegate on a GPU"
         if kind is None:

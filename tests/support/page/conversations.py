@@ -79,8 +79,9 @@ def change_calls(
 
     def changed_steps(steps: Any) -> Any:
         if not isinstance(steps, str):
-            submit = steps.submit
+            submit, single = steps.submit, steps.sample
             steps.submit = lambda *given: change(submit(*given))
+            steps.sample = lambda *given: change(single(*given))
         return steps
 
     changed: Any = program

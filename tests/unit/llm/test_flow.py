@@ -29,6 +29,7 @@ LAYERS = (
 )
 MOST_FILES = 15  # for a token that also submits the steps of others
 MOST_WAITING = 13  # for a token whose step was submitted before
+MOST_SINGLE = 14  # for a token whose step is submitted and awaited
 
 
 @pytest.fixture(autouse=True)
@@ -113,5 +114,19 @@ def test_a_decoded_token_takes_few_files_and_no_call_goes_up(options: dict[str, 
         assert ("llm/decode.py", "llm/kv_session.py") in listed, "the trace sees calls"
         upwards = [(a, b) for a, b in listed if LAYERS.index(a) > LAYERS.index(b)]
         assert not upwards
+
+    wait(run())
+
+
+def test_a_token_decoded_alone_takes_as_few_files() -> None:
+    async def run() -> None:
+        chat = await open_chat(SimulatedDevice())
+        reply = chat.send("Hello there", 24, steps_ahead=1)
+        ignore_stops(reply._generation)
+        traces = (await _traced(reply))[3:]
+        assert len(traces) > 8
+        for trace in traces:
+            assert trace.submits
+            assert len(trace.files) <= MOST_SINGLE, sorted(trace.files)
 
     wait(run())

@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class PackedStep:
     row      the bytes, body first, then sampler
     places   the words of the row that follow the position
     offsets  by place, the distance from the position
+    mask     the bytes of the row that are the mask of allowed tokens, if there is one
     batches  plans of several such steps, by their number
     """
 
@@ -56,14 +58,28 @@ class PackedStep:
     row: np.ndarray
     places: np.ndarray
     offsets: np.ndarray
+    mask: slice
     batches: dict[int, StepBatch] = field(default_factory=dict)
+
+    def fill(self, rows: np.ndarray, position: int) -> None:
+        """Write the uploads of steps from a position on, one to a row."""
+        rows[:] = self.row
+        positions = np.arange(position, position + len(rows), dtype=WORD)[:, np.newaxis]
+        rows.view(WORD)[:, self.places] = positions + self.offsets
+
+
+class _Submitted(NamedTuple):
+    running: Awaitable[bytes]
+    count: int
+    times: tuple[float, float]  # when the submission began and ended
 
 
 class DecodeSteps:
     """The decode steps of one answer, with these settings of its sampler.
 
     A call is counted in `log` as one of the method. Steps write to caches at their positions, so
-    those that turn out not to be wanted can be written again.
+    those that turn out not to be wanted can be written again. If the sampler takes a mask, each
+    step needs one.
     """
 
     def __init__(
@@ -82,40 +98,57 @@ class DecodeSteps:
         The first step takes the token of the last call that kept it, or of the last step. As many
         steps are submitted as run by the same commands, rounded down to a power of two.
         """
-        body = self._body
-        with self._log.calling(self._method, body.lifetime), executing(self._method):
-            async with body.turn():
-                started = perf_counter()
-                packed = self._packed
-                if packed is None or not self._serves(packed, position):
-                    found = await self._pack(position)
-                    if isinstance(found, str):
-                        return found
-                    packed = self._packed = found
-                count = 1 << (min(steps, packed.high - position + 1).bit_length() - 1)
-                batch = packed.batches.get(count) or await self._plan_batch(packed, count)
-                batch.rows[:] = packed.row
-                positions = np.arange(position, position + count, dtype=WORD)[:, np.newaxis]
-                batch.rows.view(WORD)[:, packed.places] = positions + packed.offsets
-                body.lifetime.check()
-                running = body.device.run(PlanRun(batch.handle, batch.payload))
-                count_submission()
-                submitted = perf_counter()
+        lifetime = self._body.lifetime
+        with self._log.calling(self._method, lifetime), executing(self._method):
+            found = await self._submit(position, steps)
+            if isinstance(found, str):
+                return found
             # Held until the steps have run, whether anybody awaits them or not.
             lease = ExitStack()
-            lease.enter_context(body.lifetime.lease())
-        return PendingSteps(count, detach(self._tokens(running, lease, count, started, submitted)))
+            lease.enter_context(lifetime.lease())
+        return PendingSteps(found.count, detach(self._held(found, lease)))
 
-    async def _tokens(
-        self, running: Awaitable[bytes], lease: ExitStack, count: int, *times: float
-    ) -> list[SampledToken]:
-        """Wait for steps that were submitted between these `times`; return their tokens."""
+    async def sample(self, position: int, allowed: np.ndarray | None = None) -> SampledToken | str:
+        """Run one step, as the first of `submit`; return its token, or the reason as there.
+
+        `allowed` is the mask of tokens to sample from. After an error or a cancelled call the token
+        on the GPU may be another one: no step can follow.
+        """
+        with self._log.calling(self._method, self._body.lifetime), executing(self._method):
+            found = await self._submit(position, 1, allowed)
+            return found if isinstance(found, str) else (await self._tokens(found))[0]
+
+    async def _submit(
+        self, position: int, steps: int, allowed: np.ndarray | None = None
+    ) -> _Submitted | str:
+        body = self._body
+        async with body.turn():
+            started = perf_counter()
+            packed = self._packed
+            if packed is None or not self._serves(packed, position):
+                token = await self._sampled.token_buffer()
+                found = await pack_step(self._sampled, token, position, self._settings, allowed)
+                if isinstance(found, str):
+                    return found
+                packed = self._packed = found
+            count = 1 << (min(steps, packed.high - position + 1).bit_length() - 1)
+            batch = packed.batches.get(count) or await self._plan_batch(packed, count)
+            packed.fill(batch.rows, position)
+            if allowed is not None:
+                batch.rows[:, packed.mask] = allowed.view(np.uint8)
+            body.lifetime.check()
+            running = body.device.run(PlanRun(batch.handle, batch.payload))
+            count_submission()
+            return _Submitted(running, count, (started, perf_counter()))
+
+    async def _held(self, submitted: _Submitted, lease: ExitStack) -> list[SampledToken]:
         with lease:
-            words = np.frombuffer(await running, WORD).reshape(count, -1)
-            self._body.queue.record_timing(*times)
-            return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in words]
+            return await self._tokens(submitted)
 
-    # The first step, and those at which other plans are needed
+    async def _tokens(self, submitted: _Submitted) -> list[SampledToken]:
+        words = np.frombuffer(await submitted.running, WORD).reshape(submitted.count, -1)
+        self._body.queue.record_timing(*submitted.times)
+        return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in words]
 
     def _serves(self, packed: PackedStep, position: int) -> bool:
         """Tell whether the plans of a packed step are still the current ones, and serve here."""
@@ -127,35 +160,59 @@ class DecodeSteps:
             and packed.plans[1] is sampler.plans.current
         )
 
-    async def _pack(self, position: int) -> PackedStep | str:
-        """Prepare a step; return the reason if it cannot run before its token is on the host."""
-        sampled, body = self._sampled, self._body
-        sampler = await sampled.built_sampler()
-        tokens, place = (body.graph.tensor(i) for i in body.graph.inputs)
-        token = DeviceTensor(
-            await sampled.token_buffer(), tokens.dtype, tokens.dtype.storage, (1, 1)
-        )
-        given = [token, np.array([position], place.dtype.numpy)]
-        extra = sampled.kind.inputs(self._settings, position + 1)
-        try:
-            runs = await sampled.prepare(sampler, given, [*extra, *sampled.history(sampler)])
-        except (ResizeError, IndexRangeError) as error:
-            return str(error)  # not raised: nobody has requested this step yet
-        plans = runs[0].plan, runs[1].plan
-        if reason := sampled.why_not_ahead(sampler, plans[0]):
-            return reason
-        number = sampler.graph.inputs[1] if extra else None
-        return _packed(
-            plans,
-            _followed(body, plans[0], place.id, position),
-            _followed(sampler, plans[1], number, position),
-        )
-
     async def _plan_batch(self, packed: PackedStep, count: int) -> StepBatch:
         tokens = self._body.memory.buffer_of(self._body.graph.inputs[0])
         batch = await self._sampled.batches.steps(*packed.plans, tokens, count)
         packed.batches[count] = batch
         return batch
+
+
+async def pack_step(
+    sampled: SampledDelegate,
+    buffer: int,
+    position: int,
+    settings: SamplerSettings,
+    allowed: np.ndarray | None = None,
+    count: int = 1,
+) -> PackedStep | str:
+    """Prepare a step of `count` tokens in a buffer on the GPU; only in the body's turn.
+
+    Returns the reason if it cannot run before its tokens are on the host.
+    """
+    body, sampler = sampled.body, await sampled.built_sampler()
+    tokens, place = (body.graph.tensor(i) for i in body.graph.inputs)
+    dtype = tokens.dtype
+    given = [DeviceTensor(buffer, dtype, dtype.storage, (1, count))]
+    extra = [*sampled.kind.inputs(settings, position + 1), *([] if allowed is None else [allowed])]
+    try:
+        first, second = await sampled.prepare(
+            sampler,
+            [*given, np.array([position], place.dtype.numpy)],
+            [*extra, *sampled.history(sampler)],
+        )
+    except (ResizeError, IndexRangeError) as error:
+        return str(error)  # not raised: nobody has requested this step yet
+    if reason := sampled.why_not_ahead(sampler, first.plan):
+        return reason
+    served, places = _followed(body, first.plan, place.id, position)
+    number = sampler.graph.inputs[1] if extra else None
+    served_too, more = _followed(sampler, second.plan, number, position)
+    served = served.cut(served_too.low, served_too.high)
+    payloads = [run.plan.segments[-1].payload for run in (first, second)]
+    split, mask = payloads[0].data.size, slice(0, 0)
+    places |= {split + at: offset for at, offset in more.items()}
+    if allowed is not None:
+        at = split + payloads[1].offsets[sampler.graph.inputs[len(extra)]]
+        mask = slice(at, at + allowed.nbytes)
+    return PackedStep(
+        (first.plan, second.plan),
+        served.low,
+        served.high,
+        np.concatenate([payload.data for payload in payloads]),
+        np.array([at // WORD.itemsize for at in places], np.intp),
+        np.array(list(places.values()), WORD),
+        mask,
+    )
 
 
 def _followed(
@@ -191,22 +248,3 @@ def _followed(
             if indexed == value_id:
                 found = found.cut(-size, size - 1)
     return found, places
-
-
-def _packed(
-    plans: tuple[DevicePlan, DevicePlan],
-    body: tuple[PositionRange, dict[int, int]],
-    sampler: tuple[PositionRange, dict[int, int]],
-) -> PackedStep:
-    """Join what was packed for the body and for the sampler."""
-    payloads = [plan.segments[-1].payload.data for plan in plans]
-    served = body[0].cut(sampler[0].low, sampler[0].high)
-    places = body[1] | {payloads[0].size + at: offset for at, offset in sampler[1].items()}
-    return PackedStep(
-        plans,
-        served.low,
-        served.high,
-        np.concatenate(payloads),
-        np.array([at // WORD.itemsize for at in places], np.intp),
-        np.array(list(places.values()), WORD),
-    )

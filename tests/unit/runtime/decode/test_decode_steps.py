@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -48,14 +49,14 @@ async def expected(count: int, options: dict[str, Any], **kind: Any) -> list[int
     return await tokens_of(generator.generate(PROMPT, count, **options))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"temperature": 0.9, "seed": 3},
-        {"temperature": 0.7, "seed": 1, "repetition_penalty": 1.2, "logprobs": True},
-    ],
-)
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 0.9, "seed": 3},
+    {"temperature": 0.7, "seed": 1, "repetition_penalty": 1.2, "logprobs": True},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
 def test_an_answer_is_planned_once(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +72,66 @@ def test_an_answer_is_planned_once(
         assert len(submitted) > 5
         assert not planned
         assert not prepared
+
+    wait(run())
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_steps_one_by_one_are_planned_once(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        generator = await opened(context=32)
+        answer = generator.generate(PROMPT, 12, steps_ahead=1, **options)
+        first = [await anext(answer), await anext(answer)]
+        planned = counted(monkeypatch, PlanSelector, "for_request")
+        rest = await tokens_of(answer)
+        assert not planned
+        assert [*first, *rest] == await expected(12, options, context=32)
+        assert answer.stats.submissions == 11
+        assert answer.stats.step_by_step == "steps_ahead is 1"
+
+    wait(run())
+
+
+def test_a_step_that_was_cancelled_runs_again() -> None:
+    """The token on the GPU is then the next one, or not: the host's is written again."""
+
+    async def run() -> None:
+        device = SimulatedDevice()
+        generator = Generator(await webpte.load(small_llm(), device=device))
+        answer = generator.generate(PROMPT, 10, steps_ahead=1)
+        found = [await anext(answer) for _ in range(3)]
+        for turns in range(6):
+            step = asyncio.ensure_future(anext(answer))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            step.cancel()
+            (ended,) = await asyncio.gather(step, return_exceptions=True)
+            found += [ended] if isinstance(ended, int) else [await anext(answer)]
+        found += await tokens_of(answer)
+        assert found == await expected(10, {})
+
+    wait(run())
+
+
+def test_a_step_that_failed_runs_again() -> None:
+    async def run() -> None:
+        device = SimulatedDevice()
+        generator = Generator(await webpte.load(small_llm(), device=device))
+        answer = generator.generate(PROMPT, 8, steps_ahead=1)
+        found = [await anext(answer) for _ in range(3)]
+        inner = device.run
+
+        def fail(run: Any) -> Any:
+            device.run = inner  # type: ignore[method-assign]
+            raise webpte.errors.DeviceError("no")
+
+        device.run = fail  # type: ignore[method-assign]
+        with pytest.raises(webpte.errors.DeviceError, match="method 'forward': no"):
+            await anext(answer)
+        found += await tokens_of(answer)
+        assert found == await expected(8, {})
 
     wait(run())
 
@@ -105,7 +166,7 @@ def test_a_program_that_grows_is_planned_for_every_step(monkeypatch: pytest.Monk
 
 
 def test_plans_that_went_away_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after autotuning, when nobody else has called the method."""
+    """Clear plans as autotuning does, while nobody else calls the method."""
 
     async def run() -> None:
         generator = await opened()
