@@ -13,14 +13,13 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
 import webpte
 from support.cases.cases import Array
 from support.cases.explain import explain
 from support.cases.software import slow_kernels
-from support.cases.tables import Row, every_row, rows_of_every_kernel
+from support.cases.tables import Row, agree, every_row, rows_of_every_kernel
 from support.devices.native import need_native
 from support.graphs.graphs import make_planner, read_graph
 from support.harness.extent import everything
@@ -28,12 +27,8 @@ from webpte.gpu.native.device import NativeDevice
 from webpte.graph.graph import Graph
 from webpte.ops.core.records import Dispatch
 from webpte.ops.core.target import GPU, Target
-from webpte.report.difference import EXACT, Tolerance, difference
 
 SOFTWARE = Target(software=True)
-
-# For tables without a tolerance: sums in another order than NumPy's.
-RTOL, ATOL_OF_LARGEST = 1e-4, 4e-6
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,19 +59,6 @@ def kernels(graph: Graph, target: Target) -> tuple[Dispatch, ...]:
 async def outputs(program: bytes, steps: Sequence[Sequence[Array]], device: Any) -> list[Array]:
     async with await webpte.load(program, device=device) as loaded:
         return [output for step in steps for output in await loaded.forward(*step)]
-
-
-def agree(case: Any, one: Array, other: Array) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    if one.dtype.kind != "f":
-        tolerance = EXACT
-    elif hasattr(case, "rtol"):
-        tolerance = Tolerance(case.rtol, getattr(case, "atol", case.rtol))
-    else:
-        finite = np.abs(other[np.isfinite(other)])
-        tolerance = Tolerance(RTOL, ATOL_OF_LARGEST * float(finite.max(initial=0.0)))
-    return difference(one, other, tolerance).agrees
 
 
 @pytest.mark.parametrize("row", list(every_row()), ids=str)

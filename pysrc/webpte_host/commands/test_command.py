@@ -55,7 +55,7 @@ is the fastest check of a kernel. With a file it runs that file alone, in second
 CPU (docs/adapters.md lists what may differ):
 
     python3 serve.py test --adapter hardware
-    python3 serve.py test --adapter hardware tests/browser/kernels/test_conv.py
+    python3 serve.py test --adapter hardware tests/browser/kernels/test_tables.py
     python3 serve.py test --adapter hardware --part 1/3     the first third of them
 
 A part of the browser tests runs in Firefox, too, where it can be installed; alone:

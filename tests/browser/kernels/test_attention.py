@@ -1,89 +1,19 @@
-"""Attention kernels on WebGPU against float64: every kernel, its variants, and caches over time."""
+"""Attention on WebGPU beyond its tables: caches over time, and numbers at the edge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-import pytest
 
-from support.cases.attention.attention_cases import CACHED, PLAIN, SWEEP
-from support.cases.attention.attention_programs import CacheCase, PlainCase
-from support.cases.gpu_kernels import GPU, cases_for, for_browser
-from support.page.page import Outcome, Run, decode, encode, encode_bytes, python, run_all
+from support.cases.attention.attention_cases import PLAIN
+from support.cases.attention.attention_programs import CacheCase
+from support.page.page import Run, decode, encode, encode_bytes, python, run_all
+from support.page.table_page import check_rows
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.harness.browser import Harness, SharedHarness
-
-Case = CacheCase | PlainCase
-
-# Kernels are compiled for each number of heads and head size, which takes the CPU adapter a second
-# or more each: so a choice. The unit tests run all cases, with the same expectations.
-SWEPT = ("-4x2x64-", "-8x1x33-", "-4x4x6-")
-CHOSEN = (
-    *("talk", "10x1x8", "not-causal", "tiny", "all-ones", "B3", "int", "full", "256", "260"),
-    *("many-splits", "more-than-64", "tiles-with-splits", "caches-in", "custom_sdpa-4x2x16-caus"),
-    *("16-causal-SP:bool", "6-SP:float32", "6-causal-1HSP", "B1SN"),
-    *("4x2x6-causal-S1", "16-causal-N:", "tiles", "shared", "wider", "slices"),
-    *("one-head", "no-queries", "splits", "dynamic", "mask-[40,-9]"),
-    *("mask-[]", "mask-[2,-1,-5,-9]-bool", "[1,-2,-60,-16]"),
-)
-
-
-def chosen(cases: Sequence[Case], names: tuple[str, ...]) -> list[Case]:
-    return [case for case in cases if any(name in str(case) for name in names)]
-
-
-CASES = for_browser(chosen(SWEEP, SWEPT) + chosen(CACHED, CHOSEN) + chosen(PLAIN, CHOSEN))
-BATCH = 3  # cases in one call: each call has to end within its time
-
-
-def runs_of(cases: Sequence[Case]) -> list[Run]:
-    return [Run(case.program(), [case.inputs(i) for i in range(len(case.steps))]) for case in cases]
-
-
-class Outcomes:
-    """Runs the cases of a batch when the first of them is asked for."""
-
-    def __init__(self, harness: SharedHarness) -> None:
-        self._harness = harness
-        self._done: dict[int, Outcome] = {}
-
-    def of(self, index: int) -> Outcome:
-        if index not in self._done:
-            first = index - index % BATCH
-            outcomes = run_all(self._harness.get(), runs_of(CASES[first : first + BATCH]))
-            self._done |= {first + i: outcome for i, outcome in enumerate(outcomes)}
-        return self._done[index]
-
-
-@pytest.fixture(scope="module")
-def outcomes(shared_harness: SharedHarness) -> Outcomes:
-    return Outcomes(shared_harness)
-
-
-@pytest.mark.parametrize("index", range(len(CASES)), ids=[str(case) for case in CASES])
-def test_kernel(index: int, outcomes: Outcomes) -> None:
-    check(CASES[index], outcomes.of(index))
-
-
-def check(case: Case, outcome: Outcome) -> None:
-    assert outcome.error is None, f"{case}: {outcome.error}"
-    assert len(outcome.outputs) == len(case.steps)
-    for step, results in enumerate(outcome.outputs):
-        case.check(step, results)
-
-
-def test_kernels_of_a_gpu(harness: Harness) -> None:
-    with cases_for(GPU, harness, CASES) as cases:
-        for first in range(0, len(cases), BATCH):
-            batch = cases[first : first + BATCH]
-            for case, outcome in zip(batch, run_all(harness, runs_of(batch)), strict=True):
-                check(case, outcome)
+from webpte_host.harness.browser import Harness
 
 
 def test_logits_in_several_turns(harness: Harness) -> None:
     """A software adapter holds the logits of some rows at a time: here, of two or three."""
-    cases: list[Case] = [PLAIN[0], CacheCase(4, 2, 16, [(9, 0), (1, 9)], positions=130)]
     limit = (
         "from webpte.ops.attention import attention_kernels; attention_kernels.LOGIT_BYTES = size"
     )
@@ -92,8 +22,7 @@ def test_logits_in_several_turns(harness: Harness) -> None:
     )
     python(harness, limit, size=1100)
     try:
-        for case, outcome in zip(cases, run_all(harness, runs_of(cases)), strict=True):
-            check(case, outcome)
+        check_rows(harness, [PLAIN[0], CacheCase(4, 2, 16, [(9, 0), (1, 9)], positions=130)])
     finally:
         python(harness, limit, size=size)
 

@@ -7,7 +7,6 @@ are SymInts read from an input, lists become lists of ints, of tensors (None for
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -130,21 +129,6 @@ class LiveCase:
                 np.testing.assert_allclose(
                     result, wanted, rtol=self.rtol, atol=self.rtol, err_msg=str(self)
                 )
-
-    def as_json(self) -> dict[str, Any]:
-        """For the page: the file, and the inputs of each step."""
-        return {
-            "name": str(self),
-            "rtol": self.rtol,
-            "pte": base64.b64encode(self.program()).decode(),
-            "steps": [
-                [
-                    [str(x.dtype), list(x.shape), base64.b64encode(x.tobytes()).decode()]
-                    for x in self.inputs(step)
-                ]
-                for step in range(len(self.steps))
-            ],
-        }
 
 
 def _describe(arg: Any) -> str:

@@ -113,36 +113,8 @@ def normal(shape: tuple[int, ...], seed: int = 1, scale: float = 1.0, shift: flo
     return np.asarray(x).astype(np.float32)
 
 
-# In the page: each program on WebGPU and on NumPy, step by step; returns what differs.
-COMPARE = """
-import base64, json
-import numpy as np
-import webpte
-
-def array(dtype, shape, text):
-    return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
-
-failures = []
-for case in json.loads(cases):
-    data = base64.b64decode(case["program"])
-    try:
-        gpu = await webpte.load(data, device="webgpu")
-        cpu = await webpte.load(data, device="numpy")
-        for step in case["steps"]:
-            inputs = [array(*x) for x in step]
-            results, wanted = await gpu.forward(*inputs), await cpu.forward(*inputs)
-            for result, expected in zip(results, wanted, strict=True):
-                assert result.dtype == expected.dtype and result.shape == expected.shape
-                np.testing.assert_allclose(result, expected, rtol=case["rtol"], atol=case["atol"])
-        gpu.close()
-    except Exception as error:
-        failures.append(f"{case['name']}: {type(error).__name__}: {error}")
-return failures
-"""
-
-
 def as_json(cases: list[RowCase]) -> str:
-    """Return the cases as COMPARE takes them."""
+    """Return the cases for a page: programs, inputs and tolerances."""
     return json.dumps(
         [
             {

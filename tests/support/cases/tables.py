@@ -14,9 +14,13 @@ import numpy as np
 from support.cases.cases import Array, Case
 from support.cases.row_cases import RowCase
 from support.write.graph_writer import GraphWriter
+from webpte.report.difference import EXACT, Tolerance, difference
 
 FOLDER = Path(__file__).parent
 OF_PORTABLE_KERNELS = "portable"  # those tables have no programs
+
+# For tables without a tolerance: sums in another order than NumPy's.
+RTOL, ATOL_OF_LARGEST = 1e-4, 4e-6
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,12 @@ def table_files() -> list[Path]:
     return sorted(FOLDER.glob("*/*_cases.py"), key=lambda path: path.name)
 
 
+def families() -> list[str]:
+    """List the families whose tables have programs."""
+    files = (path for path in table_files() if path.parent.name != OF_PORTABLE_KERNELS)
+    return [path.stem.removesuffix("_cases") for path in files]
+
+
 def import_table(path: Path) -> ModuleType:
     return importlib.import_module(f"support.cases.{path.parent.name}.{path.stem}")
 
@@ -93,3 +103,17 @@ def rounded_to_half(array: Array) -> Array:
     """Round float32 to f16 and back."""
     with np.errstate(over="ignore"):
         return array.astype(np.float16).astype(np.float32) if array.dtype == np.float32 else array
+
+
+def agree(case: Any, one: Array, other: Array) -> bool:
+    """Tell whether a result agrees with the reference's, by the tolerance of the case."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if one.dtype.kind != "f":
+        tolerance = EXACT
+    elif hasattr(case, "rtol"):
+        tolerance = Tolerance(case.rtol, getattr(case, "atol", case.rtol))
+    else:
+        finite = np.abs(other[np.isfinite(other)])
+        tolerance = Tolerance(RTOL, ATOL_OF_LARGEST * float(finite.max(initial=0.0)))
+    return difference(one, other, tolerance).agrees

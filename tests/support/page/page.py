@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from support.harness import limits
 from webpte_host.harness.browser import Harness
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -49,7 +50,8 @@ done = []
 for run in runs:
     outputs, error = [], None
     try:
-        async with await webpte.load(base64.b64decode(run["program"])) as program:
+        data = base64.b64decode(run["program"])
+        async with await webpte.load(data, strict=run["strict"]) as program:
             for inputs in run["steps"]:
                 results = await program.forward(*map(unpack, inputs))
                 outputs.append([pack(result) for result in results])
@@ -66,6 +68,7 @@ class Run:
 
     program: bytes
     steps: Sequence[Sequence[Array]]
+    strict: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,11 +103,12 @@ def run_all(harness: Harness, runs: Sequence[Run]) -> list[Outcome]:
     described = [
         {
             "program": encode_bytes(run.program),
+            "strict": run.strict,
             "steps": [[encode(array) for array in inputs] for inputs in run.steps],
         }
         for run in runs
     ]
-    replies = python(harness, _RUN_ALL, runs=described)
+    replies = python(harness, _RUN_ALL, runs=described, timeout=limits.CALL_SECONDS)
     return [
         Outcome([[decode(item) for item in step] for step in reply["outputs"]], reply["error"])
         for reply in replies

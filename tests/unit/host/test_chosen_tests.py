@@ -12,7 +12,7 @@ from webpte_host.setup import environment
 
 UNIT = "tests/unit/host/test_cli.py"
 NATIVE = "tests/native/test_tables.py"
-BROWSER = "tests/browser/kernels/test_conv.py"
+BROWSER = "tests/browser/kernels/test_tables.py"
 
 
 class Recorded:
