@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from secrets import token_hex
@@ -105,7 +105,7 @@ class ChatAnswer:
         if decoding.include_usage:
             yield {**head, "choices": [], "usage": counts.usage}
 
-    async def _pieces(self, choice: int, counts: _Counts) -> AsyncIterator[_AnswerPiece]:
+    async def _pieces(self, choice: int, counts: _Counts) -> AsyncGenerator[_AnswerPiece, None]:
         """Generate one choice, with calls of tools apart from the text."""
         request, model = self._request, self._model
         reply = model.answer(self._tokens, request.decoding, choice, request.top, self._constraint)

@@ -167,11 +167,11 @@ class _Metrics:
 
 
 def _middleware(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware]:
-    found = []
+    found = list[Middleware]()
     if hosts:
         found.append(Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)))
     if origins:
-        allowed = {"allow_origins": list(origins), "allow_methods": ["GET", "POST"]}
+        allowed: dict[str, Any] = {"allow_origins": list(origins), "allow_methods": ["GET", "POST"]}
         found.append(Middleware(CORSMiddleware, **allowed, allow_headers=["*"]))
     return found
 

@@ -128,7 +128,8 @@ def test_prompts_are_texts_or_tokens() -> None:
     assert prompts(["a", "b"]) == ["a", "b"]
     assert prompts([1, 2]) == [[1, 2]]
     assert prompts([[1, 2], "a"]) == [[1, 2], "a"]
-    for wrong in ([], [True], [1.5], {}, [["a"]]):
+    refused: list[Any] = [[], [True], [1.5], {}, [["a"]]]
+    for wrong in refused:
         with pytest.raises(RequestError):
             prompts(wrong)
 
