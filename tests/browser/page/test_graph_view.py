@@ -301,7 +301,7 @@ def test_the_drawing_is_looked_into(page: Page) -> None:
     expect(panel.locator(".graph-drawn-group")).to_have_count(1)
 
     # From match to match, into what is folded, to the values of a run.
-    find = panel.get_by_label("search operators, values or dtypes")
+    find = panel.get_by_label("Search operators, values or dtypes")
     find.fill("gated_gemm")
     find.press("Enter")
     inside = panel.get_by_role("complementary")
@@ -339,7 +339,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     expect(panel.locator(".graph-depth-2").first).to_be_visible()
 
     # What is found is opened; it shows what the GPU gets.
-    find = panel.get_by_label("search operators, values or dtypes")
+    find = panel.get_by_label("Search operators, values or dtypes")
     find.fill("gated_")
     expect(panel.get_by_role("status")).to_contain_text("found")
     expect(find).to_be_focused()

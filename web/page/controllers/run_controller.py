@@ -270,9 +270,12 @@ class RunController:
                 line = f"Computing on NumPy: {count_text(done)} of {count_text(total)} calls"
                 self._state.tell(line, "busy")
 
-        shorter = {} if source.max_context is None else {"max_context": source.max_context}
         reference = await self._state.engine.load(
-            source.data, data=source.extra, device="numpy", **shorter
+            source.data,
+            data=source.extra,
+            device="numpy",
+            max_context=source.max_context,
+            kv_cache=source.kv_cache,
         )
         try:
             expected = await follow(reference, results.calls, lambda: runner.stopping, tick)

@@ -272,8 +272,8 @@ class ProfilePanel(Panel):
                 data_perfetto=True,
                 title="Sends the trace to ui.perfetto.dev, which keeps it in its tab",
             ),
-            self._button("Download for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
-            self._button("Download trace as JSON", "json"),
+            self._button("Save for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
+            self._button("Save JSON", "json"),
         ]
 
     def _button(self, text: str, act: str, disabled: bool = False, **more: object) -> Html:
