@@ -208,9 +208,9 @@ class RunController:
         if first or not live:
             self._draw_file()
         self._state.announce(Change.RESULTS)
-        loaded = f"{loaded_text(session)}. " if live and first else ""
-        summary = runner.run_summary(self._outputs.answer())
-        self._state.tell(loaded + summary + self._while_opening(session, still=True))
+        loaded = f"; {loaded_text(session)}" if live and first else ""
+        summary = runner.run_summary(self._outputs.answer())  # first: the line may be cut off
+        self._state.tell(summary + loaded + self._while_opening(session, still=True))
 
     async def _benchmark(
         self, session: Session, method: str, arrays: Sequence[Any], held: Held
