@@ -12,12 +12,7 @@ from weakref import WeakSet
 import numpy as np
 
 from webpte.download import Download
-from webpte.errors import (
-    ClosedError,
-    DeviceError,
-    DeviceLostError,
-    InputError,
-)
+from webpte.errors import ClosedError, DeviceError, DeviceLostError, InputError
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.tasks import detach
 from webpte.report.forecast import MemoryForecast
