@@ -57,6 +57,9 @@ class FoundMemory:
     problem: str = ""
 
 
+_ZOOMS = (("in", "+", "Zoom in"), ("out", "−", "Zoom out"), ("fit", "Fit", "Fit the whole run"))
+
+
 class ProfilePanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
@@ -260,8 +263,8 @@ class ProfilePanel(Panel):
         return [
             choice("run", runs, self._shown_run(), "inline", data_act=self.act("run"), name="run"),
             *(
-                h("button", text, type="button", data_zoom=name)
-                for name, text in (("in", "Zoom in"), ("out", "Zoom out"), ("fit", "Fit"))
+                h("button", text, type="button", data_zoom=name, aria_label=label, title=label)
+                for name, text, label in _ZOOMS
             ),
             self._button("Pin as baseline", "keep", title="Compare other runs with this one"),
             *([self._button("Clear baseline", "unkeep")] if self._kept is not None else []),
