@@ -3,6 +3,7 @@
 // prevented then. Messages are one-way, so neither side waits.
 
 import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
+import { keepAwake, watchVisibility } from "./awake.js";
 import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
 import { watchComparisons } from "./compare.js";
@@ -114,6 +115,7 @@ const show = {
     (samples) => send({ act: "heard", number, samples: new Uint8Array(samples.buffer) }),
     (error) => send({ act: "heard", number, problem: error.message }),
   ),
+  awake: keepAwake,
   // asks for the next picture of an input's camera
   frame: sendFrame,
   full: showFull,
@@ -260,6 +262,7 @@ linkFullPage(find("full-page"));
 watchPads(act);
 watchComparisons();
 watchZooms(act);
+watchVisibility();
 watchGallery(find("gallery-list"));
 watchPoints(act);
 watchCameras(act);
