@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from webpte_export.errors import ExportError
 from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
 from webpte_export.exporter_patches import patch_exporter
+from webpte_export.layer_names import LayerNames, NamedLayer
+from webpte_export.llm.huggingface import llama_layer
 from webpte_export.llm.read_source import read_source
-from webpte_export.llm.source import Source
+from webpte_export.llm.source import Shape, Source
 from webpte_export.quantize import QUANTIZATIONS
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
@@ -96,6 +98,7 @@ def export_source(
         rewrite=_rewritten,
         extra={**source.notes, **extra},
         beside=("tokenizer.json", "tokenizer_config.json"),
+        names=layer_names(source),
     )
 
 
@@ -160,6 +163,17 @@ def _rewritten(graph: Any) -> Any:
     from webpte_export.llm.simplify_graph import simplify_graph
 
     return RemoveRedundantTransposes()(simplify_graph(graph)).graph_module
+
+
+def layer_names(source: Source) -> LayerNames:
+    """Return the names that the transformers library gives to the layers of the module."""
+    shape = source.shape
+    return partial(llama_layer, shape) if isinstance(shape, Shape) else _other_layer
+
+
+def _other_layer(name: str) -> NamedLayer | None:
+    inner = name.removeprefix("model.")
+    return NamedLayer(inner) if inner != name else None
 
 
 def _length(chunk: int) -> Any:
