@@ -9,13 +9,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from webpte_export.check_export import check_on_numpy, place
 from webpte_export.errors import ExportError, error_text
 from webpte_export.exporter_patches import fewer_collections, patch_exporter
-from webpte_export.layer_names import LayerNames, described, recorded_weights
+from webpte_export.layer_names import LayerNames, WeightChanges, described, recorded_weights
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
@@ -119,12 +120,14 @@ def export_prepared(
 
     patch_exporter()
     with torch.no_grad(), fewer_collections(), quiet_logs() as reasons:
-        exported = _torch_export(module, calls[0], dynamic_shapes, strict)
+        exported, changes = _torch_export(module, calls[0], dynamic_shapes, strict), WeightChanges()
         if rewrite is not None:
             graph = rewrite(exported.run_decompositions({}).module())
+            changes = WeightChanges.of(graph)
             exported = _torch_export(graph, calls[0], dynamic_shapes, strict)
         clock.lap("torch.export")
-        data = _lower(exported, half, metadata, names)
+        naming = None if names is None else partial(described, names=names, changes=changes)
+        data = _lower(exported, half, metadata, naming)
         clock.lap("lowering")
         results = _eager(module, calls)
     _write_whole(program, data)
@@ -235,7 +238,10 @@ def _torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, str
 
 
 def _lower(
-    exported: Any, half: bool, metadata: Mapping[str, Any] | None, names: LayerNames | None
+    exported: Any,
+    half: bool,
+    metadata: Mapping[str, Any] | None,
+    naming: Callable[[Mapping[str, str]], dict[str, str]] | None,
 ) -> bytes:
     from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
     from executorch.exir import to_edge_transform_and_lower
@@ -254,10 +260,9 @@ def _lower(
                 partitioner=[VulkanPartitioner(options)],
                 constant_methods=dict(metadata) if metadata else None,
             )
-        if names is not None:
+        if naming is not None:
             # The hashes are not known before.
-            said = described(weights, names)
-            lowered._config_methods = {**(lowered._config_methods or {}), **said}
+            lowered._config_methods = {**(lowered._config_methods or {}), **naming(weights)}
         data: bytes = lowered.to_executorch().buffer
     except Exception as error:
         raise ExportError(f"ExecuTorch cannot lower the model: {error_text(error)}") from error

@@ -94,7 +94,7 @@ def small_llm(
     g.host(logits, dynamic=True)
     said: dict[str, int | str] = {} if context is None else {"get_max_context_len": context}
     if layers:
-        said["get_linear_layers"] = json.dumps({LAYER: {"weight": KEY}})
+        said["get_linear_layers"] = json.dumps({"layers": {LAYER: [{"weight": KEY}]}})
     return write_pte(g, constant_methods=said)
 
 

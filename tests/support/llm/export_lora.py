@@ -30,6 +30,10 @@ MODELS: dict[str, tuple[str, str | None, list[str]]] = {
     "llama": ("llama", None, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]),
     "llama_4w": ("llama", "4w", ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"]),
     "gpt2_8w": ("gpt2", "8w", ["c_attn", "c_fc", "mlp.c_proj"]),
+    "granite": ("granite", None, ["q_proj", "k_proj", "o_proj", "down_proj"]),
+    "phi": ("phi", None, ["q_proj", "v_proj", "dense", "fc1", "fc2"]),
+    "phi3_8w": ("phi3", "8w", ["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]),
+    "gpt_neox": ("gpt_neox", None, ["query_key_value", "dense_h_to_4h"]),
     "gemma3": ("gemma3", None, ["q_proj", "v_proj", "o_proj", "gate_proj", "up_proj"]),
 }
 
@@ -116,7 +120,7 @@ def judge_module(module: Any, names: Any, tokens: Any, folder: Path) -> dict[str
             layer = names(path)
             if layer is not None and layer.name in factors:
                 factor = factors[layer.name]
-                rows = LinearModule(layer.name, "", layer.pairs).rows(factor.b)
+                rows = LinearModule(layer.name, "", layer.pairs, scale=layer.scale).matrix(factor.b)
                 given = torch.from_numpy(factor.a), torch.from_numpy(np.ascontiguousarray(rows))
                 hooks.append(child.register_forward_hook(branch(*given)))
                 used.add(layer.name)

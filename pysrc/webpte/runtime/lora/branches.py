@@ -1,19 +1,22 @@
 """Adds branches for LoRA to the linear layers of a file, when it is loaded.
 
 The exporter says which weights belong to which layer of the model (the constant method
-`get_linear_layers`: JSON, layer name to key of the weights), so no new export is needed to give a
-program room for LoRA, of any rank and for any of its linear layers.
+`get_linear_layers`, see webpte_export/layer_names.py), so no new export is needed to give a program
+room for LoRA, of any rank and for any of its linear layers.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from webpte.errors import FormatError, InputError, UnsupportedError
 from webpte.format.vulkan import IntValue, NullValue
 from webpte.graph.graph import Call, Constant, Graph, Tensor, Value
-from webpte.json_reader import Table, parse_table
+from webpte.json_reader import Table, parse_table, shown
 from webpte.ops import definition_of
 from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS
 from webpte.ops.gemm.matmul import LINEAR
@@ -79,20 +82,53 @@ def _modules_of(contents: Contents) -> list[LinearModule]:
             "so it cannot take a LoRA: export it with `serve.py export` from the model's folder"
         )
 
+    return read_modules(said.value, f"{contents.source.name}: {LAYERS_METHOD}")
+
+
+def read_modules(text: str, name: str) -> list[LinearModule]:
+    """Read what the exporter says about linear layers."""
+
     def fail(message: str) -> FormatError:
         return FormatError(message, 0)
 
-    table = parse_table(said.value, f"{contents.source.name}: {LAYERS_METHOD}", fail)
-    return [_module(table.table(name), name) for name in table.content]
+    table = parse_table(text, name, fail)
+    layers = table.table("layers")
+    shifts = [_vector(one, name) for one in table.listed("shifts", [])]
+    return [
+        _module(part, layer, shifts) for layer in layers.content for part in layers.tables(layer)
+    ]
 
 
-def _module(table: Table, name: str) -> LinearModule:
-    pairs = table.listed("pairs", None)
-    if pairs is None:
-        return LinearModule(name, table.text("weight"))
-    if len(pairs) != 2 or not all(type(n) is int and n > 0 for n in pairs) or pairs[1] % 2:
-        raise FormatError(f"{table.name}: pairs must be two sizes, got {pairs!r}", 0)
-    return LinearModule(name, table.text("weight"), (pairs[0], pairs[1]))
+def _vector(text: object, name: str) -> np.ndarray:
+    try:
+        assert isinstance(text, str)
+        return np.frombuffer(base64.b64decode(text, validate=True), "<f4")
+    except (ValueError, AssertionError) as error:
+        raise FormatError(f"{name}: a shift is not a vector of float32 in base64", 0) from error
+
+
+def _module(part: Table, layer: str, shifts: list[np.ndarray]) -> LinearModule:
+    pairs, rows = _sizes(part, "pairs", 2), _sizes(part, "rows", 3)
+    shift = part.integer("shift", None, low=0, high=len(shifts) - 1)
+    if (pairs and (not pairs[0] or pairs[1] % 2)) or (rows and (not rows[0] or rows[1] >= rows[2])):
+        raise FormatError(f"{part.name}: pairs {pairs} and rows {rows} are not possible", 0)
+    return LinearModule(
+        layer,
+        part.text("weight"),
+        None if pairs is None else (pairs[0], pairs[1]),
+        None if rows is None else (rows[0], rows[1], rows[2]),
+        float(part.number("scale", 1.0)),
+        None if shift is None else shifts[shift],
+    )
+
+
+def _sizes(part: Table, key: str, count: int) -> list[int] | None:
+    sizes = part.listed(key, None)
+    if sizes is not None and (
+        len(sizes) != count or not all(type(one) is int and 0 <= one < 1 << 32 for one in sizes)
+    ):
+        raise FormatError(f"{part.name}: {key} must be {count} sizes, got {shown(sizes)}", 0)
+    return sizes
 
 
 def _chosen(modules: list[LinearModule], room: LoraRoom, name: str) -> dict[str, LinearModule]:
@@ -162,7 +198,7 @@ def _layers(graph: Graph, modules: dict[str, LinearModule]) -> Iterator[_LinearC
         if tensor.constant is not None and tensor.constant.key in modules
     }
     named |= {c.args[-1]: named[c.args[0]] for c in flow.prepacks if c.args[0] in named}
-    seen: dict[str, Call] = {}
+    seen: dict[LinearModule, Call] = {}
     for call in flow.computing:
         op = definition_of(call)
         if op is None or op.name not in OPERANDS:
@@ -171,12 +207,12 @@ def _layers(graph: Graph, modules: dict[str, LinearModule]) -> Iterator[_LinearC
         module = named.get(weight)
         if module is None:
             continue
-        if module.name in seen:
+        if module in seen:
             raise UnsupportedError(
-                f"layer {module.name!r} is computed twice ({seen[module.name]} and {call}), so it "
+                f"layer {module.name!r} is computed twice ({seen[module]} and {call}), so it "
                 "cannot take a LoRA"
             )
-        seen[module.name] = call
+        seen[module] = call
         both = graph.tensor(x), graph.tensor(call.args[-1])
         if both[0].dtype.is_float and both[0].dtype == both[1].dtype:
             yield _LinearCall(module, call, x)
@@ -260,7 +296,8 @@ class _BranchWriter:
             x = self._graph.tensor(layer.x)
             dims = (*x.dims[:-1], branch.a.dims[0])
             low = self._value(Tensor(len(self._values), x.dtype, dims, None, None))
-            self._call(call, LINEAR, layer.x, self._constant(branch.a), self._null, low)
+            shift = self._null if branch.shift is None else self._constant(branch.shift)
+            self._call(call, LINEAR, layer.x, self._constant(branch.a), shift, low)
             self._low[id(group)] = low
         delta = self._value(replace(out, id=len(self._values), mem_obj_id=None))
         self._call(call, LINEAR, self._low[id(group)], self._constant(branch.b), self._null, delta)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from webpte.dtypes import DType
-from webpte.errors import InputError
+from webpte.errors import InputError, UnsupportedError
 from webpte.runtime.lora.weights import LoraWeights
 from webpte.shapes import Dims, numel
 from webpte.source import BytesSource, Region
@@ -47,28 +47,43 @@ class LoraRoom:
 
 @dataclass(frozen=True)
 class LinearModule:
-    """A linear layer of the model: its name, the key of its weights, and its order of rows.
+    """A linear layer of the model, or a part of one, and what the exporter did to its weights.
 
-    `pairs` are (heads, size of a head) if the exporter put the two rows of a rotated pair next to
-    each other; None if rows are in the model's own order.
+    name   that of the layer in the model
+    key    that of the weights in the file
+    pairs  (heads, size of a head) if the two rows of a rotated pair are next to each other
+    rows   (groups, begin, end): it has the rows from `begin` to `end` of each group of rows
+    scale  a factor in the weights
+    shift  a vector that was taken from the input, and whose effect is in the layer's bias
     """
 
     name: str
     key: str
     pairs: tuple[int, int] | None = None
+    rows: tuple[int, int, int] | None = None
+    scale: float = 1.0
+    shift: np.ndarray | None = field(default=None, compare=False)
 
-    def rows(self, matrix: np.ndarray) -> np.ndarray:
-        """Return a matrix (rows, n) with its rows in the program's order."""
-        if self.pairs is None:
-            return matrix
-        heads, size = self.pairs
-        split = matrix.reshape(heads, 2, size // 2, -1)
-        return split.transpose(0, 2, 1, 3).reshape(matrix.shape)
+    def matrix(self, whole: np.ndarray) -> np.ndarray:
+        """Return its rows of a layer's second matrix (rows, n), as the program has them."""
+        found = whole
+        if self.rows is not None:
+            groups, begin, end = self.rows
+            found = found.reshape(groups, -1, whole.shape[1])[:, begin:end]
+            found = found.reshape(-1, whole.shape[1])
+        if self.pairs is not None:
+            heads, size = self.pairs
+            split = found.reshape(heads, 2, size // 2, -1)
+            found = split.transpose(0, 2, 1, 3).reshape(found.shape)
+        return found * np.float32(self.scale)
 
 
 @dataclass(frozen=True)
 class LoraSlot:
-    """One tensor of the room: A of some layers, or B of one of them. `offset` is in the source."""
+    """One tensor of the room, at an offset of the source.
+
+    It is A of some layers, B of one of them, or what A makes of the shifts of inputs.
+    """
 
     dims: Dims
     dtype: DType
@@ -91,22 +106,31 @@ class Branch:
     outputs: int
     a: LoraSlot
     b: LoraSlot
+    shift: LoraSlot | None
     first: int
+
+    @property
+    def slots(self) -> list[LoraSlot]:
+        """Its tensors."""
+        return [slot for slot in (self.a, self.b, self.shift) if slot is not None]
 
 
 @dataclass
 class LoraSlots:
-    """All branches of a program by the name of their layer, and the bytes of the LoRA in use."""
+    """All branches of a program by the name of their layer, and the bytes of the LoRA in use.
+
+    A layer that the exporter split has several.
+    """
 
     room: LoraRoom
-    branches: Mapping[str, Branch]
+    branches: Mapping[str, Sequence[Branch]]
     source: BytesSource
     data: bytearray = field(repr=False)
 
     @classmethod
-    def of(cls, room: LoraRoom, branches: Mapping[str, Branch]) -> LoraSlots:
+    def of(cls, room: LoraRoom, branches: Mapping[str, Sequence[Branch]]) -> LoraSlots:
         """Return empty slots."""
-        slots = {slot for branch in branches.values() for slot in (branch.a, branch.b)}
+        slots = _slots_of(branches)
         data = bytearray(max((slot.offset + slot.nbytes for slot in slots), default=0))
         return cls(room, branches, BytesSource(data, "LoRA"), data)
 
@@ -117,8 +141,7 @@ class LoraSlots:
     @property
     def slots(self) -> list[LoraSlot]:
         """Every slot once, in the order of the source."""
-        found = {slot for branch in self.branches.values() for slot in (branch.a, branch.b)}
-        return sorted(found, key=lambda slot: slot.offset)
+        return sorted(_slots_of(self.branches), key=lambda slot: slot.offset)
 
     def check(self, lora: LoraWeights) -> None:
         """Raise InputError if a LoRA does not fit."""
@@ -136,25 +159,29 @@ class LoraSlots:
                 f"{self.room.rank}: load it with lora={lora.rank}"
             )
         for name, factor in lora.factors.items():
-            branch = self.branches[name]
-            if (factor.inputs, factor.outputs) != (branch.inputs, branch.outputs):
+            parts = self.branches[name]
+            inputs, outputs = parts[0].inputs, sum(branch.outputs for branch in parts)
+            if (factor.inputs, factor.outputs) != (inputs, outputs):
                 raise InputError(
                     f"{lora.name}: layer {name!r} takes {factor.inputs} and gives "
-                    f"{factor.outputs} values, but {branch.inputs} and {branch.outputs} in the "
-                    "program: it was trained for another model"
+                    f"{factor.outputs} values, but {inputs} and {outputs} in the program: it was "
+                    "trained for another model"
                 )
 
     def filled(self, lora: LoraWeights | None) -> Iterator[tuple[LoraSlot, np.ndarray | None]]:
         """Yield every slot with its contents for a LoRA; None for zeros."""
         arrays: dict[LoraSlot, np.ndarray] = {}
-        for name, factor in () if lora is None else lora.factors.items():
-            branch, rank = self.branches[name], factor.rank
-            for slot in (branch.a, branch.b):
+        factors = {} if lora is None else lora.factors
+        parts = [(branch, one) for name, one in factors.items() for branch in self.branches[name]]
+        for branch, factor in parts:
+            for slot in branch.slots:
                 if slot not in arrays:
                     arrays[slot] = np.zeros(slot.dims, slot.dtype.numpy)
-            used = slice(branch.first, branch.first + rank)
+            used = slice(branch.first, branch.first + factor.rank)
             arrays[branch.a][used] = factor.a
-            arrays[branch.b][:, used] = branch.module.rows(factor.b)
+            arrays[branch.b][:, used] = branch.module.matrix(factor.b)
+            if branch.shift is not None and branch.module.shift is not None:
+                arrays[branch.shift][used] = factor.a @ branch.module.shift
         for slot in self.slots:
             yield slot, arrays.get(slot)
 
@@ -165,33 +192,43 @@ class LoraSlots:
             self.data[slot.offset : slot.offset + slot.nbytes] = found
 
 
+def _slots_of(branches: Mapping[str, Sequence[Branch]]) -> set[LoraSlot]:
+    return {slot for parts in branches.values() for branch in parts for slot in branch.slots}
+
+
 class SlotPlanner:
     """Gives slots their places; the same layers get the same slots in every method."""
 
     def __init__(self, room: LoraRoom) -> None:
         self.room = room
-        self.branches: dict[str, Branch] = {}
+        self.branches: dict[str, list[Branch]] = {}
         self._end = 0
-        self._stacked: dict[tuple[str, ...], LoraSlot] = {}
+        self._planned: dict[tuple[LinearModule, ...], list[Branch]] = {}
 
     def add(
         self, group: Sequence[tuple[LinearModule, int]], inputs: int, dtype: DType
     ) -> list[Branch]:
         """Return the branches of layers (with their widths) that have one input."""
-        names = tuple(module.name for module, _ in group)
-        if names not in self._stacked:
-            rows = self.room.rank * len(group)
-            stacked = self._stacked[names] = self._slot((rows, inputs), dtype)
-            for place, (module, outputs) in enumerate(group):
-                b = self._slot((outputs, rows), dtype)
-                first = place * self.room.rank
-                branch = Branch(module, inputs, outputs, stacked, b, first)
-                if self.branches.setdefault(module.name, branch) is not branch:
-                    raise InputError(
-                        f"layer {module.name!r} is used in two ways by the program's methods, so "
-                        "it cannot take a LoRA"
-                    )
-        return [self.branches[name] for name in names]
+        modules = tuple(module for module, _ in group)
+        if modules in self._planned:
+            return self._planned[modules]
+        rows = self.room.rank * len(group)
+        a = self._slot((rows, inputs), dtype)
+        shifted = any(module.shift is not None for module in modules)
+        shift = self._slot((rows,), dtype) if shifted else None
+        made = []
+        for place, (module, outputs) in enumerate(group):
+            b = self._slot((outputs, rows), dtype)
+            made.append(Branch(module, inputs, outputs, a, b, shift, place * self.room.rank))
+            known = self.branches.setdefault(module.name, [])
+            if any(branch.module == module for branch in known):
+                raise UnsupportedError(
+                    f"layer {module.name!r} is used in two ways by the program's methods, so it "
+                    "cannot take a LoRA"
+                )
+            known.append(made[-1])
+        self._planned[modules] = made
+        return made
 
     def _slot(self, dims: Dims, dtype: DType) -> LoraSlot:
         slot = LoraSlot(dims, dtype, self._end)

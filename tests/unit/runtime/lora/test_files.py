@@ -147,5 +147,11 @@ def test_bytes_need_a_scale() -> None:
 
 def test_rows_of_rotated_heads_are_paired() -> None:
     rows = np.arange(12, dtype=np.float32)[:, None]
-    moved = LinearModule("q", "", (2, 6)).rows(rows).ravel().tolist()
+    moved = LinearModule("q", "", (2, 6)).matrix(rows).ravel().tolist()
     assert moved == [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
+
+
+def test_parts_of_a_layer_have_their_rows() -> None:
+    rows = np.arange(12, dtype=np.float32)[:, None]
+    part = LinearModule("qkv", "", rows=(2, 1, 3), scale=2)
+    assert part.matrix(rows).ravel().tolist() == [2, 4, 14, 16]
