@@ -16,6 +16,7 @@ from webpte.runtime.autotune.tuning_cache import kept_choices
 from webpte.runtime.base.info import Placement
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.options import AS_SUITS, Options, applied_to
+from webpte.runtime.decode.drafted_rounds import DraftedRounds
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.row_logits import row_logits
 from webpte.runtime.decode.sampled_delegate import SampledDelegate
@@ -71,6 +72,7 @@ class Build:
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
         self._constants = constants or ConstantStore()
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
+        self._drafted: dict[tuple[SampledDelegate, SampledDelegate, int], DraftedRounds] = {}
         self._building = asyncio.Lock()
 
     @classmethod
@@ -179,6 +181,19 @@ class Build:
             self.sampled[body, kind] = SampledDelegate(body, kind, self._library, self.lifetime)
         return self.sampled[body, kind]
 
+    def with_draft(
+        self, method: Method, target: SampledDelegate, draft: SampledDelegate, count: int
+    ) -> DraftedRounds:
+        """Return rounds of `count` tokens that a draft proposes and a method's delegate checks."""
+        key = target, draft, count
+        for old in [one for one in self._drafted if one[1].body.lifetime.ended]:
+            del self._drafted[old]
+        if key not in self._drafted:
+            body = method.only_delegate
+            assert isinstance(body, GpuDelegate)
+            self._drafted[key] = DraftedRounds(body, target, draft, count, self._library)
+        return self._drafted[key]
+
     @property
     def delegates(self) -> Iterator[Delegate]:
         """All delegates, method by method."""
@@ -201,9 +216,9 @@ class Build:
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
         samplers = [sampled.sampler for sampled in self.sampled.values()]
-        others = [
-            one for one in (*samplers, *self._of_rows.values()) if isinstance(one, GpuDelegate)
-        ]
+        leads = [rounds.lead for rounds in self._drafted.values()]
+        made = (*samplers, *leads, *self._of_rows.values())
+        others = [one for one in made if isinstance(one, GpuDelegate)]
         holders = [*self.gpu_delegates, *others]
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
 
