@@ -19,6 +19,7 @@ from webpte.llm.kv_session import KVSession
 from webpte.runtime.decode.drafted_rounds import (
     IN_FLIGHT,
     MOST_ROUNDS,
+    KnownRows,
     PendingRounds,
     Round,
     RoundStart,
@@ -56,6 +57,7 @@ class PipelinedRounds:
         self._prefills: int | None = None
         (self._last,) = session.pending  # the first token of the oldest round that is awaited
         self._position = session.position  # of that token
+        self._known = KnownRows(), KnownRows()
         self._pace = Pace(MOST_ROUNDS)
         self._batches: deque[PendingRounds] = deque()
         self._latest = 0.0  # when the last batch came
@@ -109,6 +111,7 @@ class PipelinedRounds:
             decoder = calls.enter_context(self._session.calling_ahead(given))
             batch = await decoder.rounds_ahead(
                 *(draft, self._settings, places, rounds, start, self.count, self._most),
+                known=self._known,
                 room=self._session.max_context,
             )
         if not isinstance(batch, str):

@@ -25,7 +25,13 @@ from webpte.runtime.decode.cache_state import (
     read_caches,
     write_caches,
 )
-from webpte.runtime.decode.drafted_rounds import PendingRounds, RoundStart, StepInputs
+from webpte.runtime.decode.drafted_rounds import (
+    KnownRows,
+    PendingRounds,
+    RoundInputs,
+    RoundStart,
+    StepInputs,
+)
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampler_graph import SamplerKind, tokens_of_rows
@@ -178,6 +184,7 @@ class Decoder:
         start: RoundStart | None,
         count: int,
         most: int,
+        known: tuple[KnownRows, KnownRows],
         room: int | None,
     ) -> PendingRounds | str:
         """Submit rounds of speculative decoding, several at once; or return the reason why not.
@@ -185,7 +192,7 @@ class Decoder:
         A round is a run of `count` tokens, all but the first of which the draft has sampled; rounds
         of up to `most` tokens share a graph. The first one begins at one of `places`; `start` says
         where, and with which token, or None: where the last round ends, which may be under way. The
-        caches have room for all of them.
+        caches have room for all of them. Rounds of one answer share what is `known`.
         """
         method, bodies = self._method, (self._method.only_delegate, draft._method.only_delegate)
         with ExitStack() as calls:
@@ -207,7 +214,10 @@ class Decoder:
             target = self._build.with_sampler(verifier, kind)
             sampled = draft._build.with_sampler(draft_body, drafts)
             both = self._build.with_draft(method, target, sampled, count)
-            inputs = self._step_inputs(settings, kind), draft._step_inputs(settings, drafts)
+            inputs = (
+                RoundInputs(self._step_inputs(settings, kind), known[0]),
+                RoundInputs(draft._step_inputs(settings, drafts), known[1]),
+            )
             with executing(method.info.name):
                 return await both.submit(places, rounds, start, inputs)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -63,10 +63,44 @@ class PendingRounds:
 
 @dataclass(frozen=True)
 class RoundStart:
-    """Where rounds begin: a token, and its position."""
+    """The token that rounds begin with, and its position."""
 
     position: int
     token: int
+
+
+class KnownRows:
+    """Uploads of a model's steps by position, computed once for rounds that overlap."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, np.ndarray] = {}
+        self._plans: tuple[int, ...] = ()  # their handles
+
+    def missing(self, positions: range) -> Sequence[int]:
+        """Return those positions that are not known; the last one if all are."""
+        return [i for i in positions if i not in self._rows] or positions[-1:]
+
+    def add(self, positions: Sequence[int], steps: PreparedSteps) -> None:
+        """Add what was prepared; rows of other plans are forgotten."""
+        plans = tuple(plan.segments[-1].handle for plan in (steps.body, steps.sampler))
+        if plans != self._plans:
+            self._rows, self._plans = {}, plans
+        self._rows.update(zip(positions, steps.rows, strict=True))
+
+    def take(self, positions: range) -> list[np.ndarray] | None:
+        """Return the rows of these positions, and forget others; None if some are missing."""
+        if any(i not in self._rows for i in positions):
+            return None
+        self._rows = {i: self._rows[i] for i in positions}
+        return list(self._rows.values())
+
+
+@dataclass(frozen=True)
+class RoundInputs:
+    """The inputs of one model's steps, in the rounds of one answer."""
+
+    step: StepInputs
+    known: KnownRows
 
 
 class DraftedRounds:
@@ -96,7 +130,7 @@ class DraftedRounds:
         places: range,
         rounds: int,
         start: RoundStart | None,
-        inputs: tuple[StepInputs, StepInputs],
+        inputs: tuple[RoundInputs, RoundInputs],
     ) -> PendingRounds | str:
         """Submit rounds, the first of which begins at one of these places; or tell why not.
 
@@ -131,7 +165,7 @@ class DraftedRounds:
         return PendingRounds(rounds, detach(found))
 
     async def _prepare(
-        self, places: range, rounds: int, inputs: tuple[StepInputs, StepInputs]
+        self, places: range, rounds: int, inputs: tuple[RoundInputs, RoundInputs]
     ) -> RoundParts | str:
         """Prepare a step of each model at every position that the rounds may come to."""
         count = self._count
@@ -159,15 +193,22 @@ class DraftedRounds:
         return RoundParts(lead, run.plan, draft, target, *tokens)
 
     async def _steps(
-        self, model: SampledDelegate, count: int, inputs: StepInputs, positions: range
+        self, model: SampledDelegate, count: int, inputs: RoundInputs, positions: range
     ) -> PreparedSteps | str:
         """Prepare a step of `count` tokens at each of these positions."""
         tokens = model.as_tokens(model.body.memory.buffer_of(model.body.graph.inputs[0]), count)
-        others, extra = zip(*map(inputs, positions), strict=True)
-        steps = await model.prepare_steps(tokens, others, extra)
-        if not isinstance(steps, str) and len(steps.rows) < len(positions):
-            return f"steps from position {positions[0]} on do not all run by the same commands"
-        return steps
+        rows: list[np.ndarray] | None = None
+        while rows is None:  # twice if what is known is for other plans
+            missing = inputs.known.missing(positions)
+            others, extra = zip(*map(inputs.step, missing), strict=True)
+            steps = await model.prepare_steps(tokens, others, extra)
+            if isinstance(steps, str):
+                return steps
+            if len(steps.rows) < len(missing):
+                return f"steps from position {missing[0]} on do not all run by the same commands"
+            inputs.known.add(missing, steps)
+            rows = inputs.known.take(positions)
+        return replace(steps, rows=rows)
 
     async def _next_round(self, draft: PreparedSteps, target: PreparedSteps) -> GpuDelegate:
         """Return the delegate that tells where rounds begin, built if need be."""
