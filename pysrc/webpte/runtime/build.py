@@ -26,6 +26,7 @@ from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.request import Delegate
 from webpte.runtime.execute.shared_weights import ConstantStore
 from webpte.runtime.load.fold_method import fold
+from webpte.runtime.load.name_attention import name_attention
 from webpte.runtime.load.offload import offload
 from webpte.runtime.load.program_file import Contents, MethodContents
 from webpte.runtime.load.resident import keep_state
@@ -257,7 +258,7 @@ async def _on_gpu(
     folded, state = await fold(method, state)
     stitched = stitch(offload(folded, state, device, others), state, device)
     planned, kept = keep_state(stitched, state, others)
-    return Stages(method, folded, planned, state), kept
+    return Stages(method, folded, await name_attention(planned), state), kept
 
 
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
