@@ -33,7 +33,6 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
-from webpte.runtime.inspecting import Inspected
 from webpte.runtime.load.pack_cache import cache_bytes, fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
 from webpte.runtime.load.supported import check_supported
