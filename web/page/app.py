@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from page.browser import Browser, Message
@@ -195,6 +196,13 @@ class App:
             return
         if not await self._opening.open(session.source, device=wanted):
             self._running.draw()  # shows the device that is still in use
+
+    async def on_kv_cache(self, message: Message) -> None:
+        """Open the current language model with another KV cache."""
+        session, wanted = self._state.session, str(message["value"]) or None
+        if session is not None and wanted != session.source.kv_cache:
+            source = replace(session.source, kv_cache=wanted)
+            await self._opening.open(source, device=session.device)
 
     async def on_method(self, message: Message) -> None:
         session = self._state.session

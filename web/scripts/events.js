@@ -7,6 +7,7 @@ import { keepAwake, watchVisibility } from "./awake.js";
 import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
 import { watchComparisons } from "./compare.js";
+import { copyText } from "./copy.js";
 import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
 import { answerListening, watchListening } from "./listen.js";
 import { paint, watchPads } from "./pad.js";
@@ -106,10 +107,9 @@ const show = {
     measureBar();
     scrollIntoSight(find(id), { block: "nearest", behavior: calm ? "auto" : "smooth" });
   },
-  copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
-    () => show.text({ status: done }),
-    () => show.text({ status: "The browser did not allow copying: click into the page first." }),
-  ),
+  copy: ({ text, done }) => copyText(text).then((copied) => show.text({
+    status: copied ? done : "The browser did not allow copying: click into the page, then try again.",
+  })),
   // decodes a sound for an input, which a worker cannot
   hear: ({ number, file, rate, longest }) => decodeSound(file, rate, longest).then(
     (samples) => send({ act: "heard", number, samples: new Uint8Array(samples.buffer) }),

@@ -13,6 +13,7 @@ from webpte.llm.program_signature import language_model, max_context_of, numbers
 from webpte.llm.saved import SavedContext, check_layout
 from webpte.runtime.decode.decode_steps import DecodeSteps, PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
+from webpte.runtime.decoder import Decoder
 from webpte.runtime.program import Program, call_log_of, decoder_of
 
 
@@ -212,18 +213,17 @@ class KVSession:
     @contextmanager
     def _writing(self, position: int) -> Iterator[None]:
         """Check before and after one prefill call that the cache is this session's."""
-        if position:
-            self._check_cache()
-        self._is_broken = False  # the state before the first token does not matter
-        self._generation = self._log.generation
-        self.prefills += 1
+        if not position:
+            self._claim_cache()  # the state before the first token does not matter
         with self._own_call():
+            self.prefills += 1
             yield
         self._check_cache()
 
     @contextmanager
     def _own_call(self) -> Iterator[None]:
-        """Count at most one of the program's calls in this block as the session's own."""
+        """Check the cache, and count at most one call of the program in this block as its own."""
+        self._check_cache()
         before = self._log.calls(self.method)
         try:
             yield
@@ -232,11 +232,6 @@ class KVSession:
             self._calls = before + min(1, self._log.calls(self.method) - before)
 
     # Speculation: tokens that may follow, checked in one call
-
-    def room_for(self, rows: int) -> bool:
-        """Tell whether a call of so many tokens fits behind the cached ones, and into a call."""
-        most = self.max_context
-        return rows <= self.max_chunk and (most is None or self.position + rows <= most)
 
     async def verify(
         self, proposed: Sequence[int], settings: SamplerSettings
@@ -249,12 +244,9 @@ class KVSession:
         assert len(self._pending) == 1
         tokens, position = [*self._pending, *proposed], self.position
         with self._alone(), self._writing(position):
-            return await decoder_of(self.program, self.method).sample_rows(
-                self._inputs(tokens, position),
-                settings,
-                [*self._cached, *tokens],
-                self.max_context,
-            )
+            given, history = self._inputs(tokens, position), [*self._cached, *tokens]
+            decoder = decoder_of(self.program, self.method)
+            return await decoder.sample_rows(given, settings, history, self.max_context)
 
     # Saving: the context with what the cache holds of it
 
@@ -314,7 +306,6 @@ class KVSession:
 
     async def step(self, steps: DecodeSteps, allowed: np.ndarray | None) -> SampledToken | str:
         """Run one step on the pending token, which the last call has sampled; as `submit`."""
-        self._check_cache()
         with self._own_call():
             return await steps.sample(self.position, allowed)
 
@@ -327,9 +318,15 @@ class KVSession:
             count = min(count, self.max_context - position)
         if count < 1:
             return "the context is full"
-        self._check_cache()
         with self._own_call():
             return await steps.submit(position, count)
+
+    @contextmanager
+    def calling_ahead(self, given: bool = False) -> Iterator[Decoder]:
+        """Yield the decoder for a call, if the cache is this session's; is its token `given`?"""
+        with self._own_call():
+            self.prefills += given
+            yield decoder_of(self.program, self.method)
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -360,9 +357,9 @@ class KVSession:
     @property
     def _owns_cache(self) -> bool:
         """Whether the cache holds what this session wrote."""
-        called = self._log.calls(self.method) != self._calls
-        rebuilt = self._log.generation != self._generation
-        return not (called or rebuilt or self._is_broken)
+        log = self._log
+        known = log.calls(self.method) == self._calls and log.generation == self._generation
+        return known and not self._is_broken
 
     def _check_cache(self) -> None:
         """Raise ContextError if the cache does not hold this conversation."""
@@ -380,7 +377,8 @@ class KVSession:
             )
         raise ContextError(
             f"{self.program.name}: method {self.method!r} was called by another Generator or "
-            f"directly, so its cache does not hold this conversation any more: {advice}"
+            f"directly, or another LoRA was chosen, so its cache does not hold this conversation "
+            f"any more: {advice}"
         )
 
 

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import webpte
 from webpte.errors import ExecutionError
 from webpte.llm import Generation, Generator
+from webpte.runtime.decode.decode_steps import DecodeSteps
 
 
 async def load(path: Path) -> webpte.Program:
@@ -46,9 +48,18 @@ class failing:  # noqa: N801 - reads as a verb
             raise ExecutionError("no device")
 
         change_calls(self._program, fail)
+        # Steps of an answer that has begun keep what they were made of.
+        self._patches = [
+            patch.object(DecodeSteps, name, lambda *given, inner=inner: fail(inner(*given)))
+            for name, inner in (("sample", DecodeSteps.sample), ("submit", DecodeSteps.submit))
+        ]
+        for each in self._patches:
+            each.start()
 
     def __exit__(self, *_: object) -> None:
         delattr(self._program, "_decoder")
+        for each in self._patches:
+            each.stop()
 
 
 def slow(program: webpte.Program) -> None:

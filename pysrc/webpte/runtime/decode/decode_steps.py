@@ -68,6 +68,42 @@ class PackedStep:
         rows.view(WORD)[:, self.places] = positions + self.offsets
 
 
+class StepPacker:
+    """Packs the steps of one answer, each of `count` tokens, once for many positions."""
+
+    def __init__(self, sampled: SampledDelegate, settings: SamplerSettings, count: int = 1) -> None:
+        self._sampled = sampled
+        self._settings = settings
+        self._count = count
+        self._packed: PackedStep | None = None
+
+    async def pack(
+        self, position: int, tokens: int, allowed: np.ndarray | None = None
+    ) -> PackedStep | str:
+        """Return a step that serves at a position; the caller holds the body's turn.
+
+        `tokens` is the buffer with its tokens, `allowed` the mask of tokens to sample from, if
+        there is one. Returns the reason if it cannot run before its tokens are on the host.
+        """
+        packed, sampled = self._packed, self._sampled
+        if packed is None or not self._serves(packed, position):
+            found = await _pack(sampled, self._settings, position, tokens, allowed, self._count)
+            if isinstance(found, str):
+                return found
+            packed = self._packed = found
+        return packed
+
+    def _serves(self, packed: PackedStep, position: int) -> bool:
+        """Tell whether the plans of a packed step are still the current ones, and serve here."""
+        body, sampler = self._sampled.body, self._sampled.sampler
+        return (
+            packed.low <= position <= packed.high
+            and packed.plans[0] is body.plans.current
+            and sampler is not None
+            and packed.plans[1] is sampler.plans.current
+        )
+
+
 class _Submitted(NamedTuple):
     running: Awaitable[bytes]
     count: int
@@ -87,10 +123,9 @@ class DecodeSteps:
     ) -> None:
         self._sampled = sampled
         self._body = sampled.body
-        self._settings = settings
+        self._packer = StepPacker(sampled, settings)
         self._method = method
         self._log = log
-        self._packed: PackedStep | None = None
 
     async def submit(self, position: int, steps: int) -> PendingSteps | str:
         """Submit up to so many steps from a position on; return the reason if none can be.
@@ -124,13 +159,10 @@ class DecodeSteps:
         body = self._body
         async with body.turn():
             started = perf_counter()
-            packed = self._packed
-            if packed is None or not self._serves(packed, position):
-                token = await self._sampled.token_buffer()
-                found = await pack_step(self._sampled, token, position, self._settings, allowed)
-                if isinstance(found, str):
-                    return found
-                packed = self._packed = found
+            token = self._sampled.token or await self._sampled.token_buffer()
+            packed = await self._packer.pack(position, token, allowed)
+            if isinstance(packed, str):
+                return packed
             count = 1 << (min(steps, packed.high - position + 1).bit_length() - 1)
             batch = packed.batches.get(count) or await self._plan_batch(packed, count)
             packed.fill(batch.rows, position)
@@ -150,16 +182,6 @@ class DecodeSteps:
         self._body.queue.record_timing(*submitted.times)
         return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in words]
 
-    def _serves(self, packed: PackedStep, position: int) -> bool:
-        """Tell whether the plans of a packed step are still the current ones, and serve here."""
-        sampler = self._sampled.sampler
-        return (
-            packed.low <= position <= packed.high
-            and packed.plans[0] is self._body.plans.current
-            and sampler is not None
-            and packed.plans[1] is sampler.plans.current
-        )
-
     async def _plan_batch(self, packed: PackedStep, count: int) -> StepBatch:
         tokens = self._body.memory.buffer_of(self._body.graph.inputs[0])
         batch = await self._sampled.batches.steps(*packed.plans, tokens, count)
@@ -167,18 +189,15 @@ class DecodeSteps:
         return batch
 
 
-async def pack_step(
+async def _pack(
     sampled: SampledDelegate,
-    buffer: int,
-    position: int,
     settings: SamplerSettings,
-    allowed: np.ndarray | None = None,
-    count: int = 1,
+    position: int,
+    buffer: int,
+    allowed: np.ndarray | None,
+    count: int,
 ) -> PackedStep | str:
-    """Prepare a step of `count` tokens in a buffer on the GPU; only in the body's turn.
-
-    Returns the reason if it cannot run before its tokens are on the host.
-    """
+    """Prepare a step of `count` tokens in a buffer on the GPU; see `StepPacker.pack`."""
     body, sampler = sampled.body, await sampled.built_sampler()
     tokens, place = (body.graph.tensor(i) for i in body.graph.inputs)
     dtype = tokens.dtype

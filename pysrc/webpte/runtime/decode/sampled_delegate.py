@@ -51,7 +51,7 @@ class SampledDelegate:
         self._library = library
         self._lifetime = lifetime
         self.batches = StepBatches(body.device, body.memory)
-        self._token: int | None = None  # the buffer of the token that was sampled last
+        self.token: int | None = None  # the buffer of the token that was sampled last
         self._unsafe_state = unsafe_state(body.graph)
 
     async def built_sampler(self) -> GpuDelegate:
@@ -139,9 +139,9 @@ class SampledDelegate:
 
     async def token_buffer(self) -> int:
         """Return the buffer that holds the token of the last run with `keep_token`."""
-        if self._token is None:
-            self._token = (await self.body.memory.take_scratch(TOKEN)).buffer
-        return self._token
+        if self.token is None:
+            self.token = (await self.body.memory.take_scratch(TOKEN)).buffer
+        return self.token
 
     def why_not_ahead(self, sampler: GpuDelegate, plan: DevicePlan) -> str | None:
         """Return the reason why steps cannot run before the host has seen their tokens, or None."""
