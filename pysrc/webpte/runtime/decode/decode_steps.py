@@ -106,7 +106,7 @@ class StepPacker:
 
 class _Submitted(NamedTuple):
     running: Awaitable[bytes]
-    count: int
+    steps: int
     times: tuple[float, float]  # when the submission began and ended
 
 
@@ -141,7 +141,7 @@ class DecodeSteps:
             # Held until the steps have run, whether anybody awaits them or not.
             lease = ExitStack()
             lease.enter_context(lifetime.lease())
-        return PendingSteps(found.count, detach(self._held(found, lease)))
+        return PendingSteps(found.steps, detach(self._held(found, lease)))
 
     async def sample(self, position: int, allowed: np.ndarray | None = None) -> SampledToken | str:
         """Run one step, as the first of `submit`; return its token, or the reason as there.
@@ -178,7 +178,7 @@ class DecodeSteps:
             return await self._tokens(submitted)
 
     async def _tokens(self, submitted: _Submitted) -> list[SampledToken]:
-        words = np.frombuffer(await submitted.running, WORD).reshape(submitted.count, -1)
+        words = np.frombuffer(await submitted.running, WORD).reshape(submitted.steps, -1)
         self._body.queue.record_timing(*submitted.times)
         return [SampledToken(int(row[0]), row[1:] if row.size > 1 else None) for row in words]
 

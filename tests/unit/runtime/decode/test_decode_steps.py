@@ -187,7 +187,7 @@ def test_two_answers_of_other_seeds_have_their_own_steps() -> None:
     async def run() -> None:
         generator = await opened()
         for seed in (1, 2, 1):
-            options = {"temperature": 1.0, "seed": seed}
+            options: dict[str, Any] = {"temperature": 1.0, "seed": seed}
             generator.reset()
             found = await tokens_of(generator.generate(PROMPT, 16, steps_ahead=4, **options))
             assert found == await expected(16, options)

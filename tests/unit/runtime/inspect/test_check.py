@@ -17,7 +17,7 @@ from webpte.errors import InputError
 from webpte.gpu.device import DeviceInfo
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.options import DeveloperOptions, safer_variant, variant_label
-from webpte.runtime.program import calls_of
+from webpte.runtime.program import call_log_of
 from webpte_export.suite_writer import MAX_EXAMPLE_BYTES, Call, Tolerance, write_example
 
 SAMPLES = Path(__file__).resolve().parents[4] / "web" / "samples"
@@ -119,10 +119,10 @@ def test_state_stays_as_it_was() -> None:
         async with await webpte.load(remembering(), device=SimulatedDevice()) as program:
             x = np.full((1, 1, 1, 2), 5, np.float32)
             (first,) = await program.forward(x, np.array([0]))
-            calls = calls_of(program, "forward")
+            calls = call_log_of(program).calls("forward")
             found = await program.check([x * 2, np.array([1])], [first])
             assert not found.agrees
-            assert calls_of(program, "forward") == calls
+            assert call_log_of(program).calls("forward") == calls
             (again,) = await program.forward(x, np.array([0]))
             np.testing.assert_array_equal(again, first)
 
