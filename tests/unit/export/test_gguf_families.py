@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from webpte_export.exporter_patches import hide_broken_torchvision
+
 torch = pytest.importorskip("torch")
+hide_broken_torchvision()  # before transformers, which imports it
 transformers = pytest.importorskip("transformers")
 gguf = pytest.importorskip("gguf")
 
