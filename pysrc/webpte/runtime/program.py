@@ -12,12 +12,7 @@ from weakref import WeakSet
 import numpy as np
 
 from webpte.download import Download
-from webpte.errors import (
-    ClosedError,
-    DeviceError,
-    DeviceLostError,
-    InputError,
-)
+from webpte.errors import ClosedError, DeviceError, DeviceLostError, InputError
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.tasks import detach
 from webpte.report.forecast import MemoryForecast
@@ -38,7 +33,7 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
-from webpte.runtime.load.pack_cache import fit_caches
+from webpte.runtime.load.pack_cache import cache_bytes, fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
 from webpte.runtime.load.supported import check_supported
 from webpte.runtime.lora.branches import with_room
@@ -378,7 +373,7 @@ class Program(TakesLora):
         self.close()
 
 
-# The use that `webpte.llm` makes of a program: no part of the public API
+# The use that `webpte.llm` and the page make of a program: no part of the public API
 
 
 def decoder_of(program: Program, method: str) -> Decoder:
@@ -389,6 +384,11 @@ def decoder_of(program: Program, method: str) -> Decoder:
 def calls_of(program: Program, method: str) -> int:
     """Return how often a method was called in any way, for example to notice other callers."""
     return program._log.calls(method)
+
+
+def kv_cache_bytes(program: Program) -> dict[str, int]:
+    """Count the bytes of the KV caches by the `kv_cache` that the program could be loaded with."""
+    return cache_bytes(program._contents)
 
 
 def check_open(program: Program) -> None:
