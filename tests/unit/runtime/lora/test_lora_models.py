@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,4 +37,5 @@ def test_logits_on_a_device(name: str) -> None:
 def test_dispatches_of_a_layer(room: Any, each: int) -> None:
     """Beside the layers: the embedding, the head's norm and GEMV, and strides of its row."""
     device = SimulatedDevice()
+    device.info = replace(device.info, limits={"maxStorageBuffersPerShaderStage": 10})
     assert wait(dispatches("llama_4w", device, 1, lora=room)) == 5 + LAYERS * each
