@@ -379,7 +379,8 @@ class KVSession:
             )
         raise ContextError(
             f"{self.program.name}: method {self.method!r} was called by another Generator or "
-            f"directly, so its cache does not hold this conversation any more: {advice}"
+            f"directly, or another LoRA was chosen, so its cache does not hold this conversation "
+            f"any more: {advice}"
         )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
@@ -214,14 +215,29 @@ class Build:
         return [delegate for delegate in self.delegates if isinstance(delegate, GpuDelegate)]
 
     @property
-    def allocated(self) -> dict[int, int]:
-        """GPU buffers by number, with their bytes."""
+    def all_gpu_delegates(self) -> list[GpuDelegate]:
+        """The delegates of methods, then samplers and variants of them that were built since."""
         samplers = [sampled.sampler for sampled in self.sampled.values()]
         leads = [rounds.lead for rounds in self._drafted.values()]
         made = (*samplers, *leads, *self._of_rows.values())
-        others = [one for one in made if isinstance(one, GpuDelegate)]
-        holders = [*self.gpu_delegates, *others]
+        return [*self.gpu_delegates, *(one for one in made if isinstance(one, GpuDelegate))]
+
+    @property
+    def allocated(self) -> dict[int, int]:
+        """GPU buffers by number, with their bytes."""
+        holders = self.all_gpu_delegates
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
+
+    @asynccontextmanager
+    async def quiet(self) -> AsyncIterator[None]:
+        """Wait until no call is being prepared or under way on the host, and let none begin."""
+        async with self._building, AsyncExitStack() as turns:
+            locks = {id(method.turn): method.turn for method in self.methods.values()}
+            for lock in locks.values():
+                await turns.enter_async_context(lock)
+            for delegate in self.all_gpu_delegates:
+                await turns.enter_async_context(delegate.turn())
+            yield
 
     def placements(self) -> list[Placement]:
         """List where every operator of every method runs, with the host's time."""

@@ -155,8 +155,7 @@ def test_a_cancel_scrolls_nowhere(page: Page) -> None:
     before, cancel = box(page, "#outputs"), box(page, "[data-act=cancel]")
     page.mouse.click(cancel["x"] + 9, cancel["y"] + 9)
     expect(status(page)).to_contain_text("stopped early")
-    # The browser keeps what is seen in its place when the note comes that the results are outdated.
-    assert box(page, "#outputs")["y"] == pytest.approx(before["y"], abs=60)
+    assert box(page, "#outputs")["y"] == pytest.approx(before["y"], abs=2)
 
 
 def box(page: Page, selector: str) -> FloatRect:
