@@ -26,7 +26,10 @@ from webpte.runtime.base.info import (
 )
 from webpte.runtime.base.options import Options
 from webpte.runtime.forecast import forecast
-from webpte.runtime.program import Program, inspect, load
+from webpte.runtime.inspect_file import inspect
+from webpte.runtime.lora.slots import LoraRoom
+from webpte.runtime.lora.switch import Lora
+from webpte.runtime.program import Program, load
 from webpte.runtime.tune import tune
 
 __version__ = "0.1.0"
@@ -38,6 +41,8 @@ __all__ = [
     "DeviceInfo",
     "Download",
     "GpuTensor",
+    "Lora",
+    "LoraRoom",
     "MethodInfo",
     "Options",
     "Placement",

@@ -9,12 +9,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from webpte_export.check_export import check_on_numpy, place
 from webpte_export.errors import ExportError, error_text
 from webpte_export.exporter_patches import fewer_collections, patch_exporter
+from webpte_export.layer_names import LayerNames, WeightChanges, described, recorded_weights
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
@@ -106,22 +108,26 @@ def export_prepared(
     rewrite: Callable[[Any], Any] | None = None,
     extra: Mapping[str, Any] | None = None,
     beside: Sequence[str] = (),
+    names: LayerNames | None = None,
 ) -> Report:
     """Export a module that is already quantized; `quantize` is only for the report.
 
     `beside` names files in the same folder that the manifest lists, too. `rewrite` changes the
-    graph module between PyTorch's export and ExecuTorch's.
+    graph module between PyTorch's export and ExecuTorch's. `names` gives linear layers the names
+    that LoRAs know them by.
     """
     import torch
 
     patch_exporter()
     with torch.no_grad(), fewer_collections(), quiet_logs() as reasons:
-        exported = _torch_export(module, calls[0], dynamic_shapes, strict)
+        exported, changes = _torch_export(module, calls[0], dynamic_shapes, strict), WeightChanges()
         if rewrite is not None:
             graph = rewrite(exported.run_decompositions({}).module())
+            changes = WeightChanges.of(graph)
             exported = _torch_export(graph, calls[0], dynamic_shapes, strict)
         clock.lap("torch.export")
-        data = _lower(exported, half, metadata)
+        naming = None if names is None else partial(described, names=names, changes=changes)
+        data = _lower(exported, half, metadata, naming)
         clock.lap("lowering")
         results = _eager(module, calls)
     _write_whole(program, data)
@@ -231,7 +237,12 @@ def _torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, str
         ) from error
 
 
-def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> bytes:
+def _lower(
+    exported: Any,
+    half: bool,
+    metadata: Mapping[str, Any] | None,
+    naming: Callable[[Mapping[str, str]], dict[str, str]] | None,
+) -> bytes:
     from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
@@ -243,11 +254,15 @@ def _lower(exported: Any, half: bool, metadata: Mapping[str, Any] | None) -> byt
         # Otherwise a mutated buffer is an extra output, which the host copies back after each call.
         options["alias_buffer_mutations"] = True
     try:
-        lowered = to_edge_transform_and_lower(
-            exported,
-            partitioner=[VulkanPartitioner(options)],
-            constant_methods=dict(metadata) if metadata else None,
-        )
+        with recorded_weights() as weights:
+            lowered = to_edge_transform_and_lower(
+                exported,
+                partitioner=[VulkanPartitioner(options)],
+                constant_methods=dict(metadata) if metadata else None,
+            )
+        if naming is not None:
+            # The hashes are not known before.
+            lowered._config_methods = {**(lowered._config_methods or {}), **naming(weights)}
         data: bytes = lowered.to_executorch().buffer
     except Exception as error:
         raise ExportError(f"ExecuTorch cannot lower the model: {error_text(error)}") from error

@@ -18,6 +18,7 @@ usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up 
        python3 serve.py export MODEL OUT [options]      export a PyTorch model, check the result
        python3 serve.py bench PROGRAM [options]         time a program, kernel by kernel
        python3 serve.py models [add NAME...]            list real models, and install them
+       python3 serve.py api MODEL... [options]          answer OpenAI's API with language models
        python3 serve.py build OUT [options]             write the page as a static site for any host
        python3 serve.py docs OUT                        write the docs and API reference as HTML
        python3 serve.py test [pytest arguments]         run linters, type checks and tests
@@ -71,6 +72,10 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
         from webpte_host.models.command import main as run_models
 
         return run_models
+    if name == "api":
+        from webpte_host.api.command import main as run_api
+
+        return run_api
     if name == "pictures":
         from webpte_host.site.pictures import main as take_pictures
 

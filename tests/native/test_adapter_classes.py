@@ -19,7 +19,7 @@ from webpte.ops.core.records import Dispatch
 from webpte.ops.core.target import GPU, Target
 
 MOST = 5  # rows of a family
-FAMILIES = ("attention", "conv", "matmul")
+FAMILIES = ("attention", "conv", "matmul", "reduce")
 
 
 @pytest.fixture(scope="module", autouse=True)

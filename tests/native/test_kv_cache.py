@@ -36,6 +36,18 @@ CASES = [
     CacheCase(4, 2, 16, [(3, 7), (1, 12)], mask="SN", mask_type="bool", causal=False),
     UpdateCase(4, 2, 7, [(1, 20), (30, 3)]),
 ]
+# Windows and soft caps in every kernel, with floats, too.
+BENT = [
+    CacheCase(4, 2, 16, TALK, window=1),
+    CacheCase(3, 1, 8, TALK, window=5, cap=2.5),
+    CacheCase(2, 1, 6, TALK, window=3, cap=3.0),
+    CacheCase(4, 2, 16, TALK, cap=0.25, scale=40.0),
+    CacheCase(2, 1, 260, [(1, 30), (20, 31), (1, 51)], positions=70, window=11, cap=5.0),
+    CacheCase(4, 2, 64, [(130, 40), (1, 170), (70, 3)], positions=256, window=33, cap=4.0),
+    CacheCase(4, 2, 33, [(130, 40), (1, 170), (9, 3)], positions=256, window=50),
+    CacheCase(8, 1, 128, [(8, 500), (64, 100), (1, 598)], positions=600, window=200, cap=9.0),
+    CacheCase(4, 2, 16, [(1, 700), (2, 5), (1, 999)], positions=1000, window=77, cap=1.0),
+]
 
 
 ROWS = [(case, "gpu") for case in CASES] + [
@@ -62,6 +74,13 @@ def device_for(way: str) -> NativeDevice:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("case", "way"), ROWS, ids=str)
 def test_attention_reads_what_the_reference_reads(case: CacheCase, way: str, kind: str) -> None:
+    compare(case, way, kind)
+
+
+@pytest.mark.parametrize("kind", [None, *KINDS])
+@pytest.mark.parametrize("way", ["gpu", "plain"])
+@pytest.mark.parametrize("case", BENT, ids=str)
+def test_windows_and_soft_caps(case: CacheCase, way: str, kind: str | None) -> None:
     compare(case, way, kind)
 
 

@@ -45,8 +45,8 @@ ORDER = (
     *("ops.training", "portable", "rewrite", "rewrite.fusion", "plan"),
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
-    *("runtime.autotune", "runtime", "training", "library", "text", "llm.constrain", "llm"),
-    *("bench", "webpte"),
+    *("runtime.lora", "runtime.autotune", "runtime", "training", "library", "text"),
+    *("llm.constrain", "llm", "openai", "bench", "webpte"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {

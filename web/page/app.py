@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from page.browser import Browser, Message
@@ -65,6 +66,7 @@ class App:
         self._tasks: set[asyncio.Task[None]] = set()
         self._state.commands.append(self._commands)
         self._sent_commands: list[dict[str, object]] = []
+        self._awake = False  # whether the page was last told to keep the screen on
         # The last listener: what a change leads to is done by the time that commands are listed.
         self._state.listeners.append(self._follow)
 
@@ -195,6 +197,13 @@ class App:
         if not await self._opening.open(session.source, device=wanted):
             self._running.draw()  # shows the device that is still in use
 
+    async def on_kv_cache(self, message: Message) -> None:
+        """Open the current language model with another KV cache."""
+        session, wanted = self._state.session, str(message["value"]) or None
+        if session is not None and wanted != session.source.kv_cache:
+            source = replace(session.source, kv_cache=wanted)
+            await self._opening.open(source, device=session.device)
+
     async def on_method(self, message: Message) -> None:
         session = self._state.session
         await self._state.stop_runs(finish=True)
@@ -268,8 +277,19 @@ class App:
     def _follow(self, change: Change) -> None:
         if change in (Change.OPENING, Change.ADAPTER):
             self._open_gpu_early()
+        if change in (Change.OPENING, Change.BUSY, Change.SESSION):
+            self._keep_awake()
         if change is not Change.INPUTS:  # comes with every key, and changes no command
             self._send_commands()
+
+    def _keep_awake(self) -> None:
+        """Keep the screen on while a program is opened, works or is tuned."""
+        session = self._state.session
+        busy = session is not None and session.runner.busy
+        works = bool(self._state.opening) or busy or self._tuning.busy
+        if works != self._awake:
+            self._awake = works
+            self._state.browser.show(awake=works)
 
     def _send_commands(self) -> None:
         """Send the palette's commands to the page, if they have changed."""

@@ -29,6 +29,7 @@ class Source:
     card: Card | None = None  # of the gallery, if it was opened there
     file: LibraryFile | None = None  # `data`, if the library has it or could
     max_context: int | None = None  # tokens that someone chose, of a language model
+    kv_cache: str | None = None  # "f16" or "int8", where someone chose it
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,11 @@
 // prevented then. Messages are one-way, so neither side waits.
 
 import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
+import { keepAwake, watchVisibility } from "./awake.js";
 import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
 import { watchComparisons } from "./compare.js";
+import { copyText } from "./copy.js";
 import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
 import { answerListening, watchListening } from "./listen.js";
 import { paint, watchPads } from "./pad.js";
@@ -105,15 +107,15 @@ const show = {
     measureBar();
     scrollIntoSight(find(id), { block: "nearest", behavior: calm ? "auto" : "smooth" });
   },
-  copy: ({ text, done }) => navigator.clipboard.writeText(text).then(
-    () => show.text({ status: done }),
-    () => show.text({ status: "The browser did not allow copying: click into the page first." }),
-  ),
+  copy: ({ text, done }) => copyText(text).then((copied) => show.text({
+    status: copied ? done : "The browser did not allow copying: click into the page, then try again.",
+  })),
   // decodes a sound for an input, which a worker cannot
   hear: ({ number, file, rate, longest }) => decodeSound(file, rate, longest).then(
     (samples) => send({ act: "heard", number, samples: new Uint8Array(samples.buffer) }),
     (error) => send({ act: "heard", number, problem: error.message }),
   ),
+  awake: keepAwake,
   // asks for the next picture of an input's camera
   frame: sendFrame,
   full: showFull,
@@ -260,6 +262,7 @@ linkFullPage(find("full-page"));
 watchPads(act);
 watchComparisons();
 watchZooms(act);
+watchVisibility();
 watchGallery(find("gallery-list"));
 watchPoints(act);
 watchCameras(act);

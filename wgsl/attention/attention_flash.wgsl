@@ -176,7 +176,8 @@ fn main(
         let last = min((job.tile + 1u) * ROWS, rows) - 1u;
         keys = min(keys, u32(position.x) + last / GROUP + 1u);
     }
-    let share = share_of(job.split, keys, KEYS, KEYS);
+    let begin = first_key(job.tile * ROWS / GROUP);
+    let share = begin + share_of(job.split, keys - begin, KEYS, KEYS);
     let end = share.y;
 
     var maximum = vec4<f32>(FLOOR);

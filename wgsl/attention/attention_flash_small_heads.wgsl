@@ -180,7 +180,8 @@ fn main(
         let last = min((job.tile + 1u) * ROWS, rows) - 1u;
         keys = min(keys, u32(position.x) + last / GROUP + 1u);
     }
-    let share = share_of(job.split, keys, KEYS, KEYS);
+    let begin = first_key(job.tile * ROWS / GROUP);
+    let share = begin + share_of(job.split, keys - begin, KEYS, KEYS);
     let end = share.y;
     // Up to this key, no key is hidden from a row of the tile.
     var seen = end;
@@ -203,7 +204,7 @@ fn main(
         let values = fetch_values(job, first, end, local);
         workgroupBarrier();
         var logits = find_logits(strip, lane);
-        if (MASK != NO_MASK || first + KEYS > seen) {
+        if (MASK != NO_MASK || first + KEYS > seen || params.window > 0u || params.cap > 0.0) {
             let key = first + lane * 4u;
             logits.b0 = masked_rows(logits.b0, job.batch, head, token, key, end);
             logits.b1 = masked_rows(logits.b1, job.batch, head, token, key + 1u, end);

@@ -39,8 +39,8 @@ class LiveState:
         self._undo: list[Callable[[], None]] = []
 
     def cur_dims(self, value_id: int) -> Dims:
-        self._graph.tensor(value_id)
-        return self._cur_dims[value_id]
+        dims = self._cur_dims.get(value_id)
+        return self._graph.tensor(value_id).dims if dims is None else dims
 
     def set_cur_dims(self, value_id: int, dims: Dims) -> None:
         """Resize a tensor: same rank, at most as many elements as its maximum; 0 is allowed."""

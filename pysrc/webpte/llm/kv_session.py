@@ -13,6 +13,7 @@ from webpte.llm.program_signature import language_model, max_context_of, numbers
 from webpte.llm.saved import SavedContext, check_layout
 from webpte.runtime.decode.sampled_delegate import PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
+from webpte.runtime.decoder import Decoder
 from webpte.runtime.program import Program, calls_of, check_open, decoder_of
 
 
@@ -234,11 +235,6 @@ class KVSession:
 
     # Speculation: tokens that may follow, checked in one call
 
-    def room_for(self, rows: int) -> bool:
-        """Tell whether a call of so many tokens fits behind the cached ones, and into a call."""
-        most = self.max_context
-        return rows <= self.max_chunk and (most is None or self.position + rows <= most)
-
     async def verify(
         self, proposed: Sequence[int], settings: SamplerSettings
     ) -> list[SampledToken] | str:
@@ -322,12 +318,17 @@ class KVSession:
             steps = min(steps, self.max_context - position)
         if steps < 1:
             return "the context is full"
-        self._check_cache()
-        dtype = self._dtypes[1]
-        positions = [[np.asarray([position + step], dtype)] for step in range(steps)]
-        with self._own_call():
-            decoder = decoder_of(self.program, self.method)
+        positions = [self._inputs((), position + step)[1:] for step in range(steps)]
+        with self.calling_ahead() as decoder:
             return await decoder.decode_ahead(positions, settings, position + 1, self.max_context)
+
+    @contextmanager
+    def calling_ahead(self, given: bool = False) -> Iterator[Decoder]:
+        """Yield the decoder for a call, if the cache is this session's; is its token `given`?"""
+        self._check_cache()
+        self._prefills += given
+        with self._own_call():
+            yield decoder_of(self.program, self.method)
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -378,7 +379,8 @@ class KVSession:
             )
         raise ContextError(
             f"{self.program.name}: method {self.method!r} was called by another Generator or "
-            f"directly, so its cache does not hold this conversation any more: {advice}"
+            f"directly, or another LoRA was chosen, so its cache does not hold this conversation "
+            f"any more: {advice}"
         )
 
 

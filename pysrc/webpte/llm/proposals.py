@@ -7,7 +7,6 @@ A guess costs time if it is wrong, and never changes an answer: the model checks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import perf_counter
 from typing import Protocol
 
 from webpte.errors import ContextError, InputError, VocabularyError, WebpteError
@@ -15,7 +14,7 @@ from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import numbers_of
 from webpte.runtime.decode.sampling import SamplerSettings
-from webpte.runtime.program import Program
+from webpte.runtime.program import Program, check_open
 
 STREAK = 3  # tokens in a row that a lookup would have guessed: guesses are worth a try
 GRAMS = (4, 3, 2)  # tokens at the end of the conversation that are looked for in it, most first
@@ -24,12 +23,10 @@ GRAMS = (4, 3, 2)  # tokens at the end of the conversation that are looked for i
 class Proposer(Protocol):
     """Proposes the tokens that follow a conversation.
 
-    seconds      spent on the last proposal
     submissions  to the GPU, for all proposals
     broken       the reason why it cannot propose any more, or None
     """
 
-    seconds: float
     submissions: int
     broken: str | None
 
@@ -44,7 +41,6 @@ class PromptLookup:
     """Proposes what followed the last tokens when they were in the conversation before."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
         self.submissions = 0
         self.broken: str | None = None
         self._tokens: list[int] = []
@@ -102,15 +98,14 @@ class DraftModel:
 
     def __init__(self, session: KVSession, settings: SamplerSettings) -> None:
         """`session` is the draft's own; it keeps what it shares with the conversation."""
-        self.seconds = 0.0
         self.submissions = 0
         self.broken: str | None = None
-        self._session = session
+        self.session = session
         self._settings = SamplerSettings(settings.sampling, settings.seed)
 
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
         """Decode with the draft; nothing where its context is full or others use it now."""
-        session, started = self._session, perf_counter()
+        session = self.session
         most = session.max_context
         if most is not None and len(context) + count > most:
             return []
@@ -126,12 +121,40 @@ class DraftModel:
         except ContextError:  # another caller of the draft came in between
             return []
         except WebpteError as error:
-            self.broken = f"the draft {session.program.name} failed: {error}"
+            self._fail(error)
             return []
         finally:
             self.submissions += 1 + loop.submissions
-            self.seconds = perf_counter() - started
         return found
+
+    async def catch_up(self, context: Sequence[int]) -> bool:
+        """Bring all tokens but the last into the draft's cache; tell whether they are there."""
+        session = self.session
+        if session.max_context is not None and len(context) > session.max_context:
+            return False
+        try:
+            *rest, _ = session.reuse_prefix(list(context))
+            if rest or session.pending:
+                self.submissions += 1
+                await session.prefill(rest, self._settings)
+        except ContextError:  # another caller of the draft came in between
+            return False
+        except WebpteError as error:
+            self._fail(error)
+            return False
+        return True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the draft can be called; if it was closed, it is broken."""
+        try:
+            check_open(self.session.program)
+        except WebpteError as error:
+            self._fail(error)
+        return self.broken is None
+
+    def _fail(self, error: WebpteError) -> None:
+        self.broken = f"the draft {self.session.program.name} failed: {error}"
 
     def watch(self, token: int) -> bool:
         """Tell nothing: to know what it would say, the draft would have to run."""

@@ -6,6 +6,9 @@ guessed ones in one call, and samples after each of them as a plain step would: 
 position and history. Sampled tokens count up to and including the first that differs from the
 guess. So an answer has the tokens that it has without speculation, and a round gives one at least.
 
+With a draft on the same GPU, whole rounds run there, several in one submission (`rounds.py`).
+Elsewhere, and with guesses of the host, a round is a call for its proposal and one for its check.
+
 Whether rounds pay is measured: where they do not, plain steps run instead, and a round is tried
 again now and then.
 """
@@ -22,7 +25,9 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
+from webpte.llm.payoff import Payoff
 from webpte.llm.proposals import DraftModel, PromptLookup, Proposer, draft_session
+from webpte.llm.rounds import FULL, DraftContextError, PipelinedRounds
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.program import Program
 
@@ -30,64 +35,6 @@ Speculate = Literal["lookup"] | Program | None
 
 ROWS = 8  # tokens in a call that checks guesses, the last sampled one included
 LEAST_REST, MOST_REST = 8, 128  # plain steps between rounds that do not pay
-TRIALS = 3  # rounds before a judgement
-
-
-class Payoff:
-    """Measured times of rounds and of plain steps, in seconds, and what rounds give."""
-
-    def __init__(self) -> None:
-        self.plain: float | None = None  # per token
-        self.verify: float | None = None  # per round, without its proposal
-        self.propose = 0.0  # per proposed token
-        self.tokens = 1.0  # per round
-        self.accepted = 0.7  # of the proposals that were looked at
-        self.rounds = 0
-
-    def note_plain(self, tokens: int, seconds: float) -> None:
-        """Note a run of plain steps."""
-        self.plain = _smoothed(self.plain, seconds / tokens)
-
-    def note_round(
-        self, proposed: int, accepted: int, tokens: int, proposing: float, verifying: float
-    ) -> None:
-        """Note a round: how many tokens it proposed and gave, and the seconds of its two parts."""
-        self.rounds += 1
-        if self.rounds > 1:  # the first one builds what the others run
-            self.verify = _smoothed(self.verify, verifying)
-            self.propose = _smoothed(self.propose or None, proposing / proposed)
-        self.tokens += max(0.2, 1 / self.rounds) * (tokens - self.tokens)
-        judged = min(accepted + 1, proposed)
-        self.accepted += 0.1 * judged * (accepted / judged - self.accepted)
-
-    @property
-    def loss(self) -> str | None:
-        """The reason why rounds do not pay; None if they do, or if it is not known yet."""
-        if self.rounds < TRIALS or self.plain is None or self.verify is None:
-            return None
-        seconds = self.verify + self.propose * self.best_count(ROWS - 1)
-        if seconds < self.tokens * self.plain:
-            return None
-        return (
-            f"rounds give {self.tokens:.1f} tokens in {1000 * seconds:.1f} ms, and a plain step "
-            f"takes {1000 * self.plain:.1f} ms"
-        )
-
-    def best_count(self, most: int) -> int:
-        """Return how many tokens to propose, for the most tokens per second."""
-        if self.verify is None or not self.propose:
-            return most
-        verify, propose, rate = self.verify, self.propose, min(self.accepted, 0.98)
-
-        def speed(count: int) -> float:
-            return (1 - rate ** (count + 1)) / (1 - rate) / (verify + count * propose)
-
-        return max(range(most, 0, -2), key=speed)
-
-
-def _smoothed(old: float | None, new: float) -> float:
-    """Follow lower times at once, and higher ones slowly: single steps may be held up."""
-    return new if old is None or new < old else old + 0.2 * (new - old)
 
 
 class Speculators:
@@ -148,8 +95,10 @@ class SpeculativeLoop:
         self._prefills = -1  # of the session, after the last round
         self._rest = LEAST_REST
         self._left = 0  # plain steps until the next round
-        self._run, self._seconds = 0, 0.0  # tokens of this run of plain steps, and their time
-        self._rounds = 0
+        self._arrivals: list[float] = []  # times of the tokens of this run of plain steps
+        self._rounds = 0  # submissions of rounds
+        self._ahead: PipelinedRounds | None = None
+        self._in_parts: str | None = None  # why rounds cannot run on the GPU as a whole
         self._is_over = False
         if self._rows < 2:
             self.turn_off("the program takes one token per call")
@@ -185,17 +134,16 @@ class SpeculativeLoop:
         """Decode one token plainly."""
         if self._is_over:
             return await self._plain.next_token([], wanted)
-        started = perf_counter()
         sampled = await self._plain.next_token([], min(wanted, max(1, self._left)))
-        self._run += 1
-        self._seconds += perf_counter() - started
+        self._arrivals.append(perf_counter())
         self._left = max(0, self._left - 1)
         if self._proposer.watch(sampled.token) and self._payoff.loss is None:
             self._left = min(self._left, self._plain.coming)
         if not self._left:
-            if self._run >= LEAST_REST:
-                self._payoff.note_plain(self._run, self._seconds)
-            self._run, self._seconds = 0, 0.0
+            times = self._arrivals[len(self._arrivals) // 2 :]  # the first ones start a pipeline
+            if len(self._arrivals) >= LEAST_REST and len(times) > 1:
+                self._payoff.note_plain(len(times) - 1, times[-1] - times[0])
+            self._arrivals = []
         return sampled
 
     def _rest_now(self, reason: str) -> None:
@@ -205,42 +153,116 @@ class SpeculativeLoop:
 
     async def _round(self, wanted: int) -> None:
         """Propose tokens and check them: what comes out is ready, or plain steps are to follow."""
-        session, payoff = self._session, self._payoff
-        if not session.room_for(self._rows):
-            self.turn_off("the context is nearly full")
+        session, payoff, proposer = self._session, self._payoff, self._proposer
+        ahead, draft = self._ahead, proposer if isinstance(proposer, DraftModel) else None
+        if draft is not None and ahead is not None and ahead.is_current and ahead.coming:
+            await self._receive(ahead, draft, wanted)
             return
-        if wanted < 2 or (payoff.rounds == TRIALS and payoff.plain is None):
+        if not _has_room(session, self._rows):
+            self.turn_off(FULL)
+            return
+        if wanted < 2 or payoff.lacks_plain:
             self._left = min(wanted, LEAST_REST)
             return
         count = payoff.best_count(min(self._rows, wanted) - 1)
-        proposed = await self._proposer.propose(session.context, count)
+        if draft is not None and self._in_parts is None:
+            await self._begin(draft, count, wanted)
+            if self._in_parts is None:
+                return
+        started = perf_counter()
+        proposed = await proposer.propose(session.context, count)
+        if not self._is_idle(found=bool(proposed)):
+            await self._check(proposed, started)
+
+    def _is_idle(self, *, found: bool) -> bool:
+        """Turn to plain steps if the last proposal failed, or if nothing was found."""
         if self._proposer.broken is not None:
             self.turn_off(self._proposer.broken)
-        elif not proposed:
+        elif not found:
             self._rest_now("there is nothing to guess from")
         else:
-            await self._check(proposed)
+            return False
+        return True
 
-    async def _check(self, proposed: Sequence[int]) -> None:
-        session, payoff = self._session, self._payoff
+    async def _check(self, proposed: Sequence[int], started: float) -> None:
+        """Check proposed tokens in one call."""
+        session = self._session
         filled = [*proposed, *[proposed[-1]] * (self._rows - 1 - len(proposed))]
-        started = perf_counter()
         found = await session.verify(filled, self._settings)
         if isinstance(found, str):
             self.turn_off(found)
             return
-        seconds = perf_counter() - started
         self._rounds += 1
         self._prefills = session.prefills
         right = (a.token == b for a, b in zip(found, filled, strict=False))
         count = next((n for n, same in enumerate(right) if not same), len(filled))
         accepted = min(count, len(proposed))
-        self.proposed += len(proposed)
-        self.accepted += accepted
         self._ready.extend(found[: count + 1])
-        payoff.note_round(len(proposed), accepted, count + 1, self._proposer.seconds, seconds)
-        self.off = payoff.loss
+        self._note(len(proposed), [accepted], perf_counter() - started)
+
+    def _note(self, proposed: int, accepted: Sequence[int], seconds: float) -> None:
+        """Note rounds, and rest if they do not pay."""
+        self.proposed += proposed * len(accepted)
+        self.accepted += sum(accepted)
+        self._payoff.note_rounds(proposed, accepted, seconds)
+        self.off = self._payoff.loss
         if self.off is None:
             self._rest = LEAST_REST
-        else:
+        elif self._ahead is None or not self._ahead.coming:
             self._rest_now(self.off)
+
+    # Rounds on the GPU
+
+    async def _begin(self, draft: DraftModel, count: int, wanted: int) -> None:
+        """Begin rounds of so many proposals after the pending token."""
+        session = self._session
+        ready = await draft.catch_up(session.context)
+        if not self._is_idle(found=ready):
+            ahead = PipelinedRounds(session, draft.session, self._settings, count + 1, self._rows)
+            await self._receive(ahead, draft, wanted)
+
+    async def _receive(self, ahead: PipelinedRounds, draft: DraftModel, wanted: int) -> None:
+        """Submit more rounds, wait for the oldest ones, and queue their tokens."""
+        session, payoff, self._ahead = self._session, self._payoff, ahead
+        proposed = ahead.count - 1
+        changes = self.off is not None or payoff.best_count(self._rows - 1) != proposed
+        try:
+            with session.stepping():
+                if not ahead.coming or not (changes or payoff.lacks_plain):
+                    await self._fill(ahead, draft, wanted)
+                if not ahead.coming:
+                    self._ahead = None
+                    return
+                found = await ahead.receive()
+        except Exception:
+            self._ahead = None  # its rounds are of no use now; after a cancellation they are
+            raise
+        for one in found.rounds:
+            self._ready.extend(one.sampled)
+        self._prefills = session.prefills
+        self._note(proposed, [one.accepted for one in found.rounds], found.seconds)
+
+    async def _fill(self, ahead: PipelinedRounds, draft: DraftModel, wanted: int) -> None:
+        """Submit more rounds; if none is under way then, decide how to go on without."""
+        before = ahead.submissions
+        reason: str | None = None
+        is_ready = draft.is_open
+        try:
+            if is_ready:
+                reason = await ahead.fill(wanted / max(1.0, self._payoff.tokens))
+        except DraftContextError:
+            is_ready = False
+        finally:
+            self._rounds += ahead.submissions - before
+        if ahead.coming or self._is_idle(found=is_ready):
+            return
+        if reason == FULL:
+            self.turn_off(reason)
+        else:
+            self._in_parts = reason
+
+
+def _has_room(session: KVSession, rows: int) -> bool:
+    """Tell whether a call of so many tokens fits behind the cached ones, and into a call."""
+    most = session.max_context
+    return rows <= session.max_chunk and (most is None or session.position + rows <= most)

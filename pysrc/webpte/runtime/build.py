@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
@@ -16,6 +17,7 @@ from webpte.runtime.autotune.tuning_cache import kept_choices
 from webpte.runtime.base.info import Placement
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.options import AS_SUITS, Options, applied_to
+from webpte.runtime.decode.drafted_rounds import DraftedRounds
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.row_logits import row_logits
 from webpte.runtime.decode.sampled_delegate import SampledDelegate
@@ -25,6 +27,7 @@ from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.request import Delegate
 from webpte.runtime.execute.shared_weights import ConstantStore
 from webpte.runtime.load.fold_method import fold
+from webpte.runtime.load.name_attention import name_attention
 from webpte.runtime.load.offload import offload
 from webpte.runtime.load.program_file import Contents, MethodContents
 from webpte.runtime.load.resident import keep_state
@@ -71,6 +74,7 @@ class Build:
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
         self._constants = constants or ConstantStore()
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
+        self._drafted: dict[tuple[SampledDelegate, SampledDelegate, int], DraftedRounds] = {}
         self._building = asyncio.Lock()
 
     @classmethod
@@ -179,6 +183,19 @@ class Build:
             self.sampled[body, kind] = SampledDelegate(body, kind, self._library, self.lifetime)
         return self.sampled[body, kind]
 
+    def with_draft(
+        self, method: Method, target: SampledDelegate, draft: SampledDelegate, count: int
+    ) -> DraftedRounds:
+        """Return rounds of `count` tokens that a draft proposes and a method's delegate checks."""
+        key = target, draft, count
+        for old in [one for one in self._drafted if one[1].body.lifetime.ended]:
+            del self._drafted[old]
+        if key not in self._drafted:
+            body = method.only_delegate
+            assert isinstance(body, GpuDelegate)
+            self._drafted[key] = DraftedRounds(body, target, draft, count, self._library)
+        return self._drafted[key]
+
     @property
     def delegates(self) -> Iterator[Delegate]:
         """All delegates, method by method."""
@@ -198,14 +215,29 @@ class Build:
         return [delegate for delegate in self.delegates if isinstance(delegate, GpuDelegate)]
 
     @property
+    def all_gpu_delegates(self) -> list[GpuDelegate]:
+        """The delegates of methods, then samplers and variants of them that were built since."""
+        samplers = [sampled.sampler for sampled in self.sampled.values()]
+        leads = [rounds.lead for rounds in self._drafted.values()]
+        made = (*samplers, *leads, *self._of_rows.values())
+        return [*self.gpu_delegates, *(one for one in made if isinstance(one, GpuDelegate))]
+
+    @property
     def allocated(self) -> dict[int, int]:
         """GPU buffers by number, with their bytes."""
-        samplers = [sampled.sampler for sampled in self.sampled.values()]
-        others = [
-            one for one in (*samplers, *self._of_rows.values()) if isinstance(one, GpuDelegate)
-        ]
-        holders = [*self.gpu_delegates, *others]
+        holders = self.all_gpu_delegates
         return {buffer: n for holder in holders for buffer, n in holder.allocated.items()}
+
+    @asynccontextmanager
+    async def quiet(self) -> AsyncIterator[None]:
+        """Wait until no call is being prepared or under way on the host, and let none begin."""
+        async with self._building, AsyncExitStack() as turns:
+            locks = {id(method.turn): method.turn for method in self.methods.values()}
+            for lock in locks.values():
+                await turns.enter_async_context(lock)
+            for delegate in self.all_gpu_delegates:
+                await turns.enter_async_context(delegate.turn())
+            yield
 
     def placements(self) -> list[Placement]:
         """List where every operator of every method runs, with the host's time."""
@@ -242,7 +274,7 @@ async def _on_gpu(
     folded, state = await fold(method, state)
     stitched = stitch(offload(folded, state, device, others), state, device)
     planned, kept = keep_state(stitched, state, others)
-    return Stages(method, folded, planned, state), kept
+    return Stages(method, folded, await name_attention(planned), state), kept
 
 
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:

@@ -8,7 +8,7 @@ come back, and the NumPy reference of the same operator samples.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from webpte.errors import IndexRangeError, ResizeError, UnsupportedError
 from webpte.runtime.base.call_context import CallLog
 from webpte.runtime.base.error_location import executing
+from webpte.runtime.base.info import TensorInfo
 from webpte.runtime.build import Build
 from webpte.runtime.decode.cache_state import (
     CacheLayout,
@@ -24,9 +25,16 @@ from webpte.runtime.decode.cache_state import (
     read_caches,
     write_caches,
 )
+from webpte.runtime.decode.drafted_rounds import (
+    KnownRows,
+    PendingRounds,
+    RoundInputs,
+    RoundStart,
+    StepInputs,
+)
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.sampled_delegate import PendingSteps
-from webpte.runtime.decode.sampler_graph import SamplerKind
+from webpte.runtime.decode.sampler_graph import SamplerKind, tokens_of_rows
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
@@ -165,7 +173,65 @@ class Decoder:
             extra.append(_padded(history, kind.room))
         async with _turn_of(self._method.only_delegate):
             found = await self._build.with_sampler(verifier, kind).run(given, extra)
-        return _tokens_of_rows(found, kind)
+        return tokens_of_rows(found, kind)
+
+    async def rounds_ahead(
+        self,
+        draft: Decoder,
+        settings: SamplerSettings,
+        places: range,
+        rounds: int,
+        start: RoundStart | None,
+        count: int,
+        most: int,
+        known: tuple[KnownRows, KnownRows],
+        room: int | None,
+    ) -> PendingRounds | str:
+        """Submit rounds of speculative decoding, several at once; or return the reason why not.
+
+        A round is a run of `count` tokens, all but the first of which the draft has sampled; rounds
+        of up to `most` tokens share a graph. The first one begins at one of `places`; `start` says
+        where, and with which token, or None: where the last round ends, which may be under way. The
+        caches have room for all of them. Rounds of one answer share what is `known`.
+        """
+        method, bodies = self._method, (self._method.only_delegate, draft._method.only_delegate)
+        with ExitStack() as calls:
+            for one in (draft, self):
+                calls.enter_context(one._log.calling(one._method.info.name, one._build.lifetime))
+            kind = SamplerKind.of(settings, room, rows=count)
+            drafts = SamplerKind.of(SamplerSettings(settings.sampling, settings.seed), room)
+            body, draft_body = bodies
+            if not isinstance(body, GpuDelegate) or not isinstance(draft_body, GpuDelegate):
+                return "the two methods are not one delegate on a GPU each"
+            if body.device is not draft_body.device:
+                return "the draft is on another device"
+            if kind is None or drafts is None or kind.penalized:
+                return "a penalty depends on the tokens that were accepted"
+            verifier = await self._build.with_row_logits(method, most)
+            if isinstance(verifier, str):
+                return verifier
+            assert isinstance(verifier, GpuDelegate)
+            target = self._build.with_sampler(verifier, kind)
+            sampled = draft._build.with_sampler(draft_body, drafts)
+            both = self._build.with_draft(method, target, sampled, count)
+            inputs = (
+                RoundInputs(self._step_inputs(settings, kind), known[0]),
+                RoundInputs(draft._step_inputs(settings, drafts), known[1]),
+            )
+            with executing(method.info.name):
+                return await both.submit(places, rounds, start, inputs)
+
+    def _step_inputs(self, settings: SamplerSettings, kind: SamplerKind) -> StepInputs:
+        """Return a function that gives the inputs of a step at a position."""
+        given = self._method.info.inputs[1]
+        assert isinstance(given, TensorInfo)
+        dtype = np.dtype(given.dtype)
+
+        def inputs(position: int) -> tuple[list[Input], list[Input]]:
+            extra = _sampler_inputs(settings, kind, position + 1)
+            return [np.asarray([position], dtype)], extra
+
+        return inputs
 
     async def decode_ahead(
         self,
@@ -204,15 +270,6 @@ def _sampler_inputs(settings: SamplerSettings, kind: SamplerKind, position: int)
 def _turn_of(body: Delegate | None) -> AbstractAsyncContextManager[None]:
     """Keep other runs of a delegate away, whose state a run of another delegate will write."""
     return body.turn() if isinstance(body, GpuDelegate) else nullcontext()
-
-
-def _tokens_of_rows(found: Sequence[np.ndarray], kind: SamplerKind) -> list[SampledToken]:
-    """Return the tokens that a sampler of several rows has found."""
-    split = len(found) - (kind.rows if kind.top_logprobs else 0)
-    tokens = np.concatenate([part.reshape(-1) for part in found[:split]]).tolist()
-    words: list[np.ndarray | None] = [part.reshape(-1) for part in found[split:]]
-    words = words or [None] * kind.rows
-    return [SampledToken(token, more) for token, more in zip(tokens, words, strict=True)]
 
 
 def _padded(history: Sequence[int], room: int) -> np.ndarray:

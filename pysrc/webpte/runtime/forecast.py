@@ -28,6 +28,8 @@ from webpte.runtime.execute.prepared_graph import PreparedGraph, prepare_graph
 from webpte.runtime.execute.shared_weights import ConstantKey, shareable
 from webpte.runtime.load.pack_cache import fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
+from webpte.runtime.lora.branches import with_room
+from webpte.runtime.lora.slots import LoraRoom
 
 # Of the host's memory, while weights are uploaded: ranges of 32 MB, three at a time, in a browser.
 STAGING_BYTES = 96 << 20
@@ -43,16 +45,19 @@ async def forecast(
     budget: int | None = None,
     max_context: int | None = None,
     kv_cache: str | None = None,
+    lora: LoraRoom | int | None = None,
 ) -> MemoryForecast:
     """Tell how much GPU memory a program will need, before its weights are fetched.
 
-    source, data, name, options, max_context, kv_cache   as for `load`
+    source, data, name, options, max_context, kv_cache, lora   as for `load`
     device    what it would run on, by name, or as a Device, or as the info of one
     budget    the most bytes that it may take, for example `report.PHONE_BUDGET`
     """
     files = [await open_source(file) for file in data]
     contents = await read_contents(await open_source(source, name=name), files)
     contents = fit_caches(contents, max_context, kv_cache)
+    if lora is not None:
+        contents, _ = with_room(contents, lora)
     chosen = options or Options()
     info = applied_to(chosen, await _info_of(device))
     return forecast_contents(contents, info, chosen.fuse, budget)

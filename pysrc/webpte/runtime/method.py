@@ -104,7 +104,7 @@ class Method:
         # State and borrowed tensors change with the next call, so calls run one at a time.
         # A method that is one delegate alone leaves that to the delegate.
         alone = not self._is_long and not any(cell.mutable for cell in state.values())
-        self._lock: asyncio.Lock | nullcontext[None] = nullcontext() if alone else lock
+        self.turn: asyncio.Lock | nullcontext[None] = nullcontext() if alone else lock
         self._last_inputs: list[Any] | None = None
         self.kernel_ms: dict[str, float] = {}
         # The delegate that is the whole method, if there is one: its outputs are the method's.
@@ -187,7 +187,7 @@ class Method:
 
     async def _run_instructions(self, request: RunRequest) -> tuple[Any, ...]:
         outputs: tuple[Any, ...] = ()
-        async with self._lock, self._state_guard(is_dry=request.dry_run is not None):
+        async with self.turn, self._state_guard(is_dry=request.dry_run is not None):
             run = _MethodRun(request, Values(self._plan, self._state))
             read = [
                 await value.numpy()

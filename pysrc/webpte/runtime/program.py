@@ -12,12 +12,7 @@ from weakref import WeakSet
 import numpy as np
 
 from webpte.download import Download
-from webpte.errors import (
-    ClosedError,
-    DeviceError,
-    DeviceLostError,
-    InputError,
-)
+from webpte.errors import ClosedError, DeviceError, DeviceLostError, InputError
 from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
 from webpte.gpu.tasks import detach
 from webpte.report.forecast import MemoryForecast
@@ -38,10 +33,12 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
-from webpte.runtime.inspecting import Inspected
-from webpte.runtime.load.pack_cache import fit_caches
+from webpte.runtime.load.pack_cache import cache_bytes, fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
 from webpte.runtime.load.supported import check_supported
+from webpte.runtime.lora.branches import with_room
+from webpte.runtime.lora.slots import LoraRoom, LoraSlots
+from webpte.runtime.lora_program import TakesLora
 from webpte.runtime.method import Method
 
 OUTPUTS = {"numpy": OutputPlacement.HOST, "gpu": OutputPlacement.OWNED}
@@ -61,6 +58,7 @@ async def load(
     on_forecast: Callable[[MemoryForecast], None] | None = None,
     max_context: int | None = None,
     kv_cache: str | None = None,
+    lora: LoraRoom | int | None = None,
 ) -> Program:
     """Open a `.pte`, or the one in a `.bpte`, and make it ready to run.
 
@@ -82,6 +80,8 @@ async def load(
               memory than what the file says
     kv_cache  of a language model: "f16" or "int8" keeps its KV cache in fewer bits than the file
               says, "f32" only if the file says so
+    lora      of a language model: room for LoRAs of up to this rank, or a `webpte.LoraRoom`; see
+              `Program.load_lora`
     """
     if isinstance(device, str) and device not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -103,7 +103,9 @@ async def load(
             files.append(await open_source(file, **fetch))
         clock.lap("fetch")
         contents = await read_contents(files[0], files[1:])
-        contents = fit_caches(contents, max_context, kv_cache)
+        contents, slots = fit_caches(contents, max_context, kv_cache), None
+        if lora is not None:
+            contents, slots = with_room(contents, lora)
         if progress is not None:
             progress("read", 1, 1)
         clock.lap("read")
@@ -117,21 +119,12 @@ async def load(
             on_forecast(forecast_contents(contents, info, chosen.fuse))
         build = await Build.create(contents, device, strict, progress, chosen)
         clock.lap("build")
-    program = Program(contents, build, clock, strict, shared)
+    program = Program(contents, build, clock, strict, shared, slots)
     program.origin = str(source) if isinstance(source, str | Path) else ""
     return program
 
 
-async def inspect(
-    source: Any, *, data: Sequence[Any] = (), name: str | None = None
-) -> dict[str, MethodInfo]:
-    """Describe the methods of a file without a device; unsupported operators are listed."""
-    files = [await open_source(file) for file in data]
-    contents = await read_contents(await open_source(source, name=name), files)
-    return {name: method.info for name, method in contents.methods.items()}
-
-
-class Program(Inspected):
+class Program(TakesLora):
     """A loaded program. Close it, or use `async with`, to free its GPU memory.
 
     Calls may overlap. One that is under way when the program is closed or rebuilt ends with its
@@ -145,8 +138,10 @@ class Program(Inspected):
         clock: Clock,
         strict: bool = False,
         shared: str | None = None,
+        slots: LoraSlots | None = None,
     ) -> None:
         """`shared` is the name of a shared device; None if the caller gave the device."""
+        self._init_lora(slots)
         self._contents = contents
         self._build = build
         self._clock = clock
@@ -364,6 +359,7 @@ class Program(Inspected):
         self._build.end(f"{self.name} was closed while this call was being prepared")
         for tensor in list(self._tensors):
             tensor.destroy()
+        self._close_loras()
 
     async def __aenter__(self) -> Program:
         return self
@@ -377,7 +373,7 @@ class Program(Inspected):
         self.close()
 
 
-# The use that `webpte.llm` makes of a program: no part of the public API
+# The use that `webpte.llm` and the page make of a program: no part of the public API
 
 
 def decoder_of(program: Program, method: str) -> Decoder:
@@ -388,6 +384,11 @@ def decoder_of(program: Program, method: str) -> Decoder:
 def calls_of(program: Program, method: str) -> int:
     """Return how often a method was called in any way, for example to notice other callers."""
     return program._log.calls(method)
+
+
+def kv_cache_bytes(program: Program) -> dict[str, int]:
+    """Count the bytes of the KV caches by the `kv_cache` that the program could be loaded with."""
+    return cache_bytes(program._contents)
 
 
 def check_open(program: Program) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 from webpte_export.errors import ExportError
 from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
 from webpte_export.exporter_patches import patch_exporter
+from webpte_export.layer_names import LayerNames, NamedLayer, WeightChanges
+from webpte_export.llm.huggingface import llama_layer
 from webpte_export.llm.read_source import read_source
-from webpte_export.llm.source import Source
+from webpte_export.llm.source import Shape, Source
 from webpte_export.quantize import QUANTIZATIONS
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
@@ -96,6 +98,7 @@ def export_source(
         rewrite=_rewritten,
         extra={**source.notes, **extra},
         beside=("tokenizer.json", "tokenizer_config.json"),
+        names=layer_names(source),
     )
 
 
@@ -159,7 +162,22 @@ def _rewritten(graph: Any) -> Any:
 
     from webpte_export.llm.simplify_graph import simplify_graph
 
-    return RemoveRedundantTransposes()(simplify_graph(graph)).graph_module
+    simple = simplify_graph(graph)
+    found = RemoveRedundantTransposes()(simple).graph_module
+    return WeightChanges.of(simple).keep(found)
+
+
+def layer_names(source: Source) -> LayerNames:
+    """Return the names that the transformers library gives to the layers of the module."""
+    shape = source.shape
+    if isinstance(shape, Shape):
+        return partial(llama_layer, shape)
+    return partial(_other_layer, getattr(source.model, "scaled_layers", {}))
+
+
+def _other_layer(scales: Mapping[str, float], name: str) -> NamedLayer | None:
+    inner = name.removeprefix("model.")
+    return NamedLayer(inner, scale=scales.get(inner, 1.0)) if inner != name else None
 
 
 def _length(chunk: int) -> Any:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from webpte.json_reader import Table
 from webpte_export.errors import ExportError
+from webpte_export.llm.gguf_families import FAMILIES, read_model
 from webpte_export.llm.gguf_tokenizer import tokenizer_files
 from webpte_export.llm.source import (
     Shape,
+    Sizes,
     Source,
     check_architecture,
     check_tensors,
@@ -40,9 +43,13 @@ _IN_META_ORDER = ("llama", "mistral")  # converters to GGUF permute the rows of 
 
 
 def read_gguf(path: Path) -> Source:
+    """Read a file: a Llama-like model by Meta's names, another as one of transformers."""
     import gguf
 
     header = read_gguf_header(path)
+    if header.fields.get("general.architecture") in FAMILIES:
+        model, sizes = read_model(header, path, partial(_tensor, gguf, path=path))
+        return replace(_source(header, sizes, path), model=model)
     described, stored = describe(header, path)
     weights = {name: _tensor(gguf, tensor, path) for name, tensor in stored.items()}
     if described.shape.architecture not in _IN_META_ORDER:
@@ -63,9 +70,14 @@ def describe(header: GgufHeader, path: Path) -> tuple[Source, dict[str, StoredTe
         if tensor.name != "rope_freqs.weight"  # follows from the metadata
     }
     check_tensors({name: tensor.shape for name, tensor in stored.items()}, shape, path)
+    return _source(header, shape, path), stored
+
+
+def _source(header: GgufHeader, shape: Sizes, path: Path) -> Source:
+    """Return a source without weights."""
     tokenizer, tokenizer_config, eos = tokenizer_files(header.fields, path)
     bos = Table(header.fields, str(path), ExportError).integer("tokenizer.ggml.bos_token_id", None)
-    source = Source(
+    return Source(
         name=path.stem,
         shape=shape,
         weights={},
@@ -75,7 +87,6 @@ def describe(header: GgufHeader, path: Path) -> tuple[Source, dict[str, StoredTe
         eos=eos,
         notes={"licence": str(header.fields.get("general.license", "unknown"))},
     )
-    return source, stored
 
 
 def shape_of(fields: Mapping[str, Any], path: Path) -> Shape:

@@ -10,6 +10,7 @@ from typing import Any
 
 from webpte.json_reader import Table, read_table, shown
 from webpte_export.errors import ExportError
+from webpte_export.layer_names import NamedLayer
 from webpte_export.llm.source import (
     OtherArchitectureError,
     Shape,
@@ -152,6 +153,22 @@ def meta_name(name: str, where: Path) -> str:
     if stem in _NAMES:
         return f"{_NAMES[stem]}.{suffix}"
     raise ExportError(f"{where} has a tensor {name!r}, which no Llama-like model has.")
+
+
+def llama_layer(shape: Shape, name: str) -> NamedLayer | None:
+    """Return the name in the transformers library of a layer of ExecuTorch's Llama.
+
+    `model.layers.3.attention.wq` -> `model.layers.3.self_attn.q_proj`
+    """
+    found = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", name)
+    if found is None:
+        return NamedLayer("lm_head") if name == "model.output" else None
+    original = next((old for old, meta in _LAYER_NAMES.items() if meta == found[2]), None)
+    if original is None or original.endswith("norm"):
+        return None
+    heads = {"attention.wq": shape.heads, "attention.wk": shape.kv_heads}.get(found[2])
+    pairs = None if heads is None else (heads, shape.head_dim)
+    return NamedLayer(f"model.layers.{found[1]}.{original}", pairs)
 
 
 def _load(file: Path) -> dict[str, Any]:

@@ -22,6 +22,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from webpte_export.errors import ExportError
+from webpte_export.layer_names import WeightChanges
+
 _LINEAR = torch.ops.aten.linear.default
 _LAYER_NORM = torch.ops.aten.layer_norm.default
 _ADD, _MUL = torch.ops.aten.add.Tensor, torch.ops.aten.mul.Tensor
@@ -169,11 +172,25 @@ def _split(
         own = rows[:, one.begin : one.end].reshape(-1)
         with graph.inserting_before(linear):
             parts = [_rows_of(module, node, own) for node in weights]
+            _note_rows(module, weight, parts[0], (groups, one.begin, one.end))
             result = graph.call_function(_LINEAR, (x, *parts))
         _with_value(result, (*_shape(linear)[:-1], len(own)), linear)
         if whole is not linear:
             result = _as_heads(graph, linear, whole, groups, result, len(own) // groups)
         one.node.replace_all_uses_with(result)
+
+
+def _note_rows(module: GraphModule, whole: Any, part: Any, rows: tuple[int, int, int]) -> None:
+    """Note which rows of a weight another one has."""
+    changes, name = WeightChanges.of(module), _weight_name(whole)
+    if name in changes.rows:
+        raise ExportError(f"{name} is split twice, which is not expected.")
+    changes.rows[_weight_name(part)] = name, rows
+
+
+def _weight_name(node: Any) -> str:
+    """Return the name of a constant, or of the one that is dequantized."""
+    return str(node.target) if node.op == "get_attr" else _weight_name(node.args[0])
 
 
 def _as_heads(graph: Graph, linear: Node, whole: Node, heads: int, part: Node, width: int) -> Node:
@@ -254,6 +271,7 @@ def move_norm_biases(module: GraphModule) -> None:
 def _add_to_bias(module: GraphModule, linear: Node, shift: torch.Tensor) -> None:
     """Add a linear layer's result for `shift` to its bias."""
     x, weight, *rest = linear.args
+    WeightChanges.of(module).shifts[_weight_name(weight)] = shift
     with torch.no_grad():
         moved = torch.nn.functional.linear(shift, _constant(module, weight))
         if rest and rest[0] is not None:

@@ -51,6 +51,12 @@ def simplify_modules(model: Any) -> None:
     for module in model.modules():
         _fold_attention_scale(module)
         _fold_residual_multiplier(module)
+    # LoRAs, which were trained for the layers as they were, need these factors, too.
+    model.scaled_layers = {
+        name: module.scaled_by
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and hasattr(module, "scaled_by")
+    }
 
 
 def _simpler(module: nn.Module) -> nn.Module | None:
@@ -135,7 +141,8 @@ def _fold_residual_multiplier(layer: Any) -> None:
 
 
 def _multiply(module: Any, factor: float) -> None:
-    """Scale what a linear layer or a norm gives."""
+    """Scale what a linear layer or a norm gives; `scaled_by` is the factor so far."""
+    module.scaled_by = getattr(module, "scaled_by", 1.0) * factor
     with torch.no_grad():
         for name in ("weight", "bias"):
             old = getattr(module, name, None)

@@ -192,6 +192,13 @@ def pairs_together(tensor: Any, heads: int, head_dim: int) -> Any:
     return split.transpose(1, 2).reshape(heads * head_dim, *rest).contiguous()
 
 
+def pairs_apart(tensor: Any, heads: int, head_dim: int) -> Any:
+    """Permute rows from Meta's order to Hugging Face's: what `pairs_together` did is undone."""
+    rest = tensor.shape[1:]
+    split = tensor.reshape(heads, head_dim // 2, 2, *rest)
+    return split.transpose(1, 2).reshape(heads * head_dim, *rest).contiguous()
+
+
 def in_meta_order(weights: dict[str, Any], shape: Shape) -> dict[str, Any]:
     """Permute all rows of q and k that rotary embeddings rotate."""
     heads_of = {"wq": shape.heads, "wk": shape.kv_heads, "q_norm_fn": 1, "k_norm_fn": 1}

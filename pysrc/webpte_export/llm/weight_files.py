@@ -15,15 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from webpte.json_reader import Table, parse_table
+from webpte.format.safetensors import BROKEN as _BROKEN
+from webpte.format.safetensors import parse_safetensors
 from webpte_export.errors import ExportError
 
 MAX_HEADER = 1 << 26  # bytes of metadata; a large vocabulary has 10 MB
 MAX_ENTRIES = 1 << 16  # fields, and tensors
 MAX_ITEMS = 1 << 22  # of a list; the largest vocabulary in use has 260,000
 MAX_DIMS = 4  # of GGUF
-
-_BROKEN = "the file is damaged or incomplete; download it again"
 
 # The kinds of values in GGUF: number -> format of `struct`.
 _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
@@ -59,8 +58,6 @@ KINDS = {
     39: ("MXFP4", 32, 17),
     40: ("NVFP4", 64, 36),
 }
-# The dtypes of weights in safetensors: name -> bytes.
-FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 
 
 @dataclass(frozen=True)
@@ -112,10 +109,12 @@ def read_safetensors_header(path: Path) -> tuple[StoredTensor, ...]:
         file.seek(0)
         cursor = _Cursor(file, size, path)
         length = cursor.number("Q", "the header's length")
-        table = parse_table(cursor.take(length, "the header"), f"{path}: the header", ExportError)
-    begin, room = 8 + length, size - 8 - length
-    names = [name for name in table.content if name != "__metadata__"]
-    return tuple(_stored(table.table(name), name, begin, room) for name in names)
+        header = cursor.take(length, "the header")
+    found = parse_safetensors(header, size, str(path), ExportError)
+    return tuple(
+        StoredTensor(name, one.dtype, -1, one.shape, one.span.offset, one.span.size)
+        for name, one in found.items()
+    )
 
 
 # GGUF
@@ -233,23 +232,3 @@ def _placed(
             f"{cursor.at + cursor.left:,}: {_BROKEN}"
         )
     return StoredTensor(name, kind, number, shape, begin + offset, size)
-
-
-# safetensors
-
-
-def _stored(table: Table, name: str, begin: int, room: int) -> StoredTensor:
-    kind, shape, offsets = table.text("dtype"), table.listed("shape"), table.listed("data_offsets")
-    where = table.name
-    if kind not in FLOATS:
-        raise ExportError(f"{where}: dtype {kind!r} is not one of {', '.join(FLOATS)}.")
-    for numbers, what in ((shape, "shape"), (offsets, "data_offsets")):
-        if not all(type(one) is int and 0 <= one < 1 << 48 for one in numbers) or len(numbers) > 8:
-            raise ExportError(f"{where}: {what} has an item that is not a size: {_BROKEN}.")
-    size = math.prod(shape) * FLOATS[kind]
-    if len(offsets) != 2 or offsets[1] - offsets[0] != size or offsets[1] > room:
-        raise ExportError(
-            f"{where}: {kind} {shape} takes {size:,} bytes, data_offsets are {offsets}, and "
-            f"{room:,} bytes follow the header: {_BROKEN}."
-        )
-    return StoredTensor(name, kind, -1, tuple(shape), begin + offsets[0], size)

@@ -18,6 +18,9 @@ _ENDED = """(texts) => {
 _FOLDED = "() => document.querySelector('html[data-open]:not([data-drawer])') !== null"
 _UNFOLDED = "() => document.querySelector('html[data-open][data-drawer]') !== null"
 _FORGET_STATUS = "() => { document.querySelector('#status').textContent = ''; }"
+_FOLD = """() => {
+    for (const one of document.querySelectorAll("#about, #figures, #library-box")) one.open = false;
+}"""
 _IS_OPEN = "() => document.querySelector('html[data-open]') !== null"
 _FILLED = "(selector) => Boolean(document.querySelector(`${selector}:not(:empty)`))"
 
@@ -49,6 +52,7 @@ class Scene:
 
     def show(self, page: DrivenPage) -> None:
         """Bring the page into this state."""
+        page.evaluate(_FOLD)
         if self.model:
             open_sample(page, self.model)
             page.click(f"#tab-{self.view}")
@@ -129,7 +133,7 @@ def _see_the_graph(page: DrivenPage) -> None:
 
 def _select_a_call(page: DrivenPage) -> None:
     _see_the_graph(page)
-    page.click("#view-graph svg .graph-drawn")
+    page.click("#view-graph svg .graph-drawn", "conv")
 
 
 def _compare(page: DrivenPage) -> None:

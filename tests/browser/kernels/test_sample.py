@@ -7,18 +7,24 @@ from collections.abc import Sequence
 import webpte
 from support.cases.gpu_kernels import GPU, cases_for, for_browser
 from support.cases.live_cases import LiveCase
+from support.cases.sampling.next_round_cases import NEXT_ROUND_CASES, next_round
 from support.cases.sampling.sample_cases import SAMPLE_CASES, logits_of, sample
 from support.cases.sampling.top_logprobs_cases import TOP_LOGPROBS_CASES, top_logprobs
 from support.harness.reading import run_apart as finish
 from support.page.page import HarnessSource, Run, run_all
 
-CASES = [*for_browser(SAMPLE_CASES), *for_browser(TOP_LOGPROBS_CASES)]
+CASES = [
+    *for_browser(SAMPLE_CASES),
+    *for_browser(TOP_LOGPROBS_CASES),
+    *for_browser(NEXT_ROUND_CASES),
+]
 
 # For a GPU's kernels: every kernel, each with all of its steps.
 SOME = range(0, 5003, 3)
 WHOLE = [
     sample(logits_of(5003), (3, 5), [1, 2, 3] * 9, penalty=1.3, top_k=40, top_p=0.9, allowed=SOME),
     top_logprobs(logits_of(5003), (3, 5), 20),
+    next_round(8, 64, 131),
 ]
 
 

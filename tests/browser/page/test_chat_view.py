@@ -122,6 +122,21 @@ def wait_for_answer(page: Page) -> None:
     expect(log_of(page)).to_have_attribute("aria-busy", "false")
 
 
+def test_a_smaller_cache_keeps_the_conversation(page: Page, answered: None) -> None:
+    said = answers(page).all_inner_texts()
+    choice = page.get_by_label("KV cache")
+    expect(choice.locator("option")).to_have_text(
+        ["As in the file: 64.0 KiB", "16 bits: 32.0 KiB", "8 bits: 20.0 KiB"]
+    )
+    choice.select_option("int8")
+    expect(status(page)).to_contain_text("loaded in")
+    expect(choice).to_have_value("int8")
+    assert answers(page).all_inner_texts() == said
+    ask(page, "And then?")
+    wait_for_answer(page)
+    expect(answers(page)).to_have_count(2)
+
+
 def test_without_a_tokenizer_tokens_are_typed_until_one_is_loaded(without_program: Page) -> None:
     page = without_program
     open_address(page, "/data/llm/llama_tiny_q4.pte")

@@ -120,3 +120,18 @@ def test_share_copies_a_link_and_the_code_of_a_frame(profile: BrowserContext, si
         page.get_by_role("button", name="Copy link").click()
         expect(status(page)).to_contain_text("The link is copied")
     profile.clear_permissions()
+
+
+def test_share_copies_where_the_clipboard_is_not_allowed(
+    profile: BrowserContext, site: Site
+) -> None:
+    with visit(profile, site) as page:
+        open_sample(page)
+        page.get_by_role("button", name="Share").click()
+        page.get_by_role("button", name="Copy link").click()
+        expect(status(page)).to_contain_text("The link is copied")
+        page.locator("#drawer-button").click()
+        field = page.get_by_label("or enter a URL")
+        field.focus()
+        page.keyboard.press("ControlOrMeta+v")
+        expect(field).to_have_value(re.compile(rf"^{re.escape(site.url)}\?model=sigmoid&view=run"))

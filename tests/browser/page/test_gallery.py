@@ -143,7 +143,7 @@ def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
     page.unroute("**/gallery.json")
     page.reload()
     expect(status(page)).to_contain_text("superres.pte loaded", timeout=START_MS)
-    expect(entry).to_contain_text("an image in and a larger one out")
+    expect(entry).to_contain_text("An image in and a larger one out")
 
 
 def test_a_link_opens_a_view_with_its_title_in_sight(page: Page) -> None:

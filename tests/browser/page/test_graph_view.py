@@ -148,6 +148,26 @@ def test_a_drawing_stays_in_sight_when_the_window_changes(bare: Page) -> None:
     bare.set_viewport_size(usual)
 
 
+def test_a_selected_box_in_sight_stays_in_place(bare: Page) -> None:
+    count = 10  # as many as fit, so that the first is near the edge
+    edges = [[at, at + 1] for at in range(count - 1)]
+    show_drawing(bare, [box_of(at) for at in range(count)], edges, graph="ten")
+    first, usual = bare.locator("#graph-box-0"), bare.viewport_size
+    first.click()
+    before = first.bounding_box()
+    assert before is not None
+    assert usual is not None
+    bare.set_viewport_size({"width": usual["width"] - 200, "height": usual["height"]})
+    bare.wait_for_function("document.querySelector('.graph-sight').clientWidth < 1080")
+    bare.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+    after = first.bounding_box()
+    assert after is not None
+    assert after["y"] == pytest.approx(before["y"], abs=2)
+    bare.set_viewport_size(usual)
+
+
 WATCH_PIECES = """() => {
     const boxesIn = (nodes) => nodes.filter((one) => one.matches?.(".graph-drawn")).length;
     window.drawn = [];  // boxes that came into the page in one task
@@ -301,7 +321,7 @@ def test_the_drawing_is_looked_into(page: Page) -> None:
     expect(panel.locator(".graph-drawn-group")).to_have_count(1)
 
     # From match to match, into what is folded, to the values of a run.
-    find = panel.get_by_label("search operators, values or dtypes")
+    find = panel.get_by_label("Search operators, values or dtypes")
     find.fill("gated_gemm")
     find.press("Enter")
     inside = panel.get_by_role("complementary")
@@ -339,7 +359,7 @@ def test_a_graph_is_looked_into(page: Page) -> None:
     expect(panel.locator(".graph-depth-2").first).to_be_visible()
 
     # What is found is opened; it shows what the GPU gets.
-    find = panel.get_by_label("search operators, values or dtypes")
+    find = panel.get_by_label("Search operators, values or dtypes")
     find.fill("gated_")
     expect(panel.get_by_role("status")).to_contain_text("found")
     expect(find).to_be_focused()

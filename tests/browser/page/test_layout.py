@@ -86,6 +86,16 @@ def test_an_example_is_answered_in_sight(page: Page, size: ViewportSize) -> None
     assert answer["y"] + answer["height"] / 2 <= size["height"]
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size["width"]))
+def test_the_title_has_room_beside_the_choice_of_a_method(page: Page, size: ViewportSize) -> None:
+    page.set_viewport_size(size)
+    open_card(page, "teach")  # which has two methods
+    expect(page.locator("#program select")).to_be_visible()
+    title = page.locator("#program h2")
+    assert title.evaluate("one => one.clientWidth >= one.scrollWidth"), title.inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_no_button_is_below_the_run_bar(page: Page) -> None:
     page.set_viewport_size(SIZES[1])
     open_sample(page)

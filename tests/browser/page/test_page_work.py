@@ -281,3 +281,26 @@ def check_without_room(page: Page) -> None:
     expect(status(page)).to_contain_text("mine.pte loaded")
     page.get_by_role("button", name="keep a copy").click()
     expect(kept).to_contain_text("1 program")
+
+
+# Counts the locks on the screen that are held: tests have no screen that could go dark.
+SCREEN = """() => {
+  globalThis.heldLocks = 0;
+  navigator.wakeLock.request = async () => {
+    const lock = new EventTarget();
+    heldLocks += 1;
+    lock.release = async () => { heldLocks -= 1; lock.dispatchEvent(new Event("release")); };
+    return lock;
+  };
+}"""
+
+
+def test_the_screen_stays_on_until_the_work_has_ended(page: Page) -> None:
+    page.evaluate(SCREEN)
+    open_sample(page)
+    for _ in range(2):
+        run(page)
+        assert page.evaluate("heldLocks") == 1  # it lingers, and calls share it
+    page.wait_for_function("heldLocks === 0")
+    run(page)
+    assert page.evaluate("heldLocks") == 1

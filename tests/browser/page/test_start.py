@@ -59,6 +59,7 @@ class SecondVisit:
 
     page: Page
     answers: list[tuple[str, int]]
+    ready_ms: float  # from the request for the page on
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,8 @@ def second_visit(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[
     page.goto("data:text/html,another site")  # where Back leads to from the first entry of ours
     page.goto(site.url)
     wait_until_ready(page)
-    yield SecondVisit(page, asked.take())
+    ready: float = page.evaluate("performance.now()")
+    yield SecondVisit(page, asked.take(), ready)
     assert (log.errors, log.console_errors) == ([], [])
 
 
@@ -93,6 +95,13 @@ def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(
     others = [path for path, _ in warm if not path.startswith("/samples/")]  # pictures of cards
     assert sorted(others) == ["/", "/gallery.json"]
     assert len(warm) < 10, warm
+
+
+def test_the_page_is_painted_long_before_python_is_up(second_visit: SecondVisit) -> None:
+    paint: float = second_visit.page.evaluate(
+        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    )
+    assert paint < second_visit.ready_ms / 2, (paint, second_visit.ready_ms)
 
 
 def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) -> None:

@@ -298,6 +298,35 @@ def test_a_cancelled_load_ends_at_once_and_goes_on_later(harness: Harness, big: 
     assert overlaps(big.trouble.asked[asked:], kept) == []
 
 
+PAUSED = """
+download = quick(stall=60)
+loading = asyncio.ensure_future(webpte.load(url, keep=True, download=download))
+while sum(end - begin for begin, end in await kept_ranges()) < wanted:
+    await asyncio.sleep(0.05)
+download.pause()
+await asyncio.sleep(1)  # what was on its way is on the disk
+before = await kept_ranges()
+await asyncio.sleep(1.5)
+during, done = await kept_ranges(), loading.done()
+download.resume()
+async with await loading as program:
+    found = await digest(program)
+return before, during, done, found
+"""
+
+
+def test_a_paused_load_fetches_nothing_until_it_goes_on(harness: Harness, big: Big) -> None:
+    big.trouble.faults, big.trouble.pace = {}, 0.005
+    given = {"url": big.url, "wanted": SIZE // 8}
+    before, during, done, found = script(harness, PAUSED, **given)
+    assert not done
+    assert sum(end - begin for begin, end in before) < big.size
+    assert during == before
+    assert found == big.digests
+    # Bytes that were on their way when the requests ended come again.
+    assert big.trouble.sent < big.size + 4 * MB * 8
+
+
 # A browser with Cross-Origin Storage: what is given by its hash is there for all.
 SHARED = """
 shared = run_js('''() => {

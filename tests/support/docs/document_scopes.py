@@ -130,6 +130,7 @@ PREPARED = {
         printed=("Wolves hunt", "(0.2", "hi"),
     ),
     "docs/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, SimulatedDevice),
+    "docs/openai.md": Prepared(CHAT),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
     "docs/page.md": Prepared(),
     "docs/samples.md": Prepared(

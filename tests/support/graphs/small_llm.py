@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from functools import cache
 
@@ -18,6 +20,7 @@ SCALE = 0.1  # of scores: so small that every token of a context influences the 
 _RNG = np.random.default_rng(0)
 TABLE = 1.5 * _RNG.normal(size=(VOCABULARY, SIZE)).astype(np.float32)
 WEIGHT = 3 * _RNG.normal(size=(VOCABULARY, SIZE)).astype(np.float32)
+LAYER, KEY = "model.layers.0.out_proj", hashlib.sha256(WEIGHT.tobytes()).hexdigest()
 PLACES = _RNG.normal(size=(CONTEXT, SIZE)).astype(np.float32)
 GARBAGE = _RNG.normal(size=(1, CONTEXT, 1, SIZE)).astype(np.float32)  # in caches, at first
 
@@ -33,6 +36,7 @@ def small_llm(
     places: int | None = None,
     chunk: int = 8,
     context: int | None = None,
+    layers: bool = False,
 ) -> bytes:
     """Write a program with the method `forward(tokens, input_pos)`.
 
@@ -45,6 +49,7 @@ def small_llm(
     places   rows of a position embedding table, which is added to tokens
     chunk    tokens per call
     context  the declared context length, up to CONTEXT; None: not declared
+    layers   the linear layer of the logits has a name, LAYER, for LoRAs
     """
     g = GraphWriter()
     tokens, input_pos = g.tensor((1, chunk), "int64"), g.tensor((1,), "int64")
@@ -87,7 +92,9 @@ def small_llm(
     g.outputs(logits)
     g.host(tokens, dynamic=True)
     g.host(logits, dynamic=True)
-    said = {} if context is None else {"get_max_context_len": context}
+    said: dict[str, int | str] = {} if context is None else {"get_max_context_len": context}
+    if layers:
+        said["get_linear_layers"] = json.dumps({"layers": {LAYER: [{"weight": KEY}]}})
     return write_pte(g, constant_methods=said)
 
 
@@ -108,17 +115,18 @@ def _sum_so_far(g: GraphWriter, position: int) -> int:
     return g.op("aten.sum.dim_IntList", part, *over, _row(g, VOCABULARY))
 
 
-def logits_of(context: Sequence[int]) -> np.ndarray:
+def logits_of(context: Sequence[int], weight: np.ndarray = WEIGHT) -> np.ndarray:
     """Compute logits for each token of the context (n, VOCABULARY)."""
-    return _logits_of(tuple(context))
+    logits: np.ndarray = (_mixed(tuple(context)) @ weight.T).astype(np.float32)
+    return logits
 
 
 @cache
-def _logits_of(context: tuple[int, ...]) -> np.ndarray:
+def _mixed(context: tuple[int, ...]) -> np.ndarray:
     x = TABLE[list(context)]  # (n, SIZE): queries, keys and values
     scores = SCALE * x @ x.T
     scores[np.triu_indices(len(context), 1)] = -np.inf  # causal mask
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    logits: np.ndarray = (weights @ x @ WEIGHT.T).astype(np.float32)
-    return logits
+    mixed: np.ndarray = weights @ x
+    return mixed

@@ -10,8 +10,8 @@ import pytest
 import webpte
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generation, decode, speculation
+from webpte.llm.payoff import Payoff
 from webpte.llm.proposals import PromptLookup
-from webpte.llm.speculation import Payoff
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 
@@ -21,7 +21,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "BATCH_SECONDS", 1e6)
     monkeypatch.setattr(Payoff, "loss", None)
     monkeypatch.setattr(Payoff, "best_count", lambda _, most: most)
-    monkeypatch.setattr(speculation, "TRIALS", -1)
+    monkeypatch.setattr(Payoff, "lacks_plain", False)
     for name in ("LEAST_REST", "MOST_REST"):
         monkeypatch.setattr(speculation, name, 1)
 

@@ -124,14 +124,23 @@ def _wide(value: int) -> tuple[int, bytes]:
 
 def write_safetensors(**changes: Any) -> bytes:
     """Write an F16 safetensors file; `changes` are entries of the header."""
+    halves = {name: one.astype(np.float16) for name, one in weights("safetensors").items()}
+    return safetensors_bytes(halves, changes)
+
+
+def safetensors_bytes(
+    arrays: Mapping[str, np.ndarray], changes: Mapping[str, Any] | None = None
+) -> bytes:
+    """Write arrays of floats (uint16: bfloat16) as a safetensors file."""
+    kinds = {"float16": "F16", "float32": "F32", "float64": "F64", "uint16": "BF16"}
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     data = b""
-    for name, tensor in weights("safetensors").items():
-        part = tensor.astype(np.float16).tobytes()
-        offsets = [len(data), len(data) + len(part)]
-        header[name] = {"dtype": "F16", "shape": list(tensor.shape), "data_offsets": offsets}
-        data += part
-    text = json.dumps({**header, **changes}).encode()
+    for name, array in arrays.items():
+        offsets = [len(data), len(data) + array.nbytes]
+        dtype = kinds[array.dtype.name]
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": offsets}
+        data += array.tobytes()
+    text = json.dumps({**header, **(changes or {})}).encode()
     return struct.pack("<Q", len(text)) + text + data
 
 

@@ -61,6 +61,7 @@ NOT_RUN = {
         "download = webpte",
     ): "for a browser; test_broken_downloads.py",
     ("docs/models.md", 'program = await webpte.load("https'): "an address, for the browser only",
+    ("docs/openai.md", "import openai"): "needs a server; tests/unit/host/api/test_api.py has one",
     ("docs/page.md", "session = self.state.idle_session()"): "lines of a method",
     ("docs/your_own_page.md", "<!doctype html>"): "files; tests/browser/page/test_modes.py",
     ("docs/your_own_page.md", "import micropip"): "micropip is a package of Pyodide",

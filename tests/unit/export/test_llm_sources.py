@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +91,85 @@ def test_digits_are_cut_as_the_file_says() -> None:
     assert original.encode("12").tokens == ["1", "2"]
 
 
-@pytest.mark.parametrize(("key", "value"), [("model", "llama"), ("pre", "tekken")])
+@pytest.mark.parametrize(("key", "value"), [("model", "bert"), ("pre", "tekken")])
 def test_other_tokenizers_are_refused(key: str, value: str) -> None:
     fields, _ = gguf_fields()
     with pytest.raises(ExportError, match=rf"{value}.*byte-level BPE"):
         tokenizer_files({**fields, f"tokenizer.ggml.{key}": value}, HERE)
+
+
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+PIECES = [
+    "\u2581the",
+    "\u2581",
+    "he",
+    "t",
+    "h",
+    "e",
+    "\u2581t",
+    "th",
+    "ke",
+    "k",
+    "ep",
+    "p",
+    "r",
+    "er",
+]
+PIECES += ["\u2581s", "s", "st", "\u2581st", "eps", "ee", "pe", "the"]
+SCORES = [-9.0, -40, -2, -41, -42, -43, -3, -5, -6, -44, -4, -45, -46, -1, -7, -47, -8, -3.5, -2.5]
+SCORES += [-10, -0.5, -11]
+
+
+def spm_fields(prefixed: bool) -> dict[str, Any]:
+    tokens = ["<unk>", "<s>", "</s>", "<end_of_turn>", *BYTES, *PIECES]
+    return {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [2, 3, 3, 4, *[6] * 256, *[1] * len(PIECES)],
+        "tokenizer.ggml.scores": [0.0] * 260 + SCORES,
+        "tokenizer.ggml.add_space_prefix": prefixed,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+    }
+
+
+def spm_encode(text: str, prefixed: bool) -> list[int]:
+    """Join the pair of neighbours that makes the best piece, until none does, as SentencePiece."""
+    pieces = list((" " * prefixed + text).replace(" ", "\u2581"))
+    score = dict(zip(PIECES, SCORES, strict=True))
+    while True:
+        found = [
+            (-score[a + b], at) for at, (a, b) in enumerate(pairwise(pieces)) if a + b in score
+        ]
+        if not found:
+            break
+        _, at = min(found)
+        pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
+    numbers = []
+    for piece in pieces:
+        if piece in score:
+            numbers.append(260 + PIECES.index(piece))
+        else:
+            numbers += [4 + byte for byte in piece.encode()]
+    return numbers
+
+
+@pytest.mark.parametrize("prefixed", [True, False])
+def test_sentencepiece_joins_the_best_pair_first(prefixed: bool) -> None:
+    content, config, ends = tokenizer_files(spm_fields(prefixed), HERE)
+    made = Tokenizer.from_str(json.dumps(content))
+    for text in ("the keeper", "steps of the keeper", "thethe  kepst", "Ü 🙂", "peer the reek"):
+        expected = spm_encode(text, prefixed)
+        assert made.encode(text).ids == expected, text
+        assert made.decode(expected) == text
+    assert made.encode("<end_of_turn>").ids[-1] == 3
+    assert (config["bos_token"], ends) == ("<s>", (2, 3))
+
+
+def test_scores_that_do_not_fit_are_reported() -> None:
+    fields = {**spm_fields(True), "tokenizer.ggml.scores": [0.0]}
+    with pytest.raises(ExportError, match="has 1 items for 282 tokens"):
+        tokenizer_files(fields, HERE)
 
 
 def source(**changes: Any) -> Source:

@@ -22,9 +22,10 @@ PACKAGE = f"{Path(webpte.__file__).parent}/"
 # From the caller down; a file that is not listed may be called by any of these.
 LAYERS = (
     *("llm/chat.py", "llm/reply.py", "llm/generation.py", "llm/speculation.py"),
-    *("llm/proposals.py", "llm/decode.py", "llm/kv_session.py"),
+    *("llm/rounds.py", "llm/proposals.py", "llm/decode.py", "llm/kv_session.py"),
     *("runtime/program.py", "runtime/decoder.py", "runtime/build.py"),
-    *("runtime/decode/sampled_delegate.py", "runtime/decode/step_batch.py"),
+    *("runtime/decode/drafted_rounds.py", "runtime/decode/sampled_delegate.py"),
+    *("runtime/decode/step_batch.py", "runtime/decode/combined_plan.py"),
 )
 MOST_FILES = 15  # for a token whose step was submitted before
 MOST_LAYERS = 20  # for one that also submits, above the delegate that runs

@@ -14,8 +14,9 @@ from support.page.conversations import greedy, tokens_of
 from webpte.bench import bench_llm
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, speculation
+from webpte.llm.payoff import Payoff
 from webpte.llm.proposals import PromptLookup
-from webpte.llm.speculation import ROWS, Payoff
+from webpte.llm.speculation import ROWS
 
 
 @pytest.fixture
@@ -74,20 +75,29 @@ def test_rounds_that_do_not_pay_give_way() -> None:
     payoff = Payoff()
     payoff.note_plain(8, 8 * 0.01)
     for _ in range(9):
-        payoff.note_round(7, 0, 1, 0.0, 0.02)
+        payoff.note_rounds(7, [0], 0.02)
     assert payoff.loss is not None
     assert "a plain step takes 10.0 ms" in payoff.loss
     for _ in range(9):
-        payoff.note_round(7, 7, 8, 0.0, 0.02)
+        payoff.note_rounds(7, [7], 0.02)
     assert payoff.loss is None
 
 
 def test_a_draft_that_is_mostly_wrong_proposes_little() -> None:
-    for accepted, counts in ((0, {1}), (7, {7})):
-        payoff = Payoff()
+    for rate, counts in ((0, {1}), (7, {7})):
+        payoff, count = Payoff(), 7
         for _ in range(30):
-            payoff.note_round(7, accepted, accepted + 1, 7 * 0.002, 0.01)
-        assert payoff.best_count(7) in counts
+            payoff.note_rounds(count, [min(rate, count)], 0.01 + count * 0.002)
+            count = payoff.best_count(7)
+        assert count in counts
+
+
+def test_the_time_of_other_counts_follows_from_measured_ones() -> None:
+    payoff = Payoff()
+    for count in (7, 7, 3, 7, 3):
+        payoff.note_rounds(count, [1, 1], 2 * (0.004 + count * 0.001))
+    assert payoff._round_seconds(5) == pytest.approx(0.009)
+    assert payoff._round_seconds(1) == pytest.approx(0.005)
 
 
 def test_bad_guesses_are_left_to_plain_steps(q4: Path, monkeypatch: pytest.MonkeyPatch) -> None:

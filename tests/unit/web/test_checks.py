@@ -53,6 +53,18 @@ def test_an_example_that_agrees() -> None:
     drive(script)
 
 
+def test_an_example_is_not_checked_with_another_kv_cache_than_its_own() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_card(app, "stories")
+        assert "Check the example" in browser.html["run-check"]
+        await app.receive({"act": "kv-cache", "value": "int8"})
+        assert browser.html["run-check"] == ""
+        await app.receive({"act": "kv-cache", "value": ""})
+        assert "Check the example" in browser.html["run-check"]
+
+    drive(script)
+
+
 def test_an_example_that_differs_leads_to_numpy(monkeypatch: Any) -> None:
     engine = WatchedEngine()
 

@@ -185,3 +185,27 @@ def test_a_software_adapter_proposes_numpy() -> None:
 def test_once_all_is_compiled_it_computes() -> None:
     assert "Computing · " in waiting_view((12, 12), 1500).replace('<span class="number">', "")
     assert "1.50 s" in waiting_view(None, 1500)
+
+
+def test_the_screen_stays_on_while_a_program_works() -> None:
+    engine = CompilingEngine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        shown = list[bool]()
+        show = browser.show
+
+        def follow(**changes: Any) -> None:
+            shown.extend([changes["awake"]] if "awake" in changes else [])
+            show(**changes)
+
+        browser.show = follow  # type: ignore[method-assign]
+        await open_sample(app)
+        assert shown == [True, False]  # it was opened
+        running = app.receive({"act": "run"})
+        await asyncio.sleep(0.1)  # it waits for `ready`
+        assert shown == [True, False, True]
+        engine.ready.set()
+        await running
+        assert shown == [True, False, True, False]
+
+    drive(script, engine=engine)

@@ -127,7 +127,7 @@ class InputController(InputControls):
             self._state.browser.show(html=shown)
 
     def _tell_given(self, arrival: Arrival, state: TensorInput) -> None:
-        self._state.tell(f"{arrival.name} loaded into {state.name}")
+        self._state.tell(f"{arrival.name} loaded into {state.title or state.name}")
 
     async def _arrivals(self, file: Any, rate: int) -> list[Arrival]:
         """Read the arrays of a file; a sound at this sample rate. Raises ValueError."""

@@ -278,6 +278,7 @@ class OpenController:
                     on_forecast=show_forecast,
                     options=how["options"],
                     max_context=source.max_context,
+                    kv_cache=source.kv_cache,
                 )
                 break
             except TooLargeError as error:

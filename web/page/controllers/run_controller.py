@@ -208,9 +208,9 @@ class RunController:
         if first or not live:
             self._draw_file()
         self._state.announce(Change.RESULTS)
-        loaded = f"{loaded_text(session)}. " if live and first else ""
-        summary = runner.run_summary(self._outputs.answer())
-        self._state.tell(loaded + summary + self._while_opening(session, still=True))
+        loaded = f"; {loaded_text(session)}" if live and first else ""
+        summary = runner.run_summary(self._outputs.answer())  # first: the line may be cut off
+        self._state.tell(summary + loaded + self._while_opening(session, still=True))
 
     async def _benchmark(
         self, session: Session, method: str, arrays: Sequence[Any], held: Held
@@ -270,9 +270,12 @@ class RunController:
                 line = f"Computing on NumPy: {count_text(done)} of {count_text(total)} calls"
                 self._state.tell(line, "busy")
 
-        shorter = {} if source.max_context is None else {"max_context": source.max_context}
         reference = await self._state.engine.load(
-            source.data, data=source.extra, device="numpy", **shorter
+            source.data,
+            data=source.extra,
+            device="numpy",
+            max_context=source.max_context,
+            kv_cache=source.kv_cache,
         )
         try:
             expected = await follow(reference, results.calls, lambda: runner.stopping, tick)

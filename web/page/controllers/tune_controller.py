@@ -32,6 +32,10 @@ class TuneController:
         elif session is not None and can_tune_now(session.program):
             yield Command("Tune kernels", "tune", view="run")
 
+    @property
+    def busy(self) -> bool:
+        return self._task is not None
+
     # ---- acts
 
     async def on_tune(self, message: Message) -> None:

@@ -12,9 +12,9 @@ from page.outputs.tensors import largest
 
 SHOWN = 5
 HOWS = {
-    "auto": "probabilities, where known",
-    "softmax": "after softmax",
-    "sigmoid": "after sigmoid",
+    "auto": "automatic",
+    "softmax": "softmax",
+    "sigmoid": "sigmoid",
     "values": "raw values",
 }
 SHOWN_ROWS = 12

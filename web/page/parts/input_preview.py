@@ -50,7 +50,8 @@ def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
         return h("div", coming, numbers, class_="simple-preview")
     array = state.array()
     facts = h("p", " · ".join(_facts(state, array)), class_="note")
-    note = h("p", state.note, class_="note") if state.note else None
+    told = [text for text in (_scaled(state), state.note) if text]
+    note = h("p", " ".join(told), class_="note") if told else None
     if not is_simple(state):
         seen = _seen(state, array, picture_url) or _heard(state, array) or _thumbnail(array)
         return h("div", seen, _values(state, array), facts, note, class_="preview")
@@ -71,6 +72,21 @@ def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
         ),
         class_="simple-preview",
     )
+
+
+def _scaled(state: TensorInput) -> str:
+    """Say how a picture was scaled; empty if it was not."""
+    if state.fill != "picture" or state.photo is None or state.form is None:
+        return ""
+    photo, form = state.photo, state.form
+    taken = state.dims[form.columns], state.dims[form.rows]
+    if (photo.width, photo.height) == taken:
+        return ""
+    before, after = (
+        f"{count_text(width)} × {count_text(height)}"
+        for width, height in ((photo.width, photo.height), taken)
+    )
+    return f"{before} pixels, scaled to {after} for this model."
 
 
 def _facts(state: TensorInput, array: Array) -> list[str]:

@@ -173,9 +173,12 @@ class Session:
             self.results[method].note = "the last run failed"
 
     def cancel_run(self, method: str) -> None:
-        """Note that a run was cancelled: it may have changed the state, or not."""
+        """Note that a run was cancelled: it may have changed the state, or not.
+
+        Results of a program without state still belong to their inputs.
+        """
         self.lose_state("a run was cancelled, and may have changed it")
-        if method in self.results:
+        if self.stateful and method in self.results:
             self.results[method].note = "the last run was cancelled"
 
     def lose_state(self, reason: str) -> None:

@@ -36,6 +36,8 @@ struct Params {
     angle_head: u32,
     keys_begin: u32,
     values_begin: u32,
+    window: u32, // keys that a query sees, its own included; 0: all
+    cap: f32, // logits are bent to stay within; 0: they are not
 }
 
 // WGSL has no infinity: logits stay above FLOOR, and EXCLUDED is clearly below it.
@@ -58,6 +60,12 @@ fn job_of(index: u32) -> Job {
 
 fn live_keys() -> u32 {
     return params.keys + params.follow * u32(position.x);
+}
+
+// The first key that a query sees.
+fn first_key(token: u32) -> u32 {
+    let end = u32(position.x) + token + 1u;
+    return select(0u, end - params.window, params.window > 0u && end > params.window);
 }
 
 // The share of one split in `keys`: whole units, and not less than `least`.

@@ -196,7 +196,8 @@ fn attend(index: u32, local: u32) {
     }
     let job = job_of(index);
     let rows = params.tokens * GROUP;
-    let share = share_of(job.split, live_keys(), 1u, LEAST);
+    let begin = first_key(job.tile * ROWS / GROUP);
+    let share = begin + share_of(job.split, live_keys() - begin, 1u, LEAST);
     if (params.splits > 1u && share.x >= share.y) {
         if (local < ROWS && job.tile * ROWS + local < rows) {
             stats[line_of(job, job.tile * ROWS + local)] = vec2<f32>(FLOOR, 0.0);

@@ -1,4 +1,4 @@
-// Masks: causal, added and boolean. Goes with lib/attention/attention.wgsl and lib/quads.wgsl; the kernel declares
+// Masks: causal, added and boolean; windows, and the soft cap of logits. Goes with lib/attention/attention.wgsl and lib/quads.wgsl; the kernel declares
 // `mask`, quads of MASK_TYPE.
 
 override MASK: u32; // one of the following
@@ -8,12 +8,23 @@ const BOOLEAN = 2u; // true takes part
 
 const MINUS_INFINITY = 0xff800000u;
 
-// The logit, or EXCLUDED for keys after the query, keys from `end` on, and masked keys.
+// tanh(10) is 1 as a float; beyond, some GPUs compute infinity / infinity.
+fn capped(logit: f32) -> f32 {
+    return params.cap * tanh(clamp(logit / params.cap, -10.0, 10.0));
+}
+
+// The logit, or EXCLUDED for keys after the query or before its window, keys from `end` on, and masked keys.
 fn masked(logit: f32, batch: u32, head: u32, token: u32, key: u32, end: u32) -> f32 {
     if (key >= end || (CAUSAL && key > u32(position.x) + token)) {
         return EXCLUDED;
     }
+    if (key < first_key(token)) {
+        return EXCLUDED;
+    }
     var total = logit;
+    if (params.cap > 0.0) {
+        total = capped(logit);
+    }
     if (MASK != NO_MASK) {
         let at = batch * params.mask.x + head * params.mask.y + token * params.mask.z + key * params.mask.w;
         let value = load_${MASK_TYPE}_as_f32(mask[at / 4u])[at % 4u];

@@ -17,7 +17,7 @@ from webpte.errors import DeviceError, IndexRangeError, WebpteError
 from webpte.gpu.device import Origin, Resource
 from webpte.graph.graph import Tensor
 from webpte.graph.live_state import LiveState
-from webpte.plan.reference import run_reference
+from webpte.plan.reference import CheckedCalls, run_reference
 from webpte.shapes import numel
 
 # A buffer larger than HUGE_BYTES stores only its first MAX_KEPT bytes: constants can be larger than
@@ -87,6 +87,7 @@ class EmulatedCall:
         self._outs = self._tensors(call.args[-1:])
         self._writes = {**self._outs, **self._tensors(tuple(mutated))}
         self._live = LiveState(origin.graph)
+        self._checked = CheckedCalls(origin.graph)
         for value_id, dims in origin.dims.items():
             self._live.set_cur_dims(value_id, dims)
 
@@ -105,7 +106,14 @@ class EmulatedCall:
             self._live.set_symint(value_id, int.from_bytes(word, "little", signed=True))
         arrays = {i: self._decode(memory, i, tensor.dtype) for i, tensor in self._reads.items()}
         try:
-            run_reference(self._op, self.origin.call, self.origin.graph, self._live, arrays)
+            run_reference(
+                self._op,
+                self.origin.call,
+                self.origin.graph,
+                self._live,
+                arrays,
+                checked=self._checked,
+            )
         except IndexRangeError:
             self._write_faults(memory)
             self._write_zeros(memory)

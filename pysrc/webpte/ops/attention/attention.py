@@ -14,6 +14,9 @@ query's own position. A mask broadcasts to [B, heads, S, keys] and is added to t
 ops with a cache, a boolean mask is true for the keys that take part. A mask as long as the cache
 covers all of it, as in ExecuTorch; a shorter one must end at the last query. A row without any key
 is zero, as in torch's scaled_dot_product_attention.
+
+With a `window`, causal attention also hides all but so many keys up to the query's own. A soft cap
+c makes of a logit c * tanh(logit / c). No file has these two: rewritten calls have them.
 """
 
 from __future__ import annotations
@@ -49,15 +52,16 @@ from webpte.shapes import numel
 
 Array = np.ndarray
 
+OWN = "window: int = 0, soft_cap: number? = None"  # of calls that runtime/load/ has rewritten
 WITH_CACHE = (
     "query: tensor, key: tensor, value: tensor, k_cache: tensor, v_cache: tensor, "
     "input_pos: live, seq_len: any, attn_mask: tensor? = None, dropout_p: number? = 0, "
-    "is_causal: bool = False, scale: number? = None -> tensor"
+    f"is_causal: bool = False, scale: number? = None, {OWN} -> tensor"
 )
 CACHE_ONLY = (
     "query: tensor, k_cache: tensor, v_cache: tensor, input_pos: live, "
     "attn_mask: tensor? = None, dropout_p: number? = 0, "
-    "is_causal: bool = False, scale: number? = None -> tensor"
+    f"is_causal: bool = False, scale: number? = None, {OWN} -> tensor"
 )
 UPDATE = "value: tensor, cache: tensor, input_pos: live -> tensor"
 MASKED = (
@@ -152,7 +156,10 @@ def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Ar
                 x[b % x.shape[0], head % x.shape[1]].astype(np.float64)
                 for x, head in ((q, h), (k, at), (v, at))
             )
-            logits = own @ keys.T * call.scale + added[b, h]
+            logits = own @ keys.T * call.scale
+            if call.cap:
+                logits = call.cap * np.tanh(logits / call.cap)
+            logits = logits + added[b, h]
             logits[~seen[b, h]] = -np.inf
             peak = logits.max(axis=1, keepdims=True, initial=-np.inf)
             weights = np.exp(logits - np.where(np.isneginf(peak), 0, peak))
@@ -200,7 +207,8 @@ def run_cached(args: Args, writes: bool) -> Array:
     keys, values = (read_rows(args, name, count) for name in ("k_cache", "v_cache"))
     seen, added = mask_arrays(args, call)
     if call.causal:
-        seen = seen & (np.arange(count) <= position + np.arange(tokens)[:, None])
+        ago = position + np.arange(tokens)[:, None] - np.arange(count)
+        seen = seen & (ago >= 0) & (ago < (call.window or count))
     q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, keys, values))
     return attend(q, k, v, call, seen, added).transpose(0, 2, 1, 3).astype(q.dtype)
 

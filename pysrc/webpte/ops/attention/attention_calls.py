@@ -212,6 +212,14 @@ def read_masked(args: Args) -> Attention:
     )
 
 
+def read_window(args: Args) -> int:
+    """Return the window of causal attention, 0 if there is none."""
+    window = args.integer("window")
+    if window < 0 or (window and not args.flag("is_causal")):
+        raise GraphError(f"{args.call}: a window of {window} keys; it must be causal")
+    return window
+
+
 def read_cached(args: Args, writes: bool) -> Attention:
     check_no_dropout(args)
     q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
@@ -228,6 +236,8 @@ def read_cached(args: Args, writes: bool) -> Attention:
         follows=named is None,
         causal=args.flag("is_causal"),
         scale=read_scale(args, q.dims[-1]),
+        window=read_window(args),
+        cap=float(args.optional_number("soft_cap") or 0),
         position=args.uniform("input_pos"),
         mask=read_mask(args, (*queries.sizes[:3], named or positions), boolean=True),
         new=(tokens_first(args.tensor("key")), tokens_first(args.tensor("value")))

@@ -92,6 +92,8 @@ class Attention:
     packing: CachePacking | None = None  # of the caches; strides of `k` and `v` are then in units
     # Params of attention_flash_split_rope.wgsl.
     rotary: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
+    window: int = 0  # keys that a query sees, its own included; 0: all
+    cap: float = 0  # that logits are bent to stay within; 0: they are not
     target: Target = GPU
 
     @property
@@ -291,7 +293,7 @@ def pack_params(
 ) -> bytes:
     """Pack params of lib/attention/attention.wgsl; `lines`: the first, their number and length."""
     return pack(
-        "7If32I",
+        "7If33If",
         *(workgroups, call.out.sizes[2], call.key_heads, tiles, splits, call.keys, call.follows),
         call.scale,
         *(*call.q.strides, 0, *call.k.strides, 0, *call.v.strides, 0, *call.out.strides, 0),
@@ -299,6 +301,7 @@ def pack_params(
         *((0,) * 4 if new is None else (*new.strides, ceil_div(new.sizes[3], QUAD))),
         *lines,
         *call.rotary,
+        *(call.window, call.cap),
     )
 
 

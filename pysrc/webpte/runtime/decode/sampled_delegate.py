@@ -43,6 +43,15 @@ class PendingSteps:
 
 
 @dataclass(frozen=True)
+class PreparedSteps:
+    """The plans of a body and its sampler, and what each step that they serve uploads."""
+
+    body: DevicePlan
+    sampler: DevicePlan
+    rows: list[np.ndarray]
+
+
+@dataclass(frozen=True)
 class _SubmittedStep:
     batch: StepBatch
     running: Awaitable[bytes]
@@ -61,7 +70,7 @@ class SampledDelegate:
     ) -> None:
         self.body = body
         self.sampler: GpuDelegate | None = None
-        self._kind = kind
+        self.kind = kind
         self._library = library
         self._lifetime = lifetime
         self._batches = StepBatches(body.device, body.memory)
@@ -77,11 +86,11 @@ class SampledDelegate:
     async def _build_sampler(self) -> GpuDelegate:
         memory = self.body.memory
         (output,) = self.body.outputs
-        graph = self._kind.graph(output)
+        graph = self.kind.graph(output)
         borrowed = {graph.inputs[0]: memory.buffer_of(output.id)}
         taken: list[ScratchKey] = []
         try:
-            if self._kind.penalized:
+            if self.kind.penalized:
                 history = graph.tensor(graph.inputs[-1])
                 key = ("history", aligned(history.storage_bytes))
                 borrowed[history.id] = (await memory.take_scratch(key)).buffer
@@ -101,7 +110,7 @@ class SampledDelegate:
 
     def _history(self, sampler: GpuDelegate) -> list[Input]:
         """Return the history as an input, if there is one: it is on the GPU after a `run`."""
-        if not self._kind.penalized:
+        if not self.kind.penalized:
             return []
         tensor = sampler.graph.tensor(sampler.graph.inputs[-1])
         buffer = sampler.memory.buffer_of(tensor.id)
@@ -171,20 +180,14 @@ class SampledDelegate:
         body = self.body
         with body.lifetime.lease():
             async with body.turn():
-                sampler = await self._built_sampler()
-                token = self._as_input(await self._token_buffer())
-                started, history = perf_counter(), self._history(sampler)
-                given = [[token, *others] for others in inputs]
-                try:
-                    first, second = await self._prepare(sampler, given[0], [*extra[0], *history])
-                except (ResizeError, IndexRangeError) as error:
-                    return str(error)  # not raised: nobody has requested this step yet
-                if reason := self._unsafe(sampler, first.plan):
-                    return reason
-                rows = self._rows(sampler, first, second, given[1:], extra[1:], history)
+                started, token = perf_counter(), self.as_tokens(await self._token_buffer(), 1)
+                steps = await self.prepare_steps(token, inputs, extra)
+                if isinstance(steps, str):
+                    return steps
+                rows = steps.rows
                 count = 1 << (len(rows).bit_length() - 1)
                 tokens = body.memory.buffer_of(body.graph.inputs[0])
-                batch = await self._batches.steps(first.plan, second.plan, tokens, count)
+                batch = await self._batches.steps(steps.body, steps.sampler, tokens, count)
                 for step, row in enumerate(rows[:count]):
                     batch.rows[step] = row
                 body.lifetime.check()
@@ -195,6 +198,28 @@ class SampledDelegate:
             lease = ExitStack()
             lease.enter_context(body.lifetime.lease())
         return PendingSteps(count, detach(self._sampled(submitted, lease)))
+
+    async def prepare_steps(
+        self,
+        tokens: DeviceTensor,
+        inputs: Sequence[Sequence[Input]],
+        extra: Sequence[Sequence[Input]],
+    ) -> PreparedSteps | str:
+        """Prepare steps with these other inputs, as many as one plan serves; or tell why none is.
+
+        The caller holds the body's turn. `tokens` stand for those that are on the GPU by then.
+        """
+        sampler = await self._built_sampler()
+        history = self._history(sampler)
+        given = [[tokens, *others] for others in inputs]
+        try:
+            first, second = await self._prepare(sampler, given[0], [*extra[0], *history])
+        except (ResizeError, IndexRangeError) as error:
+            return str(error)  # not raised: nobody has requested this step yet
+        if reason := self._unsafe(sampler, first.plan):
+            return reason
+        rows = self._rows(sampler, first, second, given[1:], extra[1:], history)
+        return PreparedSteps(first.plan, second.plan, rows)
 
     def _rows(
         self,
@@ -220,9 +245,10 @@ class SampledDelegate:
             rows.append(np.concatenate([payload.data for payload in payloads]))
         return rows
 
-    def _as_input(self, buffer: int) -> DeviceTensor:
+    def as_tokens(self, buffer: int, count: int) -> DeviceTensor:
+        """Return a buffer as the body's first input, of so many tokens."""
         dtype = self.body.graph.tensor(self.body.graph.inputs[0]).dtype
-        return DeviceTensor(buffer, dtype, dtype.storage, (1, 1))
+        return DeviceTensor(buffer, dtype, dtype.storage, (1, count))
 
     async def _sampled(self, submitted: _SubmittedStep, lease: ExitStack) -> list[SampledToken]:
         with lease:

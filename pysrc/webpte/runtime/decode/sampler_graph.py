@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from webpte.dtypes import DTYPES, DType
 from webpte.format.vulkan import BoolValue, IntListValue, IntValue, NullValue, SymIntValue
@@ -11,7 +14,7 @@ from webpte.ops.core.records import ceil_div
 from webpte.ops.sampling.sample import SETTINGS
 from webpte.ops.sampling.sample_numpy import WORD_BITS
 from webpte.ops.sampling.top_logprobs import words_of
-from webpte.runtime.decode.sampling import SamplerSettings
+from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.shapes import Dims
 
 
@@ -173,3 +176,12 @@ def with_top_logprobs(graph: Graph, count: int) -> Graph:
     call = Call(len(graph.calls), "webpte.top_logprobs.default", (0, token, at, words.id))
     values, calls = (*graph.values, IntValue(count), words), (*graph.calls, call)
     return Graph(values, calls, graph.inputs, (token, words.id))
+
+
+def tokens_of_rows(found: Sequence[np.ndarray], kind: SamplerKind) -> list[SampledToken]:
+    """Return the tokens that a sampler of several rows has found."""
+    split = len(found) - (kind.rows if kind.top_logprobs else 0)
+    tokens = np.concatenate([part.reshape(-1) for part in found[:split]]).tolist()
+    words: list[np.ndarray | None] = [part.reshape(-1) for part in found[split:]]
+    words = words or [None] * kind.rows
+    return [SampledToken(token, more) for token, more in zip(tokens, words, strict=True)]

@@ -7,7 +7,7 @@ from which each step copies its own.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,13 +15,12 @@ import numpy as np
 from webpte.errors import IndexRangeError
 from webpte.gpu.device import Device, GpuCopy, PlanCommands, Readback, SubPlan, Upload
 from webpte.runtime.base.gpu_tensor import DeviceTensor
+from webpte.runtime.decode.combined_plan import CombinedPlans, Scratches
 from webpte.runtime.execute.device_plan import DevicePlan, Segment
-from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory, ScratchKey
+from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory
 
 TOKEN_BYTES = 4
 TOKEN = ("token", 16)  # scratch memory for the token that was sampled last
-
-Scratches = Callable[[ScratchKey], Awaitable[int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +55,18 @@ class StepBatch:
 
 
 class StepBatches:
-    """The step batches of one body, each kept for as long as both of its plans exist."""
+    """The step batches of one body."""
 
     def __init__(self, device: Device, memory: DelegateMemory) -> None:
         self._device = device
-        self._memory = memory
-        self._built: dict[object, StepBatch] = {}
+        self._plans = CombinedPlans[StepBatch](device, memory)
 
     async def call(self, body: DevicePlan, sampler: DevicePlan, keep_token: bool) -> StepBatch:
         """Return a batch of one step; `keep_token` keeps its last token for steps that follow."""
 
-        async def build(scratch: Scratches, ends: tuple[Segment, Segment]) -> StepBatch:
-            first, second = ends
+        first, second = ends = body.segments[-1], sampler.segments[-1]
+
+        async def build(scratch: Scratches) -> StepBatch:
             kept: tuple[GpuCopy, ...] = ()
             if keep_token:
                 sampled = second.outputs[0].tensor
@@ -86,7 +85,7 @@ class StepBatches:
                 PlanCommands(uploads, (), readbacks, nbytes, parts=parts), ends, 1
             )
 
-        return await self._get(body, sampler, ("call", keep_token), build)
+        return await self._plans.get((body, sampler), ("call", keep_token), build)
 
     async def steps(
         self, body: DevicePlan, sampler: DevicePlan, tokens: int, count: int
@@ -96,8 +95,9 @@ class StepBatches:
         Its result is the sampler's outputs, step by step.
         """
 
-        async def build(scratch: Scratches, ends: tuple[Segment, Segment]) -> StepBatch:
-            first, second = ends
+        first, second = ends = body.segments[-1], sampler.segments[-1]
+
+        async def build(scratch: Scratches) -> StepBatch:
             split = first.payload.data.size
             row = split + second.payload.data.size
             outputs = [output.tensor for output in second.outputs]
@@ -110,13 +110,13 @@ class StepBatches:
             for step in range(count):
                 start, latest = step * row, sampled if step else token
                 given = GpuCopy(latest, tokens, TOKEN_BYTES)
-                kept = _pack_outputs(outputs, results, step * record)
+                kept = pack_outputs(outputs, results, step * record)
                 last = (GpuCopy(sampled, token, TOKEN_BYTES),) if step == count - 1 else ()
                 parts += (
-                    SubPlan(first.handle, (*_from_block(block, first.uploads, start), given)),
+                    SubPlan(first.handle, (*from_block(block, first.uploads, start), given)),
                     SubPlan(
                         second.handle,
-                        _from_block(block, second.uploads, start + split),
+                        from_block(block, second.uploads, start + split),
                         (*kept, *last),
                     ),
                 )
@@ -127,7 +127,7 @@ class StepBatches:
             )
             return await self._create(commands, ends, count)
 
-        return await self._get(body, sampler, ("steps", tokens, count), build)
+        return await self._plans.get((body, sampler), ("steps", tokens, count), build)
 
     async def _create(
         self, commands: PlanCommands, ends: tuple[Segment, Segment], count: int
@@ -136,47 +136,8 @@ class StepBatches:
         handle = await self._device.create_plan(commands)
         return StepBatch(handle, np.zeros((count, nbytes), np.uint8), *ends)
 
-    async def _get(
-        self,
-        body: DevicePlan,
-        sampler: DevicePlan,
-        kind: tuple[object, ...],
-        build: Callable[[Scratches, tuple[Segment, Segment]], Awaitable[StepBatch]],
-    ) -> StepBatch:
-        ends = body.segments[-1], sampler.segments[-1]
-        key = (*(end.handle for end in ends), *kind)
-        if key in self._built:
-            return self._built[key]
-        taken: list[ScratchKey] = []
 
-        async def scratch(wanted: ScratchKey) -> int:
-            place = await self._memory.take_scratch(wanted)
-            taken.append(wanted)
-            return place.buffer
-
-        def release() -> None:
-            for one in taken:
-                self._memory.release_scratch(one)
-
-        try:
-            batch = await build(scratch, ends)
-        except BaseException:
-            release()
-            raise
-
-        def destroy() -> None:
-            for plan in (body, sampler):
-                del plan.made_of_it[key]
-            del self._built[key]
-            self._device.destroy_plan(batch.handle)
-            release()
-
-        body.made_of_it[key] = sampler.made_of_it[key] = destroy
-        self._built[key] = batch
-        return batch
-
-
-def _pack_outputs(tensors: Sequence[DeviceTensor], target: int, offset: int) -> list[GpuCopy]:
+def pack_outputs(tensors: Sequence[DeviceTensor], target: int, offset: int) -> list[GpuCopy]:
     """Return copies of tensors into a buffer, one after the other."""
     copies = []
     for tensor in tensors:
@@ -185,7 +146,7 @@ def _pack_outputs(tensors: Sequence[DeviceTensor], target: int, offset: int) -> 
     return copies
 
 
-def _from_block(block: int, uploads: Sequence[Upload], start: int) -> tuple[GpuCopy, ...]:
+def from_block(block: int, uploads: Sequence[Upload], start: int) -> tuple[GpuCopy, ...]:
     """Return uploads as copies from a block that was uploaded before."""
     return tuple(
         GpuCopy(block, upload.buffer, upload.nbytes, source_offset=start + upload.payload_offset)

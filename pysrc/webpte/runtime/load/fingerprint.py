@@ -11,7 +11,7 @@ from webpte.graph.graph import Graph
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import constant_transfers
 from webpte.runtime.load.program_file import Contents
-from webpte.source import Region
+from webpte.source import BytesSource, Region
 
 SAMPLES = 16  # weights that are looked into: the largest
 SAMPLE_BYTES = 4096  # from the middle of each
@@ -27,6 +27,8 @@ async def fingerprint(contents: Contents) -> str:
             weights |= dict.fromkeys(_weights(graph))
     for region in weights:
         found.update(repr((region.offset, region.size)).encode())
+        if isinstance(region.source, BytesSource) and not region.source.is_unchanged:
+            found.update(await region.read(0, region.size))  # a LoRA, which can be another one
     for region in sorted(weights, key=lambda region: region.size, reverse=True)[:SAMPLES]:
         length = min(SAMPLE_BYTES, region.size)
         found.update(await region.read((region.size - length) // 2, length))

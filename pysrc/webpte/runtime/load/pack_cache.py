@@ -54,6 +54,23 @@ def pack_caches(contents: Contents, kv_cache: str) -> Contents:
     return replace(contents, methods=methods)
 
 
+def cache_bytes(contents: Contents) -> dict[str, int]:
+    """Count the bytes of the KV caches: those of the file ("file"), and packed, by `kv_cache`.
+
+    {} if there are none, or if they cannot be packed.
+    """
+    graphs = [graph for one in contents.methods.values() for graph in one.graphs if graph]
+    try:
+        caches = [tensor for graph in graphs for tensor in _caches(graph, "int8")]
+    except UnsupportedError:
+        return {}
+    packed = {
+        name: 4 * sum(numel(packing.packed_dims(tensor.dims)) for tensor in caches)
+        for name, packing in PACKINGS.items()
+    }
+    return {"file": sum(tensor.storage_bytes for tensor in caches), **packed} if caches else {}
+
+
 def _caches(graph: Graph, kv_cache: str) -> list[Tensor]:
     """Return the caches; raise UnsupportedError for one that something else uses, too."""
     flow, found = Dataflow.of(graph), set[int]()

@@ -50,6 +50,19 @@ CACHED = [
     CacheCase(4, 2, 16, TALK, op=f"llama.{BARE}", causal=False),
     CacheCase(4, 2, 7, [(1, 20), (30, 3)], op=BARE),
 ] + [
+    CacheCase(4, 2, 16, TALK, window=1, label="own key alone"),
+    CacheCase(4, 2, 16, TALK, window=7),
+    CacheCase(3, 1, 8, TALK, window=5, cap=2.5),
+    CacheCase(4, 2, 16, TALK, cap=1.5, op=BARE),
+    CacheCase(4, 2, 16, TALK, cap=0.25, scale=40.0, label="far beyond the cap"),
+    CacheCase(2, 1, 6, TALK, window=3, cap=3.0, op=BARE),
+    CacheCase(2, 1, 260, [(1, 30), (20, 31), (1, 51)], positions=70, window=11, cap=5.0),
+    CacheCase(4, 2, 64, [(130, 40), (1, 170), (70, 3)], positions=256, window=33, cap=4.0),
+    CacheCase(4, 2, 33, [(130, 40), (1, 170), (9, 3)], positions=256, window=50),
+    CacheCase(8, 1, 128, [(8, 500), (64, 100), (1, 598)], positions=600, window=200, cap=9.0),
+    CacheCase(4, 2, 16, [(1, 700), (2, 5), (1, 999)], positions=1000, window=77),
+    CacheCase(4, 2, 16, [(1, 700), (2, 5), (1, 999)], positions=1000, window=5000, cap=2.0),
+] + [
     CacheCase(4, 2, size, [(tokens, 7), (1, 12)], op=op, mask=mask, mask_type=kind, causal=causal)
     for tokens, size in ((3, 16), (17, 6))
     for op, mask, kind, causal in (

@@ -20,12 +20,19 @@ def randoms(rng: np.random.Generator, *shape: int) -> Array:
 
 
 def softmax_attention(
-    q: Array, k: Array, v: Array, scale: float, hidden: Array, added: Array
+    q: Array,
+    k: Array,
+    v: Array,
+    scale: float,
+    hidden: Array,
+    added: Array,
+    cap: float | None = None,
 ) -> Array:
     """q [B, H, S, D], k and v [B, K, N, ..] with H a multiple of K; `hidden` keys do not count."""
     group = q.shape[1] // k.shape[1]
     k, v = (np.repeat(x.astype(np.float64), group, axis=1) for x in (k, v))
-    logits = np.einsum("bhsd,bhnd->bhsn", q.astype(np.float64), k) * scale + added
+    logits = np.einsum("bhsd,bhnd->bhsn", q.astype(np.float64), k) * scale
+    logits = (logits if cap is None else cap * np.tanh(logits / cap)) + added
     logits = np.where(hidden, -np.inf, logits)
     with np.errstate(invalid="ignore"):
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf))
@@ -54,6 +61,8 @@ class CacheCase:
     mask: str | None = None
     mask_type: str = "float32"
     scale: float | None = None
+    window: int = 0
+    cap: float | None = None
     live: bool = True
     cache_inputs: bool = False
     label: str = ""
@@ -69,6 +78,8 @@ class CacheCase:
             *(f"{tokens}at{position}" for tokens, position in self.steps[:3]),
             *(f"B{self.batch}" for _ in range(self.batch > 1)),
             *("int" for _ in range(not self.live)),
+            *(f"window{self.window}" for _ in range(self.window > 0)),
+            *(f"cap{self.cap}" for _ in range(self.cap is not None)),
         ]
         return "-".join([*words, *self.label.split()])
 
@@ -139,12 +150,12 @@ class CacheCase:
         elif mask is not None:
             added = added + mask
         if self.causal:
-            ahead = np.arange(count)[None] > position + np.arange(q.shape[1])[:, None]
-            hidden = hidden | ahead
+            ago = position + np.arange(q.shape[1])[:, None] - np.arange(count)[None]
+            hidden = hidden | (ago < 0) | (ago >= (self.window or count))
         scale = 1 / math.sqrt(self.size) if self.scale is None else self.scale
         q, k, v = (x.swapaxes(1, 2) for x in (q, keys[:, :count], values[:, :count]))
         hidden = hidden | np.isneginf(added)
-        result = softmax_attention(q, k, v, scale, hidden, np.where(hidden, 0, added))
+        result = softmax_attention(q, k, v, scale, hidden, np.where(hidden, 0, added), self.cap)
         return result.swapaxes(1, 2)
 
     def program(self) -> bytes:
@@ -177,7 +188,10 @@ class CacheCase:
         if self.scale is not None:
             whole = self.scale == int(self.scale)
             scale = g.int(int(self.scale)) if whole else g.double(self.scale)
-        rest = (mask, g.int(0), g.bool_(self.causal), scale)
+        rest: tuple[int, ...] = (mask, g.int(0), g.bool_(self.causal), scale)
+        if self.window or self.cap is not None:
+            cap = g.null() if self.cap is None else g.double(self.cap)
+            rest = (*rest, g.int(self.window), cap)
         if self.writes:
             g.op(self.op, q, *fresh, *caches, position, g.int(1), *rest, out)
         else:

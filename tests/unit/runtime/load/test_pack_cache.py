@@ -22,6 +22,7 @@ from webpte.llm import Generator
 from webpte.ops.attention.cache_packing import PACKINGS, pack_rows, unpack_rows
 from webpte.ops.core.records import Scratch
 from webpte.runtime.base.options import DeveloperOptions
+from webpte.runtime.program import kv_cache_bytes
 from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests" / "data" / "llm"
@@ -40,6 +41,21 @@ CASES = [
 def rounded(values: np.ndarray, kind: str) -> np.ndarray:
     packing = PACKINGS[kind]
     return unpack_rows(pack_rows(values, packing), values.shape[-1], packing)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bytes_of_caches_are_known_before_they_are_packed(name: str) -> None:
+    async def check() -> None:
+        path = FOLDER / f"{name}.pte"
+        async with await webpte.load(path, device="numpy") as program:
+            told = kv_cache_bytes(program)
+        for kind in (None, *KINDS):
+            forecast = await webpte.forecast(path, device="numpy", kv_cache=kind)
+            assert told[kind or "file"] == forecast.state
+        async with await webpte.load(path, device="numpy", kv_cache="int8") as program:
+            assert kv_cache_bytes(program) == {}  # already packed
+
+    wait(check())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -134,8 +134,10 @@ def test_a_picture_takes_the_size_that_the_bounds_allow() -> None:
     assert isinstance(state, TensorInput)
     state.take_picture(FakePhoto(np.zeros((30, 40, 3), np.uint8)), "p.png")
     assert state.array().shape == (1, 3, 30, 40)
+    assert "scaled" not in input_preview(state)
     state.take_picture(FakePhoto(np.zeros((640, 96, 3), np.uint8)), "p.png")
     assert state.array().shape == (1, 3, 64, 10)
+    assert "96 × 640 pixels, scaled to 10 × 64 for this model." in input_preview(state)
     state.set_dim(3, "20")
     assert state.array().shape == (1, 3, 64, 20)
     assert state.fill == "picture"

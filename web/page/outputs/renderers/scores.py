@@ -15,7 +15,7 @@ from page.outputs.renderers.base import (
 )
 from page.outputs.scores import HOWS, Score, rank
 
-_TOPS = {"5": "5", "10": "10", "25": "25", "100": "100"}
+_TOPS = {"5": "top 5", "10": "top 10", "25": "top 25", "100": "top 100"}
 
 
 def _draw(context: OutputContext, settings: Settings) -> Html:
@@ -28,8 +28,8 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
         shown,
         h(
             "div",
-            choice_field(context, "top", "how many", _TOPS, str(top)),
-            choice_field(context, "how", "shown as", HOWS, how),
+            choice_field(context, "top", "show", _TOPS, str(top)),
+            choice_field(context, "how", "scores as", HOWS, how),
             class_="controls",
         ),
         class_="rendered-scores",

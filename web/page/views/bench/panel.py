@@ -124,7 +124,10 @@ class BenchPanel(Panel):
         own = self._own
 
         def button(text: str, act: str, off: bool) -> Html:
-            return h("button", text, type="button", data_act=self.act(act), disabled=off)
+            main = "primary" if act == "measure" else None
+            return h(
+                "button", text, type="button", data_act=self.act(act), disabled=off, class_=main
+            )
 
         self.show(
             h(
@@ -134,7 +137,7 @@ class BenchPanel(Panel):
                     "p",
                     "Times some samples and the open program on this device. Nothing is sent "
                     "anywhere.",
-                    class_="soft",
+                    class_="note",
                 ),
                 h(
                     "div",
@@ -152,13 +155,14 @@ class BenchPanel(Panel):
                         "label",
                         h("span", "Compare with a result (JSON or link)", class_="label"),
                         h("input", type="text", name="other", autocomplete="off"),
+                        class_="wide",
                     ),
                     h("button", "Compare", type="submit"),
                     button("Remove comparison", "drop", self._other is None),
                     data_act=self.act("compare"),
-                    class_="controls",
+                    class_="url bench-compare",
                 ),
-                class_="card",
+                class_="card bench-card",
             )
         )
 
@@ -178,10 +182,10 @@ def _table(own: BenchResult | None, other: BenchResult | None) -> Html:
     ]
     headings = ["figure", *(f"{one.adapter}, {one.date}" for one in found)]
     notes = [
-        h("p", f"{one.adapter} · {one.browser} · webpte {one.webpte}", class_="soft")
+        h("p", f"{one.adapter} · {one.browser} · webpte {one.webpte}", class_="note")
         for one in found
     ]
-    return h("div", table("Figures", headings, rows), *notes)
+    return h("div", table("Figures", headings, rows), *notes, class_="bench-figures")
 
 
 def _number(value: float | None) -> str:
@@ -195,5 +199,6 @@ VIEW = View(
     make=BenchPanel,
     needs=(PROGRAM, METHOD),
     follows=(Change.SESSION, Change.METHOD, Change.BUSY),
+    style=True,
     commands=(Command("Measure this device", "measure"),),
 )

@@ -117,7 +117,7 @@ def form_view(codec: Codec, act: Act, *, busy: bool, streaming: bool) -> Html:
     )
 
 
-def settings_view(settings: ChatSettings, codec: Codec, act: Act, folded: bool) -> Html:
+def settings_view(settings: ChatSettings, codec: Codec, act: Act, state: AppState) -> Html:
     numbers = [
         h(
             "label",
@@ -144,8 +144,9 @@ def settings_view(settings: ChatSettings, codec: Codec, act: Act, folded: bool) 
         system if codec.kind == CHAT else None,
         h("div", numbers, class_="controls chat-settings"),
         h("div", problem_view(settings), id=PROBLEM, aria_live="polite"),
+        settings.cache.view(state.session) if state.session is not None else None,
         id="chat-settings",
-        open=not folded,
+        open=not state.narrow,
     )
 
 

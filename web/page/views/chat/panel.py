@@ -354,7 +354,7 @@ class ChatPanel(Panel):
                 controls.form_view(codec, self.act, busy=busy, streaming=streaming),
                 markup.figures_view(talk.last, talk.max_context),
                 (
-                    controls.settings_view(self._settings, codec, self.act, self.state.narrow),
+                    controls.settings_view(self._settings, codec, self.act, self.state),
                     controls.tokenizer_view(codec, self.act),
                 ),
             )

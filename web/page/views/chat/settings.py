@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import randrange
 
+from page.views.chat.cache_choice import CacheChoice
 from webpte.errors import InputError
 from webpte.llm import ReplyOptions, Sampling
 
@@ -27,18 +28,29 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("max_tokens", "max tokens", "256", int, "of one answer", False, "1"),
-    Setting("temperature", "temperature", "0.8", float, "0: always the most likely", False, "0.1"),
-    Setting("top_p", "top p", "0.95", float, "of the probability", step="0.05"),
-    Setting("top_k", "top k", "", int, "of the tokens", step="1"),
-    Setting("min_p", "min p", "", float, "of the most likely", step="0.05"),
-    Setting("repetition_penalty", "repetition", "", float, "penalty, above 1", step="0.05"),
-    Setting("seed", "seed", "", int, "empty: random", step="1"),
+    Setting("max_tokens", "max tokens", "256", int, "length of an answer", False, "1"),
+    Setting(
+        "temperature",
+        "temperature",
+        "0.8",
+        float,
+        "0: always the likeliest",
+        False,
+        "0.1",
+    ),
+    Setting("top_p", "top p", "0.95", float, "likeliest, up to this share", step="0.05"),
+    Setting("top_k", "top k", "", int, "likeliest, this many", step="1"),
+    Setting("min_p", "min p", "", float, "share of the likeliest, at least", step="0.05"),
+    Setting(
+        "repetition_penalty", "repetition", "", float, "penalty: above 1 repeats less", step="0.05"
+    ),
+    Setting("seed", "seed", "", int, "empty: another each time", step="1"),
 )
 
 
 class ChatSettings:
     def __init__(self) -> None:
+        self.cache = CacheChoice()
         self.system = ""
         self.texts = {setting.name: setting.start for setting in SETTINGS}
         self.with_tokens = False  # show tokens, and ask for candidates

@@ -56,7 +56,7 @@ def form_card(
             h(
                 "label",
                 h("input", type="checkbox", name="drift", checked=settings.drift),
-                h("span", "Also measure accumulated error (2x slower)"),
+                h("span", "Also measure accumulated error (takes twice as long)"),
                 class_="inline",
                 title="Also run the whole method in NumPy, to see how differences add up",
             ),

@@ -79,7 +79,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
               aria_label="Next match", aria_disabled=nothing),
             class_="graph-steps",
         )  # fmt: skip
-    label = h("label", "search operators, values or dtypes", field)
+    label = h("label", "Search operators, values or dtypes", field)
     return h("form", label, steps, class_="graph-search", data_act=act("step"), data_by="1")
 
 
@@ -114,7 +114,7 @@ def drawing_tools(full: bool, act: Act) -> Html:
     """Return the buttons that the drawing's script handles, even while Python is busy."""
     tools = (
         ("in", "+", "Zoom in"),
-        ("out", "-", "Zoom out"),
+        ("out", "−", "Zoom out"),
         ("fit", "Fit", "Fit the whole drawing into view"),
         ("save", "Save SVG", "Save SVG: the drawing as a file"),
     )

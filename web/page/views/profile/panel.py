@@ -57,6 +57,9 @@ class FoundMemory:
     problem: str = ""
 
 
+_ZOOMS = (("in", "+", "Zoom in"), ("out", "−", "Zoom out"), ("fit", "Fit", "Fit the whole run"))
+
+
 class ProfilePanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
@@ -260,8 +263,8 @@ class ProfilePanel(Panel):
         return [
             choice("run", runs, self._shown_run(), "inline", data_act=self.act("run"), name="run"),
             *(
-                h("button", text, type="button", data_zoom=name)
-                for name, text in (("in", "Zoom in"), ("out", "Zoom out"), ("fit", "Fit"))
+                h("button", text, type="button", data_zoom=name, aria_label=label, title=label)
+                for name, text, label in _ZOOMS
             ),
             self._button("Pin as baseline", "keep", title="Compare other runs with this one"),
             *([self._button("Clear baseline", "unkeep")] if self._kept is not None else []),
@@ -272,8 +275,8 @@ class ProfilePanel(Panel):
                 data_perfetto=True,
                 title="Sends the trace to ui.perfetto.dev, which keeps it in its tab",
             ),
-            self._button("Download for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
-            self._button("Download trace as JSON", "json"),
+            self._button("Save for Perfetto", "perfetto", title="Opens in ui.perfetto.dev"),
+            self._button("Save JSON", "json"),
         ]
 
     def _button(self, text: str, act: str, disabled: bool = False, **more: object) -> Html:

@@ -45,6 +45,7 @@ def _source(session: Session) -> tuple[str, str]:
     if source.file is not None and not source.file.address.startswith(LOCAL):
         where = source.file.address
     options = ', data=["…"]' if source.extra else ""
+    options += f", kv_cache={source.kv_cache!r}" if source.kv_cache else ""
     return where, options + (', device="numpy"' if session.device == "numpy" else "")
 
 

@@ -236,10 +236,12 @@ export class Drawing {
     else this.camera.later();
   }
 
+  // Moves the camera if a part of the box is out of sight.
   follow(box) {
     const { scene, camera } = this;
     const [x, y] = [(scene.x[box] - camera.x) * camera.scale, (scene.y[box] - camera.y) * camera.scale];
-    const away = x < 60 || y < 40 || x > camera.width - camera.inset - 60 || y > camera.height - 40;
+    const [across, down] = scene.sizes[box].map((size) => (size / 2) * camera.scale);
+    const away = x < across || y < down || x > camera.width - camera.inset - across || y > camera.height - down;
     if (away) camera.centre(scene.x[box], scene.y[box]);
     else camera.later();
   }

@@ -1,0 +1,216 @@
+"""Models that a client answers with: a program, its tokenizer, and one answer at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import ChatTemplateError, InputError
+from webpte.llm import Generator
+from webpte.llm.constrain.constraint import Constraint
+from webpte.llm.constrain.expression import Expression
+from webpte.llm.constrain.grammar import LazyGrammars
+from webpte.llm.constrain.json_schema import json_of
+from webpte.llm.prompt import PromptMaker
+from webpte.llm.reply import Reply, ReplyStats, StopStrings
+from webpte.openai.any_json import any_object
+from webpte.openai.requests import ChatRequest, Decoding
+from webpte.openai.tools import ToolFormat, format_of
+from webpte.openai.values import RequestError
+from webpte.runtime.program import Program
+from webpte.text import ChatTemplate, SentenceEncoder, Tokenizer, check_fits
+
+WAITING = 64  # requests that wait for a model, at most
+_BUSY = 429
+
+
+class _Queue:
+    """Gives a model to one request after the other, in the order they came."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        self._lock = asyncio.Lock()
+        self._waiting = 0
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        if self._waiting >= self._most:
+            raise RequestError(
+                f"{self._name}: {self._waiting} requests are waiting; try again later",
+                status=_BUSY,
+                code="rate_limit_exceeded",
+            )
+        self._waiting += 1
+        try:
+            await self._lock.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+class Model:
+    """A language model by name.
+
+    waiting  the number of requests that may wait while another is answered; more are refused
+    """
+
+    kind = "chat"
+
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        tokenizer: Tokenizer,
+        *,
+        template: ChatTemplate | None = None,
+        method: str = "forward",
+        waiting: int = WAITING,
+    ) -> None:
+        check_fits(tokenizer, program, method)
+        self.name, self.created = name, int(time.time())
+        self.tokenizer = tokenizer
+        self.queue = _Queue(name, waiting)
+        self._template = template or tokenizer.template
+        self._generator = Generator(program, method)
+        self._grammars = LazyGrammars(tokenizer)
+        self._stops = self._ends()
+
+    @cached_property
+    def pieces(self) -> list[bytes | None]:
+        """The bytes of every token; None for special ones."""
+        return self.tokenizer.pieces()
+
+    @property
+    def max_context(self) -> int | None:
+        """The number of tokens of a prompt and its answer, if the program says."""
+        return self._generator.max_context
+
+    @property
+    def tool_format(self) -> ToolFormat:
+        """The way the model writes calls of tools."""
+        return format_of(self._template.source if self._template is not None else "")
+
+    def chat_tokens(self, request: ChatRequest) -> list[int]:
+        """Return the tokens of the messages, up to where the answer begins."""
+        if self._template is None:
+            raise RequestError(
+                f"{self.name} has no chat template: use completions", "model", code="no_template"
+            )
+        messages, variables = list(request.messages), dict(request.variables)
+        if request.tools and request.tool_choice.may_call:
+            if self.tool_format.is_in_template:
+                variables["tools"] = [tool.table for tool in request.tools]
+            else:
+                messages = _with_instructions(messages, self.tool_format, request)
+        try:
+            text = self._template.render(messages, **variables)
+        except ChatTemplateError as error:
+            raise RequestError(str(error), "messages") from error
+        return self.tokenizer.encode(text, special=False)
+
+    def answer(
+        self,
+        tokens: Sequence[int],
+        decoding: Decoding,
+        choice: int,
+        top: int | None,
+        constraint: Callable[[], Awaitable[Constraint]] | None = None,
+    ) -> Reply:
+        """Return an answer to tokens, generated as it is iterated; in a turn of the queue."""
+        room = None if self.max_context is None else self.max_context - len(tokens)
+        if room is not None and room < 1:
+            raise RequestError(
+                f"the prompt has {len(tokens)} tokens, and the model's context {self.max_context}",
+                "messages",
+                code="context_length_exceeded",
+            )
+        wanted = decoding.max_new_tokens
+        length = min(one for one in (wanted, room, 1 << 30) if one is not None)
+        options = decoding.options(choice)
+        if top is not None:
+            options |= {"logprobs": True, "top": top}
+        try:
+            generation = self._generator.generate(tokens, length, stop=self._stops, **options)
+        except InputError as error:
+            raise RequestError(str(error)) from error
+        stats = ReplyStats(**asdict(generation.stats))
+        stop = StopStrings(decoding.stop)
+        return Reply(generation, self.tokenizer, stop, stats, constraint)
+
+    def constraint(self, request: ChatRequest) -> Callable[[], Awaitable[Constraint]] | None:
+        """Return what builds the constraint that a request asks for; None if it asks for none."""
+        expression, name = self._required(request)
+        return None if expression is None else partial(self._grammars.matching, expression, name)
+
+    def _required(self, request: ChatRequest) -> tuple[Expression | None, str]:
+        try:
+            if request.tool_choice.name is not None:
+                wanted = request.tool_choice.name
+                tools = [tool for tool in request.tools if wanted in ("", tool.name)]
+                return self.tool_format.call_of(tools), "tools"
+            if request.schema is not None:
+                return json_of(request.schema), "the schema"
+        except InputError as error:
+            name = "response_format" if request.tool_choice.name is None else "tools"
+            raise RequestError(str(error), name) from error
+        return (any_object(), "json_object") if request.is_json else (None, "")
+
+    def _ends(self) -> frozenset[int]:
+        """Return the tokens with which the tokenizer and its template end every answer."""
+        eos = self.tokenizer.special.get("eos_token")
+        ends = {self.tokenizer.id_of(eos) if eos else None}
+        if self._template is not None:
+            ends.add(PromptMaker(self.tokenizer, self._template, {}).turn_end())
+        return frozenset(token for token in ends if token is not None)
+
+
+class EmbeddingModel:
+    """A sentence encoder by name."""
+
+    kind = "embedding"
+
+    def __init__(
+        self, name: str, program: Program, tokenizer: Tokenizer, *, waiting: int = WAITING
+    ) -> None:
+        self.name, self.created = name, int(time.time())
+        self.tokenizer = tokenizer
+        self.queue = _Queue(name, waiting)
+        self._encoder = SentenceEncoder(program, tokenizer)
+
+    async def embed(self, texts: Sequence[str], as_base64: bool) -> list[list[float] | str]:
+        async with self.queue.turn():
+            vectors = np.asarray(await self._encoder.embed(list(texts)), np.float32)
+        if as_base64:
+            return [base64.b64encode(row.tobytes()).decode() for row in vectors]
+        return [[float(value) for value in row] for row in vectors]
+
+    async def rank(self, query: str, texts: Sequence[str]) -> list[tuple[int, float]]:
+        """Return the indices of the texts with their scores, the best first."""
+        async with self.queue.turn():
+            ranked = await self._encoder.rank(query, list(texts))
+        return [(one.at, float(one.score)) for one in ranked]
+
+
+def _with_instructions(
+    messages: Sequence[Mapping[str, Any]], format: ToolFormat, request: ChatRequest
+) -> list[Mapping[str, Any]]:
+    """Return messages that tell the model about tools, for a template that does not."""
+    told, rest = format.instructions(request.tools), list(messages)
+    if rest and rest[0]["role"] == "system":
+        told, rest = f"{rest[0]['content']}\n\n{told}", rest[1:]
+    return [{"role": "system", "content": told}, *rest]

@@ -1,0 +1,91 @@
+"""Values of a request, taken one by one, so that what nobody takes is found."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from webpte.errors import InputError
+
+_MISSING = object()
+_KINDS = {str: "a text", list: "a list", dict: "a table", bool: "true or false"}
+
+
+class RequestError(InputError):
+    """A request that cannot be answered.
+
+    param   the parameter that is wrong, or None
+    status  the HTTP status that says so
+    code    the API's name for the error, or None
+    """
+
+    def __init__(
+        self, message: str, param: str | None = None, status: int = 400, code: str | None = None
+    ) -> None:
+        super().__init__(message if param is None else f"{param}: {message}")
+        self.param, self.status, self.code = param, status, code
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The error as the API writes it."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        told = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
+        return {"error": told}
+
+
+class RequestReader:
+    """Takes the parameters of a request; null stands for a parameter that is not given."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        if not isinstance(body, Mapping):
+            raise RequestError("a request is a JSON object")
+        self._left = dict(body)
+
+    def take(self, name: str, kind: type | tuple[type, ...], default: Any = _MISSING) -> Any:
+        """Return a parameter of a kind, or its default."""
+        value = self._left.pop(name, None)
+        if value is None:
+            if default is _MISSING:
+                raise RequestError("it is missing", name)
+            return default
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            wanted = " or ".join(_KINDS[one] for one in kinds)
+            raise RequestError(f"it is {wanted}, not {_shown(value)}", name)
+        return value
+
+    def number(
+        self, name: str, kind: type[int] | type[float], default: Any, low: Any, high: Any
+    ) -> Any:
+        """Return a number from `low` to `high`, which may be None, or the default."""
+        value = self._left.pop(name, None)
+        if value is None:
+            return default
+        kinds = (int,) if kind is int else (int, float)
+        ok = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+        if not ok or (low is not None and value < low) or (high is not None and value > high):
+            least = "" if low is None else f" from {low}"
+            most = "" if high is None else f" to {high}"
+            word = "an integer" if kind is int else "a number"
+            raise RequestError(f"it is {word}{least}{most}, not {_shown(value)}", name)
+        return value
+
+    def ignore(self, name: str) -> None:
+        self._left.pop(name, None)
+
+    def refuse(self, name: str, neutral: Collection[Any], why: str) -> None:
+        """Refuse a parameter unless it has a value that changes nothing."""
+        value = self._left.pop(name, None)
+        if value not in neutral and value is not None:
+            raise RequestError(why, name, code="unsupported_parameter")
+
+    def finish(self) -> None:
+        """Refuse parameters that nobody has taken."""
+        for name in self._left:
+            raise RequestError("there is no such parameter", str(name), code="unknown_parameter")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."

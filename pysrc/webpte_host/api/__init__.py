@@ -1,0 +1,1 @@
+"""The HTTP server of OpenAI's API: its command, and the application."""

@@ -1,0 +1,98 @@
+"""`serve.py api`: answers OpenAI's API with programs on this machine's GPU."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+from webpte_host.base.errors import HostError
+from webpte_host.setup import environment
+
+_KEY = "WEBPTE_API_KEY"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_DESCRIPTION = """\
+Serves language models over HTTP as OpenAI's API: chat completions (streams, tools, JSON,
+log-probabilities), completions, embeddings, rerank. MODEL is a folder with one .pte and its
+tokenizer.json, as `serve.py export FOLDER OUT` writes it, or a .pte with the tokenizer next to it;
+NAME=MODEL gives it a name.
+
+    python3 serve.py api out/chat
+    curl http://localhost:8000/v1/chat/completions -H "Content-Type: application/json" \\
+        -d '{"model": "chat", "messages": [{"role": "user", "content": "Hello"}]}'"""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="serve.py api",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a folder or file, or NAME=it")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
+    parser.add_argument("--port", type=int, default=8000, help="0 takes any free one (8000)")
+    parser.add_argument("--device", default="native", choices=("native", "numpy"))
+    parser.add_argument(
+        "--key",
+        action="append",
+        default=[],
+        help=f"a key that requests must send; may be given several times, or as {_KEY}",
+    )
+    parser.add_argument(
+        "--origin", action="append", default=[], help="a site whose pages may use this server"
+    )
+    parser.add_argument(
+        "--waiting", type=int, default=64, help="requests that may wait for a model (64)"
+    )
+    parser.add_argument("--max-context", type=int, help="tokens; fewer need less memory")
+    parser.add_argument("--kv-cache", choices=("f16", "int8"), help="a smaller KV cache")
+    options = parser.parse_args(arguments)
+    if not environment.inside():
+        return environment.rerun_inside(["api", *arguments], with_browser=False)
+    keys = [*options.key, *filter(None, [os.environ.get(_KEY)])]
+    if options.host not in _LOOPBACK and not keys:
+        print(f"warning: everybody who reaches {options.host} is answered: give --key", flush=True)
+    try:
+        return asyncio.run(_serve(options, keys))
+    except OSError as error:
+        raise HostError(f"{options.host}:{options.port}: {error}") from error
+
+
+async def _serve(options: argparse.Namespace, keys: Sequence[str]) -> int:
+    import uvicorn
+
+    from webpte.openai import Client
+    from webpte_host.api.app import ApiApp
+    from webpte_host.api.load_models import open_model
+
+    loading = {"max_context": options.max_context, "kv_cache": options.kv_cache}
+    given = {name: value for name, value in loading.items() if value is not None}
+    models = []
+    for text in options.models:
+        model = await open_model(text, options.device, options.waiting, **given)
+        print(f"{model.name}: loaded ({model.kind})", flush=True)
+        models.append(model)
+    hosts = (*_LOOPBACK, "[::1]") if options.host in _LOOPBACK else ()
+    app = ApiApp(Client(models), keys, hosts, options.origin)
+    config = uvicorn.Config(
+        app.asgi,
+        host=options.host,
+        port=options.port,
+        log_level="warning",
+        timeout_graceful_shutdown=30,
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.ensure_future(server.serve())
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.05)
+    if server.started:
+        port = server.servers[0].sockets[0].getsockname()[1]
+        print(f"serving http://{options.host}:{port}/v1", flush=True)
+    await serving
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,56 @@
+"""Models of the API from folders: a program with the tokenizer next to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import webpte
+from webpte.openai import EmbeddingModel, Model
+from webpte.text import encodes_sentences, load_tokenizer
+from webpte_host.base.errors import HostError
+
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+
+
+def model_files(text: str) -> tuple[str, Path, Path]:
+    """Return the name, the program and the tokenizer of "[NAME=]FOLDER" or "[NAME=]FILE.pte"."""
+    name, equals, place = text.partition("=")
+    path = Path(place if equals else text)
+    if path.is_dir():
+        programs = sorted(path.glob("*.pte"))
+        if len(programs) != 1:
+            raise HostError(
+                f"{path} has {len(programs)} .pte files: name the one to serve (FOLDER/FILE.pte)"
+            )
+        program = programs[0]
+    else:
+        program = path
+    if not program.is_file():
+        raise HostError(f"{program}: there is no such file or folder")
+    own = [program.with_name(f"{program.stem}.{file}") for file in _TOKENIZERS]
+    shared = [program.with_name(file) for file in _TOKENIZERS]
+    tokenizer = next((file for file in (*own, *shared) if file.is_file()), None)
+    if tokenizer is None:
+        raise HostError(
+            f"{program} has no tokenizer next to it: copy the model's tokenizer.json there"
+        )
+    default = path.resolve().name if path.is_dir() else program.stem
+    return (name if equals else default), program, tokenizer
+
+
+async def open_model(
+    text: str, device: str, waiting: int, **loading: Any
+) -> Model | EmbeddingModel:
+    """Load a program and its tokenizer; a sentence encoder becomes a model for embeddings."""
+    name, path, file = model_files(text)
+    data = sorted(path.parent.glob(f"{path.stem}*.ptd"))
+    try:
+        program = await webpte.load(path, device=device, data=data, **loading)
+        config = file.with_name(f"{path.stem}.tokenizer_config.json")
+        tokenizer = await load_tokenizer(file, config=config if config.is_file() else None)
+        if encodes_sentences(program.methods):
+            return EmbeddingModel(name, program, tokenizer, waiting=waiting)
+        return Model(name, program, tokenizer, waiting=waiting)
+    except webpte.WebpteError as error:
+        raise HostError(f"{name}: {error}") from error

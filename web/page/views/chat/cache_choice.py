@@ -1,0 +1,47 @@
+"""The choice of the elements of a language model's KV cache, with the memory that each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from page.html.fields import choice
+from page.html.markup import Html, h
+from page.html.units import bytes_text
+from page.session.session import Session
+from webpte.runtime.program import kv_cache_bytes
+
+AS_IN_FILE = ""
+_BITS = {AS_IN_FILE: "As in the file", "f16": "16 bits", "int8": "8 bits"}
+_NOTE = (
+    "What the model remembers of the conversation, in GPU memory. Fewer bits take less, and are "
+    "faster in long conversations; answers may differ a little. A change loads the model again."
+)
+
+
+class CacheChoice:
+    """The sizes of the open program's KV cache; those of a packed one are known from before."""
+
+    def __init__(self) -> None:
+        self._file = ""
+        self._sizes: Mapping[str, int] = {}
+
+    def view(self, session: Session) -> Html | None:
+        """Return the choice; None for a program whose cache is always as in its file."""
+        source = session.source
+        file = source.address or source.name
+        if source.kv_cache is None and file != self._file:
+            self._file, self._sizes = file, kv_cache_bytes(session.program)
+        sizes = self._sizes if file == self._file else {}
+        if not sizes and source.kv_cache is None:
+            return None
+        options = {
+            key: f"{text}: {bytes_text(sizes[key or 'file'])}" if sizes else text
+            for key, text in _BITS.items()
+        }
+        return h(
+            "div",
+            choice("KV cache", options, source.kv_cache or AS_IN_FILE, data_act="kv-cache",
+                   id="chat-cache", aria_describedby="chat-cache-note"),
+            h("p", _NOTE, class_="note", id="chat-cache-note"),
+            class_="chat-cache",
+        )  # fmt: skip
