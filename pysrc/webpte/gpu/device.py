@@ -117,13 +117,9 @@ class DeviceInfo:
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
         matrices = self.prefers_subgroup_matrices and self.has_subgroup_matrices
-        given = (self.software, most, shared, self.choices, matrices)
-        return Target(
-            *given,
-            half_products=matrices and self.half_products,
-            binding_bytes=self.binding_bytes,
-            adapter=self.adapter_class,
-        )
+        half = matrices and self.half_products
+        given = (self.software, most, shared, self.choices, matrices, half, self.binding_bytes)
+        return Target(*given, adapter=self.adapter_class)
 
     @property
     def adapter_class(self) -> AdapterClass:
