@@ -197,8 +197,7 @@ class DraftedRounds:
     ) -> PreparedSteps | str:
         """Prepare a step of `count` tokens at each of these positions."""
         tokens = model.as_tokens(model.body.memory.buffer_of(model.body.graph.inputs[0]), count)
-        rows: list[np.ndarray] | None = None
-        while rows is None:  # twice if what is known is for other plans
+        while True:  # twice if what is known is for other plans
             missing = inputs.known.missing(positions)
             others, extra = zip(*map(inputs.step, missing), strict=True)
             steps = await model.prepare_steps(tokens, others, extra)
@@ -208,7 +207,8 @@ class DraftedRounds:
                 return f"steps from position {missing[0]} on do not all run by the same commands"
             inputs.known.add(missing, steps)
             rows = inputs.known.take(positions)
-        return replace(steps, rows=rows)
+            if rows is not None:
+                return replace(steps, rows=rows)
 
     async def _next_round(self, draft: PreparedSteps, target: PreparedSteps) -> GpuDelegate:
         """Return the delegate that tells where rounds begin, built if need be."""
