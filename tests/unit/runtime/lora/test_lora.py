@@ -283,11 +283,15 @@ def test_everything_is_freed() -> None:
     async def run() -> None:
         device = SimulatedDevice()
         program = await webpte.load(PROGRAM, device=device, lora=ROOM)
+        before = program.stats.buffer_bytes
         one, two = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
+        each = 4 * ROOM * (SIZE + VOCABULARY)  # A and B of floats, filled up to the room
+        assert program.stats.buffer_bytes == before + 2 * each
         await program.use_lora(one)
         await program.use_lora(None)
         two.close()
         two.close()
+        assert program.stats.buffer_bytes == before + each
         with pytest.raises(ClosedError, match="was closed; load it again"):
             await program.use_lora(two)
         await program.use_lora(one)
