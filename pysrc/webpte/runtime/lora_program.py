@@ -61,7 +61,7 @@ class TakesLora(Inspected):
         keep, progress, download   as for `load`
         """
         self._check_open()
-        fetch = {"keep": keep, "progress": progress, "download": download}
+        fetch: dict[str, Any] = {"keep": keep, "progress": progress, "download": download}
         weights = await read_lora(source, config=config, alpha=alpha, name=name, **fetch)
         self._check_open()
         build = self._build

@@ -175,10 +175,12 @@ def adds(part: Part, tensor: TensorArg) -> bool:
 
 
 def biased_gemm(parts: Sequence[Part]) -> list[Dispatch] | None:
-    """Return a GEMM whose addend is the bias that the last part adds."""
+    """Return a GEMM whose addend is the bias, or the tensor, that the last part adds."""
     (op, linear), (_, addition) = parts[0], parts[-1]
     ending = ending_of(parts)
     gemm = gemm_of(LINEAR_OF[op.name], linear)
+    if ending is not None and ending.residual is not None and gemm.can_add(ending.residual):
+        return lower_linear(LINEAR_OF[op.name], linear, ending.residual, out=addition.out)
     if ending is None or ending.bias is None or gemm.addend is not None:
         return None
     return lower_linear(LINEAR_OF[op.name], linear, out=addition.out, bias=ending.bias)
