@@ -43,7 +43,7 @@ LayerNames = Callable[[str], NamedLayer | None]
 
 @dataclass
 class WeightChanges:
-    """What a rewrite of a graph did to weights, by their names in the rewritten module.
+    """Changes that a rewrite of a graph made to weights, by their names in the rewritten module.
 
     rows    the weight that one was cut from, and (groups, begin, end) of its rows
     shifts  the vector that was taken from the input of the layer

@@ -13,6 +13,7 @@ random weights, of which the small one guesses as well as `--noise` lets it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from statistics import median
 from time import perf_counter
@@ -65,7 +66,6 @@ async def main() -> str:
     lengths = [int(one) for one in asked("at", "128").split(",")]
     count = int(asked("tokens", "320"))
     counts = [int(one) for one in asked("counts", "").split(",") if one]
-    usual = Payoff.best_count, Payoff.loss
     figures: dict[str, Any] = {}
     async with (
         await webpte.load(f"{base}/{asked('model', 'big.pte')}") as program,
@@ -79,15 +79,22 @@ async def main() -> str:
             ways += [(f"draft of {one}", draft, one) for one in counts]
             for name, speculate, fixed in ways:
                 js.say(f"{name} {length}")
-                if fixed:  # rounds go on, whether they pay or not
-                    Payoff.best_count = lambda _, most, fixed=fixed: min(most, fixed)
-                    Payoff.loss = None
+                # With a given count, rounds go on whether they pay or not.
+                changed: dict[str, Any] = {
+                    "loss": None,
+                    "best_count": lambda _, most, n=fixed: min(most, n),
+                }
+                usual = {key: getattr(Payoff, key) for key in changed}
                 try:
+                    for key, value in changed.items() if fixed else ():
+                        setattr(Payoff, key, value)
                     tokens, told = await timed(generator, prompt, count, {"speculate": speculate})
                 finally:
-                    Payoff.best_count, Payoff.loss = usual
+                    for key, value in usual.items():
+                        setattr(Payoff, key, value)
                 figures[f"{name} {length}"] = {**told, "same tokens": tokens == wanted}
     return json.dumps(figures)
 
 
-main()  # awaited by the page
+running = asyncio.ensure_future(main())
+running  # noqa: B018  the page awaits the value of its script

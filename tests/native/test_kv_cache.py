@@ -43,6 +43,8 @@ BENT = [
     CacheCase(2, 1, 6, TALK, window=3, cap=3.0),
     CacheCase(4, 2, 16, TALK, cap=0.25, scale=40.0),
     CacheCase(2, 1, 260, [(1, 30), (20, 31), (1, 51)], positions=70, window=11, cap=5.0),
+]
+BENT_TILES = [
     CacheCase(4, 2, 64, [(130, 40), (1, 170), (70, 3)], positions=256, window=33, cap=4.0),
     CacheCase(4, 2, 33, [(130, 40), (1, 170), (9, 3)], positions=256, window=50),
     CacheCase(8, 1, 128, [(8, 500), (64, 100), (1, 598)], positions=600, window=200, cap=9.0),
@@ -82,6 +84,12 @@ def test_attention_reads_what_the_reference_reads(case: CacheCase, adapter: str,
 @pytest.mark.parametrize("case", BENT, ids=str)
 def test_windows_and_soft_caps(case: CacheCase, adapter: str, kind: str | None) -> None:
     compare(case, adapter, kind)
+
+
+@pytest.mark.parametrize("kind", [None, "int8"])
+@pytest.mark.parametrize("case", BENT_TILES, ids=str)
+def test_windows_and_soft_caps_of_many_queries(case: CacheCase, kind: str | None) -> None:
+    compare(case, "gpu", kind)
 
 
 @pytest.mark.parametrize("kind", [None, *KINDS])

@@ -39,8 +39,10 @@ def device() -> NativeDevice:
     return made
 
 
-async def run(program: bytes, inputs: Any, on: Any) -> tuple[Array, frozenset[str]]:
-    async with await webpte.load(program, device=on) as loaded:
+async def run(
+    program: bytes, inputs: Any, on: Any, options: webpte.Options | None = None
+) -> tuple[Array, frozenset[str]]:
+    async with await webpte.load(program, device=on, options=options or webpte.Options()) as loaded:
         (result,) = await loaded.forward(*inputs)
         return result, loaded.kernels
 
@@ -88,6 +90,15 @@ def test_half_floats(case: RowCase) -> None:
     (matrix,) = (kernel for kernel in kernels if kernel.split()[0].endswith("_matrix"))
     assert matrix.split()[1:3] == ["2" if "q4" in matrix else "1", "1"]  # of weights, of x
     assert float(np.abs(got - want).max() / np.abs(want).max()) < 1e-3
+
+
+@pytest.mark.parametrize("case", [MATRIX_CASES[1], MATRIX_CASES[2], MATMUL_CASES[0]], ids=str)
+def test_products_of_half_floats(case: RowCase) -> None:
+    """One product for one: steps of 32 along k, and 11 bits of each number."""
+    options = webpte.Options(half_products=True)
+    got, _ = asyncio.run(run(case.program(), case.steps[0], device(), options))
+    want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))
+    assert 1e-5 < float(np.abs(got - want).max() / np.abs(want).max()) < 1e-3
 
 
 def test_rows_and_columns_of_any_size() -> None:

@@ -1,6 +1,6 @@
 // For linear_q4_subgroup_matrix.wgsl: splits the rows of x into f16, two for each number, and finds the
 // exponents that bring rows of x and columns of weights into the range of f16. A workgroup takes one row,
-// or, after the last row, the scales of 32 columns.
+// or, after the last row, the scales of eight columns: many invocations for each, as few reads follow each other then.
 
 // use lib/gemm/subgroup_matrix.wgsl
 // use lib/quads.wgsl
@@ -9,7 +9,7 @@
 // use lib/gemm/f16_scaling.wgsl
 // use lib/gemm/split_f16.wgsl
 
-const COLUMNS = 32u;
+const COLUMNS = 8u;
 
 struct Params {
     gemm: Gemm,

@@ -1,5 +1,5 @@
-// Linear layers with quantized weights, many rows and subgroup matrices: weights are split into f16 on
-// their way into shared memory; linear_q4_split_f16.wgsl has split x.
+// Linear layers with quantized weights, many rows and subgroup matrices: weights become f16 on their way into
+// shared memory; linear_q4_split_f16.wgsl has split x.
 
 // use lib/gemm/subgroup_matrix.wgsl
 // use lib/gemm/gemm.wgsl
@@ -9,8 +9,8 @@
 // use lib/gemm/subgroup_matrix_tile.wgsl
 
 alias BRaw = Packed;
-// A row is whole units of 16 bytes, each of which shares a scale.
-override WIDE: bool;
+// Eight values that start at a multiple of eight lie in whole words, and share a scale.
+override WHOLE_WORDS: bool;
 
 struct Params {
     gemm: Gemm,
@@ -28,17 +28,13 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> output: array<Out>;
 @group(0) @binding(6) var<uniform> params: Params;
 
-// Up to four quads of one row of weights: packed with a scale each, or unpacked at once if they are not
+// Eight values along k: the words that have them and their scale, or unpacked at once if they are not
 // whole words.
 struct Packed {
-    words: vec4<u32>,
-    scale: vec4<f32>,
-    block: Block,
-}
-
-fn word_from(row: u32, k: u32) -> u32 {
-    let byte = row * params.row_bytes + select(k / 2u, k, FORMAT == BYTES);
-    return word_at(byte) >> (byte % 4u * 8u);
+    words: vec2<u32>,
+    scale: f32,
+    first: vec4<f32>,
+    second: vec4<f32>,
 }
 
 fn quad_of(row: u32, k: u32) -> vec4<f32> {
@@ -51,90 +47,55 @@ fn quad_of(row: u32, k: u32) -> vec4<f32> {
     return values;
 }
 
-// Wide weights: no word is read twice, and all share one scale.
-fn fetch_wide(column: u32, k: u32) -> Packed {
-    var packed: Packed;
-    let byte = column * params.row_bytes + select(k / 2u, k, FORMAT == BYTES);
-    packed.scale = vec4<f32>(scale_at(column, k));
-    if (FORMAT == BYTES && B_QUADS == 4u) {
-        packed.words = weights[byte / 16u];
-    } else if (FORMAT == BYTES) {
-        packed.words = vec4<u32>(word_at(byte), word_at(byte + 4u), 0u, 0u);
-    } else if (B_QUADS == 4u) {
-        let pair = vec2<u32>(word_at(byte), word_at(byte + 4u));
-        packed.words = vec4<u32>(pair.x, pair.x >> 16u, pair.y, pair.y >> 16u);
-    } else {
-        let word = word_at(byte);
-        packed.words = vec4<u32>(word, word >> 16u, 0u, 0u);
-    }
-    return packed;
-}
-
-fn fetch_aligned(column: u32, k: u32) -> Packed {
-    var packed: Packed;
-    packed.words.x = word_from(column, k);
-    packed.scale.x = scale_at(column, k);
-    if (k + 4u < params.inner) {
-        packed.words.y = word_from(column, k + 4u);
-        packed.scale.y = scale_at(column, k + 4u);
-    }
-    if (B_QUADS == 4u && k + 8u < params.inner) {
-        packed.words.z = word_from(column, k + 8u);
-        packed.scale.z = scale_at(column, k + 8u);
-    }
-    if (B_QUADS == 4u && k + 12u < params.inner) {
-        packed.words.w = word_from(column, k + 12u);
-        packed.scale.w = scale_at(column, k + 12u);
-    }
-    return packed;
-}
-
+// Columns past the end repeat the last one, as rows do, and so do values past the last k, where x is zero.
 fn fetch_b(column: u32, k: u32) -> Packed {
     var packed: Packed;
-    if (column >= params.gemm.n || k >= params.inner) {
+    let row = min(column, params.gemm.n - 1u);
+    if (!WHOLE_WORDS) {
+        packed.first = quad_of(row, k);
+        packed.second = quad_of(row, k + 4u);
         return packed;
     }
-    if (WIDE) {
-        return fetch_wide(column, k);
-    }
-    if (WEIGHTS_ALIGNED) {
-        return fetch_aligned(column, k);
-    }
-    packed.block.k0 = quad_of(column, k);
-    packed.block.k1 = quad_of(column, k + 4u);
-    if (B_QUADS == 4u) {
-        packed.block.k2 = quad_of(column, k + 8u);
-        packed.block.k3 = quad_of(column, k + 12u);
+    let start = min(k, (params.inner - 1u) / 8u * 8u);
+    packed.scale = scale_at(row, start);
+    let byte = row * params.row_bytes + select(start / 2u, start, FORMAT == BYTES);
+    packed.words.x = word_at(byte);
+    if (FORMAT == BYTES) {
+        packed.words.y = word_at(byte + 4u);
     }
     return packed;
 }
 
-// The first four values of a word.
-fn values_of(word: u32) -> vec4<f32> {
+// The values i and i + 4, exact. A small integer in the mantissa of 2^10 is the f16 1024 + integer.
+fn codes_of(words: vec2<u32>, i: u32) -> Halves {
     if (FORMAT == BYTES) {
-        let bytes = (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(0xffu);
-        return float_of(bytes ^ vec4<u32>(0x80u)) - 8388736.0;
+        let bytes = (words >> vec2<u32>(8u * i)) & vec2<u32>(0xffu);
+        return less(halves_of(((bytes.x | (bytes.y << 16u)) ^ 0x00800080u) | 0x64006400u), 1152.0);
     }
-    let shifts = select(vec4<u32>(0u, 4u, 8u, 12u), vec4<u32>(4u, 0u, 12u, 8u), FORMAT == HIGH_FIRST);
-    return float_of((vec4<u32>(word) >> shifts) & vec4<u32>(0xfu)) - 8388616.0;
+    let shift = select(4u * i, 4u * (i ^ 1u), FORMAT == HIGH_FIRST);
+    return less(halves_of(((words.x >> shift) & 0x000f000fu) | 0x64006400u), 1032.0);
 }
 
-fn b_pairs(packed: Packed, scale: f32) -> Pairs {
-    var block = packed.block;
-    if (WEIGHTS_ALIGNED) {
-        block = Block(
-            values_of(packed.words.x) * packed.scale.x,
-            values_of(packed.words.y) * packed.scale.y,
-            values_of(packed.words.z) * packed.scale.z,
-            values_of(packed.words.w) * packed.scale.w,
-        );
+// Codes times the sum of two f16 that is their scale: the product's f16, and the rest as another.
+fn scaled_codes(codes: Halves, high: Halves, low: Halves) -> vec2<u32> {
+    let product = product_of(codes, high);
+    let rest = product_plus(codes, low, product_plus(codes, high, negative(product)));
+    return vec2<u32>(bits_of(product), bits_of(rest));
+}
+
+fn b_unit(packed: Packed, power: f32) -> Unit {
+    if (!WHOLE_WORDS) {
+        return unit_of(packed.first * power, packed.second * power);
     }
-    return Pairs(
-        pair_of(block.k0 * scale),
-        pair_of(block.k1 * scale),
-        pair_of(block.k2 * scale),
-        pair_of(block.k3 * scale),
-    );
+    let scale = packed.scale * power;
+    let kept = leading_bits(scale);
+    let high = both_halves(kept);
+    let low = both_halves(scale - kept);
+    let v0 = scaled_codes(codes_of(packed.words, 0u), high, low);
+    let v1 = scaled_codes(codes_of(packed.words, 1u), high, low);
+    let v2 = scaled_codes(codes_of(packed.words, 2u), high, low);
+    let v3 = scaled_codes(codes_of(packed.words, 3u), high, low);
+    return Unit(vec4<u32>(v0.x, v1.x, v2.x, v3.x), vec4<u32>(v0.y, v1.y, v2.y, v3.y));
 }
 
 @compute @workgroup_size(THREADS)

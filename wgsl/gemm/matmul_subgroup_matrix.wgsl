@@ -7,7 +7,7 @@
 // use lib/gemm/f16_scaling.wgsl
 // use lib/gemm/subgroup_matrix_tile.wgsl
 
-alias BRaw = Pairs;
+alias BRaw = Unit;
 
 struct Params {
     gemm: Gemm,
@@ -20,19 +20,17 @@ struct Params {
 @group(0) @binding(4) var<uniform> params: Params;
 
 // Columns past the end repeat the last one, as rows do.
-fn fetch_b(column: u32, k: u32) -> Pairs {
-    let at = split_place(params.gemm.m + min(column, params.gemm.n - 1u), k);
-    var pairs: Pairs;
-    pairs.p0 = split_f16[at];
-    pairs.p1 = split_f16[at + 1u];
-    if (B_QUADS == 4u) {
-        pairs.p2 = split_f16[at + 2u];
-        pairs.p3 = split_f16[at + 3u];
+fn fetch_b(column: u32, k: u32) -> Unit {
+    let at = split_place(params.gemm.m + min(column, params.gemm.n - 1u), k, B_PARTS);
+    var unit: Unit;
+    unit.high = split_f16[at];
+    if (B_PARTS == 2u) {
+        unit.low = split_f16[at + 1u];
     }
-    return pairs;
+    return unit;
 }
 
-fn b_pairs(pairs: Pairs, scale: f32) -> Pairs { return pairs; }
+fn b_unit(unit: Unit, scale: f32) -> Unit { return unit; }
 
 @compute @workgroup_size(THREADS)
 fn main(

@@ -85,7 +85,8 @@ class DeviceInfo:
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
     matrix_shapes: tuple[str, ...] = ()  # of subgroup matrices, such as "f16 f32 16x16x16"
-    prefers_subgroup_matrices: bool = False  # off until they are known to be faster
+    prefers_subgroup_matrices: bool = True
+    half_products: bool = False  # whether subgroup matrices multiply numbers rounded to f16
     choices: TunedConfigs = ()  # the fastest configs measured here, see `Target.choice`
     packed_dot: bool = False
     self_test: SelfTest | None = None
@@ -116,8 +117,9 @@ class DeviceInfo:
         most = self.limits.get("maxStorageBuffersPerShaderStage", Target.storage_buffers)
         shared = self.limits.get("maxComputeWorkgroupStorageSize", Target.shared_bytes)
         matrices = self.prefers_subgroup_matrices and self.has_subgroup_matrices
-        given = (self.software, most, shared, self.choices, matrices)
-        return Target(*given, binding_bytes=self.binding_bytes, adapter=self.adapter_class)
+        half = matrices and self.half_products
+        given = (self.software, most, shared, self.choices, matrices, half, self.binding_bytes)
+        return Target(*given, adapter=self.adapter_class)
 
     @property
     def adapter_class(self) -> AdapterClass:

@@ -33,7 +33,7 @@ from webpte.gpu.device import (
 from webpte.ops.core.records import MAX_WORKGROUPS, Grid
 from webpte.plan.shaders import ShaderLibrary, Types
 
-VERSION = "1"  # goes up when the test checks more: verdicts of other versions do not count
+VERSION = "2"  # goes up when the test checks more: verdicts of other versions do not count
 
 LANES, GROUPS = 256, 4  # every GPU has 256 invocations; barriers matter beyond one subgroup
 LARGE_GRID, SMALL_GRID = (MAX_WORKGROUPS, 2, 1), (1009, 3, 1)
@@ -119,10 +119,17 @@ def _packed_dot() -> Trial:
 
 
 def _subgroup_matrix() -> Trial:
-    """Return a trial with small integers, whose products and sums are exact."""
+    """Return a trial with small integers, whose products and sums are exact, and a rounded square.
+
+    The square's error, as the bits of an f16, comes after the product, four times.
+    """
     a, b = np.random.default_rng(6).integers(-8, 9, (2, 16, 16)).astype(np.float32)
-    values = np.concatenate([a, b.T])
-    return Trial("subgroup_matrix", values, {SUBGROUP_MATRICES: (a + SEED) @ b})
+    factor = np.float16(0.3) + np.float32(SEED)
+    values = np.concatenate([a.reshape(-1), b.T.reshape(-1), np.full(4, np.float16(0.3))])
+    exact = float(np.float16(factor)) ** 2
+    error = np.float16(exact - float(np.float16(exact))).view(np.uint16)
+    expected = np.append((a + SEED) @ b, np.full(4, error)).astype(np.float32)
+    return Trial("subgroup_matrix", values.astype(np.float32), {SUBGROUP_MATRICES: expected})
 
 
 # What kernels can do without, and the device info without it.

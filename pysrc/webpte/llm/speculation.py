@@ -35,6 +35,7 @@ Speculate = Literal["lookup"] | Program | None
 
 ROWS = 8  # tokens in a call that checks guesses, the last sampled one included
 LEAST_REST, MOST_REST = 8, 128  # plain steps between rounds that do not pay
+PLAIN_TRIAL = 16  # plain steps that are timed, at least
 
 
 class Speculators:
@@ -140,10 +141,9 @@ class SpeculativeLoop:
         if self._proposer.watch(sampled.token) and self._payoff.loss is None:
             self._left = min(self._left, self._plain.coming)
         if not self._left:
-            times = self._arrivals[len(self._arrivals) // 2 :]  # the first ones start a pipeline
-            if len(self._arrivals) >= LEAST_REST and len(times) > 1:
+            times, self._arrivals = self._arrivals, []
+            if len(times) >= PLAIN_TRIAL:  # fewer are mostly the start of a pipeline
                 self._payoff.note_plain(len(times) - 1, times[-1] - times[0])
-            self._arrivals = []
         return sampled
 
     def _rest_now(self, reason: str) -> None:
@@ -162,7 +162,7 @@ class SpeculativeLoop:
             self.turn_off(FULL)
             return
         if wanted < 2 or payoff.lacks_plain:
-            self._left = min(wanted, LEAST_REST)
+            self._left = min(wanted, PLAIN_TRIAL)
             return
         count = payoff.best_count(min(self._rows, wanted) - 1)
         if draft is not None and self._in_parts is None:

@@ -8,7 +8,7 @@ come back, and the NumPy reference of the same operator samples.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -189,9 +189,7 @@ class Decoder:
         steps.
         """
         method, bodies = self._method, (self._method.only_delegate, draft._method.only_delegate)
-        with ExitStack() as calls:
-            for one in (draft, self):
-                calls.enter_context(one._log.calling(one._method.info.name, one._build.lifetime))
+        with draft._calling(), self._calling():
             kind = SamplerKind.of(settings, room, rows=count)
             drafts = SamplerKind.of(SamplerSettings(settings.sampling, settings.seed), room)
             body, draft_body = bodies
@@ -214,6 +212,9 @@ class Decoder:
             )
             with executing(method.info.name):
                 return await both.submit(places, rounds, start, packers)
+
+    def _calling(self) -> AbstractContextManager[None]:
+        return self._log.calling(self._method.info.name, self._build.lifetime)
 
     def steps(
         self, settings: SamplerSettings, room: int | None, masked: bool = False

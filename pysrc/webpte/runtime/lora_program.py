@@ -16,7 +16,16 @@ from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.inspecting import Inspected
 from webpte.runtime.lora.files import read_lora
 from webpte.runtime.lora.slots import LoraSlots
-from webpte.runtime.lora.switch import Lora, LoraTargets, ZeroBuffer, check_fits, submit_copies
+from webpte.runtime.lora.switch import (
+    Lora,
+    LoraTargets,
+    ZeroBuffer,
+    allocated_by,
+    check_fits,
+    copies_on,
+    submit_copies,
+    weights_of,
+)
 
 
 class TakesLora(Inspected):
@@ -58,7 +67,7 @@ class TakesLora(Inspected):
         keep, progress, download   as for `load`
         """
         self._log.check_open()
-        fetch = {"keep": keep, "progress": progress, "download": download}
+        fetch: dict[str, Any] = {"keep": keep, "progress": progress, "download": download}
         weights = await read_lora(source, config=config, alpha=alpha, name=name, **fetch)
         self._log.check_open()
         build = self._build
@@ -66,7 +75,7 @@ class TakesLora(Inspected):
         lora = Lora(weights)
         if not isinstance(build.device, str):
             with build.lifetime.lease():
-                await lora.copies_on(build.device, build.lifetime, slots)
+                await copies_on(lora, build.device, build.lifetime, slots)
         self._loras[id(lora)] = lora
         return lora
 
@@ -80,7 +89,7 @@ class TakesLora(Inspected):
         if lora is not None:
             if self._loras.get(id(lora)) is not lora:
                 raise InputError(f"{lora.name} was not loaded by {self.name}; call load_lora first")
-            check_fits(self._slots, self.name, lora.weights)
+            check_fits(self._slots, self.name, weights_of(lora))
         if self._slots is None or lora is self._lora:
             return
         async with self._recovery:
@@ -94,7 +103,7 @@ class TakesLora(Inspected):
                 targets = LoraTargets(slots, build.all_gpu_delegates, on_host)
                 copies = await targets.copies(lora, build.lifetime, self._zeros)
                 build.lifetime.check()
-                weights = None if lora is None else lora.weights
+                weights = None if lora is None else weights_of(lora)
                 if not isinstance(build.device, str):
                     submit_copies(build.device, copies)
                 targets.set_arrays(weights)
@@ -102,6 +111,12 @@ class TakesLora(Inspected):
                 self._lora = lora
                 for method in build.methods:
                     self._log.count(method)  # caches are those of another LoRA
+
+    def _lora_buffers(self) -> dict[int, int]:
+        """Return the GPU buffers of the loaded LoRAs, with their bytes."""
+        return {
+            buffer: n for lora in self._loras.values() for buffer, n in allocated_by(lora).items()
+        }
 
     def _close_loras(self) -> None:
         for lora in self._loras.values():

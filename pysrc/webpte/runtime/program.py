@@ -265,7 +265,7 @@ class Program(TakesLora):
         build = self._build
         gpu, runs = build.gpu_delegates, list[Any](build.delegates)
         tensors = [tensor for tensor in self._tensors if tensor.device is build.device]
-        allocated = build.allocated
+        allocated = build.allocated | self._lora_buffers()
         for tensor in tensors:
             allocated |= allocated_bytes(tensor)
         return Stats(

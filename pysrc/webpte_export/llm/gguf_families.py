@@ -63,11 +63,11 @@ def _window(of: Fields) -> int | None:
     return int(of("attention.sliding_window", 0)) or None
 
 
-def _query_scale(of: Fields, large: int) -> float:
+def _query_scale(of: Fields, large: int) -> int:
     """Return what queries are divided by the root of; the largest model has its own rule."""
     if of("block_count") == large:
-        return float(of("embedding_length")) / of("attention.head_count")
-    return float(_head_dim(of))
+        return int(of("embedding_length") // of("attention.head_count"))
+    return _head_dim(of)
 
 
 _SIZES: dict[str, str | Callable[[Fields], Any]] = {
@@ -130,7 +130,7 @@ FAMILIES: dict[str, GgufFamily] = {
             ),
         },
     ),
-    "phi3": GgufFamily("phi3", {**_LLAMA, "sliding_window": _window}, {"pad_token_id": 0}),
+    "phi3": GgufFamily("phi3", {**_LLAMA, "sliding_window": _window}),
     "gpt2": GgufFamily(
         "gpt2",
         {
@@ -247,6 +247,7 @@ def _config(
     return transformers.AutoConfig.for_model(
         family.model_type,
         **{**family.fixed, **entries},
+        pad_token_id=None,  # its row of the embedding is like any other
         vocab_size=embedding.shape[0],
         tie_word_embeddings="output.weight" not in stored,
         **_found_in(stored, family),

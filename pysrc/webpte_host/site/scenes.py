@@ -133,7 +133,7 @@ def _see_the_graph(page: DrivenPage) -> None:
 
 def _select_a_call(page: DrivenPage) -> None:
     _see_the_graph(page)
-    page.click("#view-graph svg .graph-drawn", "conv")
+    page.click("#graph-box-1")  # the first is an input
 
 
 def _compare(page: DrivenPage) -> None:

@@ -132,3 +132,36 @@ def test_what_is_told_and_what_is_allowed(harness: Harness) -> None:
     for told, wanted in zip(on_gpu[0], on_numpy[0], strict=True):
         assert [token for token, _ in told] == [token for token, _ in wanted]
         assert [log for _, log in told] == pytest.approx([log for _, log in wanted], abs=1e-4)
+
+
+OPENAI = """
+import webpte.openai
+program = await webpte.load("/data/llm/llama_tiny_q4.pte")
+tokenizer = await webpte.text.load_tokenizer("/data/text/bytes/tokenizer.json")
+client = webpte.openai.Client([webpte.openai.Model("tiny", program, tokenizer)])
+messages = [{"role": "user", "content": "Hello!"}]
+given = {"model": "tiny", "messages": messages, "temperature": 0, "max_tokens": 7}
+try:
+    answer = await client.chat.completions.create(**given)
+    chunks = await client.chat.completions.create(**given, stream=True)
+    deltas = [chunk["choices"][0]["delta"].get("content", "") async for chunk in chunks]
+    asked = {"name": "c", "schema": {"enum": ["red", "blue"]}}
+    form = {"type": "json_schema", "json_schema": asked}
+    colour = await client.chat.completions.create(**given, response_format=form)
+    return [
+        *(one["choices"][0]["message"]["content"] for one in (answer, colour)), "".join(deltas)
+    ]
+finally:
+    program.close()
+"""
+
+
+def test_openais_api_in_the_page(harness: Harness) -> None:
+    async def said() -> str:
+        return await (await open_chat()).send("Hello!", 7)
+
+    with ThreadPoolExecutor(1) as pool:
+        wanted = pool.submit(lambda: asyncio.run(said())).result()
+    text, colour, streamed = python(harness, OPENAI, timeout=limits.CALL_SECONDS)
+    assert (text, streamed) == (wanted, wanted)
+    assert colour in ('"red"', '"blue"')

@@ -51,12 +51,22 @@ new PerformanceObserver((list) => {
 """
 
 
+TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def resize(page: Page, size: ViewportSize) -> None:
+    """Change the window's size; what that moves is no shift, however long it takes."""
+    page.set_viewport_size(size)
+    page.evaluate(TWO_FRAMES)
+    shift(page)
+
+
 @pytest.fixture(scope="module")
 def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
     """One page for the whole file: Python starts once."""
     with visit(profile, site, scripts=(WATCH_SHIFTS,)) as page:
-        page.set_viewport_size(WIDE)
         page.evaluate("window.shiftsOfStart = shifts.splice(0)")
+        resize(page, WIDE)
         page.evaluate(AXE_SCRIPT)
         yield page
 
@@ -95,7 +105,7 @@ def test_nothing_jumps(page: Page) -> None:
     # What moves within half a second of a click is taken to be meant: longer than that, each time.
     page.route("**/photo.pte", come_late)
     for size in (WIDE, NARROW):
-        page.set_viewport_size(size)
+        resize(page, size)
         show_samples(page)
         page.locator(".entry[data-name=photo]").click()
         expect(page.locator("#input-0 img")).to_be_visible()

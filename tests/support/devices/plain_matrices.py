@@ -1,9 +1,10 @@
 """Subgroup matrices emulated in plain WGSL, so that their kernels run on GPUs without them.
 
-Only two files of wgsl/lib use the types of subgroup matrices; a copy of the folder replaces them. A
-quad of f16 is a pair of words, a subgroup is 32 neighbouring invocations, a matrix to be multiplied
-is its place in shared memory (nothing is stored there before it is used), and a matrix of sums is
-eight numbers of each invocation.
+Only two files of wgsl/lib use f16 and the types of subgroup matrices; a copy of the folder replaces
+them. A quad of f16 is a pair of words, two f16 to compute with are floats rounded as such, a
+subgroup is 32 neighbouring invocations, a matrix to be multiplied is its block of shared memory
+(nothing is stored there before it is used), and a matrix of sums is eight numbers of each
+invocation.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from webpte.plan import shaders
 MATRICES = """
 alias F16Quad = vec2<u32>;
 
-struct Left { band: u32, line: u32, low: bool }
-struct Right { band: u32, line: u32, low: bool }
+struct Left { pair: u32, first: u32 }
+struct Right { pair: u32, first: u32 }
 struct Sums { values: array<f32, 8> }
 
 // By hand, for numbers below 65520: not every driver compiles the functions that WGSL has for it.
@@ -46,6 +47,18 @@ fn to_floats(quad: F16Quad) -> vec4<f32> {
     return select(found, -found, (codes & vec4<u32>(0x8000u)) != vec4<u32>());
 }
 
+alias Halves = vec2<f32>;
+
+// Below 2^-24 nothing is left; everything else here is below 65520.
+fn rounded_halves(values: vec2<f32>) -> Halves { return to_floats(to_f16(values.xyxy)).xy; }
+fn halves_of(bits: u32) -> Halves { return to_floats(vec2<u32>(bits)).xy; }
+fn bits_of(values: Halves) -> u32 { return to_f16(values.xyxy).x; }
+fn both_halves(value: f32) -> Halves { return rounded_halves(vec2<f32>(value)); }
+fn less(a: Halves, b: f32) -> Halves { return rounded_halves(a - vec2<f32>(b)); }
+fn product_of(a: Halves, b: Halves) -> Halves { return rounded_halves(a * b); }
+fn product_plus(a: Halves, b: Halves, c: Halves) -> Halves { return rounded_halves(a * b + c); }
+fn negative(a: Halves) -> Halves { return -a; }
+
 struct Place { @builtin(local_invocation_index) thread: u32 }
 
 var<private> own_lane: u32;
@@ -57,47 +70,30 @@ fn subgroup_of(place: Place) -> u32 {
 }
 """
 
-LOADS = "\n".join(
-    f"fn {size}_{kind.lower()}{i}(band: u32) -> {kind} "
-    f"{{ return {kind}(band, {16 * i}u, {'true' if size == 'low' else 'false'}); }}"
-    for kind in ("Left", "Right")
-    for size in ("high", "low")
-    for i in range(4)
-)
-
 MATRIX_MEMORY = """
-fn left_quad(left: Left, row: u32, quad: u32) -> vec4<f32> {
-    let at = (left.line + row) * LINE + quad;
-    if (left.low) {
-        return to_floats(a_low[left.band][at]);
-    }
-    return to_floats(a_high[left.band][at]);
-}
-
-fn right_quad(right: Right, column: u32, quad: u32) -> vec4<f32> {
-    let at = (right.line + column) * LINE + quad;
-    if (right.low) {
-        return to_floats(b_low[right.band][at]);
-    }
-    return to_floats(b_high[right.band][at]);
-}
+fn first_left(pair: u32) -> Left { return Left(pair, 0u); }
+fn second_left(pair: u32) -> Left { return Left(pair, BLOCK); }
+fn first_right(pair: u32) -> Right { return Right(pair, 0u); }
+fn second_right(pair: u32) -> Right { return Right(pair, BLOCK); }
 
 fn plus_product(sums: Sums, left: Left, right: Right) -> Sums {
     var found = sums;
     for (var i = 0u; i < 8u; i++) {
         let at = own_lane + 32u * i;
-        for (var quad = 0u; quad < 4u; quad++) {
-            let b = right_quad(right, at % 16u, quad);
-            found.values[i] += dot(left_quad(left, at / 16u, quad), b);
+        for (var unit = 0u; unit < 2u; unit++) {
+            let a = pairs[left.pair][left.first + at / 16u * LINE + unit];
+            let b = pairs[right.pair][right.first + at % 16u * LINE + unit];
+            found.values[i] += dot(to_floats(a.xy), to_floats(b.xy));
+            found.values[i] += dot(to_floats(a.zw), to_floats(b.zw));
         }
     }
     return found;
 }
 
-fn store_sums(sums: Sums, subgroup: u32) {
+fn store_sums(sums: Sums, pair: u32) {
     for (var i = 0u; i < 8u; i++) {
         let at = own_lane + 32u * i;
-        patches[subgroup][at / 4u][at % 4u] = sums.values[i];
+        pairs[pair][at / 4u][at % 4u] = bitcast<u32>(sums.values[i]);
     }
 }
 """
@@ -111,7 +107,7 @@ def plain_matrices() -> Iterator[None]:
         shutil.copytree(shaders.shader_folder(), folder)
         (folder / "lib/gemm/subgroup_matrix.wgsl").write_text(MATRICES, encoding="utf-8")
         (folder / "lib/gemm/subgroup_matrix_memory.wgsl").write_text(
-            LOADS + MATRIX_MEMORY, encoding="utf-8"
+            MATRIX_MEMORY, encoding="utf-8"
         )
         with patch.object(shaders, "shader_folder", lambda: folder):
             yield

@@ -12,6 +12,7 @@ import numpy as np
 import webpte
 from support.harness.inspecting import APART
 from support.harness.texts import BYTES, FOLDER
+from support.llm import lora_models
 from support.page.chats import Q4
 from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
@@ -19,7 +20,7 @@ from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.elementwise.unary import Unary
 from webpte_host.base.layout import ROOT
 
-SAMPLES = ROOT / "web/samples"
+SAMPLES, LORAS = ROOT / "web/samples", lora_models.folder()
 DIGITS, PHOTO = SAMPLES / "digits.pte", SAMPLES / "photo.pte"
 TEXT = FOLDER / BYTES  # a tokenizer with its configuration
 
@@ -110,7 +111,13 @@ PREPARED = {
     ),
     "docs/language_models.md": Prepared(
         {**CHAT, "draft": Q4.with_name("llama_tiny_fp32.pte")},
-        {"chat.pte": Q4, "model.pte": Q4},
+        {
+            "chat.pte": Q4,
+            "model.pte": Q4,
+            "assistant.pte": LORAS / "llama_4w.pte",
+            "pirate": LORAS / "llama_4w/one",
+            "lawyer": LORAS / "llama_4w/two",
+        },
     ),
     "docs/models.md": Prepared(
         {**LINES, "picture": np.ones((1, 3, 128, 128), np.float32)},

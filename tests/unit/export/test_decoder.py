@@ -58,7 +58,7 @@ def test_a_decoder_computes_what_its_model_does(family: Family) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["mixtral", "mamba"])
+@pytest.mark.parametrize("name", ["mixtral", "mamba", "gemma2", "gemma3"])
 def test_a_program_generates_what_its_model_does(name: str, tmp_path: Path) -> None:
     result = try_family(BY_NAME[name], tmp_path, 6)
     assert result["same"], result

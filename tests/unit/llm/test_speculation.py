@@ -57,9 +57,9 @@ async def conversation(
 ) -> tuple[list[Any], list[Any]]:
     """Return two answers, the first of which is broken off, and their statistics."""
     generator = Generator(program)
-    answer = generator.continue_(REPEATED, 60, **options)
-    first = [await anext(answer) for _ in range(23)]
-    second = generator.continue_(TURN, 40, **options)
+    answer = generator.continue_(REPEATED, 40, **options)
+    first = [await anext(answer) for _ in range(13)]
+    second = generator.continue_(TURN, 20, **options)
     told = [first, await tokens_of(second), answer.logprobs, second.logprobs]
     return told, [answer.stats, second.stats]
 

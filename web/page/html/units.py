@@ -57,6 +57,9 @@ def plural(count: int, one: str, many: str = "") -> str:
     return f"{count_text(count)} {one if count == 1 else many or one + 's'}"
 
 
+_LONGEST = 80  # characters of a text: a program may hold the names of all its layers
+
+
 def number_text(value: object) -> str:
     """Return one element of a tensor, short enough for a table."""
     if isinstance(value, bool):
@@ -69,7 +72,8 @@ def number_text(value: object) -> str:
         if math.isinf(value):
             return "∞" if value > 0 else "-∞"
         return f"{value:.5g}" if value else "0"  # also for minus zero
-    return str(value)
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def shape_text(shape: Sequence[int], bounds: Sequence[tuple[int, int]] = ()) -> str:

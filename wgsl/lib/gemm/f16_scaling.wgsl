@@ -32,11 +32,31 @@ fn times_power(value: f32, exponent: i32) -> f32 {
     return value * power_of(half) * power_of(exponent - half);
 }
 
+// A number rounded to the bits of an f16, by its own bits: drivers optimize a conversion to f16 and back away.
+fn leading_bits(value: f32) -> f32 { return bitcast<f32>((bitcast<u32>(value) + 0x1000u) & 0xffffe000u); }
+
 // The first f16 of four numbers, and the second ones.
 fn pair_of(values: vec4<f32>) -> vec4<u32> {
-    // Rounded by its bits: drivers optimize a conversion to f16 and back away.
-    let kept = bitcast<vec4<f32>>((bitcast<vec4<u32>>(values) + vec4<u32>(0x1000u)) & vec4<u32>(0xffffe000u));
+    let kept = vec4<f32>(
+        leading_bits(values.x),
+        leading_bits(values.y),
+        leading_bits(values.z),
+        leading_bits(values.w),
+    );
     let high = to_f16(kept);
     let low = to_f16(values - kept);
     return vec4<u32>(bitcast<vec2<u32>>(high), bitcast<vec2<u32>>(low));
+}
+
+// Eight numbers along k as f16, in the order 0, 4, 1, 5, 2, 6, 3, 7: that of the nibbles of a word, taken in pairs
+// with 16 bits between them. Both operands have it, so sums over k are the same.
+struct Unit {
+    high: vec4<u32>,
+    low: vec4<u32>,
+}
+
+fn unit_of(first: vec4<f32>, second: vec4<f32>) -> Unit {
+    let even = pair_of(vec4<f32>(first.x, second.x, first.y, second.y));
+    let odd = pair_of(vec4<f32>(first.z, second.z, first.w, second.w));
+    return Unit(vec4<u32>(even.xy, odd.xy), vec4<u32>(even.zw, odd.zw));
 }

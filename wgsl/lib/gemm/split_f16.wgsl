@@ -1,17 +1,18 @@
-// Splits rows of numbers into f16, two for each number, with an exponent per row, for
-// lib/gemm/subgroup_matrix_tile.wgsl. A workgroup takes one row. Goes with lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl; the kernel declares `split_f16` and
-// `exponents`, and supplies
+// Splits rows of numbers into f16, one or two for each number, with an exponent per row, for
+// lib/gemm/subgroup_matrix_tile.wgsl. A workgroup takes one row. Goes with lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl; the kernel
+// declares `split_f16` and `exponents`, and supplies
 //     fn row_quad(row: u32, k: u32) -> vec4<f32>   zeros outside of the matrix
 
-const K_STEP = 16u; // of lib/gemm/subgroup_matrix_tile.wgsl: rows are filled up to a multiple of it
+const K_FILL = 32u; // rows are filled up to a multiple of it: the longest step of lib/gemm/subgroup_matrix_tile.wgsl
+const PARTS = ${PARTS}u; // f16 of a number
 const THREADS = 128u;
 
 var<workgroup> largest: atomic<u32>; // its bits; those of numbers of one sign are in order
 
 fn split_row(thread: u32, row: u32) {
-    let quads = (params.gemm.k + K_STEP - 1u) / K_STEP * K_STEP / 4u;
+    let units = (params.gemm.k + K_FILL - 1u) / K_FILL * (K_FILL / 8u);
     var size = 0u;
-    for (var quad = thread; quad < quads; quad += THREADS) {
+    for (var quad = thread; quad < 2u * units; quad += THREADS) {
         size = max(size, size_of(row_quad(row, quad * 4u)));
     }
     atomicMax(&largest, size);
@@ -21,7 +22,11 @@ fn split_row(thread: u32, row: u32) {
         exponents[row] = exponent;
     }
     let scale = power_of(select(-exponent, 0, exponent == NOT_FINITE));
-    for (var quad = thread; quad < quads; quad += THREADS) {
-        split_f16[row * quads + quad] = pair_of(row_quad(row, quad * 4u) * scale);
+    for (var at = thread; at < units; at += THREADS) {
+        let unit = unit_of(row_quad(row, at * 8u) * scale, row_quad(row, at * 8u + 4u) * scale);
+        split_f16[(row * units + at) * PARTS] = unit.high;
+        if (PARTS == 2u) {
+            split_f16[(row * units + at) * PARTS + 1u] = unit.low;
+        }
     }
 }

@@ -14,6 +14,17 @@ alias Sums = subgroup_matrix_result<f32, 16, 16>;
 
 fn to_f16(values: vec4<f32>) -> F16Quad { return F16Quad(values); }
 
+// Two f16 at once. Each function rounds its result once.
+alias Halves = vec2<f16>;
+
+fn halves_of(bits: u32) -> Halves { return bitcast<Halves>(bits); }
+fn bits_of(values: Halves) -> u32 { return bitcast<u32>(values); }
+fn both_halves(value: f32) -> Halves { return Halves(f16(value)); }
+fn less(a: Halves, b: f32) -> Halves { return a - Halves(f16(b)); }
+fn product_of(a: Halves, b: Halves) -> Halves { return a * b; }
+fn product_plus(a: Halves, b: Halves, c: Halves) -> Halves { return fma(a, b, c); }
+fn negative(a: Halves) -> Halves { return -a; }
+
 struct Place {
     @builtin(local_invocation_index) thread: u32,
     @builtin(subgroup_id) subgroup: u32,

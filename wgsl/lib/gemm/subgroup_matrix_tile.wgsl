@@ -1,258 +1,291 @@
-// A GEMM with subgroup matrices: a workgroup of SUBGROUP_ROWS x 2 subgroups keeps K_STEP columns of A
-// and rows of B in shared memory, each number as the sum of two f16 (lib/gemm/f16_scaling.wgsl), and each
+// A GEMM with subgroup matrices: a workgroup of 2 x 2 subgroups keeps K_STEP columns of A
+// and rows of B in shared memory, each number as one f16 or as the sum of two (lib/gemm/f16_scaling.wgsl), and each
 // subgroup ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. The next step is prefetched while
 // one is multiplied.
 //
 // A kernel that uses this file (and lib/gemm/subgroup_matrix.wgsl, lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl) declares
-// `split_f16` (array<vec4<u32>>: the rows of A, the first and the second f16 of each quad, with zeros
-// up to a multiple of K_STEP), `exponents` (those of the m rows and of the n columns), and supplies a type
-// BRaw and
-//     fn fetch_b(column: u32, k: u32) -> BRaw            B_QUADS quads along k, as they are in memory
-//     fn b_pairs(raw: BRaw, scale: f32) -> Pairs         their numbers, times the column's power of two; zeros
-//                                                        past the last k
+// `split_f16` (array<vec4<u32>>: lib/gemm/split_f16.wgsl has written the rows of A there, the first and, with
+// A_PARTS of 2, the second f16 of eight numbers one after the other), `exponents` (those of the m rows and of
+// the n columns), and supplies a type BRaw and
+//     fn fetch_b(column: u32, k: u32) -> BRaw            eight numbers along k, as they are in memory
+//     fn b_unit(raw: BRaw, scale: f32) -> Unit           their f16, times the column's power of two; any
+//                                                        finite ones past the last k
 
-const K_STEP = 16u;
-const STEP_QUADS = K_STEP / 4u;
-const SUBGROUP_ROWS = ${SUBGROUP_ROWS}u;
-const THREADS = 2u * SUBGROUP_ROWS * 32u;
+const THREADS = 128u;
 const ROW_MATRICES = ${ROW_MATRICES}u; // 2 or 4, as the columns'
 const COLUMN_MATRICES = ${COLUMN_MATRICES}u;
-const A_ROWS = SUBGROUP_ROWS * ROW_MATRICES * 16u;
+const A_ROWS = 2u * ROW_MATRICES * 16u;
 const B_COLUMNS = 2u * COLUMN_MATRICES * 16u;
-const ROWS_AT_ONCE = THREADS / STEP_QUADS; // rows of A that all invocations load together
-const B_THREADS = THREADS / B_COLUMNS; // that load one column: 1 or 2
-const B_QUADS = STEP_QUADS / B_THREADS;
-// Numbers are two f16 each, or one if they are stored as f16.
+// Numbers are two f16 each, or one if they are stored as f16 or that is precise enough.
 const A_PARTS = ${A_PARTS}u;
 const B_PARTS = ${B_PARTS}u;
+const STEPS = ${STEPS}u; // matrices along k that lie in shared memory at once
+const K_STEP = STEPS * 16u;
+const K_FILL = 32u; // of lib/gemm/split_f16.wgsl
 
-// Quads from one row of A, or column of B, to the next: two of them are padding, so that eight rows lie in
-// eight different parts of shared memory.
-const LINE = STEP_QUADS + 2u;
-const A_LINES = 16u * ROW_MATRICES; // of one row of subgroups
-const B_LINES = 16u * COLUMN_MATRICES; // of one column of them
-const A_LOWS = select(1u, ROW_MATRICES, A_PARTS == 2u);
-const B_LOWS = select(1u, COLUMN_MATRICES, B_PARTS == 2u);
-var<workgroup> a_high: array<array<F16Quad, A_LINES * LINE>, SUBGROUP_ROWS>;
-var<workgroup> a_low: array<array<F16Quad, A_LOWS * 16u * LINE>, SUBGROUP_ROWS>;
-var<workgroup> b_high: array<array<F16Quad, B_LINES * LINE>, 2>;
-var<workgroup> b_low: array<array<F16Quad, B_LOWS * 16u * LINE>, 2>;
-var<workgroup> patches: array<array<vec4<f32>, 64>, 2u * SUBGROUP_ROWS>; // 16 x 16 sums of each subgroup
+// Shared memory is blocks of 16 rows of A, or columns of B, of 16 numbers. From one line of a block to the next there are
+// three units of eight f16, one of them padding, so that eight lines lie in eight different parts of shared memory.
+// Pairs of blocks hold the first f16 of A, the second ones, then those of B; in the end, sums on their way out. More
+// memory than that of 128 x 128 tiles leaves room for fewer workgroups on a core, at half the speed on an H200.
+const LINE = 3u;
+const BLOCK = 16u * LINE;
+const A_PAIRS = A_ROWS / 32u; // of one step
+const B_PAIRS = B_COLUMNS / 32u;
+const A_SECOND = STEPS * A_PAIRS * (A_PARTS - 1u); // from a pair of A to that of the second f16
+const B_SECOND = STEPS * B_PAIRS * (B_PARTS - 1u);
+const FIRST_B = STEPS * A_PAIRS + A_SECOND;
+const PAIRS = FIRST_B + STEPS * B_PAIRS + B_SECOND;
+var<workgroup> pairs: array<array<vec4<u32>, 2u * BLOCK>, PAIRS>;
 
 // use lib/gemm/subgroup_matrix_memory.wgsl
 
-// Up to four quads, the first and the second f16 of each.
-struct Pairs {
-    p0: vec4<u32>,
-    p1: vec4<u32>,
-    p2: vec4<u32>,
-    p3: vec4<u32>,
-}
+// Units that an invocation loads for a step: A_UNITS of A and B_UNITS of B, at most four of each.
+const A_UNITS = A_ROWS * 2u * STEPS / THREADS;
+const B_UNITS = B_COLUMNS * 2u * STEPS / THREADS;
 
-// An invocation loads one quad along k of ROW_MATRICES rows of A, and B_QUADS of one column of B.
 struct Fetched {
-    a0: vec4<u32>,
-    a1: vec4<u32>,
-    a2: vec4<u32>,
-    a3: vec4<u32>,
-    b: BRaw,
+    a0: Unit,
+    a1: Unit,
+    a2: Unit,
+    a3: Unit,
+    b0: BRaw,
+    b1: BRaw,
+    b2: BRaw,
+    b3: BRaw,
 }
 
-fn b_column(thread: u32) -> u32 { return thread / B_THREADS; }
-fn b_first_quad(thread: u32) -> u32 { return thread % B_THREADS * B_QUADS; }
+// The powers of two of the columns that an invocation loads.
+struct Powers {
+    p0: f32,
+    p1: f32,
+    p2: f32,
+    p3: f32,
+}
 
-// The place of a row's quad from k on.
-fn split_place(row: u32, k: u32) -> u32 {
-    return row * ((params.gemm.k + K_STEP - 1u) / K_STEP * STEP_QUADS) + k / 4u;
+// An invocation's i-th unit: neighbours load the two units of a line, then lines, then steps.
+fn line_of(thread: u32, i: u32, lines: u32) -> u32 { return (thread / 2u + THREADS / 2u * i) % lines; }
+fn step_of(thread: u32, i: u32, lines: u32) -> u32 { return (thread / 2u + THREADS / 2u * i) / lines; }
+fn k_of(thread: u32, i: u32, lines: u32) -> u32 { return step_of(thread, i, lines) * 16u + thread % 2u * 8u; }
+fn place_of(thread: u32, line: u32) -> u32 { return line % 32u * LINE + thread % 2u; }
+
+// The place of a row's unit from k on.
+fn split_place(row: u32, k: u32, parts: u32) -> u32 {
+    return (row * ((params.gemm.k + K_FILL - 1u) / K_FILL * (K_FILL / 8u)) + k / 8u) * parts;
 }
 
 // Rows past the end repeat the last one; their sums are not written.
-fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> vec4<u32> {
-    let row = min(part.row + thread / STEP_QUADS + ROWS_AT_ONCE * i, params.gemm.m - 1u);
-    return split_f16[split_place(row, k) + thread % STEP_QUADS];
+fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> Unit {
+    let row = min(part.row + line_of(thread, i, A_ROWS), params.gemm.m - 1u);
+    let at = split_place(row, k + k_of(thread, i, A_ROWS), A_PARTS);
+    var unit: Unit;
+    unit.high = split_f16[at];
+    if (A_PARTS == 2u) {
+        unit.low = split_f16[at + 1u];
+    }
+    return unit;
+}
+
+fn fetch_column(part: Part, thread: u32, k: u32, i: u32) -> BRaw {
+    return fetch_b(part.column + line_of(thread, i, B_COLUMNS), k + k_of(thread, i, B_COLUMNS));
 }
 
 fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
     var fetched: Fetched;
     fetched.a0 = fetch_a(part, thread, k, 0u);
-    fetched.a1 = fetch_a(part, thread, k, 1u);
-    if (ROW_MATRICES == 4u) {
+    fetched.b0 = fetch_column(part, thread, k, 0u);
+    if (A_UNITS > 1u) {
+        fetched.a1 = fetch_a(part, thread, k, 1u);
+    }
+    if (B_UNITS > 1u) {
+        fetched.b1 = fetch_column(part, thread, k, 1u);
+    }
+    if (A_UNITS > 2u) {
         fetched.a2 = fetch_a(part, thread, k, 2u);
         fetched.a3 = fetch_a(part, thread, k, 3u);
     }
-    fetched.b = fetch_b(part.column + b_column(thread), k + b_first_quad(thread) * 4u);
+    if (B_UNITS > 2u) {
+        fetched.b2 = fetch_column(part, thread, k, 2u);
+        fetched.b3 = fetch_column(part, thread, k, 3u);
+    }
     return fetched;
 }
 
-fn store_a(thread: u32, i: u32, pair: vec4<u32>) {
-    let row = thread / STEP_QUADS + ROWS_AT_ONCE * i;
-    let at = row % A_LINES * LINE + thread % STEP_QUADS;
-    a_high[row / A_LINES][at] = bitcast<F16Quad>(pair.xy);
+fn column_power(part: Part, thread: u32, i: u32) -> f32 {
+    let column = min(part.column + line_of(thread, i, B_COLUMNS), params.gemm.n - 1u);
+    return power_of(-exponents[params.gemm.m + column]);
+}
+
+fn store_a(thread: u32, i: u32, unit: Unit) {
+    let line = line_of(thread, i, A_ROWS);
+    let pair = step_of(thread, i, A_ROWS) * A_PAIRS + line / 32u;
+    pairs[pair][place_of(thread, line)] = unit.high;
     if (A_PARTS == 2u) {
-        a_low[row / A_LINES][at] = bitcast<F16Quad>(pair.zw);
+        pairs[A_SECOND + pair][place_of(thread, line)] = unit.low;
     }
 }
 
-fn store_b(thread: u32, i: u32, pair: vec4<u32>) {
-    let column = b_column(thread);
-    let at = column % B_LINES * LINE + b_first_quad(thread) + i;
-    b_high[column / B_LINES][at] = bitcast<F16Quad>(pair.xy);
+fn store_b(thread: u32, i: u32, unit: Unit) {
+    let line = line_of(thread, i, B_COLUMNS);
+    let pair = FIRST_B + step_of(thread, i, B_COLUMNS) * B_PAIRS + line / 32u;
+    pairs[pair][place_of(thread, line)] = unit.high;
     if (B_PARTS == 2u) {
-        b_low[column / B_LINES][at] = bitcast<F16Quad>(pair.zw);
+        pairs[B_SECOND + pair][place_of(thread, line)] = unit.low;
     }
 }
 
-fn store(thread: u32, fetched: Fetched, scale: f32) {
+fn store(thread: u32, fetched: Fetched, powers: Powers) {
     store_a(thread, 0u, fetched.a0);
-    store_a(thread, 1u, fetched.a1);
-    if (ROW_MATRICES == 4u) {
+    store_b(thread, 0u, b_unit(fetched.b0, powers.p0));
+    if (A_UNITS > 1u) {
+        store_a(thread, 1u, fetched.a1);
+    }
+    if (B_UNITS > 1u) {
+        store_b(thread, 1u, b_unit(fetched.b1, powers.p1));
+    }
+    if (A_UNITS > 2u) {
         store_a(thread, 2u, fetched.a2);
         store_a(thread, 3u, fetched.a3);
     }
-    let pairs = b_pairs(fetched.b, scale);
-    store_b(thread, 0u, pairs.p0);
-    store_b(thread, 1u, pairs.p1);
-    if (B_QUADS == 4u) {
-        store_b(thread, 2u, pairs.p2);
-        store_b(thread, 3u, pairs.p3);
+    if (B_UNITS > 2u) {
+        store_b(thread, 2u, b_unit(fetched.b2, powers.p2));
+        store_b(thread, 3u, b_unit(fetched.b3, powers.p3));
     }
 }
 
-// The small products come first; the one of both low parts is left out.
-fn plus_products(sums: Sums, high: Left, low: Left, right_high: Right, right_low: Right) -> Sums {
-    var found = sums;
-    if (B_PARTS == 2u) {
-        found = plus_product(found, high, right_low);
-    }
-    if (A_PARTS == 2u) {
-        found = plus_product(found, low, right_high);
-    }
-    return plus_product(found, high, right_high);
-}
-
+// Writes 16 x 16 sums; each lane has eight rows of a column.
 fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
     let subgroup = subgroup_of(place);
+    let along = lane_of(place) % 16u;
+    let at_column = part.column + column + along;
+    let columns = exponents[params.gemm.m + min(at_column, params.gemm.n - 1u)];
     store_sums(sums, subgroup);
     workgroupBarrier();
-    for (var i = lane_of(place); i < 64u; i += 32u) {
-        let at_row = part.row + row + i / 4u;
-        let at_column = part.column + column + i % 4u * 4u;
-        let found = patches[subgroup][i];
-        var result = vec4<f32>();
-        if (at_row < params.gemm.m) {
-            let exponent = exponents[at_row];
-            for (var c = 0u; c < 4u; c++) {
-                let columns = exponents[params.gemm.m + min(at_column + c, params.gemm.n - 1u)];
-                result[c] = times_power(found[c], exponent + columns);
-            }
+    for (var i = 0u; i < 8u; i += 4u) {
+        let patch_row = lane_of(place) / 16u * 8u + i;
+        let first = part.row + row + patch_row;
+        var found: Quad;
+        for (var r = 0u; r < 4u; r++) {
+            let bits = pairs[subgroup][(patch_row + r) * 4u + along / 4u][along % 4u];
+            found[r] = times_power(bitcast<f32>(bits), exponents[min(first + r, params.gemm.m - 1u)] + columns);
         }
-        write_quad(part, at_row, at_column, Quad(result));
+        write_column(part, first, at_column, found);
     }
     workgroupBarrier();
 }
 
-// Single variables, not arrays or structs: compilers keep them in registers.
+// The sums of a row of matrices, and the matrices of B for them: the first f16 and the second ones.
+struct Row {
+    s0: Sums,
+    s1: Sums,
+    s2: Sums,
+    s3: Sums,
+}
+
+struct Rights {
+    r0: Right,
+    r1: Right,
+    r2: Right,
+    r3: Right,
+}
+
+fn rights_of(pair: u32) -> Rights {
+    var rights: Rights;
+    rights.r0 = first_right(pair);
+    rights.r1 = second_right(pair);
+    if (COLUMN_MATRICES == 4u) {
+        rights.r2 = first_right(pair + 1u);
+        rights.r3 = second_right(pair + 1u);
+    }
+    return rights;
+}
+
+// Neighbouring products add to different sums, so that none waits for another.
+fn plus_row(sums: Row, left: Left, rights: Rights) -> Row {
+    var row = sums;
+    row.s0 = plus_product(row.s0, left, rights.r0);
+    row.s1 = plus_product(row.s1, left, rights.r1);
+    if (COLUMN_MATRICES == 4u) {
+        row.s2 = plus_product(row.s2, left, rights.r2);
+        row.s3 = plus_product(row.s3, left, rights.r3);
+    }
+    return row;
+}
+
+// The small products come first, and the one of both low parts is left out.
+fn plus_products(sums: Row, high: Left, low: Left, rights: Rights, rights_low: Rights) -> Row {
+    var row = sums;
+    if (B_PARTS == 2u) {
+        row = plus_row(row, high, rights_low);
+    }
+    if (A_PARTS == 2u) {
+        row = plus_row(row, low, rights);
+    }
+    return plus_row(row, high, rights);
+}
+
+struct Rows {
+    row0: Row,
+    row1: Row,
+    row2: Row,
+    row3: Row,
+}
+
+// Adds the products of 16 k; `left` and `right` are the subgroup's first pairs.
+fn plus_step(sums: Rows, left: u32, right: u32) -> Rows {
+    var rows = sums;
+    let high = rights_of(right);
+    var low: Rights;
+    if (B_PARTS == 2u) {
+        low = rights_of(B_SECOND + right);
+    }
+    rows.row0 = plus_products(rows.row0, first_left(left), first_left(A_SECOND + left), high, low);
+    rows.row1 = plus_products(rows.row1, second_left(left), second_left(A_SECOND + left), high, low);
+    if (ROW_MATRICES == 4u) {
+        rows.row2 = plus_products(rows.row2, first_left(left + 1u), first_left(A_SECOND + left + 1u), high, low);
+        rows.row3 = plus_products(rows.row3, second_left(left + 1u), second_left(A_SECOND + left + 1u), high, low);
+    }
+    return rows;
+}
+
+fn write_row(part: Part, place: Place, row: u32, column: u32, sums: Row) {
+    write_sums(part, place, row, column, sums.s0);
+    write_sums(part, place, row, column + 16u, sums.s1);
+    if (COLUMN_MATRICES == 4u) {
+        write_sums(part, place, row, column + 32u, sums.s2);
+        write_sums(part, place, row, column + 48u, sums.s3);
+    }
+}
+
 fn multiply_matrices(part: Part, place: Place) {
     let thread = place.thread;
-    let across = subgroup_of(place) / 2u;
-    let along = subgroup_of(place) % 2u;
-    let last = params.gemm.n - 1u;
-    let scale = power_of(-exponents[params.gemm.m + min(part.column + b_column(thread), last)]);
-    var s00: Sums;
-    var s01: Sums;
-    var s02: Sums;
-    var s03: Sums;
-    var s10: Sums;
-    var s11: Sums;
-    var s12: Sums;
-    var s13: Sums;
-    var s20: Sums;
-    var s21: Sums;
-    var s22: Sums;
-    var s23: Sums;
-    var s30: Sums;
-    var s31: Sums;
-    var s32: Sums;
-    var s33: Sums;
+    let across = subgroup_of(place) / 2u * (ROW_MATRICES / 2u);
+    let along = subgroup_of(place) % 2u * (COLUMN_MATRICES / 2u);
+    let powers = Powers(
+        column_power(part, thread, 0u),
+        column_power(part, thread, 1u),
+        column_power(part, thread, 2u),
+        column_power(part, thread, 3u),
+    );
+    var sums: Rows;
     var fetched = fetch(part, thread, part.k_begin);
     for (var k = part.k_begin; k < part.k_end; k += K_STEP) {
-        store(thread, fetched, scale);
+        store(thread, fetched, powers);
         workgroupBarrier();
         if (k + K_STEP < part.k_end) {
             fetched = fetch(part, thread, k + K_STEP);
         }
-        let b0 = high_right0(along);
-        let c0 = low_right0(along);
-        let b1 = high_right1(along);
-        let c1 = low_right1(along);
-        var b2: Right;
-        var c2: Right;
-        var b3: Right;
-        var c3: Right;
-        if (COLUMN_MATRICES == 4u) {
-            b2 = high_right2(along);
-            c2 = low_right2(along);
-            b3 = high_right3(along);
-            c3 = low_right3(along);
-        }
-        let a0 = high_left0(across);
-        let d0 = low_left0(across);
-        s00 = plus_products(s00, a0, d0, b0, c0);
-        s01 = plus_products(s01, a0, d0, b1, c1);
-        if (COLUMN_MATRICES == 4u) {
-            s02 = plus_products(s02, a0, d0, b2, c2);
-            s03 = plus_products(s03, a0, d0, b3, c3);
-        }
-        let a1 = high_left1(across);
-        let d1 = low_left1(across);
-        s10 = plus_products(s10, a1, d1, b0, c0);
-        s11 = plus_products(s11, a1, d1, b1, c1);
-        if (COLUMN_MATRICES == 4u) {
-            s12 = plus_products(s12, a1, d1, b2, c2);
-            s13 = plus_products(s13, a1, d1, b3, c3);
-        }
-        if (ROW_MATRICES == 4u) {
-            let a2 = high_left2(across);
-            let d2 = low_left2(across);
-            s20 = plus_products(s20, a2, d2, b0, c0);
-            s21 = plus_products(s21, a2, d2, b1, c1);
-            if (COLUMN_MATRICES == 4u) {
-                s22 = plus_products(s22, a2, d2, b2, c2);
-                s23 = plus_products(s23, a2, d2, b3, c3);
-            }
-            let a3 = high_left3(across);
-            let d3 = low_left3(across);
-            s30 = plus_products(s30, a3, d3, b0, c0);
-            s31 = plus_products(s31, a3, d3, b1, c1);
-            if (COLUMN_MATRICES == 4u) {
-                s32 = plus_products(s32, a3, d3, b2, c2);
-                s33 = plus_products(s33, a3, d3, b3, c3);
-            }
+        sums = plus_step(sums, across, FIRST_B + along);
+        if (STEPS == 2u) {
+            sums = plus_step(sums, A_PAIRS + across, FIRST_B + B_PAIRS + along);
         }
         workgroupBarrier();
     }
-    let row = across * A_LINES;
-    let column = along * B_LINES;
-    write_sums(part, place, row, column, s00);
-    write_sums(part, place, row, column + 16u, s01);
-    write_sums(part, place, row + 16u, column, s10);
-    write_sums(part, place, row + 16u, column + 16u, s11);
-    if (COLUMN_MATRICES == 4u) {
-        write_sums(part, place, row, column + 32u, s02);
-        write_sums(part, place, row, column + 48u, s03);
-        write_sums(part, place, row + 16u, column + 32u, s12);
-        write_sums(part, place, row + 16u, column + 48u, s13);
-    }
+    let row = across * 32u;
+    let column = along * 32u;
+    write_row(part, place, row, column, sums.row0);
+    write_row(part, place, row + 16u, column, sums.row1);
     if (ROW_MATRICES == 4u) {
-        write_sums(part, place, row + 32u, column, s20);
-        write_sums(part, place, row + 32u, column + 16u, s21);
-        write_sums(part, place, row + 48u, column, s30);
-        write_sums(part, place, row + 48u, column + 16u, s31);
-    }
-    if (ROW_MATRICES * COLUMN_MATRICES == 16u) {
-        write_sums(part, place, row + 32u, column + 32u, s22);
-        write_sums(part, place, row + 32u, column + 48u, s23);
-        write_sums(part, place, row + 48u, column + 32u, s32);
-        write_sums(part, place, row + 48u, column + 48u, s33);
+        write_row(part, place, row + 32u, column, sums.row2);
+        write_row(part, place, row + 48u, column, sums.row3);
     }
 }

@@ -1,8 +1,9 @@
 """From x to attention in three dispatches, where heads get biases or norms.
 
-    head_attention   as `attention_block`, but queries, keys and values get biases, or queries and
-                     keys are RMS-normalized (each head, or all heads of a token at once); the
-                     rotary embedding may be missing
+    head_attention   as `attention_block`, but queries, keys and values get biases (or, if there is
+                     one token, the results of LoRA's branches), or queries and keys are
+                     RMS-normalized (each head, or all heads of a token at once); the rotary
+                     embedding may be missing
 
 For few tokens one kernel computes all three GEMMs, and attention adds biases, normalizes and
 rotates as it reads them. Otherwise all calls run one after the other.
@@ -169,6 +170,9 @@ def change_of(call: Attention, sources: Sequence[HeadSource]) -> HeadChange | No
     if any(biases):
         widths = [source.linear.out.dims[-1] for source in sources]
         whole = all(b is not None and b.numel >= n for b, n in zip(biases, widths, strict=True))
+        # The result of a branch is a bias if there is one token; otherwise each has its own.
+        tokens = call.out.sizes[0] * call.out.sizes[2]
+        whole &= tokens == 1 or all(bias is not None and bias.rank == 1 for bias in biases)
         # The biases of values are where a mask would be.
         fits = whole and not any(norms) and call.mask is None and is_stored(call, *biases)
         return HeadChange(BIASED, tuple(biases)) if fits else None  # type: ignore[arg-type]

@@ -36,6 +36,7 @@ class Target:
     storage_buffers  how many a kernel may bind; every GPU has 8
     shared_bytes     memory of a workgroup; every GPU has 16 KB
     subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
+    half_products    whether such GEMMs may multiply numbers rounded to f16
     binding_bytes    the most bytes of a buffer that a kernel can bind
     adapter          how much work fills a GPU of this kind
     choices          configs that were measured to be the fastest
@@ -47,6 +48,7 @@ class Target:
     shared_bytes: int = 16384
     choices: TunedConfigs = ()
     subgroup_matrices: bool = False
+    half_products: bool = False
     binding_bytes: int = sys.maxsize
     adapter: AdapterClass = LARGE
     asked: list[Tunable] | None = field(default=None, compare=False)

@@ -175,10 +175,12 @@ def adds(part: Part, tensor: TensorArg) -> bool:
 
 
 def biased_gemm(parts: Sequence[Part]) -> list[Dispatch] | None:
-    """Return a GEMM whose addend is the bias that the last part adds."""
+    """Return a GEMM whose addend is the bias, or the tensor, that the last part adds."""
     (op, linear), (_, addition) = parts[0], parts[-1]
     epilogue = epilogue_of(parts)
     gemm = gemm_of(LINEAR_OF[op.name], linear)
+    if epilogue is not None and epilogue.residual is not None and gemm.can_add(epilogue.residual):
+        return lower_linear(LINEAR_OF[op.name], linear, epilogue.residual, out=addition.out)
     if epilogue is None or epilogue.bias is None or gemm.addend is not None:
         return None
     return lower_linear(LINEAR_OF[op.name], linear, out=addition.out, bias=epilogue.bias)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from webpte.ops.core.adapter_classes import LARGE, AdapterClass
 from webpte.ops.core.args import TensorArg
@@ -117,6 +117,7 @@ class TileConfig:
     row_quads: int
     column_quads: int
     speed: float  # operations per microsecond, in millions, on an H200
+    k_step: ClassVar[int] = K_STEP
 
     @property
     def rows(self) -> int:
@@ -170,6 +171,9 @@ class GemmTiles(Protocol):
     def speed(self) -> float: ...
 
     @property
+    def k_step(self) -> int: ...
+
+    @property
     def types(self) -> Types: ...
 
     def tiles(self, gemm: Gemm) -> int: ...
@@ -203,9 +207,9 @@ def choose_tile_config(gemm: Gemm, adapter: AdapterClass = LARGE) -> tuple[TileC
     return fastest_configs(gemm, TILE_CONFIGS, adapter)[0]
 
 
-def part_length(k: int, parts: int) -> int:
+def part_length(k: int, parts: int, k_step: int = K_STEP) -> int:
     """Return the length of a part of k: whole steps of the kernel, except for the last part."""
-    return max(K_STEP, K_STEP * ceil_div(ceil_div(k, parts), K_STEP))
+    return max(k_step, k_step * ceil_div(ceil_div(k, parts), k_step))
 
 
 MOST_CANDIDATES = 6
@@ -255,7 +259,7 @@ def split_k_dispatches(
     """Return the dispatches of a GEMM with as many parts of k as fit into one buffer."""
     tiling, wanted = config
     most = target.most_splits(4 * gemm.batches * gemm.m * gemm.n)
-    k_part = part_length(gemm.k, min(wanted, most))
+    k_part = part_length(gemm.k, min(wanted, most), tiling.k_step)
     k_parts = max(1, ceil_div(gemm.k, k_part))
     m_parts, n_parts = ceil_div(gemm.m, tiling.rows), ceil_div(gemm.n, tiling.columns)
     first = gemm.plain if k_parts > 1 else gemm

@@ -14,13 +14,13 @@ from webpte.ops.gemm.gemm import Gemm, GemmKernel, Overrides
 from webpte.ops.gemm.packed_weights import BYTES, Quantized
 from webpte.ops.gemm.subgroup_matrix import exponents_memory, matrix_dispatches, split_f16_memory
 
-COLUMNS = 32  # of a workgroup of wgsl/gemm/linear_q4_split_f16.wgsl
+COLUMNS = 8  # of a workgroup of wgsl/gemm/linear_q4_split_f16.wgsl
 
 # Codes of 4 bits are up to 8, those of 8 bits up to 128: either times a scale below twice this
 # power of two is at most 2^15, near the largest f16.
 SCALE_POWER, SCALE_POWER_OF_BYTES = 11, 7
 # The override constants of the two kernels.
-OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE", "WEIGHTS_ALIGNED")
+OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE")
 
 
 def matrix_linear(
@@ -41,10 +41,12 @@ def matrix_linear(
         kernel,
         name="linear_q4_subgroup_matrix",
         operands=(packed, scales),
-        types=(("B_PARTS", "2"),),
-        overrides=(*_select(kernel, OF_WEIGHTS), ("WIDE", weights.wide)),
+        types=(),
+        overrides=(*_select(kernel, OF_WEIGHTS), ("WHOLE_WORDS", weights.in_words)),
     )
-    return matrix_dispatches(split, multiply, gemm, out, target)
+    # Codes times scales are no f16, even if the tensors are stored as such.
+    parts = 1 if target.half_products else 2
+    return matrix_dispatches(split, multiply, parts, gemm, out, target)
 
 
 def _select(kernel: GemmKernel, names: tuple[str, ...]) -> Overrides:

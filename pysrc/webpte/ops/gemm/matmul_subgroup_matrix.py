@@ -41,8 +41,5 @@ def matrix_matmul(kernel: GemmKernel, gemm: Gemm, out: int, target: Target) -> l
         types=gemm.types(gemm.stored),
         overrides=kernel.overrides,
     )
-    parts = (("B_PARTS", f16_parts(gemm)),)
-    multiply = replace(
-        kernel, name="matmul_subgroup_matrix", operands=(), types=parts, overrides=()
-    )
-    return matrix_dispatches(split, multiply, gemm, out, target)
+    multiply = replace(kernel, name="matmul_subgroup_matrix", operands=(), types=(), overrides=())
+    return matrix_dispatches(split, multiply, f16_parts(gemm, target), gemm, out, target)

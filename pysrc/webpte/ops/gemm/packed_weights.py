@@ -47,6 +47,11 @@ class Quantized:
         return self.row_bytes % step == 0 and self.group % 4 == 0
 
     @property
+    def in_words(self) -> bool:
+        """Whether eight values lie in whole words and share a scale."""
+        return self.row_bytes % 4 == 0 and self.group % 8 == 0
+
+    @property
     def wide(self) -> bool:
         """Whether a row is whole units of 16 bytes, and each of them shares a scale."""
         per_unit = 16 if self.format == BYTES else 32

@@ -12,6 +12,11 @@ The error is then:
     2^-24   of the sum so far at most, or twice that if a GPU truncates instead of rounding, for
             each 16 k of each of the three products
 
+Weights of 4 or 8 bits are codes times scales: a scale is split, and its f16 times a code become the
+two f16 of their product, with an error of 2^-20 of it at most, and 2^-24 on average.
+
+With `half_products` a number is one f16 only, and one product is left of three: 2^-11 of each.
+
 A row with an infinity or NaN, or a column with such a scale, gives NaN.
 """
 
@@ -19,6 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import ClassVar
 
 from webpte.ops.core.adapter_classes import LARGE, AdapterClass
 from webpte.ops.core.records import Dispatch, Scratch, ceil_div
@@ -33,8 +39,9 @@ from webpte.ops.gemm.gemm import (
     tuned_config,
 )
 
-K_STEP = 16  # of wgsl/lib/gemm/subgroup_matrix_tile.wgsl
-SHARED_BYTES = 32768  # of the largest tile
+K_FILL = 32  # of wgsl/lib/gemm/split_f16.wgsl: the longest step along k
+SUBGROUPS = 2  # along m, and along n
+SHARED_BYTES = 24576  # of the largest tile
 
 
 @dataclass(frozen=True)
@@ -44,19 +51,19 @@ class MatrixTileConfig:
     row_matrices: int
     column_matrices: int
     speed: float
-    subgroup_rows: int = 2
+    k_step: ClassVar[int] = K_FILL
 
     @property
     def rows(self) -> int:
-        return 16 * self.subgroup_rows * self.row_matrices
+        return 16 * SUBGROUPS * self.row_matrices
 
     @property
     def columns(self) -> int:
-        return 16 * 2 * self.column_matrices
+        return 16 * SUBGROUPS * self.column_matrices
 
     @property
     def threads(self) -> int:
-        return 2 * self.subgroup_rows * 32
+        return SUBGROUPS * SUBGROUPS * 32
 
     def tiles(self, gemm: Gemm) -> int:
         return ceil_div(gemm.m, self.rows) * ceil_div(gemm.n, self.columns)
@@ -66,17 +73,15 @@ class MatrixTileConfig:
         return (
             ("COLUMN_MATRICES", str(self.column_matrices)),
             ("ROW_MATRICES", str(self.row_matrices)),
-            ("SUBGROUP_ROWS", str(self.subgroup_rows)),
         )
 
 
-# Speeds are guesses, ordered by how much memory a tile reads. The chosen configs reached 49 on a
-# GPU of 132 cores; single tiles were not measured at its full clock.
+# Speeds are of three products for one.
 MATRIX_TILE_CONFIGS = (
-    MatrixTileConfig(4, 4, 120.0),
-    MatrixTileConfig(4, 2, 100.0),
-    MatrixTileConfig(2, 2, 70.0),
-    MatrixTileConfig(2, 4, 115.0, subgroup_rows=4),
+    MatrixTileConfig(4, 4, 107.0),
+    MatrixTileConfig(4, 2, 68.0),
+    MatrixTileConfig(2, 2, 62.0),
+    MatrixTileConfig(2, 4, 76.0),
 )
 MatrixConfig = tuple[MatrixTileConfig, int]  # with the number of parts of k
 
@@ -88,7 +93,8 @@ def choose_matrix_tile_config(gemm: Gemm, adapter: AdapterClass = LARGE) -> Matr
 
 def tuned_matrix_tile_config(name: str, gemm: Gemm, target: Target) -> MatrixConfig:
     """Return the config that was measured fastest on this adapter, or else estimated to be."""
-    shape_class = f"m{power_of_two(gemm.m)} n{gemm.n} k{gemm.k} {gemm.stored}"
+    products = " half" if target.half_products else ""
+    shape_class = f"m{power_of_two(gemm.m)} n{gemm.n} k{gemm.k} {gemm.stored}{products}"
     default = choose_matrix_tile_config(gemm, target.adapter)
     return tuned_config(name, shape_class, gemm, default, MATRIX_TILE_CONFIGS, target)
 
@@ -103,7 +109,7 @@ def takes_matrices(gemm: Gemm, target: Target) -> bool:
 
 def split_f16_memory(gemm: Gemm, rows: int) -> Scratch:
     """Return scratch for split rows of k; powers of two let changing shapes share it."""
-    width = K_STEP * ceil_div(gemm.k, K_STEP)
+    width = K_FILL * ceil_div(gemm.k, K_FILL)
     return Scratch("split f16", power_of_two(4 * rows * width))
 
 
@@ -112,22 +118,28 @@ def exponents_memory(gemm: Gemm) -> Scratch:
     return Scratch("matrix exponents", power_of_two(4 * (gemm.m + gemm.n)))
 
 
-def f16_parts(gemm: Gemm) -> str:
-    """Return how many f16 a number is split into: one if it is stored as f16."""
-    return "1" if gemm.stored == "f16" else "2"
+def f16_parts(gemm: Gemm, target: Target) -> int:
+    """Return how many f16 a number is split into: one if it is stored as f16 or one suffices."""
+    return 1 if gemm.stored == "f16" or target.half_products else 2
 
 
 def matrix_dispatches(
-    before: Dispatch, kernel: GemmKernel, gemm: Gemm, out: int, target: Target
+    before: Dispatch, kernel: GemmKernel, b_parts: int, gemm: Gemm, out: int, target: Target
 ) -> list[Dispatch]:
     """Return the split into f16, the GEMM, and with split-K its sum.
 
-    `before` binds the split numbers and the exponents last, `kernel` binds them first.
+    `before` binds the split numbers and the exponents last, `kernel` binds them first; `b_parts`
+    are the f16 of a number of B. Steps along k are longer where there is one product for one: then
+    there is room for them in shared memory.
     """
+    a_parts = f16_parts(gemm, target)
+    steps = 2 if a_parts == b_parts == 1 else 1
+    parts = (("B_PARTS", str(b_parts)), ("A_PARTS", str(a_parts)), ("STEPS", str(steps)))
+    before = replace(before, types=(*before.types, ("PARTS", str(a_parts))))
     multiply = replace(
         kernel,
         operands=(*before.bindings[-2:], *kernel.operands),
-        types=(*kernel.types, ("A_PARTS", f16_parts(gemm))),
+        types=(*kernel.types, *parts),
     )
     config = tuned_matrix_tile_config(kernel.name, gemm.plain, target)
     return [before, *split_k_dispatches(multiply, gemm, out, config, target)]

@@ -42,7 +42,7 @@ def head_attention(calls: Calls, call: Call) -> Match | None:
 
 
 def _projection(calls: Calls, value_id: int) -> Projection | None:
-    """Return the linear layer of a value, and the views, the bias and the norm after it."""
+    """Return the linear layer of a value, and the views, the bias or branch, the norm after it."""
     steps, biased, normed = list[Call](), False, False
     while (call := calls.writer(value_id)) is not None:
         if call.name in ALL_LINEARS:
@@ -52,12 +52,18 @@ def _projection(calls: Calls, value_id: int) -> Projection | None:
             value_id = calls.viewed(call)
         elif call.name == RMS_NORM and not (biased or normed):
             value_id, normed = calls.argument(call, "input"), True
-        elif not biased and (inner := before_bias(calls, call)) is not None:
+        elif not biased and (inner := _before_sum(calls, call, normed)) is not None:
             value_id, biased = inner, True
         else:
             return None
         steps.append(call)
     return None
+
+
+def _before_sum(calls: Calls, call: Call, normed: bool) -> int | None:
+    """Return what a call adds a bias to, or a branch if no norm follows."""
+    inner = before_bias(calls, call)
+    return before_branch(calls, call) if inner is None and not normed else inner
 
 
 def before_bias(calls: Calls, call: Call) -> int | None:
@@ -74,6 +80,19 @@ def before_bias(calls: Calls, call: Call) -> int | None:
         if stored and alike and row.dims == out.dims and given.dims == out.dims[-1:]:
             return inner
     return None
+
+
+def before_branch(calls: Calls, call: Call) -> int | None:
+    """Return the linear layer's result that a call adds a branch of equal shape to."""
+    if call.name != ADD or not is_one(calls, call, "alpha"):
+        return None
+    base, branch, out = (calls.graph.value(i) for i in (*call.args[:2], call.args[-1]))
+    if not all(isinstance(value, Tensor) for value in (base, branch, out)):
+        return None
+    kinds = {(t.dtype, t.dims) for t in (base, branch, out) if isinstance(t, Tensor)}
+    makers = [calls.writer(i) for i in call.args[:2]]
+    linear = all(maker is not None and maker.name in ALL_LINEARS for maker in makers)
+    return call.args[0] if len(kinds) == 1 and linear and makers[0] is not makers[1] else None
 
 
 def has_bias(calls: Calls, linear: Call) -> bool:

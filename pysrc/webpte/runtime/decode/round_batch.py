@@ -19,7 +19,7 @@ import numpy as np
 from webpte.dtypes import DTYPES
 from webpte.format.vulkan import SymIntValue
 from webpte.gpu.device import Device, GpuCopy, PlanCommands, Readback, SubPlan, Upload
-from webpte.graph.graph import Call, Graph, Tensor
+from webpte.graph.graph import Call, Graph, Tensor, Value
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.decode.combined_plan import Scratches
 from webpte.runtime.decode.decode_steps import PackedStep
@@ -36,7 +36,7 @@ def next_round_graph(tokens: int, positions: int, words: int) -> Graph:
     """Build one call of webpte.next_round.default, for a table of so many positions."""
     dims = (tokens,), (tokens,), (1,), (positions, words)
     out = Tensor(5, DTYPES["int32"], (tokens + 1, words), None, None)
-    values = (
+    values: tuple[Value, ...] = (
         *(Tensor(i, DTYPES["int32"], one, None, None) for i, one in enumerate(dims)),
         SymIntValue(0),
         out,

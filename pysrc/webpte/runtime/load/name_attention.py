@@ -96,8 +96,8 @@ class _Naming:
         """Return the graph without calls whose results nobody needs any more."""
         if not self._replaced:
             return self._graph
-        calls = [self._replaced.get(call.index, call) for call in self._graph.calls]
-        calls = [call for call in calls if call is not None]
+        changed = (self._replaced.get(call.index, call) for call in self._graph.calls)
+        calls = [call for call in changed if call is not None]
         whole = Graph(
             tuple(self._values),
             tuple(replace(call, index=i) for i, call in enumerate(calls)),
@@ -126,7 +126,7 @@ class _Naming:
         window = _window(keys.seen(mask) if boolean else keys.shown(mask), cache.dims[1])
         if window is None:
             return
-        changed = {
+        changed: dict[str, Value] = {
             "attn_mask": NullValue(),
             "is_causal": BoolValue(True),
             "window": IntValue(window),

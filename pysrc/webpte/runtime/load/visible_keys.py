@@ -1,4 +1,4 @@
-"""Which keys a computed mask shows, told from the calls that compute it.
+"""The keys that a computed mask shows, told from the calls that compute it.
 
 Exporters compute masks from positions: a query at position p sees the keys c with p - c in some
 range, 0 to infinity if it is causal, 0 to w - 1 with a window of w keys. The calls are followed

@@ -19,7 +19,7 @@ from webpte.format.ptd import read_ptd
 from webpte.format.safetensors import read_safetensors
 from webpte.format.shared import ScalarType
 from webpte.json_reader import Table, parse_table, shown
-from webpte.runtime.base.open import open_source
+from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.lora.weights import Factor, LoraWeights
 from webpte.source import ByteSource
 
@@ -56,9 +56,10 @@ async def read_lora(
     config: Any = None,
     alpha: float | None = None,
     name: str | None = None,
+    keep: bool = False,
     **fetch: Any,
 ) -> LoraWeights:
-    """Read a LoRA; `fetch` are arguments of `open_source`.
+    """Read a LoRA; `keep` and `fetch` are arguments of `open_source`.
 
     source  a folder or its address, with adapter_model.safetensors and adapter_config.json; or a
             .safetensors or .ptd file with that JSON beside it; or the bytes of one
@@ -66,8 +67,23 @@ async def read_lora(
     alpha   the scale times the rank, in place of the JSON
     name    for messages; by default that of the folder or file
     """
+    with keeping(keep) as files:
+        fetch["keep"] = keep
+        return await _read(source, config, alpha, name, files, fetch)
+
+
+async def _read(
+    source: Any,
+    config: Any,
+    alpha: float | None,
+    name: str | None,
+    files: list[Any],
+    fetch: Mapping[str, Any],
+) -> LoraWeights:
+    """Read a LoRA; put the files that are opened into a list."""
     file, beside = _places(source)
     opened = await open_source(file, **fetch)
+    files.append(opened)
     opened_name = name or _name_of(source, opened)
     if alpha is None:
         if config is None and beside is None:
@@ -75,7 +91,7 @@ async def read_lora(
                 f"{opened_name}: the bytes of a LoRA do not tell its scale; give its "
                 f"{CONFIG} (config=...) or alpha=..."
             )
-        table = await _read_config(beside if config is None else config, fetch)
+        table = await _read_config(beside if config is None else config, files, fetch)
         scales = _Scales(table)
     elif config is not None:
         raise InputError("give config or alpha, not both: the config has an alpha")
@@ -107,7 +123,7 @@ def _name_of(source: Any, opened: ByteSource) -> str:
     return opened.name
 
 
-async def _read_config(config: Any, fetch: Mapping[str, Any]) -> Table:
+async def _read_config(config: Any, files: list[Any], fetch: Mapping[str, Any]) -> Table:
     if isinstance(config, Mapping):
         return Table(_there(config), "the LoRA's config", InputError)
     try:
@@ -116,6 +132,7 @@ async def _read_config(config: Any, fetch: Mapping[str, Any]) -> Table:
         raise SourceError(
             f"{error}; a LoRA needs its {CONFIG}, which tells its scale (or give alpha=...)"
         ) from error
+    files.append(file)
     if file.size > MAX_CONFIG:
         raise InputError(f"{file.name} has {file.size:,} bytes: too long for a LoRA's config")
     table = parse_table(await file.read(0, file.size), file.name, InputError)

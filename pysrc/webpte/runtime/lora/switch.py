@@ -38,13 +38,6 @@ class Lora:
     def __repr__(self) -> str:
         return f"<Lora {self.name!r}: rank {self.rank}, {len(self.layers)} layers>"
 
-    @property
-    def weights(self) -> LoraWeights:
-        """The matrices; ClosedError after `close`."""
-        if self._weights is None:
-            raise ClosedError(f"{self.name} was closed; load it again")
-        return self._weights
-
     def close(self) -> None:
         """Free its memory. A program that uses it goes on with it until another is chosen."""
         self._weights = None
@@ -52,15 +45,32 @@ class Lora:
             self._copies.free()
             self._copies = None
 
-    async def copies_on(
-        self, device: Device, lifetime: Lifetime, slots: LoraSlots
-    ) -> dict[LoraSlot, int]:
-        """Return the buffers with its contents of slots, uploaded by the first call."""
-        if self._copies is None or self._copies.lifetime is not lifetime:
-            made = LoraCopies(device, lifetime)
-            await made.upload(slots, self.weights)
-            self._copies = made
-        return self._copies.buffers
+
+# The use that a program makes of its LoRAs: no part of the public API
+
+
+def weights_of(lora: Lora) -> LoraWeights:
+    """Return the matrices of a LoRA; ClosedError after `close`."""
+    if lora._weights is None:
+        raise ClosedError(f"{lora.name} was closed; load it again")
+    return lora._weights
+
+
+def allocated_by(lora: Lora) -> dict[int, int]:
+    """Return the GPU buffers of a LoRA by number, with their bytes."""
+    held = {} if lora._copies is None else lora._copies.buffers
+    return {buffer: stored_bytes(slot) for slot, buffer in held.items()}
+
+
+async def copies_on(
+    lora: Lora, device: Device, lifetime: Lifetime, slots: LoraSlots
+) -> dict[LoraSlot, int]:
+    """Return the buffers with a LoRA's contents of slots, uploaded by the first call."""
+    if lora._copies is None or lora._copies.lifetime is not lifetime:
+        made = LoraCopies(device, lifetime)
+        await made.upload(slots, weights_of(lora))
+        lora._copies = made
+    return lora._copies.buffers
 
 
 class LoraCopies:
@@ -153,7 +163,7 @@ class LoraTargets:
         """Return the copies that switch the GPU to a LoRA, once its buffers are there."""
         found = []
         for (slot, buffer), device in self.buffers.items():
-            held = {} if lora is None else await lora.copies_on(device, lifetime, self._slots)
+            held = {} if lora is None else await copies_on(lora, device, lifetime, self._slots)
             source = held.get(slot)
             if source is None:
                 source = await zeros.on(device, lifetime, stored_bytes(slot), self._slots)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -48,13 +47,3 @@ class LoraWeights:
     def nbytes(self) -> int:
         """Bytes of all its matrices."""
         return sum(factor.a.nbytes + factor.b.nbytes for factor in self.factors.values())
-
-    def digest(self) -> str:
-        """Return a hash of names and numbers."""
-        found = hashlib.sha256()
-        for name in sorted(self.factors):
-            factor = self.factors[name]
-            found.update(repr((name, factor.a.shape, factor.b.shape)).encode())
-            found.update(np.ascontiguousarray(factor.a).tobytes())
-            found.update(np.ascontiguousarray(factor.b).tobytes())
-        return found.hexdigest()

@@ -112,15 +112,15 @@ def test_memory_that_kernels_share() -> None:
     assert multiply.bindings[:2] == (pairs, exponents)
     assert isinstance(pairs, Scratch)
     assert isinstance(exponents, Scratch)
-    assert pairs.nbytes >= 40 * 80 * 4  # rows of 72 are filled up to 80
+    assert pairs.nbytes >= 40 * 96 * 4  # rows of 72 are filled up to 96
     assert exponents.nbytes >= (40 + 8) * 4
 
 
 @pytest.mark.parametrize(
     ("value", "file", "pattern"),
     [
-        (subgroup_matrix.K_STEP, "lib/gemm/subgroup_matrix_tile.wgsl", r"const K_STEP = (\d+)u;"),
-        (subgroup_matrix.K_STEP, "lib/gemm/split_f16.wgsl", r"const K_STEP = (\d+)u;"),
+        (subgroup_matrix.K_FILL, "lib/gemm/subgroup_matrix_tile.wgsl", r"const K_FILL = (\d+)u;"),
+        (subgroup_matrix.K_FILL, "lib/gemm/split_f16.wgsl", r"const K_FILL = (\d+)u;"),
         (
             linear_q4_subgroup_matrix.COLUMNS,
             "gemm/linear_q4_split_f16.wgsl",
@@ -197,6 +197,56 @@ def test_pairs_of_half_floats_are_nearly_float32(
     together = np.abs(x).astype(np.float64) @ np.abs(weights).astype(np.float64).T
     assert np.all(np.abs(got - exact) <= bound * together + 1e-45)
     assert np.all(got[2] == 0)
+
+
+@pytest.mark.parametrize(("largest", "power"), [(8, 11), (128, 7)])
+def test_codes_times_scales_keep_their_digits(largest: int, power: int) -> None:
+    """Scales are split, not products; a step rounds once, and 2^-20 is lost at most."""
+    random = np.random.default_rng(5)
+    scale = np.exp2(random.uniform(power, power + 1, (2000, 1))).astype(np.float32)
+    codes = random.integers(-largest, largest, (2000, 64)).astype(np.float64)
+    high = scale.astype(np.float16)
+    low = (scale - high.astype(np.float32)).astype(np.float16).astype(np.float64)
+    product = (codes * high).astype(np.float16)
+    assert np.isfinite(product).all()
+    rest = (codes * high - product).astype(np.float16)
+    rest = (codes * low + rest).astype(np.float16)
+    error = np.abs(product.astype(np.float64) + rest - codes * scale)
+    assert (error <= 2.0**-20 * np.abs(codes * scale)).all()
+    assert error.mean() < 2.0**-24 * np.abs(codes * scale).mean()
+
+
+def test_products_of_half_floats_if_requested() -> None:
+    """One f16 for each number, half the scratch memory, and longer steps along k."""
+    halves = replace(MATRICES, half_products=True)
+    for case in (MANY[0], MATMUL_CASES[0]):
+        split, multiply = lowered(case, halves)
+        types = dict(multiply.types)
+        assert dict(split.types)["PARTS"] == types["A_PARTS"] == types["B_PARTS"] == "1"
+        assert types["STEPS"] == "2"
+        types = dict(lowered(case, MATRICES)[1].types)
+        assert (types["A_PARTS"], types["B_PARTS"], types["STEPS"]) == ("2", "2", "1")
+    without = replace(halves, subgroup_matrices=False)
+    assert lowered(MANY[0], without) == lowered(MANY[0], GPU)
+
+
+def test_tuned_configs_are_those_of_the_products() -> None:
+    keys = []
+    for target in (MATRICES, replace(MATRICES, half_products=True)):
+        asked: list[Tunable] = []
+        lowered(MANY[0], replace(target, asked=asked))
+        keys += [question.key for question in asked]
+    assert len(set(keys)) == 2
+
+
+def test_parts_of_k_are_whole_steps() -> None:
+    """No step of 32 reaches into the next part of k."""
+    config = MATRIX_TILE_CONFIGS[2], 3
+    with patch.object(subgroup_matrix, "choose_matrix_tile_config", lambda *_: config):
+        multiply = lowered(q4gsw((40, 400), 8, 16), MATRICES)[1]
+    parts, length = np.frombuffer(multiply.params, np.uint32, 2, 24)
+    assert length % subgroup_matrix.K_FILL == 0
+    assert (parts - 1) * length < 400 <= parts * length
 
 
 def test_numbers_of_very_different_sizes_in_a_row() -> None:

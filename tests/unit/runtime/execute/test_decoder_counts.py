@@ -52,3 +52,9 @@ async def layer_of(program: bytes, tokens: int) -> list[str]:
 def test_a_layer_of_a_real_export(family: str, decode: int, prefill: int) -> None:
     program = program_of(family)
     assert [len(wait(layer_of(program, tokens))) for tokens in (1, 20)] == [decode, prefill]
+
+
+@pytest.mark.parametrize(("family", "decode"), [("qwen3", 6), ("gemma2", 8)])
+def test_a_check_of_guesses_takes_as_many_dispatches_as_a_step(family: str, decode: int) -> None:
+    program = program_of(family)
+    assert {len(wait(layer_of(program, tokens))) for tokens in (2, 3, 8)} == {decode}

@@ -10,6 +10,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.graphs.split_graphs import linear
+from support.harness import extent
 from support.write.pte_writer import write_pte
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
@@ -25,14 +26,24 @@ async def answer(program: webpte.Program, count: int, prompt: Any = PROMPT) -> l
     return [token async for token in Generator(program).generate(prompt, count)]
 
 
+def prompts(most: int) -> list[list[int]]:
+    """Return a prompt that leaves room for a few tokens; with everything, a short one, too."""
+    long = [7 * i % 300 for i in range(most - 12)]
+    return extent.some([PROMPT if len(long) < 10 else long], PROMPT)
+
+
 @pytest.mark.parametrize("device", ["numpy", "gpu"])
-@pytest.mark.parametrize("most", [20, 63, 64, 127])
+@pytest.mark.parametrize(
+    ("most", "prompt"),
+    [(most, prompt) for most in (20, 63, 64, 127) for prompt in prompts(most)],
+    ids=lambda given: str(given if isinstance(given, int) else len(given)),
+)
 @pytest.mark.parametrize("name", NAMES)
-def test_answers_stay_the_same(name: str, most: int, device: str) -> None:
+def test_answers_stay_the_same(name: str, most: int, prompt: list[int], device: str) -> None:
     async def check() -> None:
         path = FOLDER / f"{name}.pte"
         async with await webpte.load(path, device="numpy") as whole:
-            wanted = await answer(whole, most)
+            wanted = await answer(whole, most - len(prompt) + 1, prompt)
         on: Any = SimulatedDevice() if device == "gpu" else device
         async with await webpte.load(path, device=on, max_context=most) as program:
             generator = Generator(program)
@@ -40,10 +51,10 @@ def test_answers_stay_the_same(name: str, most: int, device: str) -> None:
             assert generator.max_chunk == min(most, 63)
             assert program.methods["get_max_context_len"].outputs[0].value == most  # type: ignore[union-attr]
             assert await program.run("get_max_context_len") == (most,)
-            found = await answer(program, most)
+            found = await answer(program, most, prompt)
             # The last token that is drawn needs no place in the cache.
-            assert len(found) == most - len(PROMPT) + 1
-            assert found == wanted[: len(found)]
+            assert len(found) == most - len(prompt) + 1
+            assert found == wanted
 
     wait(check())
 

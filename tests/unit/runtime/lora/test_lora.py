@@ -72,12 +72,13 @@ def test_results_are_those_of_changed_weights(device: str) -> None:
         before = await logits(program)
         close_to(before, WEIGHT)
         one, two = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
-        assert program.lora is None
+        used = [program.lora]
         close_to(await logits(program), WEIGHT)
         for lora, weight in ((one, changed(ONE)), (two, changed(TWO)), (one, changed(ONE))):
             await program.use_lora(lora)
-            assert program.lora is lora
+            used.append(program.lora)
             close_to(await logits(program), weight)
+        assert used == [None, one, two, one]
         await program.use_lora(None)
         np.testing.assert_array_equal(await logits(program), before)
         program.close()
@@ -260,10 +261,11 @@ def test_calls_end_with_the_lora_that_they_began_with() -> None:
 
 def test_a_rebuilt_program_has_its_lora() -> None:
     async def run() -> None:
-        program = await opened()
+        device = SimulatedDevice()
+        program = await webpte.load(PROGRAM, device=device, lora=ROOM)
         one, two = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
         await program.use_lora(one)
-        program.device.lost = True  # type: ignore[attr-defined]
+        device.lost = True
         with pytest.raises(DeviceLostError):
             await program.recover()
         await program.recover(SimulatedDevice())
@@ -281,11 +283,15 @@ def test_everything_is_freed() -> None:
     async def run() -> None:
         device = SimulatedDevice()
         program = await webpte.load(PROGRAM, device=device, lora=ROOM)
+        before = program.stats.buffer_bytes
         one, two = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
+        each = 4 * ROOM * (SIZE + VOCABULARY)  # A and B of floats, filled up to the room
+        assert program.stats.buffer_bytes == before + 2 * each
         await program.use_lora(one)
         await program.use_lora(None)
         two.close()
         two.close()
+        assert program.stats.buffer_bytes == before + each
         with pytest.raises(ClosedError, match="was closed; load it again"):
             await program.use_lora(two)
         await program.use_lora(one)

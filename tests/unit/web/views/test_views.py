@@ -114,6 +114,8 @@ def test_constant_methods_show_their_values() -> None:
     )
     assert constant_text(info) == "32000, true"
     assert "32000, true" in card(info).text
+    names = replace(info, outputs=(ScalarInfo("output0", "str", "layers " * 5000),))
+    assert len(constant_text(names)) == 80
 
 
 def test_short_op() -> None:

@@ -38,9 +38,9 @@ SETTINGS = (
         False,
         "0.1",
     ),
-    Setting("top_p", "top p", "0.95", float, "likeliest, up to this share", step="0.05"),
-    Setting("top_k", "top k", "", int, "likeliest, this many", step="1"),
-    Setting("min_p", "min p", "", float, "share of the likeliest, at least", step="0.05"),
+    Setting("top_p", "top p", "0.95", float, "the likeliest, up to this share", step="0.05"),
+    Setting("top_k", "top k", "", int, "this many of the likeliest", step="1"),
+    Setting("min_p", "min p", "", float, "at least this share of the likeliest", step="0.05"),
     Setting(
         "repetition_penalty", "repetition", "", float, "penalty: above 1 repeats less", step="0.05"
     ),
