@@ -19,15 +19,6 @@ from webpte_host.site.command import build
 
 SAMPLE = "?url=samples/sigmoid.pte"
 NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker;"
-NO_MODULE_WORKERS = """
-const Plain = globalThis.Worker;
-globalThis.Worker = class extends Plain {
-  constructor(address, options) {
-    if (options?.type === "module") throw new TypeError("module workers are not supported");
-    super(address, options);
-  }
-};
-"""
 # Python runs in a worker, which init scripts do not reach.
 IN_WORKER = (
     "from __future__ import annotations\nfrom pyodide.code import run_js\nrun_js('''{}''')\n"
@@ -84,14 +75,6 @@ def test_a_full_disk_is_told_and_the_program_runs(profile: BrowserContext, site:
         expect(note).to_be_empty()
 
 
-def test_without_module_workers_the_page_says_so(page: Page, site: Site) -> None:
-    page.add_init_script(NO_MODULE_WORKERS)
-    page.goto(site.url)
-    expect(page.locator("html")).to_have_attribute("data-state", "failed")
-    expect(page.locator("#boot-note")).to_contain_text("module workers")
-    expect(page_visit.status(page)).to_have_text("Python did not start")
-
-
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StaticHost]:
     folder: Path = tmp_path_factory.mktemp("site")
@@ -100,33 +83,14 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StaticHost]:
         yield host
 
 
-def test_without_a_service_worker_a_plain_host_is_told_what_to_send(
-    page: Page, host: StaticHost
-) -> None:
+def test_without_a_service_worker_a_plain_host_runs_programs(page: Page, host: StaticHost) -> None:
+    """Nothing isolates the page there, so it has no shared memory."""
     page.add_init_script(NO_SERVICE_WORKER)
-    page.goto(host.url)
-    expect(page.locator("html")).to_have_attribute("data-state", "failed")
-    expect(page.locator("#boot-note")).to_contain_text("Cross-Origin-Opener-Policy")
-
-
-def test_without_a_service_worker_a_host_with_headers_runs_programs(
-    page: Page, host: StaticHost
-) -> None:
-    page.add_init_script(NO_SERVICE_WORKER)
-
-    def answer(route: Route) -> None:
-        reply = route.fetch()
-        headers = {
-            "cross-origin-opener-policy": "same-origin",
-            "cross-origin-embedder-policy": "require-corp",
-        }
-        route.fulfill(response=reply, headers={**reply.headers, **headers})
-
-    page.route(re.compile(r"/(\?|$)|\.(html|js|mjs)"), answer)
     page.goto(f"{host.url}{SAMPLE}")
     page_visit.wait_until_ready(page)
     expect(page_visit.status(page)).to_contain_text(
         re.compile("sigmoid.pte loaded|Done"), timeout=limits.START_MS
     )
+    assert not page.evaluate("crossOriginIsolated")
     runs(page)
     assert page.locator("html").get_attribute("data-offline") is None
