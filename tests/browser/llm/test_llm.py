@@ -178,8 +178,8 @@ def test_steps_ahead_say_the_same(harness: Harness, asked: dict[str, float]) -> 
     for steps, taken, said, wanted, reason in found:
         assert said == wanted, f"{steps} steps ahead, broken off after {taken}"
         assert reason == ("steps_ahead is 1" if steps == 1 else None)
-    # A batch of sixteen steps: its submission, its promise, and the copy of the result.
-    assert costs == [3, 0]
+    # A batch of sixteen steps: its submission, and its result. The upload block is attached before.
+    assert costs == [2, 0]
 
 
 PACKED = """
