@@ -97,7 +97,7 @@ class DraftModel:
     """
 
     def __init__(self, session: KVSession, settings: SamplerSettings) -> None:
-        """`session` is the draft's own; it keeps what it shares with the conversation."""
+        """`session` is the draft's KV session; the prefix it shares with the conversation stays."""
         self.submissions = 0
         self.broken: str | None = None
         self.session = session

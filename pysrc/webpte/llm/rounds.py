@@ -74,7 +74,7 @@ class PipelinedRounds:
         return sum(batch.count for batch in self._batches)
 
     async def fill(self, wanted: float) -> str | None:
-        """Submit rounds until enough are in flight, or `wanted`; return the reason if one is not.
+        """Submit rounds until the pipeline is full, or has `wanted`; else return why not.
 
         The reason is one for good, unless others are in flight.
         """

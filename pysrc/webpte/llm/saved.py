@@ -64,7 +64,7 @@ class SavedContext:
 
 
 def read_saved(data: bytes) -> tuple[SavedContext, Table]:
-    """Read an archive; returns also its head, for what a Chat has added."""
+    """Read an archive; return its context, and its head, which has what a Chat added."""
     arrays = read_npz(bytes(data), NAME)
     head = arrays.pop("head", None)
     if head is None or head.dtype != np.uint8 or head.ndim != 1:

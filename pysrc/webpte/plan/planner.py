@@ -254,7 +254,7 @@ class Planner:
         return behind
 
     def items(self) -> Iterator[tuple[PlannedCall, Dispatch | None]]:
-        """Yield the work at the live shapes, in order; None instead of a dispatch: on the host."""
+        """Yield calls with their dispatches in order; None as the dispatch: it runs on the host."""
         for planned in self.calls:
             if planned.host is not None:
                 yield planned, None

@@ -94,7 +94,7 @@ def add_batches(x: Array, a: Array, b: Array, beta: float, alpha: float) -> Arra
 def batch_norm(
     x: Array, weight: Array | None, bias: Array | None, training: bool, momentum: float, eps: float
 ) -> tuple[Array, Array, Array]:
-    """Normalize by the batch's statistics: without running ones, `training` does not matter."""
+    """Normalize by the statistics of the batch, in training and without."""
     axes, shape = (0, *range(2, x.ndim)), (x.shape[1],) + (1,) * (x.ndim - 2)
     normal, mean, rstd = np_normalize(x, eps, axes)
     results = np_affine(normal, weight, bias, shape), mean.reshape(-1), rstd.reshape(-1)

@@ -69,7 +69,7 @@ def _square(shift: int) -> Cost:
 
 
 def _product(budget: Budget, given: Arguments, named: Named) -> None:
-    """Count searches that may read all of the second at every place of the first."""
+    """Charge a search for texts: the length of the text times the lengths of those."""
     budget.spend(sum(extent(given[0]) * extent(value) >> 4 for value in given[1:]))
 
 

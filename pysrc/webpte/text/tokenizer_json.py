@@ -79,7 +79,7 @@ async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTok
 
 
 def _check(content: Mapping[str, Any], name: str) -> None:
-    """Raise TextError if parts that are read here have another type."""
+    """Raise TextError if a part of the file that is read here is not of its type."""
 
     def refuse(what: str) -> NoReturn:
         raise TextError(f"{name} is not a tokenizer.json: {what}")

@@ -135,7 +135,7 @@ class SimulatedDevice:
         self.log.append((name, detail))
 
     def _begin(self, name: str, detail: object) -> DeviceError | None:
-        """Log the call and raise an injected error; returns one that is raised with the result."""
+        """Log a call; raise an injected error, or return the one to raise when it is awaited."""
         self._record(name, detail)
         if self.lost:
             raise DeviceLostError(f"{name}: the device is lost")

@@ -76,7 +76,7 @@ def _of_one_length(low: int, high: int) -> Iterable[tuple[int, int]]:
 
 
 def _uneven(low: int, high: int) -> int | None:
-    """Return where to split a range so that all bytes after the first one that differs are free."""
+    """Return where to split a range so that UTF-8 bytes after the first that differs are any."""
     for bits in (6, 12, 18) if low > 0x7F else ():
         rest = (1 << bits) - 1
         if low & ~rest == high & ~rest:

@@ -49,5 +49,5 @@ def takes(conv: Convolution) -> bool:
 
 
 def suits(conv: Convolution, target: Target) -> bool:
-    """Return whether the kernel is the default."""
+    """Return whether the kernel takes a convolution and has enough workgroups to fill the GPU."""
     return takes(conv) and WINDOW.workgroups(conv) >= target.adapter.workgroups(ENOUGH)

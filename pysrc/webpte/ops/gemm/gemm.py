@@ -281,7 +281,7 @@ def split_k_dispatches(
 
 
 def parts_memory(gemm: Gemm, k_parts: int, target: Target) -> Scratch:
-    """Return scratch for the parts."""
+    """Return scratch memory for the partial sums of split-K."""
     elements = k_parts * gemm.batches * gemm.m * gemm.n
     return Scratch("matmul parts", target.scratch_bytes(4 * elements))
 

@@ -44,7 +44,7 @@ class Format:
 
     @property
     def shifts(self) -> list[int]:
-        """Shifts of the numbers of a byte, in order."""
+        """The right shift of each code that is packed in a byte, in order."""
         shifts = list(range(0, 8, self.bits))
         return shifts[::-1] if self.high_first else shifts
 

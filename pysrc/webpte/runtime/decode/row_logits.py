@@ -66,7 +66,7 @@ def _rows(dims: Dims) -> int:
 
 
 class _Head:
-    """The calls between the pick of the last row and the logits, found from the logits on."""
+    """The LM head: the calls from the selection of the last row to the logits."""
 
     def __init__(self, graph: Graph, chunk: int) -> None:
         self._graph = graph

@@ -80,7 +80,7 @@ class DelegateMemory:
                 del self._buffers[buffer]
 
     async def create(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        """Buffers that are freed with all the others."""
+        """Create buffers of this delegate, which are freed with it."""
         made = await self._device.create_buffers(sizes, uniform) if sizes else []
         self._buffers |= dict(zip(made, sizes, strict=True))
         return made

@@ -53,7 +53,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Limits:
-    """The sizes that measure a device: floats of a copy, and the side of square matrices."""
+    """The sizes of a measurement: floats that are copied, and the side of square matrices."""
 
     copied: int = 1 << 25  # 128 MiB read, 128 MiB written
     side: int = 4096

@@ -84,7 +84,7 @@ def offload(
 
 
 def _is_whole(method: MethodContents, offloaded: int) -> bool:
-    """Tell whether only delegates are left of a method once so many calls are offloaded."""
+    """Tell whether offloading so many calls leaves nothing but delegates in a method."""
     others = [i for i in method.plan.instructions if not isinstance(i, DelegateCall | FreeCall)]
     return len(others) == offloaded
 

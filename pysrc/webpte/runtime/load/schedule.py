@@ -90,7 +90,7 @@ def viewed_places(method: MethodContents) -> set[Allocation]:
 
 
 def view_sources(method: MethodContents, before: Iterable[int]) -> dict[int, set[int]]:
-    """Map views that nothing writes to their sources: the values written last to their place.
+    """Map views that no instruction writes to the values last written to the same memory.
 
     `before` are the values that are there before the first instruction. Where there are jumps,
     any value that is ever written to the place can be the last.

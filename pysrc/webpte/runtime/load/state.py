@@ -123,7 +123,7 @@ def _numpy_dtype(tensor: TensorMeta, method: str) -> np.dtype[np.generic]:
 
 
 class _StateReader:
-    """Reads the bytes that tensors start with, each distinct part of the file once."""
+    """Reads the initial values of tensors, each distinct part of the file once."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
