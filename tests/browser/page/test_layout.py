@@ -43,7 +43,7 @@ def open_card(page: Page, name: str) -> None:
 
 
 def draw_seven(page: Page) -> None:
-    box = box_of(page, "canvas.pad")
+    box = box_of(page, "#inputs canvas.pad")
     x, y, side = box["x"], box["y"], box["width"]
     page.mouse.move(x + side * 0.35, y + side * 0.25)
     page.mouse.down()
@@ -62,13 +62,13 @@ def box_of(page: Page, selector: str) -> FloatRect:
 def test_a_drawing_is_answered_in_sight(page: Page, size: ViewportSize) -> None:
     page.set_viewport_size(size)
     open_card(page, "digits")
-    page.locator("canvas.pad").wait_for()
+    page.locator("#inputs canvas.pad").wait_for()
     draw_seven(page)
     answer = page.locator(".largest li").first
     expect(answer).to_contain_text("7")
-    expect(page.locator("canvas.pad")).to_be_in_viewport(ratio=1)
+    expect(page.locator("#inputs canvas.pad")).to_be_in_viewport(ratio=1)
     expect(answer).to_be_in_viewport(ratio=1)
-    pad, shown = box_of(page, "canvas.pad"), box_of(page, ".largest li")
+    pad, shown = box_of(page, "#inputs canvas.pad"), box_of(page, ".largest li")
     if size["width"] > 900:
         assert shown["x"] > pad["x"] + pad["width"]
     else:
@@ -116,7 +116,7 @@ def test_a_long_status_moves_nothing(page: Page) -> None:
 
 def test_a_pad_is_drawn_on_by_keys(page: Page) -> None:
     open_card(page, "digits")
-    pad = page.locator("canvas.pad")
+    pad = page.locator("#inputs canvas.pad")
     pad.focus()
     for key in ("ArrowUp", "ArrowUp", "ArrowUp", "Space", *["ArrowDown"] * 7, "Space"):
         page.keyboard.press(key)
@@ -139,7 +139,7 @@ def test_the_palette_opens_and_the_first_input_has_the_focus(page: Page) -> None
     page.keyboard.press("ControlOrMeta+k")
     page.keyboard.type("draw a digit")
     page.keyboard.press("Enter")
-    expect(page.locator("canvas.pad")).to_be_focused()
+    expect(page.locator("#inputs canvas.pad")).to_be_focused()
 
 
 def test_before_and_after_are_one_picture(page: Page) -> None:
