@@ -29,6 +29,23 @@ BROKEN = """() => {
 WIDER = "() => document.documentElement.scrollWidth - innerWidth"
 
 
+# Two buttons, one above the other, that change places as the pointer comes near.
+MOVING = """() => {
+    const box = document.createElement("div");
+    box.id = "moving";
+    box.style = "position: fixed; inset: 0; z-index: 99; display: grid;";
+    window.clicked = [];
+    for (const name of ["wanted", "other"]) {
+        const button = document.createElement("button");
+        button.className = name;
+        button.onclick = () => window.clicked.push(name);
+        box.append(button);
+    }
+    box.addEventListener("pointermove", () => box.append(box.firstChild), { once: true });
+    document.body.append(box);
+}"""
+
+
 def wait_for_end(page: FirefoxPage, text: str) -> None:
     """Wait for the final status: one that is still busy is not the end."""
     page.wait_for(ENDED, text)
@@ -47,6 +64,16 @@ def open_card(page: FirefoxPage, name: str, view: str) -> None:
     page.click(f"#gallery-list .entry[data-name={name}]")
     page.wait_for_text("#status", f"{name}.pte loaded")
     page.click(f"#tab-{view}")
+
+
+def test_a_click_comes_down_on_what_moves(page: FirefoxPage) -> None:
+    """The driver's own test: a click that misses is repeated, and the wrong button is spared."""
+    page.evaluate(MOVING)
+    try:
+        page.click("#moving .wanted")
+        assert page.evaluate("() => window.clicked") == ["wanted"]
+    finally:
+        page.evaluate("() => document.querySelector('#moving').remove()")
 
 
 def test_a_drawn_digit_is_told(page: FirefoxPage) -> None:

@@ -39,20 +39,41 @@ _CALL = """async (argument) => {
     return JSON.stringify(result ?? null);
 }"""
 
-# Finds an element, brings it into view, and says where its middle is; null if nothing is there.
-_PLACE = """([selector, text]) => {
+# Finds an element, brings it into view, and says where it is once it rests there for two frames;
+# null if nothing is there, or if something lies over it. With `aim`, a click that comes down
+# elsewhere, because the page moved in between, does nothing but set `missed`.
+_PLACE = """async ([selector, text, aim]) => {
     const matches = (one) => text === null || one.innerText.trim() === text
         || one.getAttribute("aria-label") === text || one.labels?.[0]?.innerText.trim() === text;
     const found = [...document.querySelectorAll(selector)].find(
         (one) => matches(one) && !one.disabled && one.checkVisibility());
     if (!found) return null;
     found.scrollIntoView({ block: "center", behavior: "instant" });
+    const before = found.getBoundingClientRect();
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    await frame();
+    await frame();
     const { left, top, width, height } = found.getBoundingClientRect();
-    const [x, y] = [left + width / 2, top + height / 2];
-    const hit = document.elementFromPoint(x, y);
-    return found.contains(hit) || hit?.closest("label")?.contains(found)
-        ? { left, top, width, height } : null;
+    if (left !== before.left || top !== before.top) return null;
+    const belongs = (hit) => found.contains(hit) || hit?.closest?.("label")?.contains(found);
+    if (!belongs(document.elementFromPoint(left + width / 2, top + height / 2))) return null;
+    const place = { left, top, width, height };
+    if (!aim) return place;
+    window.aimed = new AbortController();
+    window.missed = false;
+    const judge = (event) => {
+        if (event.type === "pointerdown") window.missed = !belongs(event.target);
+        if (!window.missed) return;
+        event.preventDefault();
+        event.stopImmediatePropagation();
+    };
+    for (const type of ["pointerdown", "mousedown", "pointerup", "mouseup", "click"]) {
+        addEventListener(type, judge, { capture: true, signal: window.aimed.signal });
+    }
+    return place;
 }"""
+
+_MISSED = "() => { window.aimed?.abort(); return window.missed; }"
 
 _FOCUS = """(selector) => {
     const field = document.querySelector(selector);
@@ -164,13 +185,16 @@ class FirefoxPage:
 
     def click(self, selector: str, text: str | None = None) -> None:
         """Click the first visible element that matches, of those with this text or label."""
-        box = self.wait_for(_PLACE, [selector, text])
-        x, y = box["left"] + box["width"] / 2, box["top"] + box["height"] / 2
-        self._point(_move(x, y), {"type": "pointerDown", "button": 0}, _UP)
+        missed = True
+        while missed:
+            box = self.wait_for(_PLACE, [selector, text, True])
+            x, y = box["left"] + box["width"] / 2, box["top"] + box["height"] / 2
+            self._point(_move(x, y), {"type": "pointerDown", "button": 0}, _UP)
+            missed = self.evaluate(_MISSED)
 
     def draw(self, selector: str, line: Sequence[tuple[float, float]]) -> None:
         """Draw a line with the pointer, between points in shares of an element's size."""
-        box = self.wait_for(_PLACE, [selector, None])
+        box = self.wait_for(_PLACE, [selector, None, False])
         moves = [
             _move(box["left"] + x * box["width"], box["top"] + y * box["height"]) for x, y in line
         ]
@@ -182,7 +206,7 @@ class FirefoxPage:
 
     def fill(self, selector: str, text: str) -> None:
         """Type a text into a field, in place of what is in it."""
-        self.wait_for(_PLACE, [selector, None])
+        self.wait_for(_PLACE, [selector, None, False])
         self.evaluate(_FOCUS, selector)
         self.press(*text)
 
