@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -18,8 +18,8 @@ from webpte.llm.generation import (
     restore_context,
     save_context,
 )
-from webpte.llm.prompt import GeneratedSpan, Prompt, PromptMaker, Turn
-from webpte.llm.reply import Reply, ReplyStats, StopStrings, has_output, kept_tokens, mark_replaced
+from webpte.llm.prompt import GeneratedSpan, Prompt, PromptMaker, Turn, end_tokens
+from webpte.llm.reply import Reply, StopStrings, has_output, kept_tokens, mark_replaced, stats_of
 from webpte.llm.saved import read_saved
 from webpte.llm.saved_turns import turns_from_json, turns_to_json
 from webpte.runtime.program import Program
@@ -94,7 +94,7 @@ class Chat:
         self._prompts = PromptMaker(tokenizer, template, variables or {})
         self._stop = tuple(stop)
         StopStrings(stop)  # raises at once if they are not texts
-        self._stop_tokens = frozenset(stop_tokens) | self._ends()
+        self._stop_tokens = frozenset(stop_tokens) | end_tokens(tokenizer, self._prompts)
         self._when_full = when_full
         self._turns: tuple[Turn, ...] = () if system is None else (Turn("system", system),)
         self._grammars = LazyGrammars(tokenizer)
@@ -104,12 +104,6 @@ class Chat:
         self._continued: Turn | None = None  # the answer that the reply continues
         self._dropped = 0
         self._requested: tuple[int, ReplyOptions] = MAX_NEW_TOKENS, {}
-
-    def _ends(self) -> frozenset[int]:
-        """Return the tokens with which the tokenizer and its template end every answer."""
-        eos = self._tokenizer.special.get("eos_token")
-        known = {self._prompts.turn_end(), self._tokenizer.id_of(eos) if eos else None}
-        return frozenset(token for token in known if token is not None)
 
     # The messages
 
@@ -243,8 +237,7 @@ class Chat:
         constraint = self._take_constraint(given)
         prompt, question, dropped = self._fit(turns, continued, max_new_tokens)
         generation = self._generator.generate(prompt.tokens, max_new_tokens, stop=ends, **given)
-        stats = ReplyStats(**asdict(generation.stats))
-        stats.retokenized, stats.dropped = prompt.retokenized, dropped
+        stats = stats_of(generation, prompt.retokenized, dropped)
         begun = ("", ()) if continued is None else (continued.content, prompt.tokens[question:])
         reply = Reply(generation, self._tokenizer, stop, stats, constraint, begun)
         # Nothing fails from here on: the conversation is either unchanged, or has the new turn.

@@ -94,6 +94,13 @@ class PromptMaker:
         return tokens[0] if written and not plain else None
 
 
+def end_tokens(tokenizer: Tokenizer, prompts: PromptMaker | None) -> frozenset[int]:
+    """Return the tokens with which a tokenizer, and its template if it has one, end answers."""
+    eos = tokenizer.special.get("eos_token")
+    known = {tokenizer.id_of(eos) if eos else None, prompts.turn_end() if prompts else None}
+    return frozenset(token for token in known if token is not None)
+
+
 def _after(turn: Turn, text: str) -> str | None:
     """Return the text after a turn; None if the text does not have the turn as it was generated.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from webpte.errors import ContextError, InputError
@@ -196,6 +196,12 @@ class Reply:
 
 
 # What the Chat does with a reply: no part of the public API
+
+
+def stats_of(generation: Generation, retokenized: int = 0, dropped: int = 0) -> ReplyStats:
+    """Return the statistics with which a reply begins."""
+    known = asdict(generation.stats)
+    return ReplyStats(**known, retokenized=retokenized, dropped=dropped)
 
 
 def has_output(reply: Reply) -> bool:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from webpte.openai.answers import ChatAnswer, CompletionAnswer, usage_of
 from webpte.openai.models import EmbeddingModel, Model
-from webpte.openai.requests import chat_request, completion_request, embedding_request
+from webpte.openai.requests import (
+    ChatRequest,
+    CompletionRequest,
+    chat_request,
+    completion_request,
+    embedding_request,
+)
 from webpte.openai.values import RequestError, RequestReader
 
 Json = dict[str, Any]
+Request = TypeVar("Request", bound=ChatRequest | CompletionRequest)
 
 
 class Client:
@@ -24,7 +31,7 @@ class Client:
         self._models = {model.name: model for model in models}
         if len(self._models) < len(models):
             raise RequestError("two models have the same name")
-        self.completions = _Completions(self)
+        self.completions = _Completions(self, completion_request, CompletionAnswer)
         self.chat = _ChatEndpoints(self)
         self.embeddings = _Embeddings(self)
         self.models = _Models(self)
@@ -75,28 +82,26 @@ class Client:
 
 class _ChatEndpoints:
     def __init__(self, client: Client) -> None:
-        self.completions = _ChatCompletions(client)
+        self.completions = _Completions(client, chat_request, ChatAnswer)
 
 
-class _ChatCompletions:
-    def __init__(self, client: Client) -> None:
+class _Completions(Generic[Request]):
+    """An endpoint that generates: what checks its requests, and what answers them."""
+
+    def __init__(
+        self,
+        client: Client,
+        check: Callable[[Mapping[str, Any]], Request],
+        answer: Callable[[Model, Request], ChatAnswer | CompletionAnswer],
+    ) -> None:
         self._client = client
+        self._check = check
+        self._answer = answer
 
     async def create(self, **body: Any) -> Any:
-        """Answer messages; with `stream=True` returns an async iterator of chunks."""
-        request = chat_request(body)
-        answer = ChatAnswer(self._client.language_model(request.model), request)
-        return answer.chunks() if request.decoding.stream else await answer.whole()
-
-
-class _Completions:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    async def create(self, **body: Any) -> Any:
-        """Continue texts; with `stream=True` returns an async iterator of chunks."""
-        request = completion_request(body)
-        answer = CompletionAnswer(self._client.language_model(request.model), request)
+        """Answer a request; with `stream=True` returns an async iterator of chunks."""
+        request = self._check(body)
+        answer = self._answer(self._client.language_model(request.model), request)
         return answer.chunks() if request.decoding.stream else await answer.whole()
 
 

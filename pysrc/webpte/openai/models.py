@@ -7,7 +7,6 @@ import base64
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,8 +18,8 @@ from webpte.llm.constrain.constraint import Constraint
 from webpte.llm.constrain.expression import Expression
 from webpte.llm.constrain.grammar import LazyGrammars
 from webpte.llm.constrain.json_schema import json_of
-from webpte.llm.prompt import PromptMaker
-from webpte.llm.reply import Reply, ReplyStats, StopStrings
+from webpte.llm.prompt import PromptMaker, end_tokens
+from webpte.llm.reply import Reply, StopStrings, stats_of
 from webpte.openai.any_json import any_object
 from webpte.openai.requests import ChatRequest, Decoding
 from webpte.openai.tools import ToolFormat, format_of
@@ -88,7 +87,8 @@ class Model:
         self._template = template or tokenizer.template
         self._generator = Generator(program, method)
         self._grammars = LazyGrammars(tokenizer)
-        self._stops = self._ends()
+        prompts = PromptMaker(tokenizer, self._template, {}) if self._template else None
+        self._stops = end_tokens(tokenizer, prompts)
 
     @cached_property
     def pieces(self) -> list[bytes | None]:
@@ -148,9 +148,8 @@ class Model:
             generation = self._generator.generate(tokens, length, stop=self._stops, **options)
         except InputError as error:
             raise RequestError(str(error)) from error
-        stats = ReplyStats(**asdict(generation.stats))
         stop = StopStrings(decoding.stop)
-        return Reply(generation, self.tokenizer, stop, stats, constraint)
+        return Reply(generation, self.tokenizer, stop, stats_of(generation), constraint)
 
     def constraint(self, request: ChatRequest) -> Callable[[], Awaitable[Constraint]] | None:
         """Return what builds the constraint that a request asks for; None if it asks for none."""
@@ -169,14 +168,6 @@ class Model:
             name = "response_format" if request.tool_choice.name is None else "tools"
             raise RequestError(str(error), name) from error
         return (any_object(), "json_object") if request.is_json else (None, "")
-
-    def _ends(self) -> frozenset[int]:
-        """Return the tokens with which the tokenizer and its template end every answer."""
-        eos = self.tokenizer.special.get("eos_token")
-        ends = {self.tokenizer.id_of(eos) if eos else None}
-        if self._template is not None:
-            ends.add(PromptMaker(self.tokenizer, self._template, {}).turn_end())
-        return frozenset(token for token in ends if token is not None)
 
 
 class EmbeddingModel:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webpte.errors import InputError
 from webpte.openai.messages import template_messages
 from webpte.openai.tools import Tool, ToolChoice, tool_choice_of, tools_of
 from webpte.openai.values import RequestError, RequestReader
@@ -20,16 +19,16 @@ MOST_INPUTS = 2048
 _IGNORED = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 # Parameters that would change it; refused unless they have the value that changes nothing.
 _NEUTRAL: Mapping[str, Collection[Any]] = {
-    "frequency_penalty": (0, None),
-    "presence_penalty": (0, None),
-    "logit_bias": ({}, None),
-    "modalities": (["text"], None),
-    "audio": (None,),
-    "prediction": (None,),
-    "reasoning_effort": (None,),
-    "web_search_options": (None,),
-    "suffix": (None, ""),
-    "best_of": (None, 1),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "logit_bias": ({},),
+    "modalities": (["text"],),
+    "audio": (),
+    "prediction": (),
+    "reasoning_effort": (),
+    "web_search_options": (),
+    "suffix": ("",),
+    "best_of": (1,),
 }
 
 
@@ -55,7 +54,7 @@ class Decoding:
 class ChatRequest:
     """A request for chat completions.
 
-    schema   what the answer has to be JSON of; ANY_JSON is any object
+    is_json  whether the answer has to be JSON: of the `schema`, or any object without one
     top      the number of alternatives that are listed for each token; None: no log-probabilities
     """
 
@@ -150,7 +149,7 @@ def embedding_request(body: Mapping[str, Any]) -> EmbeddingRequest:
     encoding = reader.take("encoding_format", str, "float")
     if encoding not in ("float", "base64"):
         raise RequestError(f"it is float or base64, not {encoding!r}", "encoding_format")
-    reader.refuse("dimensions", (None,), "vectors have the length that the model gives them")
+    reader.refuse("dimensions", (), "vectors have the length that the model gives them")
     request = EmbeddingRequest(reader.take("model", str), texts, encoding == "base64")
     reader.finish()
     return request
@@ -227,8 +226,3 @@ def _prompts(given: str | list[Any]) -> list[str | list[int]]:
 
 def _is_token(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def as_request_error(error: InputError, name: str | None = None) -> RequestError:
-    """Return an error of the engine about a request as one that names the parameter."""
-    return error if isinstance(error, RequestError) else RequestError(str(error), name)

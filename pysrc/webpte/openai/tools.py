@@ -11,6 +11,7 @@ from typing import Any
 
 from webpte.llm.constrain.expression import Alternatives, Concatenation, Expression, Text
 from webpte.llm.constrain.json_schema import json_of
+from webpte.llm.reply import StopStrings
 from webpte.openai.values import RequestError
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -154,6 +155,7 @@ class AnswerParser:
         self._names = {tool.name for tool in tools}
         self._text = ""  # not yet decided
         self._begin, self._end = format.begin.strip(), format.end.strip()
+        self._marks = StopStrings([self._begin] if self._begin else [])
         self._has_said = self._has_called = False
 
     def feed(self, piece: str) -> Iterator[str | ToolCall]:
@@ -174,8 +176,8 @@ class AnswerParser:
         while True:
             before, mark, rest = self._text.partition(self._begin)
             # Space before a call is no content, so that at the end waits for what follows.
-            certain = before if mark else before[: len(before) - _overlap(before, self._begin)]
-            certain = certain.rstrip()
+            until = len(before) if mark else self._marks.certain(before, 0)
+            certain = before[:until].rstrip()
             yield from self._say(certain)
             self._text = self._text[len(certain) :]
             inside, closing, after = rest.partition(self._end)
@@ -215,9 +217,3 @@ class AnswerParser:
             while at < len(text) and text[at] in "; \n\t":
                 at += 1
         return calls
-
-
-def _overlap(text: str, mark: str) -> int:
-    """Return how many characters at the end of a text may be the beginning of a mark."""
-    most = min(len(text), len(mark) - 1)
-    return next((n for n in range(most, 0, -1) if text.endswith(mark[:n])), 0)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from webpte.errors import InputError
+from webpte.json_reader import shown
 
 _MISSING = object()
 _KINDS = {str: "a text", list: "a list", dict: "a table", bool: "true or false"}
@@ -52,7 +53,7 @@ class RequestReader:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             wanted = " or ".join(_KINDS[one] for one in kinds)
-            raise RequestError(f"it is {wanted}, not {_shown(value)}", name)
+            raise RequestError(f"it is {wanted}, not {shown(value)}", name)
         return value
 
     def number(
@@ -68,24 +69,19 @@ class RequestReader:
             least = "" if low is None else f" from {low}"
             most = "" if high is None else f" to {high}"
             word = "an integer" if kind is int else "a number"
-            raise RequestError(f"it is {word}{least}{most}, not {_shown(value)}", name)
+            raise RequestError(f"it is {word}{least}{most}, not {shown(value)}", name)
         return value
 
     def ignore(self, name: str) -> None:
         self._left.pop(name, None)
 
     def refuse(self, name: str, neutral: Collection[Any], why: str) -> None:
-        """Refuse a parameter unless it has a value that changes nothing."""
+        """Refuse a parameter unless it is null, or has a value that changes nothing."""
         value = self._left.pop(name, None)
-        if value not in neutral and value is not None:
+        if value is not None and value not in neutral:
             raise RequestError(why, name, code="unsupported_parameter")
 
     def finish(self) -> None:
         """Refuse parameters that nobody has taken."""
         for name in self._left:
             raise RequestError("there is no such parameter", str(name), code="unknown_parameter")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."

@@ -19,7 +19,7 @@ from playwright.sync_api import (
 )
 
 from support.harness import extent, limits
-from support.page.page_visit import leave, show_samples, status, visit
+from support.page.page_visit import TWO_FRAMES, leave, show_samples, status, visit
 from webpte_host.serving.server import Site
 
 WIDE = ViewportSize(width=1280, height=900)
@@ -49,9 +49,6 @@ new PerformanceObserver((list) => {
   }
 }).observe({ type: "layout-shift", buffered: true });
 """
-
-
-TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def resize(page: Page, size: ViewportSize) -> None:

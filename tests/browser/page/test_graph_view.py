@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, ViewportSize, expect
 
 from support.harness import limits
-from support.page.page_visit import WATCH_LONG_TASKS, open_address, status, visit
+from support.page.page_visit import TWO_FRAMES, WATCH_LONG_TASKS, open_address, status, visit
 from webpte_host.serving.server import Site
 
 NARROWEST = 360  # pixels, of a phone
@@ -165,9 +165,7 @@ def test_a_selected_box_in_sight_stays_in_place(bare: Page) -> None:
     assert usual is not None
     bare.set_viewport_size({"width": usual["width"] - 200, "height": usual["height"]})
     bare.wait_for_function("document.querySelector('.graph-sight').clientWidth < 1080")
-    bare.evaluate(
-        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )
+    bare.evaluate(TWO_FRAMES)
     after = bare.wait_for_function(PLACE).json_value()
     assert after == pytest.approx(before, abs=2)
     bare.set_viewport_size(usual)

@@ -22,6 +22,16 @@ async def tokens_of(generation: Generation) -> list[int]:
     return [token async for token in generation]
 
 
+async def cancelled_after(turns: int, answer: Generation) -> list[int]:
+    """Ask for a token and cancel that after some turns of the loop; return it if it came."""
+    task = asyncio.ensure_future(anext(answer))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    results = await asyncio.gather(task, return_exceptions=True)
+    return [token for token in results if isinstance(token, int)]
+
+
 _GREEDY: dict[tuple[Path, tuple[int, ...], int], list[int]] = {}
 
 

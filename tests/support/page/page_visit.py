@@ -21,6 +21,8 @@ SHAPE = (37, 41)  # of everything in the samples
 START_MS = limits.START_MS
 expect.set_options(timeout=limits.EXPECT_MS)  # a machine that runs other tests too can be slow
 
+# Resolves when what has changed is drawn.
+TWO_FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 # Must run before anything else in the page, or the first tasks are missed.
 WATCH_LONG_TASKS = """
 window.longTasks = [];

@@ -14,7 +14,7 @@ import webpte
 from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.harness import extent
-from support.page.conversations import greedy, load, tokens_of
+from support.page.conversations import cancelled_after, greedy, load, tokens_of
 from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
 from webpte.gpu.simulated.device import SimulatedDevice
@@ -34,11 +34,6 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def path(root: Path, request: pytest.FixtureRequest) -> Path:
     return root / "tests/data/llm" / f"{request.param}.pte"
-
-
-@pytest.fixture
-def q4(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_q4.pte"
 
 
 async def on_device(path: Path) -> tuple[SimulatedDevice, Generator]:
@@ -215,12 +210,7 @@ def test_a_cancelled_step_can_be_asked_again(q4: Path, plans: str) -> None:
         answer = generator.generate(PROMPT, 24)
         found = [await anext(answer)]
         for turns in range(1, 14):
-            task = asyncio.ensure_future(anext(answer))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            results = await asyncio.gather(task, return_exceptions=True)
-            found += [token for token in results if isinstance(token, int)]
+            found += await cancelled_after(turns, answer)
         found += await tokens_of(answer)
         assert found == await greedy(q4, PROMPT, 24)
 

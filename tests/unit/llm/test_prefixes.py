@@ -18,11 +18,6 @@ from webpte.llm import Generator
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 
 
-@pytest.fixture
-def q4(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_q4.pte"
-
-
 async def on_device(path: Path) -> Generator:
     return Generator(await webpte.load(path, device=SimulatedDevice(), strict=True))
 

@@ -19,11 +19,6 @@ from webpte.llm.proposals import PromptLookup
 from webpte.llm.speculation import ROWS
 
 
-@pytest.fixture
-def q4(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_q4.pte"
-
-
 def test_a_lookup_copies_what_followed() -> None:
     async def run() -> None:
         lookup = PromptLookup()

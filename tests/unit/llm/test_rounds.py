@@ -14,7 +14,7 @@ from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.harness import extent
 from support.llm.speculating import PROMPT, TURN, collect, unhurried
-from support.page.conversations import greedy, tokens_of
+from support.page.conversations import cancelled_after, greedy, tokens_of
 from webpte.errors import (
     ClosedError,
     ContextError,
@@ -40,16 +40,6 @@ OPTIONS: list[dict[str, Any]] = [
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     unhurried(monkeypatch)
-
-
-@pytest.fixture
-def q4(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_q4.pte"
-
-
-@pytest.fixture
-def fp32(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_fp32.pte"
 
 
 async def pair(target: Path, draft: Path) -> tuple[webpte.Program, webpte.Program, SimulatedDevice]:
@@ -169,12 +159,7 @@ def test_a_cancelled_round_can_be_asked_again(q4: Path, fp32: Path) -> None:
         found = [await anext(answer)]
         device.pauses = lambda: 5
         for turns in range(1, 60, 7):
-            task = asyncio.ensure_future(anext(answer))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            results = await asyncio.gather(task, return_exceptions=True)
-            found += [token for token in results if isinstance(token, int)]
+            found += await cancelled_after(turns, answer)
         found += await tokens_of(answer)
         assert found == await greedy(fp32, PROMPT, 60)
         assert answer.stats.accepted_tokens

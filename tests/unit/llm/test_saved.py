@@ -24,16 +24,6 @@ PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 KINDS = [None, "f16", "int8"]
 
 
-@pytest.fixture
-def q4(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_q4.pte"
-
-
-@pytest.fixture
-def fp32(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_fp32.pte"
-
-
 async def opened(path: Path | bytes, device: str = "gpu", **options: Any) -> Generator:
     on: Any = SimulatedDevice() if device == "gpu" else device
     return Generator(await webpte.load(path, device=on, **options))

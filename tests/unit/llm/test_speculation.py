@@ -42,16 +42,6 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     unhurried(monkeypatch)
 
 
-@pytest.fixture
-def q4(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_q4.pte"
-
-
-@pytest.fixture
-def fp32(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_fp32.pte"
-
-
 async def conversation(
     program: webpte.Program, options: dict[str, Any]
 ) -> tuple[list[Any], list[Any]]:

@@ -10,7 +10,7 @@ import pytest
 
 from support.graphs.graphs import wait
 from support.llm.speculating import PROMPT, collect, open_program, unhurried
-from support.page.conversations import greedy, tokens_of
+from support.page.conversations import cancelled_after, greedy, tokens_of
 from webpte.errors import (
     ClosedError,
     ContextError,
@@ -28,11 +28,6 @@ def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     unhurried(monkeypatch)
 
 
-@pytest.fixture
-def q4(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_q4.pte"
-
-
 def test_a_cancelled_round_can_be_asked_again(q4: Path) -> None:
     async def run() -> None:
         program, draft = await open_program(q4), await open_program(q4)
@@ -42,12 +37,7 @@ def test_a_cancelled_round_can_be_asked_again(q4: Path) -> None:
             assert isinstance(one.device, SimulatedDevice)
             one.device.pauses = lambda: 5
         for turns in range(1, 40, 4):
-            task = asyncio.ensure_future(anext(answer))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            results = await asyncio.gather(task, return_exceptions=True)
-            found += [token for token in results if isinstance(token, int)]
+            found += await cancelled_after(turns, answer)
         found += await tokens_of(answer)
         assert found == await greedy(q4, PROMPT, 40)
         assert answer.stats.accepted_tokens

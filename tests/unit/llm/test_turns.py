@@ -29,11 +29,6 @@ def path(root: Path, request: pytest.FixtureRequest) -> Path:
     return root / "tests/data/llm" / f"{request.param}.pte"
 
 
-@pytest.fixture
-def fp32(root: Path) -> Path:
-    return root / "tests/data/llm/llama_tiny_fp32.pte"
-
-
 # Ways to end an answer. Each returns what the answer adds to the context.
 
 
