@@ -23,7 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -99,8 +99,7 @@ def parse_signature(text: str) -> Signature:
     return Signature(tuple(parameters), output)
 
 
-@dataclass(frozen=True)
-class TensorArg:
+class TensorArg(NamedTuple):  # a tuple: the most frequent object of an opening
     """A tensor as an op sees it: live dims, element type, and an id to bind."""
 
     id: int
@@ -115,6 +114,10 @@ class TensorArg:
     @property
     def numel(self) -> int:
         return numel(self.dims)
+
+    def with_dims(self, dims: Dims) -> TensorArg:
+        """Return the same tensor seen under other dims."""
+        return self._replace(dims=dims)
 
 
 class Args:
