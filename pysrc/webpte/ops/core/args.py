@@ -23,7 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -99,8 +99,7 @@ def parse_signature(text: str) -> Signature:
     return Signature(tuple(parameters), output)
 
 
-@dataclass(frozen=True)
-class TensorArg:
+class TensorArg(NamedTuple):  # a tuple: the most frequent object of an opening
     """A tensor as an op sees it: live dims, element type, and an id to bind."""
 
     id: int
