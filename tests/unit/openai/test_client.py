@@ -156,6 +156,29 @@ def test_an_answer_in_json() -> None:
     wait(check())
 
 
+def test_json_that_no_automaton_can_follow() -> None:
+    score = {"type": "integer", "minimum": 1, "maximum": 5}
+    more = {"type": "array", "items": {"$ref": "#"}, "maxItems": 1}
+    simple = {"type": "object", "properties": {"score": score}, "required": ["score"]}
+    nested = {**simple, "properties": {"score": score, "more": more}}
+    rate = {"type": "function", "function": {"name": "rate", "parameters": simple}}
+
+    async def check() -> None:
+        async with client(template=await ChatTemplate.load(TOOLS)) as found:
+            create = found.chat.completions.create
+            given = {"model": "tiny", "messages": ASKED, "seed": 3}
+            form = {"type": "json_schema", "json_schema": {"name": "n", "schema": nested}}
+            (choice,) = (await create(**given, response_format=form))["choices"]
+            assert choice["finish_reason"] in ("stop", "length")  # it may nest until it is full
+            if choice["finish_reason"] == "stop":
+                assert json.loads(choice["message"]["content"])["score"] in range(1, 6)
+            answer = await create(**given, tools=[rate], tool_choice="required")
+            (call,) = answer["choices"][0]["message"]["tool_calls"]
+            assert json.loads(call["function"]["arguments"])["score"] in range(1, 6)
+
+    wait(check())
+
+
 def test_completions_continue_texts() -> None:
     async def check() -> None:
         async with client() as found:
