@@ -192,12 +192,17 @@ class EmbeddingModel:
         self.queue = _Queue(name, waiting)
         self._encoder = SentenceEncoder(program, tokenizer)
 
-    async def embed(self, texts: Sequence[str], as_base64: bool) -> list[list[float] | str]:
+    async def embed(
+        self, texts: Sequence[str], as_base64: bool
+    ) -> tuple[list[list[float] | str], int]:
+        """Return the texts' vectors, and the number of tokens that they were computed from."""
         async with self.queue.turn():
-            vectors = np.asarray(await self._encoder.embed(list(texts)), np.float32)
+            tokens = self._encoder.tokens_of(texts)
+            vectors = np.asarray(await self._encoder.embed_tokens(tokens), np.float32)
+        count = sum(row.shape[1] for row in tokens)
         if as_base64:
-            return [base64.b64encode(row.tobytes()).decode() for row in vectors]
-        return [[float(value) for value in row] for row in vectors]
+            return [base64.b64encode(row.tobytes()).decode() for row in vectors], count
+        return [[float(value) for value in row] for row in vectors], count
 
     async def rank(self, query: str, texts: Sequence[str]) -> list[tuple[int, float]]:
         """Return the indices of the texts with their scores, the best first."""

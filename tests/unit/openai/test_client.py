@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import webpte
+from support.docs.document_scopes import sentence_encoder
 from support.graphs.graphs import wait
 from support.page.chats import Q4, open_chat, open_tokenizer
-from webpte.openai import Client, Model, RequestError
+from webpte.openai import Client, EmbeddingModel, Model, RequestError
 from webpte.text import ChatTemplate
 
 ASKED = [{"role": "user", "content": "Hi"}]
@@ -175,6 +176,27 @@ def test_json_that_no_automaton_can_follow() -> None:
             answer = await create(**given, tools=[rate], tool_choice="required")
             (call,) = answer["choices"][0]["message"]["tool_calls"]
             assert json.loads(call["function"]["arguments"])["score"] in range(1, 6)
+
+    wait(check())
+
+
+def test_embeddings_encode_each_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        tokenizer, encoded = await open_tokenizer(), list[str]()
+        encode = tokenizer.encode
+
+        def counted(text: str, special: bool = True) -> list[int]:
+            encoded.append(text)
+            return encode(text, special)
+
+        monkeypatch.setattr(tokenizer, "encode", counted)
+        async with await webpte.load(sentence_encoder(), device="numpy") as program:
+            found = Client([EmbeddingModel("small", program, tokenizer)])
+            texts = ["one", "and two", "three of them"]
+            answer = await found.embeddings.create(model="small", input=texts)
+        assert sorted(encoded) == sorted(texts)
+        assert answer["usage"]["prompt_tokens"] == sum(len(encode(text)) for text in texts)
+        assert [len(row["embedding"]) for row in answer["data"]] == [8, 8, 8]
 
     wait(check())
 
