@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -133,7 +133,7 @@ class LazyGrammars:
         """Constrain answers to an expression; errors call it by `name`."""
         return await compile_matching(expression, await self.vocabulary(), name)
 
-    def json(self, answer: JsonAnswer) -> Callable[[], Awaitable[Constraint]]:
+    def json(self, answer: JsonAnswer) -> Callable[[], Coroutine[Any, Any, Constraint]]:
         """Return what builds a constraint; raises InputError at once for schemas of no engine."""
         refused: InputError | None = None
         if load_guidance() is not None and self._has_guide is not False:
