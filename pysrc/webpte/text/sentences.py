@@ -75,19 +75,27 @@ class SentenceEncoder:
 
     async def embed(self, texts: Sequence[str], progress: Progress | None = None) -> Array:
         """Return vectors (texts, width), each of length 1. Texts that are too long are cut."""
-        tokens = [
-            self._tokenizer.encode_batch([text], self._longest, pad=_PAD)[0] for text in texts
-        ]
+        return await self.embed_tokens(self.tokens_of(texts), progress)
+
+    def tokens_of(self, texts: Sequence[str]) -> list[Array]:
+        """Return the tokens of each text, (1, length); a text that is too long is cut."""
+        return [self._tokenizer.encode_batch([text], self._longest, pad=_PAD)[0] for text in texts]
+
+    async def embed_tokens(
+        self, tokens: Sequence[Array], progress: Progress | None = None
+    ) -> Array:
+        """Return vectors (texts, width), each of length 1, of tokens by `tokens_of`."""
         # Neighbours in length share a batch, so little is computed for padding.
-        order = sorted(range(len(texts)), key=lambda at: tokens[at].shape[1])
+        order = sorted(range(len(tokens)), key=lambda at: tokens[at].shape[1])
         vectors: dict[int, Array] = {}
         for start in range(0, len(order), self._most):
             group = order[start : start + self._most]
             (found,) = await self._program.run(_METHOD, self._joined([tokens[at] for at in group]))
             vectors |= dict(zip(group, found[: len(group)].astype(np.float64), strict=True))
             if progress is not None:
-                progress(len(vectors), len(texts))
-        rows = np.array([vectors[at] for at in range(len(texts))]).reshape(len(texts), self._width)
+                progress(len(vectors), len(tokens))
+        listed = [vectors[at] for at in range(len(tokens))]
+        rows = np.array(listed).reshape(len(tokens), self._width)
         if not np.isfinite(rows).all():  # sorting them would give an arbitrary rank
             raise ExecutionError(f"{self._program.name} returned vectors with NaN or infinities")
         norms: Array = np.linalg.norm(rows, axis=1, keepdims=True)

@@ -156,7 +156,9 @@ def _software(is_cpu: bool, names: Sequence[str]) -> str:
     return "a software driver by its name" if is_software(*names) else ""
 
 
-def _device_info(dawn: Dawn, adapter: Any, names: Sequence[str], software: bool) -> DeviceInfo:
+def _device_info(
+    dawn: Dawn, adapter: Any, names: tuple[str, str, str], software: bool
+) -> DeviceInfo:
     c = dawn.c
     limits = c.WGPUSupportedLimits()
     c.wgpuAdapterGetLimits(adapter, limits)
