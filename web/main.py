@@ -188,7 +188,7 @@ class WorkerBrowser:
         return bytes((await file.arrayBuffer()).to_bytes())
 
     def file_of(self, data: bytes, name: str) -> JsProxy:
-        return js.File.new([to_js(data)], name)  # type: ignore[no-any-return]
+        return js.File.new([to_js(data)], name)
 
     async def decode(self, file: JsProxy | bytes, largest: int) -> BitmapPhoto:
         blob = js.Blob.new([to_js(file)]) if isinstance(file, bytes) else file
