@@ -115,6 +115,10 @@ class TensorArg(NamedTuple):  # a tuple: the most frequent object of an opening
     def numel(self) -> int:
         return numel(self.dims)
 
+    def with_dims(self, dims: Dims) -> TensorArg:
+        """Return the same tensor seen under other dims."""
+        return self._replace(dims=dims)
+
 
 class Args:
     """The arguments of one call, by name, at the live state of the graph.

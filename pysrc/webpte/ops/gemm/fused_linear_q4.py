@@ -147,7 +147,7 @@ def prologue_of(parts: Sequence[Part]) -> Prologue | None:
     rows = choice.block == (*(1 for _ in x.dims[:-1]), x.dims[-1])
     known = (choice.mapping, choice.low, choice.high) == (MAPPINGS["ASYMMETRIC"], -128, 127)
     if not rows or not known:
-        return Prologue(replace(x, dims=(*x.dims[:-1], 0)))
+        return Prologue(x.with_dims((*x.dims[:-1], 0)))
     return replace(prologue or Prologue(x), least=choice.epsilon)
 
 

@@ -158,7 +158,7 @@ def select_picks(args: Args) -> Picks:
     dim = normalize_dim(args.integer("dim"), source.rank)
     if source.rank == 0:
         return Picks(source, (), (), (Picked(check_indices(args, index), (), 1, 0),))
-    listed = replace(index, dims=(index.numel,))
+    listed = index.with_dims((index.numel,))
     return fancy_picks(args, source, [None] * dim + [listed])
 
 
