@@ -81,14 +81,16 @@ def kept_inputs(graph: Graph) -> tuple[int, ...]:
     """Return the inputs that decode steps have in common, whose memory keeps them between steps.
 
     A graph with state that takes tokens [1, n] and a position [1] decodes; what else it takes, such
-    as the keys and values of an encoder's output, stays the same for a whole answer.
+    as the keys and values of an encoder's output, stays the same for a whole answer. What has a row
+    for each token, [1, n, ...], changes with them.
     """
     tensors = [graph.values[i] for i in graph.inputs]
     given = [one for one in tensors if isinstance(one, Tensor)]
     if len(given) < len(tensors) or len(given) < 3 or not Dataflow.of(graph).state:
         return ()
     decodes = [(len(one.dims), one.dtype.numpy.kind) for one in given[:2]] == [(2, "i"), (1, "i")]
-    return graph.inputs[2:] if decodes else ()
+    more = zip(graph.inputs[2:], given[2:], strict=True)
+    return tuple(i for i, one in more if decodes and one.dims[:2] != given[0].dims)
 
 
 def lifetimes(graph: Graph) -> dict[int, tuple[int, int]]:
