@@ -229,3 +229,18 @@ def test_errors_say_what_to_do() -> None:
             Seq2Seq(plain, encoder="forward", decoder="forward")
 
     wait(run())
+
+
+def test_inputs_that_may_have_a_row_for_each_token_are_given_in_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the encoder's output is as long as the tokens: it is slower, and as right."""
+    for module in ("webpte.plan.memory_plan", "webpte.runtime.execute.delegate"):
+        monkeypatch.setattr(f"{module}.kept_inputs", lambda graph: ())
+
+    async def run() -> None:
+        model = await model_of("t5", SimulatedDevice())
+        for answer in answers_of("t5"):
+            assert await tokens_of(model.generate(answer.source, NEW)) == wanted(model, answer)
+
+    wait(run())

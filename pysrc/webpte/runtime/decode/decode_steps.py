@@ -200,6 +200,8 @@ async def _pack(
 ) -> PackedStep | str:
     """Prepare a step of `count` tokens in a buffer on the GPU; see `StepPacker.pack`."""
     body, sampler = sampled.body, await sampled.built_sampler()
+    if len(body.graph.inputs) != 2 + len(body.kept_inputs):
+        return "an input may have a row for each token, which only the host has"
     tokens, place = (body.graph.tensor(i) for i in body.graph.inputs[:2])
     dtype = tokens.dtype
     given = [DeviceTensor(buffer, dtype, dtype.storage, (1, count))]
