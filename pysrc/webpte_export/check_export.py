@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,19 +29,47 @@ class Placed:
     """The operators of a program, and where they run."""
 
     delegates: int
-    constant_bytes: int
+    constants: dict[str, int]  # their bytes, by a name that methods with the same have in common
     gpu_ops: dict[str, int]
     host_ops: tuple[HostOp, ...]
-    submissions: int | None
+    submissions: int | None  # of one call; with several methods, of the one that has most
     problem: str | None = None  # why it would not run on a GPU
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of all constants."""
+        return sum(self.constants.values())
+
+    def __or__(self, other: Placed) -> Placed:
+        """Return both methods together."""
+        counts = [n for n in (self.submissions, other.submissions) if n is not None]
+        return Placed(
+            delegates=self.delegates + other.delegates,
+            constants=self.constants | other.constants,
+            gpu_ops=dict(Counter(self.gpu_ops) + Counter(other.gpu_ops)),
+            host_ops=(*self.host_ops, *other.host_ops),
+            submissions=max(counts, default=None),
+            problem=self.problem or other.problem,
+        )
 
 
 @dataclass(frozen=True)
 class Verdict:
+    """The errors of a method, or of several."""
+
     passed: bool
     max_abs: float | None
     max_rel: float | None
     problem: str | None
+
+    def __or__(self, other: Verdict) -> Verdict:
+        """Return both methods together: the larger errors, and the first problem."""
+        return Verdict(
+            passed=self.passed and other.passed,
+            max_abs=_largest([self.max_abs, other.max_abs]),
+            max_rel=_largest([self.max_rel, other.max_rel]),
+            problem=self.problem or other.problem,
+        )
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
@@ -99,7 +128,10 @@ async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
         problem = f"on a GPU: {type(error).__name__}: {error}"
     return Placed(
         delegates=len(method.plan.delegates),
-        constant_bytes=method.info.constant_bytes,
+        constants={
+            constant.key or f"{entry.method} {number}": constant.nbytes
+            for number, constant in enumerate(method.info.constants)
+        },
         gpu_ops=dict(method.info.ops),
         host_ops=tuple(
             HostOp(op, count, where.get(op, "host"), reasons.get(_aten_name(op), ()))

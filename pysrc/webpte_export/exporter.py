@@ -9,7 +9,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,13 @@ from webpte_export.layer_names import LayerNames, WeightChanges, described, reco
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
-from webpte_export.suite_writer import Call, Tolerance, write_example, write_suite
+from webpte_export.suite_writer import (
+    USUAL_METHOD,
+    Call,
+    Tolerance,
+    write_example,
+    write_suite,
+)
 
 _TOLERANCE = Tolerance(1e-3, 1e-3)
 _HALF_TOLERANCE = Tolerance(2e-2, 2e-2)
@@ -39,6 +47,7 @@ def export(
     more_inputs: Sequence[Any] = (),
     tolerance: tuple[float, float] | None = None,
     strict: bool = False,
+    beside: Sequence[str] = (),
 ) -> Report:
     """Export `model` (a torch.nn.Module) for webpte and check the result against PyTorch.
 
@@ -55,6 +64,7 @@ def export(
                     state in buffers sees them one after the other
     tolerance       (atol, rtol) of the suite; by default 1e-3 each, 2e-2 with `half`
     strict          as for torch.export: finds more faults of models, and fails on more models
+    beside          names of files in the program's folder that its manifest lists, too
 
     Raises ExportError with what to change. A program that differs from PyTorch raises nothing: the
     report says so (`passed`, `problem`).
@@ -90,7 +100,21 @@ def export(
         half=half,
         strict=strict,
         clock=clock,
+        beside=beside,
     )
+
+
+@dataclass(frozen=True)
+class PreparedMethod:
+    """A method to export: its module, already quantized, and calls of it, in order.
+
+    `rewrite` changes the graph module between PyTorch's export and ExecuTorch's.
+    """
+
+    module: Any
+    calls: Sequence[tuple[Any, ...]]
+    dynamic_shapes: Any = None
+    rewrite: Callable[[Any], Any] | None = None
 
 
 def export_prepared(
@@ -99,45 +123,55 @@ def export_prepared(
     program: Path,
     *,
     dynamic_shapes: Any,
+    rewrite: Callable[[Any], Any] | None = None,
+    **options: Any,
+) -> Report:
+    """Export one method, `forward`; the other options are those of `export_methods`."""
+    method = PreparedMethod(module, calls, dynamic_shapes, rewrite)
+    return export_methods({USUAL_METHOD: method}, program, **options)
+
+
+def export_methods(
+    methods: Mapping[str, PreparedMethod],
+    program: Path,
+    *,
     metadata: Mapping[str, Any] | None,
     tolerance: Tolerance,
     quantize: str | None,
     half: bool,
     strict: bool,
     clock: Clock,
-    rewrite: Callable[[Any], Any] | None = None,
     extra: Mapping[str, Any] | None = None,
     beside: Sequence[str] = (),
     names: LayerNames | None = None,
 ) -> Report:
-    """Export a module that is already quantized; `quantize` is only for the report.
+    """Export methods as one program; `quantize` is only for the report.
 
-    `beside` names files in the same folder that the manifest lists, too. `rewrite` changes the
-    graph module between PyTorch's export and ExecuTorch's. `names` gives linear layers the names
-    that LoRAs know them by.
+    `beside` names files in the same folder that the manifest lists, too. `names` gives linear
+    layers of the last method the names that LoRAs know them by.
     """
     import torch
 
     patch_exporter()
     with torch.no_grad(), fewer_collections(), quiet_logs() as reasons:
-        exported, changes = _torch_export(module, calls[0], dynamic_shapes, strict), WeightChanges()
-        if rewrite is not None:
-            graph = rewrite(exported.run_decompositions({}).module())
-            changes = WeightChanges.of(graph)
-            exported = _torch_export(graph, calls[0], dynamic_shapes, strict)
+        exported: dict[str, Any] = {}
+        for name, method in methods.items():
+            exported[name], changes = _exported(method, strict)
         clock.lap("torch.export")
         naming = None if names is None else partial(described, names=names, changes=changes)
         data = _lower(exported, half, metadata, naming)
         clock.lap("lowering")
-        results = _eager(module, calls)
+        results = {name: _eager(method.module, method.calls) for name, method in methods.items()}
     _write_whole(program, data)
     write_manifest(program, beside)
     suite = program.with_suffix(".suite")
-    entry = write_suite(suite, program, program.stem, results, tolerance)
-    write_example(program.with_suffix(".check.npz"), results[0], tolerance)
+    entries = write_suite(suite, program, program.stem, results, tolerance)
+    if USUAL_METHOD in results:
+        write_example(program.with_suffix(".check.npz"), results[USUAL_METHOD][0], tolerance)
     clock.lap("PyTorch's results")
-    verdict = check_on_numpy(suite, entry)
-    placed = place(suite, entry, {op: tuple(sorted(why)) for op, why in reasons.items()})
+    verdict = reduce(or_, (check_on_numpy(suite, entry) for entry in entries))
+    why = {op: tuple(sorted(found)) for op, found in reasons.items()}
+    placed = reduce(or_, (place(suite, entry, why) for entry in entries))
     clock.lap("check on NumPy")
     report = Report(
         name=program.stem,
@@ -160,6 +194,17 @@ def export_prepared(
     )
     report.write()
     return report
+
+
+def _exported(method: PreparedMethod, strict: bool) -> tuple[Any, WeightChanges]:
+    """Return a method as PyTorch exports it, rewritten if it is to be."""
+    given = method.calls[0], method.dynamic_shapes, strict
+    exported, changes = _torch_export(method.module, *given), WeightChanges()
+    if method.rewrite is not None:
+        graph = method.rewrite(exported.run_decompositions({}).module())
+        changes = WeightChanges.of(graph)
+        exported = _torch_export(graph, *given)
+    return exported, changes
 
 
 def _write_whole(path: Path, data: bytes) -> None:
@@ -238,7 +283,7 @@ def _torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, str
 
 
 def _lower(
-    exported: Any,
+    exported: Mapping[str, Any],
     half: bool,
     metadata: Mapping[str, Any] | None,
     naming: Callable[[Mapping[str, str]], dict[str, str]] | None,
@@ -250,14 +295,20 @@ def _lower(
     options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
     if half:
         options["force_fp16"] = True
-    if exported.graph_signature.buffers_to_mutate:
-        # Otherwise a mutated buffer is an extra output, which the host copies back after each call.
-        options["alias_buffer_mutations"] = True
+    # Otherwise a mutated buffer is an extra output, which the host copies back after each call.
+    in_place = options | {"alias_buffer_mutations": True}
     try:
         with recorded_weights() as weights:
             lowered = to_edge_transform_and_lower(
-                exported,
-                partitioner=[VulkanPartitioner(options)],
+                dict(exported),
+                partitioner={
+                    name: [
+                        VulkanPartitioner(
+                            in_place if method.graph_signature.buffers_to_mutate else options
+                        )
+                    ]
+                    for name, method in exported.items()
+                },
                 constant_methods=dict(metadata) if metadata else None,
             )
         if naming is not None:

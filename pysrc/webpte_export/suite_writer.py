@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+USUAL_METHOD = "forward"
 MAX_EXAMPLE_BYTES = 4 << 20  # the page downloads an example with its program
 _LEAST_TOLERANCE = 1e-6  # for outputs that are all zero
 
@@ -38,17 +39,29 @@ class Tolerance:
 
 
 def write_suite(
-    folder: Path, program: Path, name: str, calls: Sequence[Call], tolerance: Tolerance
-) -> dict[str, Any]:
-    """Replace the folder by one with a single entry, whose steps are the calls; return it."""
+    folder: Path,
+    program: Path,
+    name: str,
+    calls: Mapping[str, Sequence[Call]],
+    tolerance: Tolerance,
+) -> list[dict[str, Any]]:
+    """Replace the folder by one with an entry for each method, whose steps are its calls.
+
+    Returns the entries.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     _link(program, folder / program.name)
-    steps = [_step(folder, str(number), call) for number, call in enumerate(calls)]
-    entry: dict[str, Any] = {"op": name, "case": "export", "pte": program.name, "steps": steps}
-    entry |= {"atol": tolerance.atol, "rtol": tolerance.rtol}
-    (folder / "manifest.json").write_text(json.dumps([entry], indent=1) + "\n", encoding="utf-8")
-    return entry
+    entries: list[dict[str, Any]] = []
+    for method, made in calls.items():
+        alone = method == USUAL_METHOD
+        prefix, case = ("", "export") if alone else (f"{method}.", method)
+        steps = [_step(folder, f"{prefix}{number}", call) for number, call in enumerate(made)]
+        entry: dict[str, Any] = {"op": name, "case": case, "pte": program.name, "steps": steps}
+        entry |= {} if alone else {"method": method}
+        entries.append(entry | {"atol": tolerance.atol, "rtol": tolerance.rtol})
+    (folder / "manifest.json").write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+    return entries
 
 
 def write_example(path: Path, call: Call, tolerance: Tolerance) -> bool:

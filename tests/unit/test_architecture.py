@@ -46,7 +46,7 @@ ORDER = (
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
     *("runtime.lora", "runtime.autotune", "runtime", "training", "library", "text"),
-    *("llm.constrain", "llm", "openai", "bench", "webpte"),
+    *("tasks", "llm.constrain", "llm", "openai", "bench", "webpte"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {
@@ -58,6 +58,7 @@ BROWSER_ONLY = {
     "webpte.gpu.browser.opfs_cache",
     "webpte.gpu.browser.settings_store",
     "webpte.gpu.browser.libraries",
+    "webpte.gpu.browser.pictures",
 }
 MAY_IMPORT_LATE = {
     "webpte.runtime.autotune.tuning_cache",
@@ -65,6 +66,7 @@ MAY_IMPORT_LATE = {
     "webpte.runtime.base.open",
     "webpte.runtime.base.devices",
     "webpte.runtime.base.libraries",
+    "webpte.runtime.base.pictures",
 }
 # What runs on this machine's GPU, and the one module that knows the optional package for it.
 NATIVE, BINDING = "webpte.gpu.native.device", Import("webpte.gpu.native.dawn", "pydawn", True)

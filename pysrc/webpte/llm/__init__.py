@@ -23,6 +23,7 @@ from webpte.llm.generation import (
 )
 from webpte.llm.logprobs import Candidate, TokenLogprob
 from webpte.llm.reply import Reply, ReplyStats
+from webpte.llm.seq2seq import Seq2Seq
 
 __all__ = [
     "Allowed",
@@ -40,6 +41,7 @@ __all__ = [
     "ReplyOptions",
     "ReplyStats",
     "Sampling",
+    "Seq2Seq",
     "TokenLogprob",
     "generate",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import index
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +32,14 @@ class KVSession:
     eos          the program's own stop tokens
     vocabulary   the number of tokens that there are
     prefills     the number of calls with tokens of the host; steps before one are stale after it
+    given        what the method takes besides tokens and position, for the whole conversation
     """
 
-    def __init__(self, program: Program, method: str = "forward") -> None:
+    def __init__(self, program: Program, method: str = "forward", more: bool = False) -> None:
         self.program = program
         self.method = method
         self._log = call_log_of(program)
-        tokens, position, logits = language_model(program, method)
+        tokens, position, logits = language_model(program, method, more)
         self.vocabulary = logits.shape[-1]
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
         self.max_chunk = tokens.shape[1]
@@ -46,8 +48,8 @@ class KVSession:
         self._cached: list[int] = []
         self._pending: list[int] = []
         self._answer = 0  # the number of the answer that may be continued
-        self.prefills = 0
-        self._busy = False
+        self.prefills, self._busy = 0, False
+        self.given: tuple[Any, ...] = ()
         self._claim_cache()
 
     @property
@@ -206,9 +208,10 @@ class KVSession:
                 self._inputs(tokens, position), settings, history, self.max_context, allowed
             )
 
-    def _inputs(self, tokens: Sequence[int], position: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the method's inputs, (1, S) and (1,)."""
-        return np.asarray([tokens], self._dtypes[0]), np.asarray([position], self._dtypes[1])
+    def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Any, ...]:
+        """Return the method's inputs: tokens (1, S), position (1,), and what is given."""
+        places = np.asarray([position], self._dtypes[1])
+        return np.asarray([tokens], self._dtypes[0]), places, *self.given
 
     @contextmanager
     def _writing(self, position: int) -> Iterator[None]:
@@ -314,9 +317,8 @@ class KVSession:
 
         The first step takes the token that the last call sampled.
         """
-        if self.max_context is not None:
-            count = min(count, self.max_context - position)
-        if count < 1:
+        most = count if self.max_context is None else self.max_context - position
+        if (count := min(count, most)) < 1:
             return "the context is full"
         with self._own_call():
             return await steps.submit(position, count)

@@ -15,6 +15,7 @@ from webpte.runtime.program import Program
 USUAL = "forward"
 INTEGERS = ("int64", "int32")
 PARTS = {"token_embedding", "text_decoder"}
+ENCODER, DECODER = "encoder", "text_decoder"
 
 
 def numbers_of(program: Program, method: str) -> list[int]:
@@ -32,14 +33,19 @@ def max_context_of(program: Program) -> int | None:
     return lengths[0] if lengths else None
 
 
-def language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
-    """Return tokens, position and logits of a method; raise InputError if it has others."""
+def language_model(
+    program: Program, method: str, more: bool = False
+) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
+    """Return tokens, position and logits of a method; raise InputError if it has others.
+
+    It may take `more` than tokens and position.
+    """
     methods = program.methods
     if method not in methods:
         raise InputError(f"{program.name} has no method {method!r}")
     info = methods[method]
     inputs, outputs = info.inputs, info.outputs
-    if not takes_tokens(info):
+    if not takes_tokens(info, more):
         raise InputError(
             f"{program.name} is not a language model with a KV cache: it takes "
             f"{'; '.join(map(str, inputs))}, not tokens [1, S] and input_pos [1]"
@@ -49,7 +55,7 @@ def language_model(program: Program, method: str) -> tuple[TensorInfo, TensorInf
             f"{program.name} is not a language model that tokens can be sampled from: it returns "
             f"{'; '.join(map(str, outputs)) or 'nothing'}, not logits alone"
         )
-    _, position = inputs
+    position = inputs[1]
     assert isinstance(position, TensorInfo), "see takes_tokens"
     return _tokens(info), position, outputs[0]
 
@@ -83,7 +89,9 @@ def _fitting(name: str, methods: dict[str, MethodInfo]) -> str:
         return "decode" if "decode" in single else single[0]
     listed = ", ".join(key for key, info in methods.items() if not info.is_constant) or "none"
     why = "none takes tokens [1, S] and input_pos [1]"
-    if methods.keys() >= PARTS:
+    if methods.keys() >= {ENCODER, DECODER}:
+        why = "they are an encoder-decoder model's: webpte.llm.Seq2Seq runs it"
+    elif methods.keys() >= PARTS:
         why = "text_decoder takes embeddings, not tokens: export the model as one method"
     elif found:
         sizes = ", ".join(f"{key} {_tokens(info).shape[1]}" for key, info in found.items())
@@ -97,11 +105,12 @@ def _tokens(info: MethodInfo) -> TensorInfo:
     return tokens
 
 
-def takes_tokens(info: MethodInfo) -> bool:
-    """Return whether a method takes tokens [1, S] and a position [1], and nothing else."""
-    tensors = [given for given in info.inputs if isinstance(given, TensorInfo)]
+def takes_tokens(info: MethodInfo, more: bool = False) -> bool:
+    """Return whether a method takes tokens [1, S] and a position [1], and nothing else or more."""
+    tensors = [given for given in info.inputs[:2] if isinstance(given, TensorInfo)]
     return (
-        len(info.inputs) == len(tensors) == 2
+        len(tensors) == 2
+        and (more or len(info.inputs) == 2)
         and all(tensor.dtype in INTEGERS for tensor in tensors)
         and [len(tensor.shape) for tensor in tensors] == [2, 1]
     )

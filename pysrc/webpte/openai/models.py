@@ -199,7 +199,7 @@ class EmbeddingModel:
         async with self.queue.turn():
             tokens = self._encoder.tokens_of(texts)
             vectors = np.asarray(await self._encoder.embed_tokens(tokens), np.float32)
-        count = sum(row.shape[1] for row in tokens)
+        count = sum(len(row) for row in tokens)
         if as_base64:
             return [base64.b64encode(row.tobytes()).decode() for row in vectors], count
         return [[float(value) for value in row] for row in vectors], count

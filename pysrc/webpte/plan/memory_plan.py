@@ -65,6 +65,7 @@ def plan_memory(graph: Graph, ops: dict[int, OpDef]) -> MemoryPlan:
     """Plan the memory of a graph; `ops` maps call indices to definitions, without prepacks."""
     flow = Dataflow.of(graph)
     root_of, aliased = _find_aliases(graph, ops, flow)
+    kept = kept_inputs(graph)
     groups: dict[int, _Group] = {}
     for value_id, (first, last) in lifetimes(graph).items():
         tensor, root = graph.tensor(value_id), root_of.get(value_id, value_id)
@@ -72,7 +73,22 @@ def plan_memory(graph: Graph, ops: dict[int, OpDef]) -> MemoryPlan:
         group.members.append(tensor)
         group.first, group.last = min(group.first, first), max(group.last, last)
         group.dedicated |= value_id in flow.stored or value_id in flow.mutated
+        group.dedicated |= value_id in kept
     return _assign_slots(list(groups.values()), aliased)
+
+
+def kept_inputs(graph: Graph) -> tuple[int, ...]:
+    """Return the inputs that decode steps have in common, whose memory keeps them between steps.
+
+    A graph with state that takes tokens [1, n] and a position [1] decodes; what else it takes, such
+    as the keys and values of an encoder's output, stays the same for a whole answer.
+    """
+    tensors = [graph.values[i] for i in graph.inputs]
+    given = [one for one in tensors if isinstance(one, Tensor)]
+    if len(given) < len(tensors) or len(given) < 3 or not Dataflow.of(graph).state:
+        return ()
+    decodes = [(len(one.dims), one.dtype.numpy.kind) for one in given[:2]] == [(2, "i"), (1, "i")]
+    return graph.inputs[2:] if decodes else ()
 
 
 def lifetimes(graph: Graph) -> dict[int, tuple[int, int]]:

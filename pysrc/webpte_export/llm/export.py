@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from webpte_export.errors import ExportError
 from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
 from webpte_export.exporter_patches import patch_exporter
-from webpte_export.layer_names import LayerNames, NamedLayer, WeightChanges
+from webpte_export.layer_names import LayerNames, NamedLayer
 from webpte_export.llm.huggingface import llama_layer
 from webpte_export.llm.read_source import read_source
+from webpte_export.llm.seq2seq import export_seq2seq, is_encoder_decoder
 from webpte_export.llm.source import Shape, Source
 from webpte_export.quantize import QUANTIZATIONS
 from webpte_export.report import Report
@@ -50,8 +51,18 @@ def export_llm(
 
     The program takes tokens (1, n) and input_pos (1,), returns logits (1, vocabulary) of the last
     token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc.
+    Of an encoder-decoder model (T5, BART, MarianMT, Whisper), the program has the methods `encoder`
+    and `text_decoder`: see `webpte_export.llm.seq2seq`.
     """
     _check_arguments(quantize, max_context, max_chunk)
+    if is_encoder_decoder(source):
+        return export_seq2seq(
+            *(source, path),
+            quantize=quantize,
+            max_context=max_context,
+            max_chunk=max_chunk,
+            half=half,
+        )
     clock = Clock()
     patch_exporter()
     found = read_source(source)
@@ -78,6 +89,8 @@ def export_source(
     clock: Clock,
 ) -> Report:
     """Export a model that has been read; the arguments are those of `export_llm`."""
+    from webpte_export.llm.simplify_graph import rewritten
+
     chunk = min(chunk, context)
     tokens = write_tokenizer(source, program.parent)
     with quiet_logs():
@@ -95,7 +108,7 @@ def export_source(
         half=half,
         strict=False,  # gives the same graph faster
         clock=clock,
-        rewrite=_rewritten,
+        rewrite=rewritten,
         extra={**source.notes, **extra},
         beside=("tokenizer.json", "tokenizer_config.json"),
         names=layer_names(source),
@@ -154,17 +167,6 @@ def _other(source: Source, context: int) -> _Parts:
         return perplexity_of(logits[0], text[1:])
 
     return _Parts(decoder, partial(quantize_decoder, decoder), perplexity)
-
-
-def _rewritten(graph: Any) -> Any:
-    """Simplify the graph, and remove double transposes, around which operators do not fuse."""
-    from executorch.extension.llm.export.export_passes import RemoveRedundantTransposes
-
-    from webpte_export.llm.simplify_graph import simplify_graph
-
-    simple = simplify_graph(graph)
-    found = RemoveRedundantTransposes()(simple).graph_module
-    return WeightChanges.of(simple).keep(found)
 
 
 def layer_names(source: Source) -> LayerNames:

@@ -15,7 +15,7 @@ _FIXED_LENGTH = ("dynamic", "longrope")  # rotary embeddings that depend on the 
 
 def read_other(folder: Path) -> Source:
     """Read a language model of any architecture that the transformers library has."""
-    model = _load(folder)
+    model = load_model(folder, "AutoModelForCausalLM")
     config, generation = (
         json_table(folder / f"{name}.json", needed=name == "config")
         for name in ("config", "generation_config")
@@ -38,8 +38,11 @@ def read_other(folder: Path) -> Source:
     )
 
 
-def _load(folder: Path) -> Any:
-    """Load a model in float32; every weight must be there, and no code of the folder is run."""
+def load_model(folder: Path, *kinds: str) -> Any:
+    """Load a model in float32; every weight must be there, and no code of the folder is run.
+
+    `kinds` are the library's classes of models, of which the first that has the model loads it.
+    """
     try:
         import torch
         import transformers
@@ -48,7 +51,12 @@ def _load(folder: Path) -> Any:
             f"{folder}: this architecture needs the transformers library: pip install transformers."
         ) from error
     try:
-        model, loading = transformers.AutoModelForCausalLM.from_pretrained(
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
+        classes = [getattr(transformers, kind) for kind in kinds]
+        fitting = [one for one in classes if type(config) in one._model_mapping]
+        model, loading = (fitting or classes)[0].from_pretrained(
             folder,
             dtype=torch.float32,
             attn_implementation="eager",

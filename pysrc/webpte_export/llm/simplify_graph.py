@@ -53,6 +53,15 @@ def simplify_graph(module: GraphModule) -> GraphModule:
     return module
 
 
+def rewritten(module: GraphModule) -> GraphModule:
+    """Rewrite a graph, and remove double transposes, around which operators do not fuse."""
+    from executorch.extension.llm.export.export_passes import RemoveRedundantTransposes
+
+    simple = simplify_graph(module)
+    found: GraphModule = RemoveRedundantTransposes()(simple).graph_module
+    return WeightChanges.of(simple).keep(found)
+
+
 def _drop_unused(module: GraphModule) -> None:
     """Drop the weights that no node reads any more: the file would contain them."""
     used = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}

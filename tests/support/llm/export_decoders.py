@@ -82,8 +82,9 @@ def export(name: str, folder: Path) -> None:
 
     from webpte_export.exporter import Clock, export_prepared
     from webpte_export.llm.decoder import Decoder
-    from webpte_export.llm.export import _length, _rewritten
+    from webpte_export.llm.export import _length
     from webpte_export.llm.other_models import quantize_decoder
+    from webpte_export.llm.simplify_graph import rewritten
     from webpte_export.suite_writer import Tolerance
 
     decoder = Decoder(build(name), CONTEXT).eval()
@@ -106,7 +107,7 @@ def export(name: str, folder: Path) -> None:
             half=False,
             strict=False,
             clock=Clock(),
-            rewrite=_rewritten,
+            rewrite=rewritten,
         )
         if not report.passed:
             raise SystemExit(f"{name}: {report.problem or report.max_abs}")

@@ -31,7 +31,8 @@ def adding_suite(folder: Path, *, wrong: float = 0.0) -> tuple[Path, dict[str, A
         x = numbers(2, 3) + np.float32(seed)
         y = np.vectorize(erf)(x + np.arange(3)).astype(np.float32) + np.float32(wrong)
         calls.append(Call((x,), (y,)))
-    entry = write_suite(folder / "add.suite", program, "add", calls, Tolerance(1e-4, 1e-4))
+    tolerance = Tolerance(1e-4, 1e-4)
+    (entry,) = write_suite(folder / "add.suite", program, "add", {"forward": calls}, tolerance)
     return folder / "add.suite", entry
 
 
@@ -81,7 +82,8 @@ def test_a_program_that_no_gpu_would_run_is_reported(tmp_path: Path) -> None:
     program = tmp_path / "m.pte"
     program.write_bytes(write_pte(graph))
     call = Call((numbers(2, 3),), (numbers(2, 3),))
-    entry = write_suite(tmp_path / "m.suite", program, "m", [call], Tolerance(1e-4, 1e-4))
+    calls, tolerance = {"forward": [call]}, Tolerance(1e-4, 1e-4)
+    (entry,) = write_suite(tmp_path / "m.suite", program, "m", calls, tolerance)
     assert "aten.unheard_of.default" in (check_on_numpy(tmp_path / "m.suite", entry).problem or "")
     placed = place(tmp_path / "m.suite", entry, {})
     assert "UnsupportedOpError" in (placed.problem or "")

@@ -101,6 +101,7 @@ class StepPacker:
             and packed.plans[0] is body.plans.current
             and sampler is not None
             and packed.plans[1] is sampler.plans.current
+            and self._sampled.keeps_inputs
         )
 
 
@@ -199,14 +200,14 @@ async def _pack(
 ) -> PackedStep | str:
     """Prepare a step of `count` tokens in a buffer on the GPU; see `StepPacker.pack`."""
     body, sampler = sampled.body, await sampled.built_sampler()
-    tokens, place = (body.graph.tensor(i) for i in body.graph.inputs)
+    tokens, place = (body.graph.tensor(i) for i in body.graph.inputs[:2])
     dtype = tokens.dtype
     given = [DeviceTensor(buffer, dtype, dtype.storage, (1, count))]
     extra = [*sampled.kind.inputs(settings, position + 1), *([] if allowed is None else [allowed])]
     try:
         first, second = await sampled.prepare(
             sampler,
-            [*given, np.array([position], place.dtype.numpy)],
+            [*given, np.array([position], place.dtype.numpy), *body.kept_tensors()],
             [*extra, *sampled.history(sampler)],
         )
     except (ResizeError, IndexRangeError) as error:

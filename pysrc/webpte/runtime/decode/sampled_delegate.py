@@ -52,6 +52,7 @@ class SampledDelegate:
         self._lifetime = lifetime
         self.batches = StepBatches(body.device, body.memory)
         self.token: int | None = None  # the buffer of the token that was sampled last
+        self._kept_writes = 0  # of the body, at the last run
         self._unsafe_state = unsafe_state(body.graph)
 
     async def built_sampler(self) -> GpuDelegate:
@@ -104,6 +105,7 @@ class SampledDelegate:
                 if keep_token:
                     await self.token_buffer()
                 first, second = await self.prepare(sampler, inputs, extra)
+                self._kept_writes = body.kept_writes
                 batch = await self.batches.call(first.plan, second.plan, keep_token)
                 if body.may_spoil_state(first):
                     async with body.guard.guarding():
@@ -143,12 +145,19 @@ class SampledDelegate:
             self.token = (await self.body.memory.take_scratch(TOKEN)).buffer
         return self.token
 
+    @property
+    def keeps_inputs(self) -> bool:
+        """Whether the inputs that steps have in common are still those of the last run."""
+        return self._kept_writes == self.body.kept_writes
+
     def why_not_ahead(self, sampler: GpuDelegate, plan: DevicePlan) -> str | None:
         """Return the reason why steps cannot run before the host has seen their tokens, or None."""
         body = self.body
         tokens = body.graph.tensor(body.graph.inputs[0])
         if self._unsafe_state is not None:
             return self._unsafe_state
+        if not self.keeps_inputs:
+            return "the method ran with other inputs since"
         if tokens.dtype.storage.itemsize != TOKEN_BYTES or sampler.outputs[0].dtype.name != "int32":
             return f"tokens of {tokens.dtype.name} are not stored as the sampled ones are"
         if len(plan.segments) > 1:

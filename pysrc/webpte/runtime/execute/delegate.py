@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from time import perf_counter
@@ -15,10 +15,12 @@ from webpte.graph.live_state import LiveState
 from webpte.ops import definition_of
 from webpte.ops.core.target import Tunable, TunedConfigs
 from webpte.plan.binding_limits import check_bindable
+from webpte.plan.memory_plan import kept_inputs
 from webpte.plan.planner import Planner
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import ConstantTransfer, symint_sources
+from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.device_plan import DevicePlan, PlanFactory
 from webpte.runtime.execute.guard import StateGuard
@@ -26,13 +28,14 @@ from webpte.runtime.execute.io_binding import to_readable_inputs
 from webpte.runtime.execute.memory import DelegateMemory
 from webpte.runtime.execute.plan_selection import PlanSelector
 from webpte.runtime.execute.prepared_graph import prepare_graph
-from webpte.runtime.execute.request import DryRun, RunRequest
+from webpte.runtime.execute.request import DryRun, Input, RunRequest
 from webpte.runtime.execute.shared_weights import ConstantStore, conversion, shareable
 from webpte.runtime.execute.submission_queue import PreparedRun, SubmissionQueue
 from webpte.runtime.load.fold_graph import fold_constants
 
 # Plans kept per delegate: prefill lengths come and go, and each plan holds its bind groups.
 MAX_PLANS = 32
+NO_BUFFER = -1  # of a tensor that nothing reads
 
 
 class GpuDelegate:
@@ -86,6 +89,8 @@ class GpuDelegate:
         self.tunables: dict[int, tuple[Tunable, ...]] = {}  # by call, in the last trial
         self._tunables_of: DevicePlan | None = None
         self.transfers = 0
+        self.kept_inputs = kept_inputs(graph)
+        self.kept_writes = 0  # runs that may have changed what the memory of these inputs holds
 
     @classmethod
     async def create(
@@ -223,7 +228,29 @@ class GpuDelegate:
             plan = await self.plans.for_request(request)
         if request.dry_run is not None and request.dry_run.configs is not None:
             self._find_tunables(plan)
+        if self.kept_inputs and not self._are_kept(request.inputs):
+            self.kept_writes += 1
         return await self.queue.prepare(plan, request, started)
+
+    def _are_kept(self, inputs: Sequence[Input]) -> bool:
+        """Tell whether the inputs that steps have in common are those that are there already."""
+        given = dict(zip(self.graph.inputs, inputs, strict=True))
+        kept = [given[i] for i in self.kept_inputs]
+        pairs = zip(kept, self.kept_tensors(), strict=True)
+        return all(isinstance(a, DeviceTensor) and a.buffer == b.buffer for a, b in pairs)
+
+    def kept_tensors(self) -> list[DeviceTensor]:
+        """Return the inputs that steps have in common, where and in which shapes they are now."""
+        tensors = [self.graph.tensor(i) for i in self.kept_inputs]
+        return [
+            DeviceTensor(
+                self.memory.buffer_of(one.id) if self.memory.holds(one.id) else NO_BUFFER,
+                one.dtype,
+                one.dtype.storage,
+                self.live.cur_dims(one.id),
+            )
+            for one in tensors
+        ]
 
     def may_spoil_state(self, run: PreparedRun) -> bool:
         """Tell whether a run can fail after some of its kernels have written state."""

@@ -93,7 +93,7 @@ async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> 
             [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
         )
         fitted = _without_unused_inputs(plan, graphs)
-        graphs = _tie_buffers(fitted, graphs)
+        fitted, graphs = _in_order(fitted, _tie_buffers(fitted, graphs))
         methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), named)
     return Contents(source, program, methods, cases)
 
@@ -140,6 +140,32 @@ def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
         f"method {plan.name!r}: delegate {call.delegate_index} has {len(graph.inputs)} inputs "
         f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values"
     )
+
+
+def _in_order(
+    plan: ExecutionPlan, graphs: tuple[Graph | None, ...]
+) -> tuple[ExecutionPlan, tuple[Graph | None, ...]]:
+    """Give delegates the method's inputs in the method's order, not in that of their first use.
+
+    A method that is one delegate, whose inputs are the method's, then needs no step in between.
+    """
+    ordered, chains = list(graphs), [list(chain) for chain in plan.chains]
+    calls = [i for chain in chains for i in chain if isinstance(i, DelegateCall)]
+    uses = Counter(call.delegate_index for call in calls)
+    places = {index: place for place, index in enumerate(plan.inputs)}
+    for chain in chains:
+        for at, call in enumerate(chain):
+            graph = ordered[call.delegate_index] if isinstance(call, DelegateCall) else None
+            if not isinstance(call, DelegateCall) or graph is None:
+                continue
+            count = len(graph.inputs)
+            if uses[call.delegate_index] > 1 or len(call.args) != count + len(graph.outputs):
+                continue
+            order = sorted(range(count), key=lambda n: places.get(call.args[n], len(places)))
+            inputs = tuple(graph.inputs[n] for n in order)
+            ordered[call.delegate_index] = Graph(graph.values, graph.calls, inputs, graph.outputs)
+            chain[at] = replace(call, args=(*(call.args[n] for n in order), *call.args[count:]))
+    return replace(plan, chains=tuple(map(tuple, chains))), tuple(ordered)
 
 
 def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:

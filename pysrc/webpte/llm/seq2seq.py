@@ -1,0 +1,196 @@
+"""Answers of encoder-decoder models: translations, summaries, transcripts.
+
+    model = webpte.llm.Seq2Seq(program)
+    async for token in model.generate(tokens_of_the_text, max_new_tokens=60):
+        ...
+
+The program has two methods. `encoder` takes an input and gives its keys and values for each layer
+of the decoder; `text_decoder` takes tokens, their position and these, and keeps the KV cache of its
+self-attention. On a GPU, what the encoder gives stays there, and is copied once for an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Unpack
+
+import numpy as np
+
+from webpte.dtypes import DTYPES
+from webpte.errors import InputError
+from webpte.llm.generation import Generation, GenerationOptions
+from webpte.llm.kv_session import KVSession
+from webpte.llm.program_signature import DECODER, ENCODER, INTEGERS, numbers_of
+from webpte.llm.speculation import Speculators
+from webpte.runtime.base.gpu_tensor import GpuTensor
+from webpte.runtime.base.info import TensorInfo
+from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
+from webpte.runtime.program import Program, call_log_of
+
+NUMPY = "numpy"
+
+
+class Seq2Seq:
+    """An encoder-decoder model, whose answers depend on an input and no earlier conversation.
+
+    One answer at a time: it ends when another begins. The decoder's state belongs to the program,
+    as that of a `Generator` does.
+
+    max_source   the longest input: positions of the encoder's input
+    max_context  the number of tokens of an answer, its start included; None if it is not known
+    start        the tokens that every answer starts with, which are not part of it
+    forced       tokens that follow them in every answer
+    eos          the program's own stop tokens
+    """
+
+    def __init__(self, program: Program, encoder: str = ENCODER, decoder: str = DECODER) -> None:
+        self.program = program
+        self._session = session = EncodedSession(program, encoder, decoder)
+        self.max_source: int = session.source.shape[-1]
+        self.max_context, self.eos = session.max_context, session.eos
+        self.start = tuple(numbers_of(program, "decoder_start_token_id")[:1])
+        self.forced = tuple(numbers_of(program, "forced_bos_token_id")[:1])
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens: the last dim of the logits."""
+        return self._session.vocabulary
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the encoder takes tokens, rather than features."""
+        return self._session.source.dtype in INTEGERS
+
+    def generate(
+        self,
+        source: Sequence[int] | np.ndarray,
+        max_new_tokens: int | None = None,
+        *,
+        prompt: Sequence[int] | None = None,
+        stop: Collection[int] = (),
+        **options: Unpack[GenerationOptions],
+    ) -> Generation:
+        """Answer an input: the tokens of a text, or an array as the encoder takes it.
+
+        `prompt` are the tokens that the answer continues: by default the model's own, `start` and
+        `forced`. It is at most `max_new_tokens` long, by default as long as fits. The other options
+        are those of `Generator.generate`; there is no speculation.
+        """
+        if options.get("speculate") is not None:
+            raise InputError("an encoder-decoder model decodes without speculation")
+        given = self._session.check_source(source)
+        first = (*self.start, *self.forced) if prompt is None else tuple(prompt)
+        if not first:
+            raise InputError(
+                f"{self.program.name} does not say which token its answers start with: give a "
+                "prompt"
+            )
+        if max_new_tokens is None:
+            if self.max_context is None:
+                raise InputError(f"{self.program.name} has no limit: give max_new_tokens")
+            max_new_tokens = max(1, self.max_context - len(first) + 1)
+        return _EncodedGeneration(self._session, given, first, max_new_tokens, stop, **options)
+
+
+class EncodedSession(KVSession):
+    """The decoder's context for one input, which is encoded before the first token is decoded."""
+
+    def __init__(self, program: Program, encoder: str, decoder: str) -> None:
+        super().__init__(program, decoder, more=True)
+        self.encoder = encoder
+        self.source = _source_of(program, encoder, decoder)
+        self._source: np.ndarray | None = None
+        self._encoded_at = -1  # the program's generation then
+
+    def check_source(self, source: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return an input as the encoder takes it; raises InputError."""
+        info, dtype = self.source, DTYPES[self.source.dtype].numpy
+        if info.dtype not in INTEGERS:
+            return np.asarray(source, dtype)
+        tokens = source.reshape(-1) if isinstance(source, np.ndarray) else source
+        numbers = self.check_tokens(tokens)
+        if not 1 <= len(numbers) <= info.shape[-1]:
+            raise InputError(
+                f"an input of {len(numbers)} tokens: {self.program.name} takes 1 to "
+                f"{info.shape[-1]}"
+            )
+        return np.asarray([numbers], dtype)
+
+    def start(self, source: np.ndarray) -> None:
+        """Empty the context for an input; what an earlier one was encoded to is freed."""
+        self.reset()
+        self._free()
+        self._source = source
+
+    async def prefill(
+        self, tokens: list[int], settings: SamplerSettings, allowed: np.ndarray | None = None
+    ) -> SampledToken:
+        if self._source is not None and not self.position:
+            with self._alone():
+                await self._encode(self._source)
+        return await super().prefill(tokens, settings, allowed)
+
+    async def _encode(self, source: np.ndarray) -> None:
+        """Run the encoder, unless what it gave is still there."""
+        generation = call_log_of(self.program).generation
+        if self.given and self._encoded_at == generation:
+            return
+        self._free()
+        place = NUMPY if self.program.device_info.kind == NUMPY else "gpu"
+        self.given = await self.program.run(self.encoder, source, output=place)
+        self._encoded_at = generation
+
+    def _free(self) -> None:
+        for tensor in self.given:
+            if isinstance(tensor, GpuTensor):
+                tensor.destroy()
+        self.given = ()
+
+
+class _EncodedGeneration(Generation):
+    """An answer to an input, which starts with a prompt."""
+
+    def __init__(
+        self,
+        session: EncodedSession,
+        source: np.ndarray,
+        prompt: Sequence[int],
+        max_new_tokens: int,
+        stop: Collection[int],
+        **options: Any,
+    ) -> None:
+        speculators = Speculators(session)
+        super().__init__(session, speculators, prompt, True, max_new_tokens, stop, **options)
+        self._encoded, self._source = session, source
+
+    def _begin(self) -> int:
+        self._encoded.check_idle()
+        self._encoded.start(self._source)
+        return super()._begin()
+
+
+def _source_of(program: Program, encoder: str, decoder: str) -> TensorInfo:
+    """Return the input of an encoder whose outputs a decoder takes; raises InputError."""
+    methods = program.methods
+    if encoder not in methods:
+        raise InputError(f"{program.name} has no method {encoder!r}: it has {', '.join(methods)}")
+    first, second = methods[encoder], methods[decoder]
+    source = first.inputs[0] if len(first.inputs) == 1 else None
+    if not isinstance(source, TensorInfo):
+        raise InputError(
+            f"{program.name}: {encoder!r} takes {_listed(first.inputs)}, not one tensor"
+        )
+    if _shapes(first.outputs) != _shapes(second.inputs[2:]) or not first.outputs:
+        raise InputError(
+            f"{program.name}: {encoder!r} gives {_listed(first.outputs)}, but {decoder!r} takes "
+            f"{_listed(second.inputs[2:])} besides tokens and position"
+        )
+    return source
+
+
+def _shapes(values: Sequence[Any]) -> list[Any]:
+    return [(one.dtype, one.shape) if isinstance(one, TensorInfo) else None for one in values]
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return "; ".join(map(str, values)) or "nothing"
