@@ -162,6 +162,8 @@ def _in_order(
             if uses[call.delegate_index] > 1 or len(call.args) != count + len(graph.outputs):
                 continue
             order = sorted(range(count), key=lambda n: places.get(call.args[n], len(places)))
+            if order == list(range(count)):
+                continue
             inputs = tuple(graph.inputs[n] for n in order)
             ordered[call.delegate_index] = Graph(graph.values, graph.calls, inputs, graph.outputs)
             chain[at] = replace(call, args=(*(call.args[n] for n in order), *call.args[count:]))
