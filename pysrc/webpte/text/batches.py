@@ -38,7 +38,7 @@ class RowBatches:
 
     async def run(
         self,
-        columns: Sequence[Sequence[Sequence[int]]],
+        columns: Sequence[Sequence[Sequence[int] | Array]],
         pads: Sequence[int],
         progress: Progress | None = None,
     ) -> list[tuple[Array, ...]]:
@@ -66,7 +66,7 @@ class RowBatches:
                 progress(len(found), count)
         return [found[at] for at in range(count)]
 
-    def _joined(self, rows: Sequence[Sequence[int]], dtype: np.dtype, pad: int) -> Array:
+    def _joined(self, rows: Sequence[Sequence[int] | Array], dtype: np.dtype, pad: int) -> Array:
         """Join rows into one array, at least as large as the program requires."""
         count = max(len(rows), self._fewest)
         length = max(self._shortest, *(len(row) for row in rows))

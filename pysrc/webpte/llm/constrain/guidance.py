@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.errors import InputError, TextError
+from webpte.errors import InputError, TextError, WebpteError
 from webpte.llm.constrain.closed_objects import closed
 from webpte.llm.constrain.constraint import Allowed
 from webpte.llm.constrain.json_answer import JsonAnswer
@@ -161,7 +161,10 @@ class _Words:
 
         Where the tokenizer adds a space or reads a special token, they are the longest that fit.
         """
-        found = self._tokenizer.encode(text.decode(errors="replace"), special=False)
+        try:
+            found = self._tokenizer.encode(text.decode(errors="replace"), special=False)
+        except WebpteError:  # llguidance, which calls this, has no way to pass it on
+            found = []
         known = [self.tokens[token] for token in found if token < self.eos_token_id]
         return found if b"".join(known) == text and all(known) else self._greedy(text)
 

@@ -25,7 +25,7 @@ from webpte.llm import Constraint, Grammars, Matching
 from webpte.llm.constrain import grammar
 from webpte.llm.constrain.closed_objects import closed
 from webpte.llm.constrain.grammar import LazyGrammars
-from webpte.llm.constrain.guidance import Guide, Guided, grammar_of, load_guidance
+from webpte.llm.constrain.guidance import Guide, Guided, _Words, grammar_of, load_guidance
 from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
 from webpte.text import Tokenizer
 from webpte_host.base.layout import ROOT
@@ -229,6 +229,15 @@ def test_what_it_does_not_take_is_ours() -> None:
     made = wait(lazy()[1].json(JsonAnswer((JsonForm(ahead),)))())
     assert isinstance(made, Matching)
     assert allows(made, lazy()[0].encode('"y"', special=False))
+
+
+def test_words_are_cut_where_the_tokenizer_adds_a_space() -> None:
+    """Tokens of a forced text have its bytes and no others."""
+    tokenizer, _ = lazy(PIECES)
+    pieces = tokenizer.pieces()
+    for text in ('{"id": ', "<s>x", "é🙂", ""):
+        tokens = _Words(tokenizer, pieces)(text.encode())
+        assert b"".join(pieces[token] or b"" for token in tokens) == text.encode()
 
 
 def test_a_tokenizer_that_lacks_bytes_is_ours() -> None:
