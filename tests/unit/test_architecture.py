@@ -72,6 +72,8 @@ MAY_IMPORT_LATE = {
 NATIVE, BINDING = "webpte.gpu.native.device", Import("webpte.gpu.native.dawn", "pydawn", True)
 # The one module that knows Jinja, an optional package, and who imports it when that is there.
 TEMPLATES = "webpte.text.sandbox"
+# Constraints do without it, so that it is no error if it is missing.
+GUIDANCE = Import("webpte.llm.constrain.guidance", "llguidance", True)
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
 
 
@@ -250,7 +252,9 @@ def test_devices_are_the_business_of_the_runtime() -> None:
 
 def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:
     allowed = {"numpy", "flatbuffers", "webpte"} | JAVASCRIPT
-    needed = [f for f in ALL_IMPORTS if f != BINDING and f.module != TEMPLATES]
+    optional = (BINDING, GUIDANCE)
+    assert set(optional) <= set(ALL_IMPORTS)
+    needed = [f for f in ALL_IMPORTS if f not in optional and f.module != TEMPLATES]
     tops = {f.target.partition(".")[0] for f in needed}
     foreign = {top for top in tops - allowed if top not in _standard_library()}
     assert not foreign

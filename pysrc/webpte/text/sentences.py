@@ -71,11 +71,20 @@ class SentenceEncoder:
 
     async def embed(self, texts: Sequence[str], progress: Progress | None = None) -> Array:
         """Return vectors (texts, width), each of length 1. Texts that are too long are cut."""
+        return await self.embed_tokens(self.tokens_of(texts), progress)
+
+    def tokens_of(self, texts: Sequence[str]) -> list[Array]:
+        """Return the tokens of each text, (1, length); a text that is too long is cut."""
         longest = self._batches.longest
-        tokens = [self._tokenizer.encode_batch([text], longest, pad=_PAD)[0][0] for text in texts]
-        found = await self._batches.run([tokens], [_PAD], progress)
+        return [self._tokenizer.encode_batch([text], longest, pad=_PAD)[0] for text in texts]
+
+    async def embed_tokens(
+        self, tokens: Sequence[Array], progress: Progress | None = None
+    ) -> Array:
+        """Return vectors (texts, width), each of length 1, of tokens by `tokens_of`."""
+        found = await self._batches.run([[row[0] for row in tokens]], [_PAD], progress)
         rows = np.array([vector for (vector,) in found], np.float64)
-        return normalized(rows.reshape(len(texts), self._width))
+        return normalized(rows.reshape(len(tokens), self._width))
 
     async def rank(
         self, query: str, texts: Sequence[str], progress: Progress | None = None
