@@ -6,12 +6,14 @@
 Names, options and results are those of transformers' pipelines. How an input is prepared, and what
 the numbers of a result mean, is read from the files beside the program. See docs/tasks.md.
 
-Importing this package imports every module in it, and so fills the table of tasks: a new task is a
-new file and no list to edit.
+The first use imports every module of this package, and so fills the table of tasks: a new task is
+a new file and no list to edit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -23,13 +25,18 @@ from webpte.tasks.task import TASKS, Task
 
 __all__ = ["Task", "names", "open"]
 
-for _module in walk_packages(__path__, f"{__name__}."):
-    import_module(_module.name)
+
+@cache
+def _table() -> Mapping[str, type[Task]]:
+    """Import every module of this package, which fills the table of tasks, and return that."""
+    for module in walk_packages(__path__, f"{__name__}."):
+        import_module(module.name)
+    return TASKS
 
 
 def names() -> list[str]:
     """Return the names of all tasks."""
-    return sorted(TASKS)
+    return sorted(_table())
 
 
 async def open(task: str, source: str | Path, **loading: Any) -> Task:
@@ -39,7 +46,7 @@ async def open(task: str, source: str | Path, **loading: Any) -> Task:
     source   the folder of the model, its manifest or its program: a path, in the browser a URL
     loading  arguments of `webpte.load`: device, keep, progress, ...
     """
-    made = TASKS.get(task)
+    made = _table().get(task)
     if made is None:
         raise InputError(f"there is no task {task!r}; there are {', '.join(names())}")
     files = await open_files(task, source, made.needed, made.wanted, **loading)

@@ -7,7 +7,7 @@ has, each (texts, length); `serve.py export --task` makes such programs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -38,9 +38,9 @@ class TextTask(Task):
     ranks   the numbers of dims that its outputs may have
     """
 
-    needed = (CONFIG, TOKENIZER)
-    wanted = (TOKENIZER_CONFIG,)
-    ranks: Sequence[Sequence[int]] = ((2,),)
+    needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER)
+    wanted: ClassVar[Sequence[str]] = (TOKENIZER_CONFIG,)
+    ranks: ClassVar[Sequence[Sequence[int]]] = ((2,),)
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
@@ -116,7 +116,7 @@ class TextTask(Task):
 
     async def run(self, sequences: Sequence[TokenSequence]) -> list[tuple[Array, ...]]:
         """Return the program's outputs for each sequence, without what is computed for padding."""
-        columns = [
+        columns: list[Sequence[Sequence[int]]] = [
             [one.tokens for one in sequences],
             [[1] * len(one) for one in sequences],
             [one.kinds for one in sequences],

@@ -18,7 +18,7 @@ class ImageFeatureExtraction(PictureTask):
 
     needed = (PREPROCESSOR,)
     wanted = (CONFIG,)
-    rank = (2, 3, 4)
+    output_ranks = (2, 3, 4)
 
     async def __call__(self, inputs: Any) -> Any:
         """Return an array for a picture, with 1 as its first dim, or a list of them."""

@@ -68,10 +68,10 @@ def function_of(name: str | None, config: Table, count: int) -> Callable[[Array]
 def best(labels: list[str], scores: Array, top_k: int | None) -> list[Found]:
     """Return labels with scores, the highest first; all of them if `top_k` is None."""
     check_top(top_k)
-    found = [
+    found: list[Found] = [
         {"label": label, "score": float(score)} for label, score in zip(labels, scores, strict=True)
     ]
-    return sorted(found, key=lambda one: -float(one["score"]))[:top_k]
+    return sorted(found, key=lambda one: -one["score"])[:top_k]
 
 
 def check_top(top_k: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def export_task(
     """Export a model for `webpte.tasks.open(task, OUT)`, and check it against PyTorch.
 
     folder      of Hugging Face: config.json, weights, and a tokenizer.json (texts) or a
-                preprocessor_config.json (pictures)
+                preprocessor_config.json (pictures and sounds)
     out         the folder to write: model.pte with its manifest, suite and report, and copies of
                 the files that say how inputs are prepared and what labels mean
     max_length  tokens of a text; by default the model's own number, at most 512
@@ -43,17 +44,17 @@ def export_task(
     if not (folder / "config.json").is_file():
         raise ExportError(f"{folder} has no config.json: it is not a model of Hugging Face.")
     hide_broken_torchvision()
-    from webpte_export.tasks.heads import PictureModel, read_module
+    from webpte_export.tasks.heads import ArrayModel, read_module
 
     module = read_module(folder, task)
-    pictures = isinstance(module, PictureModel)
-    needed = "preprocessor_config.json" if pictures else "tokenizer.json"
+    arrays = isinstance(module, ArrayModel)
+    needed = "preprocessor_config.json" if arrays else "tokenizer.json"
     if not (folder / needed).is_file():
         raise ExportError(
             f"{folder} has no {needed}, which {task} needs; copy it from the model's page, or let "
             "transformers write it (save_pretrained)."
         )
-    made = _picture_calls(module, folder) if pictures else _text_calls(module, folder, max_length)
+    made = _array_calls(module, folder) if arrays else _text_calls(module, folder, max_length)
     out.mkdir(parents=True, exist_ok=True)
     copied = [name for name in _COPIED if (folder / name).is_file()]
     for name in copied:
@@ -106,30 +107,43 @@ def _text_calls(module: Any, folder: Path, max_length: int | None) -> dict[str, 
     }
 
 
-def _picture_calls(module: Any, folder: Path) -> dict[str, Any]:
-    """Return calls of one and of several pictures, of the size that the preprocessing makes."""
+def _array_calls(module: Any, folder: Path) -> dict[str, Any]:
+    """Return calls of one and of several pictures or spectrograms."""
     import torch
 
-    from webpte_export.tasks.heads import MAX_PICTURES
+    from webpte_export.tasks.heads import MAX_ARRAYS, SoundModel
 
+    config = module.model.config
     settings = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
-    side = settings.get("crop_size" if settings.get("do_center_crop") else "size")
-    if isinstance(side, dict) and {"height", "width"} <= side.keys():
-        height, width = side["height"], side["width"]
-    elif isinstance(side, int):
-        height = width = side
-    elif isinstance(side, dict) and "shortest_edge" in side:
-        height = width = side["shortest_edge"]
+    sizes: tuple[int, ...]
+    if isinstance(module, SoundModel):
+        if config.model_type != "audio-spectrogram-transformer":
+            raise ExportError(
+                f"{folder} is a {config.model_type}; of models of sounds, only those of "
+                "spectrograms (audio-spectrogram-transformer) can be exported."
+            )
+        sizes = (config.max_length, config.num_mel_bins)
     else:
-        raise ExportError(
-            f"{folder}/preprocessor_config.json does not say how large pictures are: its size "
-            f"is {side!r}."
-        )
-    channels = getattr(module.model.config, "num_channels", 3)
+        sizes = (getattr(config, "num_channels", 3), *_picture_size(settings, folder))
     numbers = torch.Generator().manual_seed(0)
 
-    def call(pictures: int) -> tuple[Any, ...]:
-        return (torch.randn(pictures, channels, height, width, generator=numbers),)
+    def call(count: int) -> tuple[Any, ...]:
+        return (torch.randn(count, *sizes, generator=numbers),)
 
-    sizes = {0: torch.export.Dim("pictures", max=MAX_PICTURES)}
-    return {"inputs": call(2), "more_inputs": [call(1)], "dynamic_shapes": (sizes,)}
+    batch = {0: torch.export.Dim("batch", max=MAX_ARRAYS)}
+    return {"inputs": call(2), "more_inputs": [call(1)], "dynamic_shapes": (batch,)}
+
+
+def _picture_size(settings: Mapping[str, Any], folder: Path) -> tuple[int, int]:
+    """Return the height and width of the pictures that the preprocessing makes."""
+    side = settings.get("crop_size" if settings.get("do_center_crop") else "size")
+    if isinstance(side, dict) and {"height", "width"} <= side.keys():
+        return side["height"], side["width"]
+    if isinstance(side, int):
+        return side, side
+    if isinstance(side, dict) and "shortest_edge" in side:
+        return side["shortest_edge"], side["shortest_edge"]
+    raise ExportError(
+        f"{folder}/preprocessor_config.json does not say how large pictures are: its size "
+        f"is {side!r}."
+    )

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from webpte_export.errors import ExportError, error_text
 
-MAX_TEXTS, MAX_PICTURES = 8, 4  # of one call
+MAX_TEXTS, MAX_ARRAYS = 8, 4  # of one call
 LONGEST = 512  # tokens of a text, if the model allows more
 _MASKED = -1e9
 
@@ -58,16 +58,30 @@ class AnswerModel(TextModel):
         return self.model.qa_outputs(hidden)
 
 
-class PictureModel(nn.Module):
-    """A model of pictures (pictures, channels, height, width)."""
+class ArrayModel(nn.Module):
+    """A model of one array for each picture or sound, which `argument` names."""
+
+    argument = ""
 
     def __init__(self, model: Any, outputs: Sequence[str]) -> None:
         super().__init__()
         self.model, self.outputs = model, tuple(outputs)
 
-    def forward(self, pixels: Tensor) -> Any:
-        found = self.model(pixel_values=pixels)
+    def forward(self, values: Tensor) -> Any:
+        found = self.model(**{self.argument: values})
         return tuple(found[name] for name in self.outputs)
+
+
+class PictureModel(ArrayModel):
+    """A model of pictures (pictures, channels, height, width)."""
+
+    argument = "pixel_values"
+
+
+class SoundModel(ArrayModel):
+    """A model of spectrograms (sounds, frames, bands)."""
+
+    argument = "input_values"
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,7 @@ HEADS = {
     "feature-extraction": Head("AutoModel", ("last_hidden_state",)),
     "image-classification": Head("AutoModelForImageClassification", ("logits",), PictureModel),
     "image-feature-extraction": Head("AutoModel", ("last_hidden_state",), PictureModel),
+    "audio-classification": Head("AutoModelForAudioClassification", ("logits",), SoundModel),
 }
 
 

@@ -105,15 +105,21 @@ CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
     ("shapes", "image-classification", [WIDE], {"function_to_apply": "none", "top_k": 9}),
     ("textures", "image-classification", [[WIDE, HIGH]], {}),
     ("textures", "image-classification", [DOT], {"top_k": 1}),
+    ("noises", "audio-classification", [{"sound": 900}], {}),
+    ("noises", "audio-classification", [{"sound": 9000}], {"top_k": 2}),
+    ("noises", "audio-classification", [{"sound": 4000}], {"function_to_apply": "none"}),
+    ("noises", "audio-classification", [[{"sound": 400}, {"sound": 5000}]], {"top_k": 1}),
     ("patches", "image-feature-extraction", [WIDE], {}),
     ("patches", "image-feature-extraction", [[HIGH, DOT]], {}),
 ]
 
 
-def pictures(argument: Any) -> Any:
-    """Return an argument of a case; pictures are given by their size, and made here."""
+def made(argument: Any) -> Any:
+    """Return an argument of a case; pictures and sounds are given by their size, and made here."""
     if isinstance(argument, list):
-        return [pictures(one) for one in argument]
+        return [made(one) for one in argument]
+    if isinstance(argument, dict) and "sound" in argument:
+        return make_sound(argument["sound"])
     if isinstance(argument, dict) and "picture" in argument:
         return make_picture(*argument["picture"])
     return argument
@@ -126,6 +132,13 @@ def make_picture(rows: int, columns: int) -> np.ndarray:
     return ((slope + noise + 50 * np.arange(3)) % 256).astype(np.uint8)
 
 
+def make_sound(count: int) -> np.ndarray:
+    """Return samples (count,): a rising tone with noise."""
+    times = np.arange(count) / 16_000
+    noise = np.random.RandomState(count).uniform(-0.1, 0.1, count)
+    return (0.5 * np.sin(4000 * times * (1 + 3 * times)) + noise).astype(np.float32)
+
+
 # What Pillow made of a picture, in tests/data/tasks/resized.npz.
 RESIZED = DATA / "resized.npz"
 SIZES = ((7, 5), (19, 23), (1, 1), (13, 8), (13, 17))
@@ -134,10 +147,10 @@ RESIZED_FROM = (13, 17)
 
 @cache
 def _unpacked() -> tempfile.TemporaryDirectory[str]:
-    made = tempfile.TemporaryDirectory(prefix="webpte-tasks-")
+    folder = tempfile.TemporaryDirectory(prefix="webpte-tasks-")
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(made.name, filter="data")
-    return made
+        archive.extractall(folder.name, filter="data")
+    return folder
 
 
 def models_folder() -> Path:

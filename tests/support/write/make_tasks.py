@@ -31,9 +31,9 @@ from support.harness.task_cases import (
     RESIZED,
     RESIZED_FROM,
     SIZES,
+    made,
     make_picture,
     models_folder,
-    pictures,
 )
 from support.write.task_models import make_models, transformers
 from webpte_export.manifest_writer import write_manifest
@@ -64,7 +64,7 @@ def expected(root: Path, old: str) -> list[Any]:
             continue
         if (model, task) not in opened:
             opened[model, task] = reference(task, root / model)
-        given = [as_pillow(pictures(arg)) for arg in args]
+        given = [as_pillow(made(arg)) for arg in args]
         found.append(plain(opened[model, task](*given, **options)))
     return found
 
@@ -72,18 +72,19 @@ def expected(root: Path, old: str) -> list[Any]:
 def as_pillow(argument: Any) -> Any:
     if isinstance(argument, list):
         return [as_pillow(one) for one in argument]
-    return Image.fromarray(argument) if isinstance(argument, np.ndarray) else argument
+    pictured = isinstance(argument, np.ndarray) and argument.ndim == 3
+    return Image.fromarray(argument) if pictured else argument
 
 
 def resized() -> None:
     """Write what Pillow's filters make of a picture."""
     picture = Image.fromarray(make_picture(*RESIZED_FROM))
-    made = {
+    found: dict[str, Any] = {
         f"{number}_{height}_{width}": np.asarray(picture.resize((width, height), number))
         for number in range(6)
         for height, width in SIZES
     }
-    np.savez_compressed(RESIZED, **made)
+    np.savez_compressed(RESIZED, **found)
 
 
 def reference(task: str, folder: Path) -> Any:
@@ -154,8 +155,10 @@ def in_old(asked: list[Any], old: str) -> list[Any]:
     return answers
 
 
-KEPT = ("model.pte", "model.manifest.json", "config.json", "tokenizer.json")
-KEPT += ("tokenizer_config.json", "preprocessor_config.json")
+KEPT = (
+    *("model.pte", "model.manifest.json", "config.json", "tokenizer.json"),
+    *("tokenizer_config.json", "preprocessor_config.json"),
+)
 
 
 def main(old: str, *only: str) -> None:
@@ -163,13 +166,13 @@ def main(old: str, *only: str) -> None:
     assert int(PIL.__version__.split(".")[0]) < 13, PIL.__version__
     torch.manual_seed(27)
     resized()
-    with tempfile.TemporaryDirectory() as made:
-        models, out = Path(made, "models"), Path(made, "out")
+    with tempfile.TemporaryDirectory() as work:
+        models, out = Path(work, "models"), Path(work, "out")
         tasks = make_models(models)
         results = expected(models, old)
         if only:
             shutil.copytree(models_folder(), out)
-        for name in tasks if only else ():  # what says how inputs are prepared
+        for name in (set(tasks) - set(only)) if only else ():  # what says how inputs are prepared
             for file in KEPT[2:]:
                 if (models / name / file).is_file():
                     shutil.copyfile(models / name / file, out / name / file)

@@ -18,6 +18,8 @@ from webpte_export.exporter_patches import hide_broken_torchvision
 hide_broken_torchvision()
 import transformers  # noqa: E402 - after the broken package is hidden
 
+__all__ = ["DISTIL", "labels", "make_models", "transformers", "word_pieces"]
+
 VOCABULARY, LENGTH = 200, 64
 BERT_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -91,7 +93,9 @@ def byte_pairs(folder: Path) -> None:
     )
     made.train_from_iterator(CORPUS, trainer)
     made.post_processor = processors.RobertaProcessing(
-        ("</s>", made.token_to_id("</s>")), ("<s>", made.token_to_id("<s>")), add_prefix_space=False
+        ("</s>", ROBERTA_TOKENS.index("</s>")),
+        ("<s>", ROBERTA_TOKENS.index("<s>")),
+        add_prefix_space=False,
     )
     names = {"bos": "<s>", "eos": "</s>", "cls": "<s>", "sep": "</s>"}
     names |= {"pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
@@ -101,7 +105,7 @@ def byte_pairs(folder: Path) -> None:
 def write(folder: Path, made: Tokenizer, names: dict[str, str], kind: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     made.save(str(folder / "tokenizer.json"))
-    config = {f"{role}_token": token for role, token in names.items()}
+    config: dict[str, Any] = {f"{role}_token": token for role, token in names.items()}
     config |= {"model_max_length": LENGTH, "tokenizer_class": kind}
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
@@ -215,6 +219,32 @@ def make_models(root: Path) -> dict[str, str]:
             ),
         ),
     }
+    spectrograms = {"num_mel_bins": 16, "max_length": 24}
+    made["noises"] = (
+        "audio-classification",
+        preprocessor_file(
+            {
+                "feature_extractor_type": "ASTFeatureExtractor",
+                "sampling_rate": 16_000,
+                "feature_size": 1,
+                "padding_value": 0.0,
+                "do_normalize": True,
+                "mean": -4.5,
+                "std": 4.25,
+                **spectrograms,
+            }
+        ),
+        tf.ASTForAudioClassification(
+            tf.ASTConfig(
+                **{key: SMALL[key] for key in SMALL if key != "vocab_size"},
+                **spectrograms,
+                patch_size=4,
+                frequency_stride=4,
+                time_stride=4,
+                **shapes,
+            )
+        ),
+    )
     for name, (_, prepare, model) in made.items():
         prepare(root / name)
         save(model.eval(), root / name)
@@ -222,7 +252,7 @@ def make_models(root: Path) -> dict[str, str]:
 
 
 def preprocessing(kind: str, **settings: Any) -> Any:
-    """Return a function that writes a preprocessor_config.json into a folder."""
+    """Return a function that writes the preprocessing of pictures into a folder."""
     content = {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_resize": True,
@@ -233,6 +263,11 @@ def preprocessing(kind: str, **settings: Any) -> Any:
         "image_std": [0.27, 0.26, 0.28],
         **settings,
     }
+    return preprocessor_file(content)
+
+
+def preprocessor_file(content: dict[str, Any]) -> Any:
+    """Return a function that writes a preprocessor_config.json into a folder."""
 
     def write_settings(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

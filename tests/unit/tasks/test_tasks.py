@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.harness.task_cases import CASES, LONG, SHORT, check, models_folder, pictures, plain
+from support.harness.task_cases import CASES, LONG, SHORT, check, made, models_folder, plain
 from support.harness.task_cases import EXPECTED as EXPECTED_FILE
 from webpte.errors import ClosedError, InputError, SourceError, VocabularyError, WebpteError
 from webpte.tasks import Task
@@ -34,22 +34,22 @@ def call(task: Task, *args: Any, **options: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def tasks() -> Any:
-    made: dict[tuple[str, str], Task] = {}
+    opened_before: dict[tuple[str, str], Task] = {}
 
     def get(model: str, task: str) -> Task:
-        if (model, task) not in made:
-            made[model, task] = opened(task, FOLDER / model)
-        return made[model, task]
+        if (model, task) not in opened_before:
+            opened_before[model, task] = opened(task, FOLDER / model)
+        return opened_before[model, task]
 
     yield get
-    for task in made.values():
+    for task in opened_before.values():
         task.close()
 
 
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_results_are_those_of_the_pipeline(tasks: Any, number: int) -> None:
     model, task, args, options = CASES[number]
-    given = [pictures(arg) for arg in args]
+    given = [made(arg) for arg in args]
     check(plain(call(tasks(model, task), *given, **options)), EXPECTED[number])
 
 
@@ -229,7 +229,7 @@ def test_no_inputs_give_no_results(tasks: Any, model: str, task: str, args: list
 
 
 def test_calls_at_once_and_after_closing() -> None:
-    async def several() -> list[Any]:
+    async def several() -> Any:
         async with await webpte.tasks.open(
             "text-classification", FOLDER / "feelings", device="numpy"
         ) as task:

@@ -1,0 +1,56 @@
+"""audio-classification: labels for a sound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import InputError
+from webpte.tasks.array_task import ArrayTask
+from webpte.tasks.files import PREPROCESSOR, ModelFiles
+from webpte.tasks.log_mel import RATE, LogMel, check_sound
+from webpte.tasks.scores import best, function_of, labels_of
+from webpte.tasks.task import task
+
+
+@task("audio-classification")
+class AudioClassification(ArrayTask):
+    """Classifies sounds, by models that read a spectrogram (AST).
+
+    await task(samples)       # [{"score": 0.9, "label": "Speech"}, ...]
+    """
+
+    input_rank = 3
+
+    def __init__(self, files: ModelFiles) -> None:
+        super().__init__(files)
+        self.labels = labels_of(self.config, self.output.shape[-1])
+        self._spectrogram = LogMel(files.table(PREPROCESSOR))
+
+    async def __call__(
+        self, inputs: Any, *, top_k: int | None = None, function_to_apply: str = "softmax"
+    ) -> Any:
+        """Return labels with scores, the best first; all of them without `top_k`.
+
+        inputs   samples (count,) of floats, 16,000 a second, or {"array" (or "raw"),
+                 "sampling_rate"}, or a list of those
+        """
+        many = isinstance(inputs, list | tuple)
+        function = function_of(function_to_apply, self.config, len(self.labels))
+        rows = await self.run(inputs if many else [inputs])
+        found = [best(self.labels, function(row), top_k) for row in rows]
+        return found if many else found[0]
+
+    async def prepare(self, given: Any) -> np.ndarray:
+        if isinstance(given, Mapping):
+            if given.get("sampling_rate") != RATE:
+                raise InputError(
+                    f"the sound has {given.get('sampling_rate')} samples a second (sampling_rate), "
+                    f"but the model takes {RATE}: resample it first"
+                )
+            given = given.get("raw", given.get("array"))
+        if not isinstance(given, np.ndarray):
+            raise InputError(f"a sound is a NumPy array of samples, not a {type(given).__name__}")
+        return self._spectrogram(check_sound(given))

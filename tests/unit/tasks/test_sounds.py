@@ -1,0 +1,87 @@
+"""Sounds become spectrograms as their files say; what is no sound is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from support.harness.task_cases import make_sound, models_folder
+from webpte.errors import InputError, UnsupportedError
+from webpte.json_reader import Table
+from webpte.tasks.log_mel import FRAME, HOP, LogMel
+
+SETTINGS = {"feature_extractor_type": "ASTFeatureExtractor", "num_mel_bins": 8, "max_length": 5}
+
+
+def spectrogram(samples: np.ndarray, **change: Any) -> np.ndarray:
+    settings = Table({**SETTINGS, **change}, "preprocessor_config.json", InputError)
+    return LogMel(settings)(samples)
+
+
+def test_a_sound_is_cut_or_padded_with_zeros() -> None:
+    plain = {"do_normalize": False}
+    whole = make_sound(FRAME + 9 * HOP)
+    cut = spectrogram(whole, **plain)
+    assert cut.shape == (5, 8)
+    assert cut.dtype == np.float32
+    assert np.array_equal(cut, spectrogram(whole, **plain, max_length=9)[:5])
+    short = spectrogram(whole[: FRAME + HOP], **plain)
+    assert np.array_equal(short[:2], cut[:2])
+    assert not short[2:].any()
+    normal = spectrogram(whole[:FRAME], mean=2.0, std=4.0)
+    assert np.allclose(normal[1:], -2 / 8)
+
+
+def test_a_tone_is_in_its_band() -> None:
+    times = np.arange(FRAME) / 16_000
+    low, high = (
+        spectrogram(np.sin(2 * np.pi * hertz * times), do_normalize=False)[0]
+        for hertz in (300, 4000)
+    )
+    assert low.argmax() < 3
+    assert high.argmax() > 4
+    silence = spectrogram(np.zeros(FRAME), do_normalize=False)
+    assert np.allclose(silence[0], np.log(np.finfo(np.float32).eps))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        ({"feature_extractor_type": "WhisperFeatureExtractor"}, UnsupportedError, "Whisper"),
+        ({"sampling_rate": 8000}, UnsupportedError, "8000"),
+        ({"std": 0.0}, InputError, "divided"),
+        ({"max_length": 0}, InputError, "max_length"),
+    ],
+)
+def test_files_that_are_not_understood_are_refused(change: Any, kind: Any, said: str) -> None:
+    with pytest.raises(kind, match=said):
+        spectrogram(make_sound(FRAME), **change)
+
+
+def test_sounds_of_every_kind() -> None:
+    sound = make_sound(900)
+
+    async def classify() -> None:
+        folder = models_folder() / "noises"
+        async with await webpte.tasks.open("audio-classification", folder, device="numpy") as task:
+            wanted = await task(sound)
+            for key in ("array", "raw"):
+                assert await task({key: sound, "sampling_rate": 16_000}) == wanted
+            assert await task([]) == []
+            for given, said in (
+                (sound[: FRAME - 1], "399 samples is too short"),
+                (np.stack([sound, sound]), "one channel"),
+                ((sound * 1000).astype(np.int16), "int16"),
+                (np.append(sound, np.nan), "NaN"),
+                ({"array": sound, "sampling_rate": 44_100}, "44100 samples a second"),
+                ({"array": sound}, "resample"),
+                ("sound.wav", "not a str"),
+            ):
+                with pytest.raises(InputError, match=said):
+                    await task(given)
+
+    asyncio.run(classify())
