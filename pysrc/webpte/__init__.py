@@ -8,7 +8,7 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, library, llm, report, text, training, vision
+from webpte import errors, library, llm, report, speech, text, training, vision
 from webpte.download import Download
 from webpte.errors import WebpteError
 from webpte.format.bundled import BundledCase
@@ -60,6 +60,7 @@ __all__ = [
     "load",
     "report",
     "shared_device",
+    "speech",
     "text",
     "training",
     "tune",
