@@ -187,6 +187,9 @@ class WorkerBrowser:
     async def read(self, file: JsProxy) -> bytes:
         return bytes((await file.arrayBuffer()).to_bytes())
 
+    def file_of(self, data: bytes, name: str) -> JsProxy:
+        return js.File.new([to_js(data)], name)
+
     async def decode(self, file: JsProxy | bytes, largest: int) -> BitmapPhoto:
         blob = js.Blob.new([to_js(file)]) if isinstance(file, bytes) else file
         try:

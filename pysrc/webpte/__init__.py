@@ -8,13 +8,14 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, library, llm, report, speech, text, training, vision
+from webpte import errors, library, llm, report, speech, tasks, text, training, vision
 from webpte.download import Download
 from webpte.errors import WebpteError
 from webpte.format.bundled import BundledCase
+from webpte.gpu.choose_adapter import AdapterInfo
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.runtime.autotune.tuning import Tuning
-from webpte.runtime.base.devices import shared_device
+from webpte.runtime.base.devices import native_adapters, shared_device
 from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.info import (
     ConstantInfo,
@@ -35,6 +36,7 @@ from webpte.runtime.tune import tune
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdapterInfo",
     "BundledCase",
     "ConstantInfo",
     "Device",
@@ -58,9 +60,11 @@ __all__ = [
     "library",
     "llm",
     "load",
+    "native_adapters",
     "report",
     "shared_device",
     "speech",
+    "tasks",
     "text",
     "training",
     "tune",

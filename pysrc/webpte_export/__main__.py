@@ -45,6 +45,10 @@ def run(request: dict[str, Any]) -> Report:
         return export_llm(
             request["source"], request["out"], max_context=request["max_context"], **chosen
         )
+    if request["kind"] == "task":
+        from webpte_export.tasks import export_task
+
+        return export_task(request["source"], request["out"], request["task"], **chosen)
     from webpte_export.exporter import export
 
     hide_broken_torchvision()  # before the user's module imports it

@@ -47,6 +47,7 @@ def export(
     more_inputs: Sequence[Any] = (),
     tolerance: tuple[float, float] | None = None,
     strict: bool = False,
+    beside: Sequence[str] = (),
 ) -> Report:
     """Export `model` (a torch.nn.Module) for webpte and check the result against PyTorch.
 
@@ -63,6 +64,7 @@ def export(
                     state in buffers sees them one after the other
     tolerance       (atol, rtol) of the suite; by default 1e-3 each, 2e-2 with `half`
     strict          as for torch.export: finds more faults of models, and fails on more models
+    beside          names of files in the program's folder that its manifest lists, too
 
     Raises ExportError with what to change. A program that differs from PyTorch raises nothing: the
     report says so (`passed`, `problem`).
@@ -98,6 +100,7 @@ def export(
         half=half,
         strict=strict,
         clock=clock,
+        beside=beside,
     )
 
 

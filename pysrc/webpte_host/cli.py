@@ -18,6 +18,7 @@ usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up 
        python3 serve.py export MODEL OUT [options]      export a PyTorch model, check the result
        python3 serve.py bench PROGRAM [options]         time a program, kernel by kernel
        python3 serve.py models [add NAME...]            list real models, and install them
+       python3 serve.py devices                         list this machine's GPUs
        python3 serve.py api MODEL... [options]          answer OpenAI's API with language models
        python3 serve.py build OUT [options]             write the page as a static site for any host
        python3 serve.py docs OUT                        write the docs and API reference as HTML
@@ -68,6 +69,10 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
         from webpte_host.commands.bench import main as run_bench
 
         return run_bench
+    if name == "devices":
+        from webpte_host.commands.devices import main as list_devices
+
+        return list_devices
     if name == "models":
         from webpte_host.models.command import main as run_models
 

@@ -20,10 +20,12 @@ import webpte
 Random = np.random.Generator
 
 
-def _floats(*shapes: tuple[int, ...]) -> Callable[[Random], list[Any]]:
+def _floats(*shapes: tuple[int, ...], levels: int = 64) -> Callable[[Random], list[Any]]:
+    """Return what makes numbers of 0 to 1 with few values, which compress well."""
+
     def make(random: Random) -> list[Any]:
-        # Multiples of 1/64, which compress well.
-        return [random.integers(0, 64, shape).astype(np.float32) / 64 for shape in shapes]
+        numbers = [random.integers(0, levels, shape).astype(np.float32) for shape in shapes]
+        return [array / np.float32(levels) for array in numbers]
 
     return make
 
@@ -34,8 +36,8 @@ def _tokens(random: Random) -> list[Any]:
 
 # The inputs of each, of sizes that are no powers of two where the program takes any.
 EXAMPLES: dict[str, Callable[[Random], list[Any]]] = {
-    "add": _floats((37, 41), (37, 41)),
-    "sigmoid": _floats((37, 41)),
+    "add": _floats((37, 41), (37, 41), levels=8),
+    "sigmoid": _floats((37, 41), levels=8),
     "digits": _floats((1, 1, 28, 28)),
     "photo": _floats((1, 3, 11, 17)),
     "stories": _tokens,

@@ -24,7 +24,7 @@ import js  # of Pyodide
 import webpte
 from webpte.llm import Generator
 from webpte.llm.generation import ignore_stops
-from webpte.llm.payoff import Payoff
+from webpte.llm.speculation_payoff import Payoff
 
 RUNS = 4  # of an answer; the first makes plans
 

@@ -3,7 +3,7 @@
     def test_something(harness: Harness) -> None:
         assert harness.python("import numpy as np; return np.arange(n).sum()", n=4) == 6
 
-The data folder of the tests is served at `/data/`.
+The data folder of the tests is served at `/data/`, the models of tasks at `/tasks/`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, BrowserType, Page, expe
 
 from support.harness import limits
 from support.harness.parts import CRASH_SECTION
+from support.harness.task_cases import models_folder
 from support.page.page import python
 from webpte_host.harness.browser import Harness, SharedHarness, open_browser
 from webpte_host.harness.watchdog import BrowserProcesses
@@ -67,7 +68,8 @@ def patience() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def site(root: Path) -> Iterator[Site]:
     ensure_runtime()
-    with Site(mounts=[Mount("/data/", root / "tests" / "data")]) as site:
+    mounts = [Mount("/data/", root / "tests" / "data"), Mount("/tasks/", models_folder())]
+    with Site(mounts=mounts) as site:
         yield site
 
 

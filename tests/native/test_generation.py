@@ -10,7 +10,7 @@ import pytest
 import webpte
 from support.devices.native import need_native
 from webpte.llm import Generator, OneOf
-from webpte.llm.payoff import Payoff
+from webpte.llm.speculation_payoff import Payoff
 from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests" / "data" / "llm"

@@ -46,7 +46,7 @@ ORDER = (
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
     *("runtime.lora", "runtime.autotune", "runtime", "training", "library", "text"),
-    *("llm.constrain", "llm", "speech", "openai", "bench", "webpte"),
+    *("llm.constrain", "llm", "speech", "tasks", "openai", "bench", "webpte"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {
@@ -58,6 +58,7 @@ BROWSER_ONLY = {
     "webpte.gpu.browser.opfs_cache",
     "webpte.gpu.browser.settings_store",
     "webpte.gpu.browser.libraries",
+    "webpte.gpu.browser.pictures",
 }
 MAY_IMPORT_LATE = {
     "webpte.runtime.autotune.tuning_cache",
@@ -65,11 +66,14 @@ MAY_IMPORT_LATE = {
     "webpte.runtime.base.open",
     "webpte.runtime.base.devices",
     "webpte.runtime.base.libraries",
+    "webpte.runtime.base.pictures",
 }
 # What runs on this machine's GPU, and the one module that knows the optional package for it.
 NATIVE, BINDING = "webpte.gpu.native.device", Import("webpte.gpu.native.dawn", "pydawn", True)
 # The one module that knows Jinja, an optional package, and who imports it when that is there.
 TEMPLATES = "webpte.text.sandbox"
+# Constraints do without it, so that it is no error if it is missing.
+GUIDANCE = Import("webpte.llm.constrain.guidance", "llguidance", True)
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
 
 
@@ -248,7 +252,9 @@ def test_devices_are_the_business_of_the_runtime() -> None:
 
 def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:
     allowed = {"numpy", "flatbuffers", "webpte"} | JAVASCRIPT
-    needed = [f for f in ALL_IMPORTS if f != BINDING and f.module != TEMPLATES]
+    optional = (BINDING, GUIDANCE)
+    assert set(optional) <= set(ALL_IMPORTS)
+    needed = [f for f in ALL_IMPORTS if f not in optional and f.module != TEMPLATES]
     tops = {f.target.partition(".")[0] for f in needed}
     foreign = {top for top in tops - allowed if top not in _standard_library()}
     assert not foreign

@@ -3,7 +3,7 @@
 
 // use lib/quads.wgsl
 // use lib/gemm/gemm.wgsl
-// use lib/gemm/epilogue.wgsl
+// use lib/gemm/plain_epilogue.wgsl
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/linear_q4_input.wgsl

@@ -3,7 +3,7 @@
 
 // use lib/gemm/subgroup_matrix.wgsl
 // use lib/gemm/gemm.wgsl
-// use lib/gemm/epilogue.wgsl
+// use lib/gemm/plain_epilogue.wgsl
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/f16_scaling.wgsl
 // use lib/gemm/subgroup_matrix_tile.wgsl

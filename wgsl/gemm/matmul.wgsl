@@ -1,7 +1,7 @@
 // GEMM of two plain matrices with many rows and columns, in tiles.
 
 // use lib/gemm/gemm.wgsl
-// use lib/gemm/epilogue.wgsl
+// use lib/gemm/plain_epilogue.wgsl
 // use lib/gemm/gemm_operands.wgsl
 // use lib/gemm/gemm_tile.wgsl
 

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from webpte.errors import ChatTemplateError, InputError
 from webpte.llm.constrain.constraint import Constraint, OneOf
 from webpte.llm.constrain.grammar import LazyGrammars
-from webpte.llm.constrain.json_schema import json_of
+from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
 from webpte.llm.constrain.regex import expression_of
 from webpte.llm.generation import (
     GenerationOptions,
@@ -264,9 +264,9 @@ class Chat:
         if regex is None and schema is None:
             return None
         # Parsed here, so that errors in them are raised before anything changes.
-        expression = expression_of(regex) if regex is not None else json_of(schema)
-        name = "the schema" if regex is None else f"the regex {regex!r}"
-        return partial(self._grammars.matching, expression, name)
+        if regex is None:
+            return self._grammars.json(JsonAnswer((JsonForm(schema),)))
+        return partial(self._grammars.matching, expression_of(regex), f"the regex {regex!r}")
 
     # A full context
 

@@ -6,8 +6,9 @@ guessed ones in one call, and samples after each of them as a plain step would: 
 position and history. Sampled tokens count up to and including the first that differs from the
 guess. So an answer has the tokens that it has without speculation, and a round gives one at least.
 
-With a draft on the same GPU, whole rounds run there, several in one submission (`rounds.py`).
-Elsewhere, and with guesses of the host, a round is a call for its proposal and one for its check.
+With a draft on the same GPU, whole rounds run there, several in one submission
+(`speculative_rounds.py`). Elsewhere, and with guesses of the host, a round is a call for its
+proposal and one for its check.
 
 Whether rounds pay is measured: where they do not, plain steps run instead, and a round is tried
 again now and then.
@@ -25,9 +26,9 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
-from webpte.llm.payoff import Payoff
 from webpte.llm.proposals import DraftModel, PromptLookup, Proposer, draft_session
-from webpte.llm.rounds import FULL, DraftContextError, PipelinedRounds
+from webpte.llm.speculation_payoff import Payoff
+from webpte.llm.speculative_rounds import FULL, DraftContextError, PipelinedRounds
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.program import Program
 

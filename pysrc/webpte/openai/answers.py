@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
@@ -236,6 +237,7 @@ async def _steps(reply: Reply) -> AsyncIterator[_AnswerPiece]:
     """Yield the text of a reply as it comes, with the log-probabilities of its tokens."""
     seen = 0
     async for text in reply:
+        await asyncio.sleep(0)  # NumPy computes in this thread, and others want a turn
         new, seen = reply.logprobs[seen:], len(reply.logprobs)
         yield _AnswerPiece(text, logprobs=new)
     finish = "stop" if reply.ended == "stop" else "length"

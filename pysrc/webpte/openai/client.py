@@ -113,8 +113,7 @@ class _Embeddings:
         """Return a vector for each text."""
         request = embedding_request(body)
         model = self._client.embedding_model(request.model)
-        vectors = await model.embed(request.texts, request.as_base64)
-        count = sum(len(model.tokenizer.encode(text)) for text in request.texts)
+        vectors, count = await model.embed(request.texts, request.as_base64)
         rows = [
             {"object": "embedding", "index": index, "embedding": vector}
             for index, vector in enumerate(vectors)

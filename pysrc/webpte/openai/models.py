@@ -7,7 +7,7 @@ import base64
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,8 @@ import numpy as np
 from webpte.errors import ChatTemplateError, InputError
 from webpte.llm import Generator
 from webpte.llm.constrain.constraint import Constraint
-from webpte.llm.constrain.expression import Expression
 from webpte.llm.constrain.grammar import LazyGrammars
-from webpte.llm.constrain.json_schema import json_of
+from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
 from webpte.llm.prompt import PromptMaker, end_tokens
 from webpte.llm.reply import Reply, StopStrings, stats_of
 from webpte.openai.any_json import any_object
@@ -100,6 +99,10 @@ class Model:
         """The number of tokens of a prompt and its answer, if the program says."""
         return self._generator.max_context
 
+    async def prepare(self) -> None:
+        """Read the tokenizer for answers in JSON, which the first of them would wait for."""
+        await self._grammars.guide()
+
     @property
     def tool_format(self) -> ToolFormat:
         """The way the model writes calls of tools."""
@@ -153,21 +156,27 @@ class Model:
 
     def constraint(self, request: ChatRequest) -> Callable[[], Awaitable[Constraint]] | None:
         """Return what builds the constraint that a request asks for; None if it asks for none."""
-        expression, name = self._required(request)
-        return None if expression is None else partial(self._grammars.matching, expression, name)
-
-    def _required(self, request: ChatRequest) -> tuple[Expression | None, str]:
+        answer = self._required(request)
+        if answer is None:
+            return None
         try:
-            if request.tool_choice.name is not None:
-                wanted = request.tool_choice.name
-                tools = [tool for tool in request.tools if wanted in ("", tool.name)]
-                return self.tool_format.call_of(tools), "tools"
-            if request.schema is not None:
-                return json_of(request.schema), "the schema"
+            return self._grammars.json(answer)
         except InputError as error:
             name = "response_format" if request.tool_choice.name is None else "tools"
             raise RequestError(str(error), name) from error
-        return (any_object(), "json_object") if request.is_json else (None, "")
+
+    def _required(self, request: ChatRequest) -> JsonAnswer | None:
+        if request.tool_choice.name is not None:
+            wanted = request.tool_choice.name
+            tools = [tool for tool in request.tools if wanted in ("", tool.name)]
+            return self.tool_format.call_of(tools)
+        if request.schema is not None:
+            return JsonAnswer((JsonForm(request.schema),))
+        if request.is_json:
+            return JsonAnswer(
+                (JsonForm({"type": "object"}, automaton=any_object()),), "json_object"
+            )
+        return None
 
 
 class EmbeddingModel:
@@ -183,12 +192,17 @@ class EmbeddingModel:
         self.queue = _Queue(name, waiting)
         self._encoder = SentenceEncoder(program, tokenizer)
 
-    async def embed(self, texts: Sequence[str], as_base64: bool) -> list[list[float] | str]:
+    async def embed(
+        self, texts: Sequence[str], as_base64: bool
+    ) -> tuple[list[list[float] | str], int]:
+        """Return the texts' vectors, and the number of tokens that they were computed from."""
         async with self.queue.turn():
-            vectors = np.asarray(await self._encoder.embed(list(texts)), np.float32)
+            tokens = self._encoder.tokens_of(texts)
+            vectors = np.asarray(await self._encoder.embed_tokens(tokens), np.float32)
+        count = sum(len(row) for row in tokens)
         if as_base64:
-            return [base64.b64encode(row.tobytes()).decode() for row in vectors]
-        return [[float(value) for value in row] for row in vectors]
+            return [base64.b64encode(row.tobytes()).decode() for row in vectors], count
+        return [[float(value) for value in row] for row in vectors], count
 
     async def rank(self, query: str, texts: Sequence[str]) -> list[tuple[int, float]]:
         """Return the indices of the texts with their scores, the best first."""

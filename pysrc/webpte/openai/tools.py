@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
 
-from webpte.llm.constrain.expression import Alternatives, Concatenation, Expression, Text
-from webpte.llm.constrain.json_schema import json_of
+from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
 from webpte.llm.reply import StopStrings
 from webpte.openai.values import RequestError
 
@@ -113,15 +112,14 @@ class ToolFormat:
     key: str  # of the arguments
     is_in_template: bool = True
 
-    def call_of(self, tools: Sequence[Tool]) -> Expression:
-        """Return the expression of one call of one of the tools."""
-        return Alternatives(tuple(self._one(tool) for tool in tools))
+    def call_of(self, tools: Sequence[Tool]) -> JsonAnswer:
+        """Return what one call of one of the tools is."""
+        return JsonAnswer(tuple(self._one(tool) for tool in tools), "tools")
 
-    def _one(self, tool: Tool) -> Expression:
+    def _one(self, tool: Tool) -> JsonForm:
         properties = {"name": {"const": tool.name}, self.key: tool.parameters}
         schema = {"type": "object", "properties": properties, "required": ["name", self.key]}
-        marks = [Text(mark.encode()) for mark in (self.begin, self.end)]
-        return Concatenation((marks[0], json_of(schema), marks[1]))
+        return JsonForm(schema, self.begin, self.end)
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """Return a text that tells a model about tools, for templates that do not."""

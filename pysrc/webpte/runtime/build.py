@@ -27,9 +27,9 @@ from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.request import Delegate
 from webpte.runtime.execute.shared_weights import ConstantStore
 from webpte.runtime.load.fold_method import fold
-from webpte.runtime.load.name_attention import name_attention
 from webpte.runtime.load.offload import offload
 from webpte.runtime.load.program_file import Contents, MethodContents
+from webpte.runtime.load.recognize_attention import recognize_attention
 from webpte.runtime.load.resident import keep_state
 from webpte.runtime.load.state import Cell, State, read_states, share_cells
 from webpte.runtime.load.stitch import stitch
@@ -274,7 +274,7 @@ async def _on_gpu(
     folded, state = await fold(method, state)
     stitched = stitch(offload(folded, state, device, others), state, device)
     planned, kept = keep_state(stitched, state, others)
-    return Stages(method, folded, await name_attention(planned), state), kept
+    return Stages(method, folded, await recognize_attention(planned), state), kept
 
 
 async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:

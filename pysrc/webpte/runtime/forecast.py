@@ -21,7 +21,7 @@ from webpte.plan.memory_plan import aligned
 from webpte.plan.planner import Planner
 from webpte.report.forecast import MemoryForecast
 from webpte.rewrite.dataflow import Dataflow
-from webpte.runtime.base.devices import SHARED, shared_device
+from webpte.runtime.base.devices import SHARED, kind_of, shared_device
 from webpte.runtime.base.open import open_source
 from webpte.runtime.base.options import Options, applied_to
 from webpte.runtime.execute.prepared_graph import PreparedGraph, prepare_graph
@@ -67,7 +67,8 @@ async def _info_of(device: str | Device | DeviceInfo) -> DeviceInfo:
     if isinstance(device, DeviceInfo):
         return device
     if isinstance(device, str):
-        return (await shared_device(device)).info if device in SHARED else DeviceInfo(device)
+        shared = kind_of(device) in SHARED
+        return (await shared_device(device)).info if shared else DeviceInfo(device)
     return device.info
 
 

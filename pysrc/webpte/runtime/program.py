@@ -18,7 +18,7 @@ from webpte.gpu.tasks import detach
 from webpte.report.forecast import MemoryForecast
 from webpte.runtime.base.call_context import CallContext, CallLog, executing
 from webpte.runtime.base.clock import Clock
-from webpte.runtime.base.devices import NAMES, SHARED, shared_device
+from webpte.runtime.base.devices import NAMES, SHARED, kind_of, shared_device
 from webpte.runtime.base.display import program_table
 from webpte.runtime.base.gpu_tensor import GpuTensor, allocated_bytes
 from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
@@ -63,8 +63,9 @@ async def load(
 
     source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
               A path or URL of a `.json` is a manifest: its files are opened and checked
-    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md),
-              "numpy" (the references, anywhere), or a Device to share
+    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md; of
+              several "native:1", by index, name or PCI id), "numpy" (the references, anywhere), or
+              a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`
     strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
@@ -82,11 +83,11 @@ async def load(
     lora      of a language model: room for LoRAs of up to this rank, or a `webpte.LoraRoom`; see
               `Program.load_lora`
     """
-    if isinstance(device, str) and device not in NAMES:
+    if isinstance(device, str) and kind_of(device) not in NAMES:
         known = ", ".join(map(repr, NAMES))
         raise DeviceError(f"no device is called {device!r}; there are {known}")
     clock = Clock()
-    shared = device if isinstance(device, str) and device in SHARED else None
+    shared = device if isinstance(device, str) and kind_of(device) in SHARED else None
     # A GPU takes a while to open; its errors matter only once there is something to run.
     opening = None if shared is None else detach(shared_device(shared))
     with keeping(keep) as files:

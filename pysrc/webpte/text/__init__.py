@@ -12,6 +12,8 @@ docs/text.md.
 from __future__ import annotations
 
 from webpte.text.load import load_tokenizer
+from webpte.text.places import Place
+from webpte.text.post_processor import Frame, FramePart
 from webpte.text.sentences import Ranked, SentenceEncoder, encodes_sentences
 from webpte.text.stream import TextStream
 from webpte.text.template import ChatTemplate, Message
@@ -22,7 +24,10 @@ __all__ = [
     "LLAMA3_PATTERN",
     "LLAMA3_SPECIAL",
     "ChatTemplate",
+    "Frame",
+    "FramePart",
     "Message",
+    "Place",
     "Ranked",
     "SentenceEncoder",
     "TextStream",

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from webpte.errors import SourceError, TextError
+from webpte.errors import TextError
 from webpte.json_reader import parse_json
-from webpte.runtime.base.open import keeping, open_source
+from webpte.runtime.base.siblings import read_file, read_sibling
 from webpte.text.template import ChatTemplate
 from webpte.text.tiktoken_file import load_tiktoken
 from webpte.text.tokenizer import Tokenizer
 from webpte.text.tokenizer_json import load_json
 
 _CONFIG, _TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
-_STATUS = re.compile(r"the server answered (\d+)")
-_MISSING = ("403", "404", "410")  # some file stores answer "forbidden" for missing files
 _ROLES = ("bos", "eos", "pad", "unk", "cls", "sep", "mask")
 
 
@@ -95,47 +91,16 @@ def _template_of(settings: Mapping[str, Any]) -> str | None:
     return template
 
 
-async def _read(source: Any, keep: bool = False) -> tuple[bytes, str]:
+async def _read(source: Any) -> tuple[bytes, str]:
     if isinstance(source, Mapping):
         return json.dumps(source).encode(), "tokenizer.json"
-    with keeping(keep) as files:
-        opened = await open_source(source, keep=keep)
-        files.append(opened)
-        return await opened.read(0, opened.size), opened.name
+    return await read_file(source)
 
 
 async def _read_sibling(source: Any, name: str) -> str | None:
     """Read a file in the same folder; return None if there is none."""
-    kept = getattr(source, "address", "")  # of a file of the library, which stores this one, too
-    source = kept or source
-    if isinstance(source, Path):
-        sibling: Any = source.with_name(name)
-    elif isinstance(source, str):
-        folder, slash, _ = source.partition("?")[0].rpartition("/")
-        sibling = f"{folder}{slash}{name}"
-    else:
-        return None
-    try:
-        data, _ = await _read(sibling, keep=bool(kept))
-    except SourceError as error:
-        if _is_missing(error):
-            return None
-        raise
-    except OSError as error:  # a folder, say
-        raise SourceError(f"{name} cannot be read: {error.strerror}") from error
-    return _text(data, name)
-
-
-def _is_missing(error: SourceError) -> bool:
-    """Return whether a file does not exist; one that exists but cannot be read is an error.
-
-    Without a network, a browser does not say which; then only stored files exist.
-    """
-    cause = error.__cause__
-    if isinstance(cause, OSError):
-        return isinstance(cause, FileNotFoundError | NotADirectoryError)
-    status = _STATUS.search(str(error))
-    return status is None or status[1] in _MISSING
+    data = await read_sibling(source, name)
+    return None if data is None else _text(data, name)
 
 
 def _text(data: bytes, name: str) -> str:

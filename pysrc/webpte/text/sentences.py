@@ -10,18 +10,18 @@ output, a vector for each sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from webpte.errors import ExecutionError, InputError
+from webpte.errors import InputError
 from webpte.runtime.base.info import MethodInfo, TensorInfo
 from webpte.runtime.program import Program
+from webpte.text.batches import Progress, RowBatches
 from webpte.text.tokenizer import Tokenizer
 
 Array = np.ndarray
-Progress = Callable[[int, int], None]  # sentences done, and all
 
 _METHOD = "forward"
 _PAD = 0
@@ -63,44 +63,28 @@ class SentenceEncoder:
                 f"{program.name} is not a sentence encoder: its method {_METHOD!r} must take "
                 "tokens (sentences, length) and return a vector for each sentence"
             )
-        tokens = program.methods[_METHOD].inputs[0]
         vectors = program.methods[_METHOD].outputs[0]
-        assert isinstance(tokens, TensorInfo)
         assert isinstance(vectors, TensorInfo)
-        self._program = program
+        self._batches = RowBatches(program, _METHOD)
         self._width = vectors.shape[1]
         self._tokenizer = tokenizer
-        self._dtype = np.dtype(tokens.dtype)
-        (self._fewest, self._most), (self._shortest, self._longest) = tokens.bounds
 
     async def embed(self, texts: Sequence[str], progress: Progress | None = None) -> Array:
         """Return vectors (texts, width), each of length 1. Texts that are too long are cut."""
-        tokens = [
-            self._tokenizer.encode_batch([text], self._longest, pad=_PAD)[0] for text in texts
-        ]
-        # Neighbours in length share a batch, so little is computed for padding.
-        order = sorted(range(len(texts)), key=lambda at: tokens[at].shape[1])
-        vectors: dict[int, Array] = {}
-        for start in range(0, len(order), self._most):
-            group = order[start : start + self._most]
-            (found,) = await self._program.run(_METHOD, self._joined([tokens[at] for at in group]))
-            vectors |= dict(zip(group, found[: len(group)].astype(np.float64), strict=True))
-            if progress is not None:
-                progress(len(vectors), len(texts))
-        rows = np.array([vectors[at] for at in range(len(texts))]).reshape(len(texts), self._width)
-        if not np.isfinite(rows).all():  # sorting them would give an arbitrary rank
-            raise ExecutionError(f"{self._program.name} returned vectors with NaN or infinities")
-        norms: Array = np.linalg.norm(rows, axis=1, keepdims=True)
-        return rows / np.maximum(norms, 1e-12)
+        return await self.embed_tokens(self.tokens_of(texts), progress)
 
-    def _joined(self, rows: Sequence[Array]) -> Array:
-        """Join rows into one array of tokens, at least as large as the program requires."""
-        count = max(len(rows), self._fewest)
-        length = max(self._shortest, *(row.shape[1] for row in rows))
-        joined = np.full((count, length), _PAD, self._dtype)
-        for at, row in enumerate(rows):
-            joined[at, : row.shape[1]] = row[0]
-        return joined
+    def tokens_of(self, texts: Sequence[str]) -> list[Array]:
+        """Return the tokens of each text, (length,); a text that is too long is cut."""
+        longest = self._batches.longest
+        return [self._tokenizer.encode_batch([text], longest, pad=_PAD)[0][0] for text in texts]
+
+    async def embed_tokens(
+        self, tokens: Sequence[Array], progress: Progress | None = None
+    ) -> Array:
+        """Return vectors (texts, width), each of length 1, of tokens by `tokens_of`."""
+        found = await self._batches.run([tokens], [_PAD], progress)
+        rows = np.array([vector for (vector,) in found], np.float64)
+        return normalized(rows.reshape(len(tokens), self._width))
 
     async def rank(
         self, query: str, texts: Sequence[str], progress: Progress | None = None
@@ -112,3 +96,9 @@ class SentenceEncoder:
         pairs = zip(texts, others, strict=True)
         found = [Ranked(float(first @ row), text, at) for at, (text, row) in enumerate(pairs)]
         return sorted(found, key=lambda one: -one.score)
+
+
+def normalized(vectors: Array) -> Array:
+    """Return vectors (count, width) of length 1; those of length 0 stay."""
+    norms: Array = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(norms, 1e-12)

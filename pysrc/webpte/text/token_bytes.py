@@ -25,6 +25,14 @@ def _byte_characters() -> dict[str, int]:
     return {**found, **{chr(256 + place): byte for place, byte in enumerate(others)}}
 
 
+_WRITTEN = {byte: character for character, byte in _byte_characters().items()}
+
+
+def byte_characters(data: bytes) -> str:
+    """Write bytes as byte-level tokenizers do."""
+    return "".join(_WRITTEN[byte] for byte in data)
+
+
 def _kinds(decoder: Mapping[str, Any] | None) -> Iterator[str]:
     for part in (decoder or {}).get("decoders") or [decoder or {}]:
         yield str(part.get("type"))

@@ -11,6 +11,8 @@ import numpy as np
 from webpte.errors import InputError, TextError, VocabularyError
 from webpte.runtime.base.info import TensorInfo
 from webpte.runtime.program import Program
+from webpte.text.places import Place
+from webpte.text.post_processor import Frame
 from webpte.text.stream import TextStream
 from webpte.text.template import ChatTemplate
 
@@ -53,6 +55,25 @@ class Tokenizer(Protocol):
         """
         texts = [self.decode([number]) for number in range(self.vocabulary)]
         return [text.encode() if text and "\ufffd" not in text else None for text in texts]
+
+    def token_of(self, number: int) -> str | None:
+        """Return a token as the vocabulary writes it; None if the number has none."""
+        raise self._lacks("name its tokens")
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Return the text of tokens as the vocabulary writes them, or of other pieces of text."""
+        raise self._lacks("join tokens by name")
+
+    def places(self, text: str) -> list[Place]:
+        """Return where in the text each token of `encode(text, special=False)` stands."""
+        raise self._lacks("tell where tokens are in a text")
+
+    def frame(self, pair: bool = False) -> Frame:
+        """Return the special tokens around a text, or around a pair of texts."""
+        raise self._lacks("tell the special tokens around texts")
+
+    def _lacks(self, what: str) -> TextError:
+        return TextError(f"a {type(self).__name__} does not {what}: use a tokenizer.json")
 
     def stream(self) -> TextStream:
         """Return a stream that decodes tokens one by one."""

@@ -19,6 +19,8 @@ from webpte.runtime.base.libraries import (
 )
 from webpte.runtime.base.open import IN_BROWSER
 from webpte.text.engines import check_vocabulary, engine_errors
+from webpte.text.places import Place, find_places
+from webpte.text.post_processor import Frame, read_frame
 from webpte.text.template import ChatTemplate
 from webpte.text.token_bytes import json_pieces
 from webpte.text.tokenizer import Tokenizer, clean
@@ -43,7 +45,8 @@ class JsonTokenizer(Tokenizer):
         self._engine = engine
         self._content = content
         self._tokens = _vocabulary(content)
-        self._numbers = frozenset(self._tokens.values())
+        self._names = {number: token for token, number in self._tokens.items()}
+        self._numbers = frozenset(self._names)
         self._special_numbers = frozenset(
             token["id"] for token in content.get("added_tokens") or () if token.get("special")
         )
@@ -61,6 +64,23 @@ class JsonTokenizer(Tokenizer):
 
     def id_of(self, token: str) -> int | None:
         return self._tokens.get(token)
+
+    def token_of(self, number: int) -> str | None:
+        return self._names.get(number)
+
+    def join(self, tokens: Sequence[str]) -> str:
+        return self._engine.join(tokens) if tokens else ""
+
+    def places(self, text: str) -> list[Place]:
+        text = clean(text)
+        found = self._engine.places(text)
+        if found is None:
+            tokens = self._engine.encode(text, False)
+            return find_places(self._content, self._names, text, tokens)
+        return [Place(*place) for place in found]
+
+    def frame(self, pair: bool = False) -> Frame:
+        return read_frame(self._content, pair)
 
     def pieces(self) -> list[bytes | None]:
         return json_pieces(self._content, self._tokens, self._special_numbers)
@@ -161,6 +181,17 @@ class _PythonEngine:
     def decode(self, tokens: Sequence[int]) -> str:
         with engine_errors("the package tokenizers", "cannot decode tokens"):
             return str(self._tokenizer.decode(list(tokens), skip_special_tokens=False))
+
+    def join(self, tokens: Sequence[str]) -> str:
+        with engine_errors("the package tokenizers", "cannot join tokens"):
+            decoder = self._tokenizer.decoder
+            return " ".join(tokens) if decoder is None else str(decoder.decode(list(tokens)))
+
+    def places(self, text: str) -> list[tuple[int, int, int | None]]:
+        with engine_errors("the package tokenizers", "cannot encode a text"):
+            found = self._tokenizer.encode(text, add_special_tokens=False)
+            pairs = zip(found.offsets, found.word_ids, strict=True)
+            return [(start, end, word) for (start, end), word in pairs]
 
 
 async def _python_engine(text: str, name: str) -> TextEngine:

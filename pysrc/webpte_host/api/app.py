@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -23,6 +24,8 @@ from webpte.json_reader import parse_json
 from webpte.openai import Client, RequestError
 
 MAX_BODY = 1 << 22  # bytes of a request
+_GONE = 499  # the status of requests whose client went away, which nobody sees but the metrics
+T = TypeVar("T")
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
@@ -83,13 +86,14 @@ class ApiApp:
             started = time.perf_counter()
             try:
                 self._check_key(request)
-                found = await handle(await _body(request))
+                found = await _unless_gone(request, handle(await _body(request)))
                 if not isinstance(found, dict):
-                    return await self._stream(path, found, started)
+                    return await self._stream(request, path, found, started)
                 self._metrics.note(path, 200, started, found.get("usage"))
                 return JSONResponse(found)
             except ClientDisconnect:
-                return Response(status_code=499)
+                self._metrics.note(path, _GONE, started)
+                return Response(status_code=_GONE)
             except Exception as error:
                 told = _as_request_error(error)
                 self._metrics.note(path, told.status, started)
@@ -97,9 +101,11 @@ class ApiApp:
 
         return Route(path, answer, methods=["POST"])
 
-    async def _stream(self, path: str, chunks: AsyncIterator[Any], started: float) -> Response:
+    async def _stream(
+        self, request: Request, path: str, chunks: AsyncIterator[Any], started: float
+    ) -> Response:
         """Send chunks as events. Errors before the first of them have a status of their own."""
-        first = await anext(chunks)
+        first = await _unless_gone(request, anext(chunks))
         self._metrics.note_first(path, started)
 
         async def events() -> AsyncIterator[str]:
@@ -174,6 +180,27 @@ def _middleware(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware
         allowed: dict[str, Any] = {"allow_origins": list(origins), "allow_methods": ["GET", "POST"]}
         found.append(Middleware(CORSMiddleware, **allowed, allow_headers=["*"]))
     return found
+
+
+async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """Await work; when the client has gone, cancel it and raise ClientDisconnect."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:  # the model is free when this returns
+        for one in (working, leaving):
+            one.cancel()
+        await asyncio.gather(working, leaving, return_exceptions=True)
+
+
+async def _gone(request: Request) -> None:
+    """Wait until the client has gone; its request was read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError
 from webpte_host.setup import environment
 
@@ -33,7 +34,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a folder or file, or NAME=it")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     parser.add_argument("--port", type=int, default=8000, help="0 takes any free one (8000)")
-    parser.add_argument("--device", default="native", choices=("native", "numpy"))
+    parser.add_argument(
+        "--device",
+        default="native",
+        type=device_name("native", "numpy"),
+        help=f"native or numpy; {NATIVE_HELP} (native)",
+    )
     parser.add_argument(
         "--key",
         action="append",

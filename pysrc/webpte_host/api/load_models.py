@@ -51,6 +51,8 @@ async def open_model(
         tokenizer = await load_tokenizer(file, config=config if config.is_file() else None)
         if encodes_sentences(program.methods):
             return EmbeddingModel(name, program, tokenizer, waiting=waiting)
-        return Model(name, program, tokenizer, waiting=waiting)
+        model = Model(name, program, tokenizer, waiting=waiting)
+        await model.prepare()
+        return model
     except webpte.WebpteError as error:
         raise HostError(f"{name}: {error}") from error

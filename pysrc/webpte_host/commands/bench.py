@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte_host.base.descriptions import described
+from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError
 from webpte_host.commands import kernel_table, pipelines, variant_table
 from webpte_host.serving.routing import Mount
@@ -61,8 +62,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument(
         "--device",
-        choices=("webgpu", "native"),
-        help="native: this machine's GPU, without a browser (webgpu; native with --kernels)",
+        type=device_name("webgpu", "native"),
+        help="webgpu, or native: this machine's GPU, without a browser; "
+        f"{NATIVE_HELP} (webgpu; native with --kernels)",
     )
     parser.add_argument(
         "--software", action="store_true", help="with native: accept a software adapter"
@@ -130,7 +132,8 @@ def _variant(text: str) -> str:
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Check that the options name exactly one thing to time."""
     program = options.program
-    if options.waiting and (options.kernels or options.pipelines or options.device == "native"):
+    native = options.device not in (None, "webgpu")
+    if options.waiting and (options.kernels or options.pipelines or native):
         parser.error("--waiting is for programs that run in a browser")
     if options.options and (options.kernels or options.pipelines):
         parser.error("--options is for programs that run")
@@ -157,7 +160,7 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
 
 def _time_kernels(options: argparse.Namespace) -> int:
     figures = kernel_table.run(
-        options.kernels, options.filter, lambda info: _refuse_cpu(info, options)
+        options.kernels, options.filter, lambda info: _refuse_cpu(info, options), options.device
     )
     kernel_table.show(figures)
     if options.json:
@@ -199,14 +202,14 @@ def _run_native(options: argparse.Namespace) -> dict[str, Any]:
     from webpte_dev.variants import options_of
 
     async def run() -> dict[str, Any]:
-        _refuse_cpu((await webpte.shared_device("native")).info, options)
+        _refuse_cpu((await webpte.shared_device(options.device)).info, options)
         variant = options.options
-        chosen = await options_of(variant, "native") if variant else webpte.Options()
-        given: dict[str, Any] = {"device": "native", "options": chosen, **_loading(options)}
+        chosen = await options_of(variant, options.device) if variant else webpte.Options()
+        given: dict[str, Any] = {"device": options.device, "options": chosen, **_loading(options)}
         async with await webpte.load(options.program, **given) as program:
             wanted = _wanted(options)
             draft = options.draft and await webpte.load(
-                options.draft, device="native", options=chosen
+                options.draft, device=options.device, options=chosen
             )
             return await bench.figures_of(
                 program, **wanted, decode_steps=options.decode, draft=draft

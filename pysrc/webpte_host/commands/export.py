@@ -24,12 +24,15 @@ QUANTIZATIONS = ("none", "4w", "8w", "8da4w")
 _TAIL_LINES = 15
 _USAGE = """\
 python3 serve.py export MODULE:FUNCTION OUT [options]
-       python3 serve.py export MODEL.gguf|FOLDER OUT [options]"""
+       python3 serve.py export MODEL.gguf|FOLDER OUT [options]
+       python3 serve.py export FOLDER OUT --task NAME [options]"""
 _DESCRIPTION = """\
 Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE, which
 is imported from the current folder, returns (model, inputs), (model, inputs, dynamic_shapes), or a
 dict of webpte_export.export's arguments. A GGUF file, or a folder with config.json and
-*.safetensors, is a language model. Writes OUT.pte, OUT.suite (for verify) and OUT.report.json."""
+*.safetensors, is a language model. Writes OUT.pte, OUT.suite (for verify) and OUT.report.json.
+With --task, FOLDER is a model of Hugging Face for that task, and OUT is a folder: model.pte, with
+what webpte.tasks reads beside it."""
 
 
 def main(arguments: list[str]) -> int:
@@ -73,8 +76,17 @@ def parse(arguments: list[str]) -> dict[str, Any]:
     parser.add_argument(
         "--max-context", type=_count, metavar="N", help="tokens in a language model's cache (2,048)"
     )
+    parser.add_argument(
+        "--task", metavar="NAME", help="export for webpte.tasks, such as text-classification"
+    )
     options = parser.parse_args(arguments)
     kind = _kind(options.source)
+    if options.task is not None:
+        if not Path(options.source).is_dir():
+            raise HostError("--task takes a folder with config.json and *.safetensors.")
+        if options.max_context is not None:
+            raise HostError("--max-context is for language models, which have no --task.")
+        kind = "task"
     if kind == "function" and options.max_context is not None:
         raise HostError("--max-context is for language models (a .gguf file or a folder).")
     source = options.source if kind == "function" else str(Path(options.source).resolve())
@@ -85,6 +97,7 @@ def parse(arguments: list[str]) -> dict[str, Any]:
         "quantize": options.quantize,
         "half": options.half,
         "max_context": options.max_context,
+        "task": options.task,
     }
 
 

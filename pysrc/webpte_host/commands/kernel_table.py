@@ -23,8 +23,10 @@ def read_list(path: Path) -> Any:
     return read_json(path, HostError)
 
 
-def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> dict[str, Any]:
-    """Time the kernels; `refuse_cpu` raises for the info of a software device."""
+def run(
+    path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None], name: str = "native"
+) -> dict[str, Any]:
+    """Time the kernels on a device; `refuse_cpu` raises for the info of a software device."""
     import webpte
     from webpte_dev import kernel_bench
 
@@ -32,7 +34,7 @@ def run(path: Path, pattern: str | None, refuse_cpu: Callable[[Any], None]) -> d
 
     async def timed() -> dict[str, Any]:
         calls = kernel_bench.read_calls(entries, pattern)
-        device = await webpte.shared_device("native")
+        device = await webpte.shared_device(name)
         refuse_cpu(device.info)
         return await kernel_bench.figures_of(device, calls)
 

@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
 from webpte_host.base.descriptions import described
+from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError
 from webpte_host.base.json_files import read_json
 from webpte_host.commands import variant_table
@@ -118,7 +119,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("suite", type=Path, help="folder with a manifest.json, or a .bpte")
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--filter", help="only cases that match, such as 'add*' or 'llama*'")
-    parser.add_argument("--device", choices=("webgpu", "native", "numpy"), default="webgpu")
+    parser.add_argument(
+        "--device",
+        type=device_name("webgpu", "native", "numpy"),
+        default="webgpu",
+        help=f"webgpu, native or numpy; {NATIVE_HELP} (%(default)s)",
+    )
     parser.add_argument(
         "--adapter",
         choices=chromium.ADAPTERS,
@@ -215,8 +221,8 @@ class Runner(Protocol):
 @contextmanager
 def _runner(options: argparse.Namespace) -> Iterator[Runner]:
     if options.device != "webgpu":
-        if options.device == "native":
-            print(f"adapter: {native_adapter()}", flush=True)
+        if options.device != "numpy":
+            print(f"adapter: {native_adapter(options.device)}", flush=True)
         yield HereRunner(options.suite, options.device)
         return
     given = (options.suite, options.timeout, options.adapter)
@@ -224,12 +230,12 @@ def _runner(options: argparse.Namespace) -> Iterator[Runner]:
         yield runner
 
 
-def native_adapter() -> str:
-    """Describe the adapter of device='native'; raises HostError with what is missing."""
+def native_adapter(device: str = "native") -> str:
+    """Describe the adapter of a native device; raises HostError with what is missing."""
     import webpte
 
     try:
-        info = asyncio.run(webpte.shared_device("native")).info
+        info = asyncio.run(webpte.shared_device(device)).info
     except webpte.WebpteError as error:
         raise HostError(str(error)) from error
     f16 = "with" if info.has_f16 else "without"

@@ -178,6 +178,7 @@ SCENES = (
     Scene("digits", "digits", "run", _draw_a_digit),
     Scene("about", "digits", "run", _unfold_the_description),
     Scene("photo", "photo", "run", _run, 900),
+    Scene("notes", "notes", "run", _run),
     Scene("benchmark", "digits", "run", _benchmark),
     Scene("chat", "stories", "chat", _ask, 1000),
     Scene("teach", "teach", "teach", _teach),

@@ -49,7 +49,7 @@ def test_tokens_are_those_of_the_references(harness: Harness, name: str) -> None
 GUESSES = """
 import js
 from webpte import llm
-from webpte.llm.payoff import Payoff
+from webpte.llm.speculation_payoff import Payoff
 
 Payoff.loss = None  # rounds go on, however long they take here
 reply = await js.fetch("/data/llm/llama_tiny_fp32.pte")

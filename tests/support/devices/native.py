@@ -13,6 +13,7 @@ import pytest
 import webpte
 from webpte.errors import NoWebGPUError
 from webpte.gpu.device import like_a_phone
+from webpte.gpu.native.adapters import find_adapter
 from webpte.gpu.native.dawn import load_dawn
 from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.native.plan import make_buffer
@@ -23,7 +24,7 @@ from webpte_host.setup import vulkan
 def why_not() -> str | None:
     """Return why there is no GPU, None if there is one. A broken driver is an error."""
     try:
-        load_dawn().find_adapter()
+        find_adapter(load_dawn())
     except NoWebGPUError as error:
         if vulkan.has_driver():
             raise
@@ -44,9 +45,9 @@ ADAPTERS = ("gpu", "phone")
 def make_device(adapter: str = "gpu") -> NativeDevice:
     """Make a device that gets a GPU's kernels: with all of its limits, or with a phone's."""
     dawn = load_dawn()
-    found, info = dawn.find_adapter()
-    info = replace(like_a_phone(info) if adapter == "phone" else info, software=False)
-    return NativeDevice(dawn.open_device(found, info), info)
+    found = find_adapter(dawn)
+    info = replace(like_a_phone(found.info) if adapter == "phone" else found.info, software=False)
+    return NativeDevice(dawn.open_device(found.owned.handle, info), info)
 
 
 async def compare(

@@ -11,6 +11,7 @@ import numpy as np
 
 import webpte
 from support.harness.inspecting import APART
+from support.harness.task_cases import models_folder
 from support.harness.texts import BYTES, FOLDER
 from support.llm import lora_models
 from support.page.chats import Q4
@@ -22,6 +23,7 @@ from webpte_host.base.layout import ROOT
 
 SAMPLES, LORAS = ROOT / "web/samples", lora_models.folder()
 DIGITS, PHOTO = SAMPLES / "digits.pte", SAMPLES / "photo.pte"
+MODELS = models_folder()  # of tasks
 TEXT = FOLDER / BYTES  # a tokenizer with its configuration
 
 
@@ -85,7 +87,7 @@ TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.
 PREPARED = {
     "README.md": Prepared(
         {"llama": Q4, "prompt_tokens": [5, 9, 33], "Unary": Unary},
-        {"model.pte": DIGITS, **TOKENIZER},
+        {"model.pte": DIGITS, "out/feelings": MODELS / "feelings", **TOKENIZER},
         SimulatedDevice,
     ),
     "docs/adapters.md": Prepared(files={"model.pte": DIGITS}, device=SimulatedDevice),
@@ -148,6 +150,19 @@ PREPARED = {
             "labels": np.arange(8) % 5,
             "picture": np.zeros((1, 28, 28), np.float32),
         }
+    ),
+    "docs/tasks.md": Prepared(
+        {"picture": np.zeros((9, 7, 3), np.uint8)},
+        {
+            f"out/{name}": MODELS / model
+            for name, model in (
+                ("feelings", "feelings"),
+                ("names", "entities"),
+                ("answers", "answers"),
+                ("photos", "shapes"),
+            )
+        },
+        printed=("'label': ", "PER", "'answer': "),
     ),
     "docs/tuning.md": Prepared(
         {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},

@@ -25,7 +25,7 @@ from webpte_host.base.layout import ROOT
 FILE = ROOT / "docs" / "public_api.txt"
 MODULES = (
     *("webpte", "webpte.llm", "webpte.text", "webpte.report", "webpte.training", "webpte.vision"),
-    *("webpte.library", "webpte.openai", "webpte.errors"),
+    *("webpte.tasks", "webpte.library", "webpte.openai", "webpte.errors"),
 )
 
 _HEAD = """\
@@ -36,7 +36,7 @@ people's code may rely on, and belongs into CHANGELOG.md.
 _SHOWN_METHODS = ("__call__", "__getattr__", "__aenter__", "__aiter__", "__await__", "__len__")
 # Classes whose constructors are not public.
 _MADE_BY_WEBPTE = frozenset(
-    {"ChatTemplate", "Generation", "GpuTensor", "Grammars", "Matching", "Program", "Reply"}
+    {"ChatTemplate", "Generation", "GpuTensor", "Grammars", "Matching", "Program", "Reply", "Task"}
 )
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -101,7 +103,10 @@ TYPES = ["string", "integer", "number", "null", "boolean", "array", "object"]
 
 def fits(value: Any, schema: Any, root: Any) -> bool:
     """Tell whether a value satisfies a schema, by the specification."""
+    if isinstance(schema, bool):
+        return schema
     checks = [
+        all(fits(value, one, root) for one in schema.get("allOf", ())),
         "type" not in schema or _is_of(value, schema["type"]),
         "const" not in schema or same(value, schema["const"]),
         "enum" not in schema or any(same(value, one) for one in schema["enum"]),
@@ -114,14 +119,21 @@ def fits(value: Any, schema: Any, root: Any) -> bool:
         checks.append(re.search(schema.get("pattern", ""), value) is not None)
     if isinstance(value, list):
         checks.append(schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", 1e9))
-        checks += [fits(one, schema.get("items", {}), root) for one in value]
+        first = schema.get("prefixItems", [])
+        checks += [fits(one, own, root) for one, own in zip(value, first, strict=False)]
+        checks += [fits(one, schema.get("items", {}), root) for one in value[len(first) :]]
+    if _is_of(value, "number"):
+        checks.append(schema.get("minimum", -inf) <= value <= schema.get("maximum", inf))
+        over, under = schema.get("exclusiveMinimum", -inf), schema.get("exclusiveMaximum", inf)
+        checks.append(over < value < under)
+        if "multipleOf" in schema:
+            checks.append(Decimal(str(value)) % Decimal(str(schema["multipleOf"])) == 0)
     if isinstance(value, dict):
         known = schema.get("properties", {})
         checks.append(set(schema.get("required", [])) <= set(value))
         checks += [fits(one, known[name], root) for name, one in value.items() if name in known]
-        checks.append(
-            schema.get("additionalProperties", True) is not False or set(value) <= set(known)
-        )
+        more = schema.get("additionalProperties", True)
+        checks += [fits(one, more, root) for name, one in value.items() if name not in known]
     return all(checks)
 
 
@@ -152,5 +164,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def _found(reference: str, root: Any) -> Any:
+    if reference == "#":
+        return root
     name = reference.removeprefix("#/$defs/")
     return root["$defs"][{"b~1c": "b/c", "d~0%25": "d~%"}.get(name, name)]

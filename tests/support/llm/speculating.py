@@ -10,8 +10,8 @@ import pytest
 import webpte
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generation, decode, speculation
-from webpte.llm.payoff import Payoff
 from webpte.llm.proposals import PromptLookup
+from webpte.llm.speculation_payoff import Payoff
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 

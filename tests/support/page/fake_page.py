@@ -213,6 +213,9 @@ class FakeBrowser:
             raise ValueError(f"{file.name}: the browser cannot read this sound") from error
         return samples[(np.arange(rate) * len(samples)) // rate]
 
+    def file_of(self, data: bytes, name: str) -> File:
+        return File(name, data)
+
     async def read(self, file: File) -> bytes:
         if file.gate is not None:
             await file.gate.wait()

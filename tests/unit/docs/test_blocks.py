@@ -116,7 +116,7 @@ def test_python(
 
 async def _run_all(path: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
     load, load_tokenizer, device = webpte.load, webpte.text.load_tokenizer, prepared.device()
-    forecast = webpte.forecast
+    forecast, open_task = webpte.forecast, webpte.tasks.open
 
     async def load_here(source: Any, **options: Any) -> Any:
         return await load(_local(source), **{**options, **prepared.options, "device": device})
@@ -127,7 +127,11 @@ async def _run_all(path: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPat
     async def forecast_here(source: Any, **options: Any) -> Any:
         return await forecast(_local(source), **{**options, "device": device})
 
+    async def open_task_here(task: str, source: Any, **options: Any) -> Any:
+        return await open_task(task, source, **{**options, "device": device})
+
     monkeypatch.setattr(webpte, "load", load_here)
+    monkeypatch.setattr(webpte.tasks, "open", open_task_here)
     monkeypatch.setattr(webpte, "forecast", forecast_here)
     monkeypatch.setattr(webpte.text, "load_tokenizer", load_tokenizer_here)
     _shorten(monkeypatch)

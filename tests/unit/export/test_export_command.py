@@ -47,6 +47,14 @@ def test_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = command.parse(["llama", "out/l", "--max-context", "64"])
     assert (request["kind"], request["source"]) == ("llm", str(tmp_path / "llama"))
     assert (request["quantize"], request["max_context"]) == (None, 64)
+    request = command.parse(["llama", "out/t", "--task", "fill-mask", "--half"])
+    assert (request["kind"], request["task"], request["half"]) == ("task", "fill-mask", True)
+    for wrong in (
+        ["a:b", "out", "--task", "x"],
+        ["llama", "o", "--task", "x", "--max-context", "9"],
+    ):
+        with pytest.raises(HostError, match="task"):
+            command.parse(wrong)
 
 
 class Answering:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import webpte
 from support.devices.device_fixture import NO_PAYLOAD, Bench, floats, floats_in, payload_of
 from support.devices.native import need_native
 from support.graphs.graphs import load
+from support.harness.python_process import in_python
 from support.harness.samples import add_graph
 from support.write.pte_writer import write_pte
 from webpte.errors import (
@@ -40,7 +39,6 @@ from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.pipelines import add_packed_dot
 from webpte.runtime.base.devices import _SharedDevices
 from webpte.source import ByteSource, BytesSource, FileSource, Region
-from webpte_host.base.layout import ROOT
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 SUM = X + np.arange(3, dtype=np.float32)  # the output of add_graph
@@ -57,18 +55,6 @@ def device() -> Iterator[NativeDevice]:
     made = asyncio.run(NativeDevice.create())
     yield made
     made.destroy()
-
-
-def in_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh interpreter."""
-    paths = os.pathsep.join([str(ROOT / "pysrc"), str(ROOT / "tests")])
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": paths, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 # Programs
@@ -287,4 +273,4 @@ def test_names_of_devices() -> None:
         asyncio.run(webpte.load(write_pte(add_graph()), device="cuda"))
     with pytest.raises(DeviceError, match="no GPU is called 'numpy'"):
         asyncio.run(webpte.shared_device("numpy"))
-    assert set(_SharedDevices.made) <= {"native"}
+    assert set(_SharedDevices.made) <= {"native:0"}

@@ -9,7 +9,7 @@ from support.graphs.graphs import wait
 from support.page.chats import Q4, open_chat, pieces_of
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import decode
-from webpte.llm.payoff import Payoff
+from webpte.llm.speculation_payoff import Payoff
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,7 @@ PACKAGE = f"{Path(webpte.__file__).parent}/"
 # From the caller down; a file that is not listed may be called by any of these.
 LAYERS = (
     *("llm/chat.py", "llm/reply.py", "llm/generation.py", "llm/speculation.py"),
-    *("llm/rounds.py", "llm/proposals.py", "llm/decode.py", "llm/kv_session.py"),
+    *("llm/speculative_rounds.py", "llm/proposals.py", "llm/decode.py", "llm/kv_session.py"),
     *("runtime/program.py", "runtime/decoder.py", "runtime/build.py"),
     *("runtime/decode/drafted_rounds.py", "runtime/decode/decode_steps.py"),
     *("runtime/decode/sampled_delegate.py", "runtime/decode/step_batch.py"),

@@ -14,9 +14,9 @@ from support.page.conversations import greedy, tokens_of
 from webpte.bench import bench_llm
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, speculation
-from webpte.llm.payoff import Payoff
 from webpte.llm.proposals import PromptLookup
 from webpte.llm.speculation import ROWS
+from webpte.llm.speculation_payoff import Payoff
 
 
 def test_a_lookup_copies_what_followed() -> None:

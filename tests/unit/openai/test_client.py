@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 import webpte
+from support.docs.document_scopes import sentence_encoder
 from support.graphs.graphs import wait
 from support.page.chats import Q4, open_chat, open_tokenizer
-from webpte.openai import Client, Model, RequestError
+from webpte.openai import Client, EmbeddingModel, Model, RequestError
 from webpte.text import ChatTemplate
 
 ASKED = [{"role": "user", "content": "Hi"}]
@@ -152,6 +153,50 @@ def test_an_answer_in_json() -> None:
                 await found.chat.completions.create(
                     model="tiny", messages=ASKED, response_format=form
                 )
+
+    wait(check())
+
+
+def test_json_that_no_automaton_can_follow() -> None:
+    score = {"type": "integer", "minimum": 1, "maximum": 5}
+    more = {"type": "array", "items": {"$ref": "#"}, "maxItems": 1}
+    simple = {"type": "object", "properties": {"score": score}, "required": ["score"]}
+    nested = {**simple, "properties": {"score": score, "more": more}}
+    rate = {"type": "function", "function": {"name": "rate", "parameters": simple}}
+
+    async def check() -> None:
+        async with client(template=await ChatTemplate.load(TOOLS)) as found:
+            create = found.chat.completions.create
+            given = {"model": "tiny", "messages": ASKED, "seed": 3}
+            form = {"type": "json_schema", "json_schema": {"name": "n", "schema": nested}}
+            (choice,) = (await create(**given, response_format=form))["choices"]
+            assert choice["finish_reason"] in ("stop", "length")  # it may nest until it is full
+            if choice["finish_reason"] == "stop":
+                assert json.loads(choice["message"]["content"])["score"] in range(1, 6)
+            answer = await create(**given, tools=[rate], tool_choice="required")
+            (call,) = answer["choices"][0]["message"]["tool_calls"]
+            assert json.loads(call["function"]["arguments"])["score"] in range(1, 6)
+
+    wait(check())
+
+
+def test_embeddings_encode_each_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        tokenizer, encoded = await open_tokenizer(), list[str]()
+        encode = tokenizer.encode
+
+        def counted(text: str, special: bool = True) -> list[int]:
+            encoded.append(text)
+            return encode(text, special)
+
+        monkeypatch.setattr(tokenizer, "encode", counted)
+        async with await webpte.load(sentence_encoder(), device="numpy") as program:
+            found = Client([EmbeddingModel("small", program, tokenizer)])
+            texts = ["one", "and two", "three of them"]
+            answer = await found.embeddings.create(model="small", input=texts)
+        assert sorted(encoded) == sorted(texts)
+        assert answer["usage"]["prompt_tokens"] == sum(len(encode(text)) for text in texts)
+        assert [len(row["embedding"]) for row in answer["data"]] == [8, 8, 8]
 
     wait(check())
 

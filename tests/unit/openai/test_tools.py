@@ -98,7 +98,7 @@ def matches(expression: Expression, text: str) -> bool:
 
 @pytest.mark.parametrize("format", [HERMES, LLAMA, TOLD])
 def test_a_required_call_is_one_that_is_found(format: ToolFormat) -> None:
-    call = format.call_of([ADD, NOW])
+    call = format.call_of([ADD, NOW]).expression()
     good = json.dumps({"name": "add", format.key: {"a": 1}})
     assert matches(call, f"{format.begin}{good}{format.end}")
     assert parsed(format, [f"{format.begin}{good}{format.end}"]) == [CALL]

@@ -19,7 +19,7 @@ from page.controllers.open_controller import OpenController
 from page.controllers.output_controller import OutputController
 from page.controllers.view_controller import HOME, ViewController
 from page.inputs.inputs import TensorInput
-from page.inputs.match_inputs import is_array_file, is_picture_file
+from page.inputs.match_inputs import is_input_file, is_picture_file
 from page.parts.input_preview import is_awaiting
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -167,7 +167,7 @@ class GalleryController:
 
     async def _fetch_examples(self, session: Session, card: Card) -> None:
         for index, address in enumerate(card.examples):
-            if not is_array_file(address) and not is_picture_file(address):
+            if not is_input_file(address):
                 continue  # a text, for example, which its view loads
             data = await self._state.browser.fetch_bytes(address)
             if session is not self._state.session:

@@ -184,12 +184,12 @@ class InputController(InputControls):
                 if not state.touched:
                     state.take_array(arrival.values, arrival.name)
         else:
-            if is_picture_file(name):
-                arrival = await self._decoded(data, name)
-            else:
-                (arrival,) = read_arrivals(data, name)
             state_ = states[index] if index < len(states) else None
-            if states is not self._inputs or not isinstance(state_, TensorInput) or state_.touched:
+            if not isinstance(state_, TensorInput):
+                return
+            file = self._state.browser.file_of(data, name)
+            (arrival,) = await self._arrivals(file, state_.sound_settings.rate)
+            if states is not self._inputs or state_.touched:
                 return
             fill_input(arrival, state_)
         self.draw()

@@ -21,7 +21,7 @@ from webpte.dtypes import INT32_MAX
 
 _PARTS = 8  # of a single window: the next call is due when so small a part of it is new
 _MOST_FRAMES = 64  # of one call, where the program takes any number
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_NUMBER = re.compile(r"^-?\d+(\.\d+)?|\d+(\.\d+)?(?= Hz$)")
 
 
 @dataclass(frozen=True)
@@ -145,14 +145,14 @@ def curve_output(live: LiveSound, hidden: Sequence[bool], count: int) -> int:
 
 def _told(frame: Array, labels: Sequence[str]) -> tuple[float, str]:
     """Return one frame of an output as a number and a text: a class by its name, where the name is
-    a number such as "440.0 Hz" by that."""
+    or ends with a number such as "440.0 Hz" by that."""
     flat = frame.reshape(1, -1)
     ranking = rank(flat, labels, 1) if len(labels) == flat.shape[1] > 1 else None
     if ranking is None or not ranking.scores:
         value = float(flat.max()) if flat.size else 0.0
         return value, number_text(round(value, 3))
     best = ranking.scores[0]
-    number = _NUMBER.match(best.label)
+    number = _NUMBER.search(best.label)
     share = best.value if best.share is None else best.share
     if number is not None:
         return float(number[0]), best.label

@@ -1,7 +1,7 @@
 // The sizes of a GEMM, and the part of it that a workgroup computes:
 // output[batch, row, column] = alpha * (sum over k of A[row, k] * B[k, column]) + beta * addend.
 //
-// A kernel that uses this file declares `output`, an array of Out, and `params.gemm`; lib/gemm/epilogue.wgsl
+// A kernel that uses this file declares `output`, an array of Out, and `params.gemm`; lib/gemm/plain_epilogue.wgsl
 // writes there. With split-K it stores plain sums, one matrix per part, and
 // gemm_split_k_sum.wgsl adds them up.
 

@@ -80,6 +80,14 @@ class JavaScriptTokenizer:
         with self._translated(f"cannot decode {list(tokens)}"):
             return str(self._functions.decode(json.dumps(list(tokens))))
 
+    def join(self, tokens: Sequence[str]) -> str:
+        with self._translated(f"cannot join {list(tokens)}"):
+            return str(self._functions.join(json.dumps(list(tokens))))
+
+    def places(self, text: str) -> None:
+        """Return None: the module does not tell where tokens are in a text."""
+        return
+
     @contextmanager
     def _translated(self, problem: str) -> Iterator[None]:
         """Raise JavaScript's exceptions as TextErrors."""

@@ -28,5 +28,10 @@
 
         decode: (tokens) =>
             tokenizer.decode(JSON.parse(tokens), { skip_special_tokens: false, clean_up_tokenization_spaces: false }),
+
+        join: (tokens) => {
+            const pieces = JSON.parse(tokens);
+            return tokenizer.decoder ? tokenizer.decoder.decode(pieces) : pieces.join(" ");
+        },
     };
 }

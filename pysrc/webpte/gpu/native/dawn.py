@@ -1,4 +1,4 @@
-"""Dawn, Chrome's WebGPU, as a library in this process: its adapter, device and promises.
+"""Dawn, Chrome's WebGPU, as a library in this process: its devices and promises.
 
 The binding is `pydawn` of the package dawn-python: Dawn's C interface through ctypes. Only this
 module imports it, on first use. Dawn reports invalid commands at once, so an error scope is a
@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any
 
 from webpte.errors import DeviceError, DeviceLostError, NoWebGPUError, OutOfMemoryError
-from webpte.gpu.device import DeviceInfo, is_software
+from webpte.gpu.device import DeviceInfo
 
 INSTALL = (
     "it needs the package dawn-python (`pip install webpte[native]`) and a driver for this "
@@ -27,7 +27,7 @@ INSTALL = (
 )
 
 # Requested if the adapter has them: WebGPU's names, and the binding's.
-_FEATURES = {
+FEATURES = {
     "shader-f16": "WGPUFeatureName_ShaderF16",
     "subgroups": "WGPUFeatureName_Subgroups",
     "timestamp-query": "WGPUFeatureName_TimestampQuery",
@@ -80,7 +80,8 @@ class Dawn:
 
     def __init__(self, c: Any) -> None:
         self.c = c
-        self._instance = c.wgpuCreateInstance(c.WGPUInstanceDescriptor())
+        self.library = c._libraries[c.lib_name]
+        self.instance = c.wgpuCreateInstance(c.WGPUInstanceDescriptor())
         self._keys = count(1)
         self._waiting: dict[int, Promise] = {}
         plain, valued, last = self._settle, self._settle_valued, self._settle_second
@@ -123,7 +124,7 @@ class Dawn:
 
     def poll(self) -> None:
         """Settle the promises whose answers are there."""
-        self.c.wgpuInstanceProcessEvents(self._instance)
+        self.c.wgpuInstanceProcessEvents(self.instance)
 
     async def wait(self, promise: Promise) -> None:
         started = time.perf_counter()
@@ -140,45 +141,11 @@ class Dawn:
     def has_packed_dot(self) -> bool:
         """Return whether WGSL has `dot4I8Packed` here."""
         feature = self.c.WGPUWGSLFeatureName_Packed4x8IntegerDotProduct
-        return bool(self.c.wgpuInstanceHasWGSLLanguageFeature(self._instance, feature))
+        return bool(self.c.wgpuInstanceHasWGSLLanguageFeature(self.instance, feature))
 
-    def find_adapter(self) -> tuple[Any, DeviceInfo]:
-        """Return the adapter and its description; raises NoWebGPUError if there is none."""
-        options = self.c.WGPURequestAdapterOptions()
-        options.powerPreference = self.c.WGPUPowerPreference_HighPerformance
-        request, found = self.promise("adapter", at_once=True)
-        self.c.wgpuInstanceRequestAdapter2(self._instance, options, request)
-        facts = self.c.WGPUAdapterInfo()
-        subgroups = self.c.WGPUAdapterPropertiesSubgroups()
-        subgroups.chain.sType = self.c.WGPUSType_AdapterPropertiesSubgroups
-        facts.nextInChain = ctypes.pointer(subgroups.chain)
-        if found.value:
-            self.c.wgpuAdapterGetInfo(found.value, facts)
-        # On a machine without a GPU, Dawn offers an adapter that does nothing.
-        if not found.value or facts.backendType == self.c.WGPUBackendType_Null:
-            raise NoWebGPUError(f"device='native' finds no GPU: {INSTALL}")
-        info = self._describe(found.value, facts)
-        info.limits["subgroupMinSize"] = int(subgroups.subgroupMinSize)
-        return found.value, info
-
-    def _describe(self, adapter: Any, facts: Any) -> DeviceInfo:
-        c = self.c
-        limits = c.WGPUSupportedLimits()
-        c.wgpuAdapterGetLimits(adapter, limits)
-        names = text_of(facts.vendor), text_of(facts.architecture), text_of(facts.device)
-        has = [name for name in _FEATURES if c.wgpuAdapterHasFeature(adapter, self._feature(name))]
-        fields = [name for name, _ in limits.limits._fields_ if name.startswith(("max", "min"))]
-        return DeviceInfo(
-            "native",
-            *names,
-            software=facts.adapterType == c.WGPUAdapterType_CPU or is_software(*names),
-            features=tuple(has),
-            limits={name: int(getattr(limits.limits, name)) for name in fields},
-            packed_dot=self.has_packed_dot(),
-        )
-
-    def _feature(self, name: str) -> int:
-        number: int = getattr(self.c, _FEATURES[name])
+    def feature(self, name: str) -> int:
+        """Return the binding's number of a feature, by WebGPU's name."""
+        number: int = getattr(self.c, FEATURES[name])
         return number
 
     def open_device(self, adapter: Any, info: DeviceInfo) -> DawnDevice:
@@ -189,7 +156,7 @@ class Dawn:
         for name in {name for name, _ in limits.limits._fields_} & info.limits.keys():
             setattr(limits.limits, name, info.limits[name])
         required = c.WGPURequiredLimits(limits=limits.limits)
-        features = array_of(c.WGPUFeatureName, map(self._feature, info.features))
+        features = array_of(c.WGPUFeatureName, map(self.feature, info.features))
         text = ctypes.POINTER(ctypes.c_char)
         rounded = ctypes.create_string_buffer(_ROUNDED_TIMESTAMPS)
         off = array_of(text, [ctypes.cast(rounded, text)])

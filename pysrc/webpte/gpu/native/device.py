@@ -31,6 +31,7 @@ from webpte.gpu.device import (
     check_sizes,
     like_a_phone,
 )
+from webpte.gpu.native.adapters import find_adapter
 from webpte.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, load_dawn
 from webpte.gpu.native.pipelines import NativeCompiler
 from webpte.gpu.native.plan import (
@@ -56,7 +57,7 @@ IN_FLIGHT_BYTES = 64 << 20  # Dawn holds a copy of all bytes that the GPU has no
 
 
 class NativeDevice:
-    """This machine's GPU. `create` it once and share it among programs."""
+    """A GPU of this machine. `create` it once and share it among programs."""
 
     interop_calls = 0  # no JavaScript here
     verdicts = MemoryText()  # of self-tests, by adapter
@@ -74,17 +75,21 @@ class NativeDevice:
 
     @classmethod
     async def create(
-        cls, phone: bool = False, self_test_texts: Mapping[str, str] | None = None
+        cls,
+        phone: bool = False,
+        self_test_texts: Mapping[str, str] | None = None,
+        adapter: str = "",
     ) -> NativeDevice:
-        """Open this machine's GPU and test it, once per process.
+        """Open a GPU of this machine and test it, once per process.
 
         phone            with no more than the limits and features of a phone's GPU
         self_test_texts  as in `run_self_test`: then nothing is kept
+        adapter          which GPU: an index, a part of its name, or a PCI id
         """
         dawn = load_dawn()
-        adapter, info = dawn.find_adapter()
-        info = like_a_phone(info) if phone else info
-        device = cls(dawn.open_device(adapter, info), info)
+        found = find_adapter(dawn, adapter)
+        info = like_a_phone(found.info) if phone else found.info
+        device = cls(dawn.open_device(found.owned.handle, info), info)
         texts = MemoryText() if self_test_texts else cls.verdicts
         try:
             device.info = await checked_info(device, texts, "", self_test_texts)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from webpte.errors import TextError
+from webpte.errors import InputError, TextError
 from webpte.llm.constrain.automaton import ByteAutomaton
-from webpte.llm.constrain.constraint import Allowed
+from webpte.llm.constrain.constraint import Allowed, Constraint
 from webpte.llm.constrain.expression import Expression
-from webpte.llm.constrain.json_schema import json_of
+from webpte.llm.constrain.guidance import INSTALL, Guide, grammar_of, load_guidance
+from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
 from webpte.llm.constrain.regex import expression_of
 from webpte.llm.constrain.vocabulary import Vocabulary
 from webpte.text import Tokenizer
@@ -76,35 +78,93 @@ async def compile_matching(expression: Expression, vocabulary: Vocabulary, name:
 class Grammars:
     """Builds constraints for the tokens of one tokenizer. Loaded by `load`."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+    def __init__(self, grammars: LazyGrammars) -> None:
+        self._grammars = grammars
 
     @classmethod
     async def load(cls, tokenizer: Tokenizer) -> Grammars:
-        return cls(await Vocabulary.of(tokenizer.pieces()))
+        grammars = LazyGrammars(tokenizer)
+        await grammars.vocabulary()
+        return cls(grammars)
 
     async def regex(self, pattern: str) -> Matching:
         """Constrain answers to a pattern of Python's `re`, which the whole answer must match.
 
         Raises InputError if an automaton cannot match it (regex.py), or would be too large.
         """
-        name = f"the regex {pattern!r}"
-        return await compile_matching(expression_of(pattern), self._vocabulary, name)
+        return await self._grammars.matching(expression_of(pattern), f"the regex {pattern!r}")
 
-    async def schema(self, schema: Mapping[str, Any]) -> Matching:
-        """Constrain answers to JSON of a schema; json_schema.py lists the supported keywords."""
-        return await compile_matching(json_of(schema), self._vocabulary, "the schema")
+    async def schema(self, schema: Mapping[str, Any]) -> Constraint:
+        """Constrain answers to JSON of a schema.
+
+        llguidance does it if it is installed (guidance.py), else an automaton: json_schema.py lists
+        the keywords that it supports.
+        """
+        return await self._grammars.json(JsonAnswer((JsonForm(schema),)))()
 
 
 class LazyGrammars:
-    """Builds constraints for one tokenizer, whose vocabulary is read for the first of them."""
+    """Builds constraints for one tokenizer, whose tokens are read for the first of them.
+
+    Regular expressions become automata. JSON goes to llguidance where that is installed; what it
+    does not take, and tokenizers that lack bytes, go to our automata.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._vocabulary: Vocabulary | None = None
+        self._guide: Guide | None = None
+        self._has_guide: bool | None = None  # None until it was tried
+
+    async def vocabulary(self) -> Vocabulary:
+        """Return the tokens, read on first use."""
+        if self._vocabulary is None:
+            self._vocabulary = await Vocabulary.of(self._tokenizer.pieces())
+        return self._vocabulary
+
+    async def guide(self) -> Guide | None:
+        """Return llguidance's view of the tokenizer, made on first use; None if there is none."""
+        if self._has_guide is None:
+            self._guide = await Guide.load(self._tokenizer)
+            self._has_guide = self._guide is not None
+        return self._guide
 
     async def matching(self, expression: Expression, name: str) -> Matching:
         """Constrain answers to an expression; errors call it by `name`."""
-        if self._vocabulary is None:
-            self._vocabulary = await Vocabulary.of(self._tokenizer.pieces())
-        return await compile_matching(expression, self._vocabulary, name)
+        return await compile_matching(expression, await self.vocabulary(), name)
+
+    def json(self, answer: JsonAnswer) -> Callable[[], Coroutine[Any, Any, Constraint]]:
+        """Return what builds a constraint; raises InputError at once for schemas of no engine."""
+        refused: InputError | None = None
+        if load_guidance() is not None and self._has_guide is not False:
+            try:
+                return partial(self._follow, grammar_of(answer), answer)
+            except InputError as error:
+                refused = error
+        try:
+            return partial(self._match, answer.expression(), answer.name)
+        except InputError as error:
+            raise refused or _hinted(error) from error
+
+    async def _follow(self, grammar: str, answer: JsonAnswer) -> Constraint:
+        guide = await self.guide()
+        if guide is None:
+            return await self._match(answer.expression(), answer.name)
+        try:
+            return await guide.follow(grammar, answer.name)
+        except InputError as refused:
+            try:
+                return await self._match(answer.expression(), answer.name)
+            except InputError as error:
+                raise refused from error
+
+    async def _match(self, expression: Expression, name: str) -> Constraint:
+        try:
+            return await self.matching(expression, name)
+        except InputError as error:
+            raise _hinted(error) from error
+
+
+def _hinted(error: InputError) -> InputError:
+    """Return the error of an automaton, with what would do more if it is not here."""
+    return error if load_guidance() is not None else InputError(f"{error} ({INSTALL})")

@@ -16,6 +16,8 @@ MEASURED_CORES = 132
 
 # A GPU of no known vendor with no larger buffers than this is that of a phone.
 PHONE_BUFFER, BUFFER_LIMIT = 256 << 20, "maxBufferSize"
+# Only NVIDIA's driver for Vulkan offers just as much workgroup memory.
+NVIDIA_SHARED, SHARED_LIMIT = 48 << 10, "maxComputeWorkgroupStorageSize"
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,22 @@ CLASSES = (
     AdapterClass("Samsung Xclipse",  "samsung",  (),          6,  1800, 0.03,   50, 10.0),
     AdapterClass("Imagination",      "img-tec",  (),          4,  1000, 0.01,   30, 10.0),
 )  # fmt: skip
-# Without a known vendor, as in Firefox.
+# Words by which a description names the vendor that WebGPU does not.
+_VENDOR_WORDS = {
+    "nvidia": ("nvidia", "geforce"),
+    "amd": ("radeon", "amd "),
+    "intel": ("intel",),
+    "apple": ("apple",),
+    "qualcomm": ("adreno",),
+    "arm": ("mali",),
+    "samsung": ("xclipse",),
+    "img-tec": ("powervr",),
+}
+# Without a known vendor, as in some versions of Firefox.
 PHONE = AdapterClass("Phone", "", (), 6, 1800, 0.02, 40, 10.0)
 UNKNOWN = AdapterClass("Unknown", "", (), 24, 7000, 0.15, 200, 5.0)
 LARGE = next(row for row in CLASSES if row.measured)
+BY_LIMITS = replace(LARGE, name="NVIDIA, by its limits", measured=False)
 # A CPU gets plain kernels, which have no tiles. With a GPU's kernels, to test them, it runs them as
 # the measured GPU does.
 SOFTWARE = replace(LARGE, name="CPU", vendor="")
@@ -83,8 +97,17 @@ def class_of(
     if software:
         return SOFTWARE
     names = f"{architecture} {description}".lower()
+    vendor = vendor.lower() or _vendor_in(names)
     for row in CLASSES:
         words = not row.words or any(word in names for word in row.words)
-        if row.vendor == vendor.lower() and words:
+        if row.vendor == vendor and words:
             return row
-    return PHONE if 0 < limits.get(BUFFER_LIMIT, 0) <= PHONE_BUFFER else UNKNOWN
+    if 0 < limits.get(BUFFER_LIMIT, 0) <= PHONE_BUFFER:
+        return PHONE
+    return BY_LIMITS if limits.get(SHARED_LIMIT) == NVIDIA_SHARED else UNKNOWN
+
+
+def _vendor_in(names: str) -> str:
+    """Return the vendor that the names of an adapter tell, as WebGPU would name it, or ""."""
+    found = (vendor for vendor, words in _VENDOR_WORDS.items() if any(w in names for w in words))
+    return next(found, "")

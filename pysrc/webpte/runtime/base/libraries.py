@@ -50,6 +50,12 @@ class TextEngine(Protocol):
 
     def decode(self, tokens: Sequence[int]) -> str: ...
 
+    def join(self, tokens: Sequence[str]) -> str:
+        """Return the text of tokens as the vocabulary writes them."""
+
+    def places(self, text: str) -> Sequence[tuple[int, int, int | None]] | None:
+        """Return start, end and word of each token; None if the library does not know them."""
+
 
 async def javascript_tokenizer(
     module: JavaScriptModule, text: str, config: Mapping[str, str], name: str

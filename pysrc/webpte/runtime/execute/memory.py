@@ -6,8 +6,8 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from webpte.gpu.arena import ParamsArena
 from webpte.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
+from webpte.gpu.params_arena import ParamsArena
 from webpte.ops.core.records import Binding, IndexFlag, Scratch, SymIntUniform
 from webpte.plan.memory_plan import MemoryPlan, aligned
 from webpte.runtime.execute.shared_weights import ConstantKey, ConstantStore

@@ -220,7 +220,7 @@ def test_what_a_chat_refuses_leaves_its_messages() -> None:
         chat = await open_chat()
         for wrong, message in (
             ({"regex": "a", "choices": ["b"]}, "one of choices, regex"),
-            ({"schema": {"type": "thing"}}, "a type is needed"),
+            ({"schema": {"type": "thing"}}, "type"),
             ({"choices": "yes"}, "a list of texts"),
             ({"choices": []}, "one or more"),
             ({"regex": "("}, "is not a regex"),

@@ -18,6 +18,7 @@ from webpte.ops.gemm.gemm_small import default_small_tile
 
 H200 = DeviceInfo("webgpu", "nvidia", "hopper", "NVIDIA H200")
 MANY_BYTES = {"maxBufferSize": 2 << 30}
+VULKAN_NVIDIA = {"maxComputeWorkgroupStorageSize": 49152}
 
 
 @pytest.mark.parametrize(
@@ -42,6 +43,15 @@ MANY_BYTES = {"maxBufferSize": 2 << 30}
         (("", "", ""), {"maxBufferSize": 256 << 20}, "Phone"),
         (("", "", ""), MANY_BYTES, "Unknown"),
         (("novel", "first", "Novel GPU"), {}, "Unknown"),
+        # Firefox names no vendor; the description is then what WebGL calls the GPU.
+        (("", "", "NVIDIA GeForce GTX 980, or similar"), MANY_BYTES, "NVIDIA GeForce"),
+        (("", "", "ANGLE (AMD, Radeon R9 200 Series Direct3D11), or similar"), {}, "AMD"),
+        (("", "", "Intel(R) HD Graphics, or similar"), MANY_BYTES, "Intel integrated"),
+        (("", "", "Apple M1, or similar"), MANY_BYTES, "Apple"),
+        (("", "", "Adreno (TM) 650, or similar"), MANY_BYTES, "Qualcomm Adreno"),
+        (("", "", "Mali-G78, or similar"), MANY_BYTES, "Arm Mali"),
+        (("", "", ""), MANY_BYTES | VULKAN_NVIDIA, "NVIDIA, by its limits"),
+        (("amd", "", ""), MANY_BYTES | VULKAN_NVIDIA, "AMD"),
     ],
 )
 def test_an_adapter_falls_into_a_class(

@@ -41,7 +41,7 @@ HIDDEN = -1e9  # a score of this or less has no weight beside one within a soft 
 MOST_CAP = 1e4
 
 
-async def name_attention(method: MethodContents) -> MethodContents:
+async def recognize_attention(method: MethodContents) -> MethodContents:
     """Return a method whose attention has windows and soft caps as arguments."""
     graphs = [None if graph is None else await _named(graph) for graph in method.graphs]
     return replace(method, graphs=tuple(graphs))

@@ -24,8 +24,8 @@ from webpte.errors import (
 )
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
-from webpte.llm.payoff import Payoff
 from webpte.llm.speculation import ROWS
+from webpte.llm.speculation_payoff import Payoff
 
 OPTIONS: list[dict[str, Any]] = [
     {},

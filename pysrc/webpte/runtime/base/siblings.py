@@ -1,0 +1,51 @@
+"""Small files that lie in the folder of another, such as a config beside a program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from webpte.errors import SourceError
+from webpte.runtime.base.manifest_files import beside
+from webpte.runtime.base.open import keeping, open_source
+
+_STATUS = re.compile(r"the server answered (\d+)")
+_MISSING = ("403", "404", "410")  # some file stores answer "forbidden" for missing files
+
+
+async def read_file(source: Any, keep: bool = False) -> tuple[bytes, str]:
+    """Read a whole file; return its bytes and its name. `keep` is that of `webpte.load`."""
+    with keeping(keep) as files:
+        opened = await open_source(source, keep=keep)
+        files.append(opened)
+        return await opened.read(0, opened.size), opened.name
+
+
+async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | None:
+    """Read a file in the same folder; return None if there is none, or the source has no folder."""
+    kept = getattr(source, "address", "")  # of a file of the library, which stores this one, too
+    source = kept or source
+    if not isinstance(source, Path | str):
+        return None
+    try:
+        data, _ = await read_file(beside(source, name), keep=keep or bool(kept))
+    except SourceError as error:
+        if is_missing(error):
+            return None
+        raise
+    except OSError as error:  # a folder, say
+        raise SourceError(f"{name} cannot be read: {error.strerror}") from error
+    return data
+
+
+def is_missing(error: SourceError) -> bool:
+    """Return whether a file does not exist; one that exists but cannot be read is an error.
+
+    Without a network, a browser does not say which; then only stored files exist.
+    """
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return isinstance(cause, FileNotFoundError | NotADirectoryError)
+    status = _STATUS.search(str(error))
+    return status is None or status[1] in _MISSING

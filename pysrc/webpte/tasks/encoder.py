@@ -1,0 +1,149 @@
+"""Tasks of encoders of text: texts become sequences of tokens, and those go through a program.
+
+The program's inputs are tokens, then their mask (0 for padding) and then their types, as many as it
+has, each (texts, length); `serve.py export --task` makes such programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from webpte.errors import InputError, VocabularyError
+from webpte.runtime.base.info import TensorInfo
+from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.task import Task
+from webpte.text import Tokenizer
+from webpte.text.batches import RowBatches
+from webpte.text.sequences import (
+    LONGEST,
+    EncodedText,
+    TokenSequence,
+    cut_texts,
+    encode_text,
+    join_texts,
+    room_for,
+)
+
+Array = np.ndarray
+_METHOD = "forward"
+_MOST_INPUTS = 3
+
+
+class TextTask(Task):
+    """A task of an encoder of text.
+
+    ranks   the numbers of dims that its outputs may have
+    """
+
+    needed = (CONFIG, TOKENIZER)
+    wanted = (TOKENIZER_CONFIG,)
+    ranks: Sequence[Sequence[int]] = ((2,),)
+
+    def __init__(self, files: ModelFiles) -> None:
+        super().__init__(files)
+        assert files.tokenizer is not None  # it is needed
+        self.tokenizer: Tokenizer = files.tokenizer
+        self.config = files.table(CONFIG)
+        self._batches = RowBatches(files.program, _METHOD)
+        self.outputs = self._outputs()
+        if self._batches.inputs > _MOST_INPUTS:
+            self.refuse("it must take tokens, their mask and their types, or fewer of them")
+        words = self.config.integer("vocab_size", None)
+        if words is not None and self.tokenizer.vocabulary > words:
+            raise VocabularyError(
+                f"the tokenizer's tokens go up to {self.tokenizer.vocabulary - 1}, but the model "
+                f"knows only {words}: they do not belong together"
+            )
+        self._pad = self.tokenizer.id_of(self.tokenizer.special.get("pad_token", "[PAD]")) or 0
+        self.longest = self._longest()
+
+    def _outputs(self) -> list[TensorInfo]:
+        found = [
+            one
+            for one in self.program.methods[_METHOD].outputs
+            if isinstance(one, TensorInfo) and one.dtype.startswith("float")
+        ]
+        ranks = [len(one.shape) for one in found]
+        fit = len(ranks) == len(self.ranks) and all(
+            rank in allowed for rank, allowed in zip(ranks, self.ranks, strict=True)
+        )
+        if not fit:
+            told = "; ".join(map(str, self.program.methods[_METHOD].outputs)) or "nothing"
+            self.refuse(f"it returns {told}")
+        return found
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise InputError: the program is not one for this task."""
+        raise InputError(f"{self.program.name} is not a program for {self.name}: {why}")
+
+    def _longest(self) -> int:
+        stated = self.files.table(TOKENIZER_CONFIG).number("model_max_length", None)
+        # Tokenizers without a limit state a huge number.
+        return self._batches.longest if stated is None else int(min(stated, self._batches.longest))
+
+    def sequence(
+        self,
+        texts: Sequence[str],
+        *,
+        cut: str | None = None,
+        length: int | None = None,
+        places: bool = False,
+    ) -> TokenSequence:
+        """Return the sequence of one text or two.
+
+        cut     how they are cut if they are too long: see `cut_texts`; None raises InputError
+        length  the largest number of tokens, if not the model's own
+        """
+        encoded = [self.encode(text, places) for text in texts]
+        longest = self.longest if length is None else min(length, self.longest)
+        room = room_for(self.tokenizer, len(texts), longest)
+        if cut is not None:
+            encoded = cut_texts(encoded, room, cut)
+        count = sum(len(text.tokens) for text in encoded)
+        if count > room:
+            raise InputError(
+                f"{texts[0][:40]!r} has {count + longest - room} tokens; {self.program.name} takes "
+                f"{longest}: give a shorter text, or truncation=True to cut it"
+            )
+        return join_texts(self.tokenizer, encoded)
+
+    def encode(self, text: str, places: bool = False) -> EncodedText:
+        """Return the tokens of a text; raise InputError if it is none."""
+        return encode_text(self.tokenizer, checked_text(text), places)
+
+    async def run(self, sequences: Sequence[TokenSequence]) -> list[tuple[Array, ...]]:
+        """Return the program's outputs for each sequence, without what is computed for padding."""
+        columns = [
+            [one.tokens for one in sequences],
+            [[1] * len(one) for one in sequences],
+            [one.kinds for one in sequences],
+        ]
+        count = self._batches.inputs
+        found = await self._batches.run(columns[:count], (self._pad, 0, 0)[:count])
+        by_token = [len(info.shape) > 2 for info in self.outputs]
+        return [
+            tuple(
+                (out[: len(one)] if each else out).astype(np.float32, copy=False)
+                for out, each in zip(outputs, by_token, strict=True)
+            )
+            for outputs, one in zip(found, sequences, strict=True)
+        ]
+
+
+def checked_text(text: Any) -> str:
+    """Return a text; raise InputError if it is something else."""
+    if not isinstance(text, str):
+        raise InputError(f"a text is a str, not a {type(text).__name__}")
+    return text
+
+
+def cutting(truncation: Any) -> str | None:
+    """Return how texts are cut, for the option `truncation` of pipelines."""
+    if truncation is False or truncation is None:
+        return None
+    if truncation is True:
+        return LONGEST
+    raise InputError(f"truncation is {truncation!r}; give True to cut long texts, or False")

@@ -1,0 +1,104 @@
+"""The files of a model that a task reads: a program, and what Hugging Face keeps beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from webpte.errors import InputError, SourceError
+from webpte.json_reader import Table, parse_table
+from webpte.runtime.base.open import IN_BROWSER
+from webpte.runtime.base.siblings import read_sibling
+from webpte.runtime.program import Program, load
+from webpte.text import Tokenizer, load_tokenizer
+
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
+TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
+# What a folder is opened by, the first that is there: of `serve.py export --task`, of
+# `serve.py models add`, and a program without a manifest.
+_PROGRAMS = ("model.manifest.json", "card.json", "model.pte")
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A program, and the files beside it that were there.
+
+    settings   their tables by name; a file that the task does not need may be missing
+    """
+
+    program: Program
+    where: str
+    tokenizer: Tokenizer | None = None
+    settings: Mapping[str, Table] = field(default_factory=dict)
+
+    def table(self, name: str) -> Table:
+        """Return a file's table; an empty one if the file is not there."""
+        return self.settings.get(name) or Table({}, name, InputError)
+
+
+async def open_files(
+    task: str, source: str | Path, needed: Sequence[str], wanted: Sequence[str], **loading: Any
+) -> ModelFiles:
+    """Open a model by its folder, manifest or program (a path, or in the browser a URL).
+
+    needed   names of files without which the task cannot work
+    wanted   names of files that it reads if they are there
+    loading  arguments of `webpte.load`
+    """
+    if not isinstance(source, str | Path) or not str(source):
+        raise InputError(
+            f"{task} is opened by the folder of a model (a path, in the browser a URL), "
+            f"not by a {type(source).__name__}"
+        )
+    keep = bool(loading.get("keep"))
+    entry = await _entry(task, source, keep)
+    contents: dict[str, bytes] = {}
+    for name in (*needed, *wanted):
+        data = await read_sibling(entry, name, keep)
+        if data is not None:
+            contents[name] = data
+        elif name in needed:
+            raise SourceError(f"{source} has no {name}, which {task} needs{_advice(task)}")
+    tables = {
+        name: parse_table(data, name, InputError, not_finite=True)
+        for name, data in contents.items()
+        if name != TOKENIZER
+    }
+    tokenizer = None
+    if TOKENIZER in contents:
+        config = tables.get(TOKENIZER_CONFIG)
+        tokenizer = await load_tokenizer(
+            contents[TOKENIZER], config=config.content if config is not None else {}
+        )
+    program = await load(entry, **loading)
+    return ModelFiles(program, str(source), tokenizer, tables)
+
+
+async def _entry(task: str, source: str | Path, keep: bool) -> str | Path:
+    """Return the path or address of the manifest or program to load."""
+    path = str(source).partition("?")[0].partition("#")[0]
+    if path.lower().endswith((".json", ".pte")):
+        return source
+    if not IN_BROWSER and not Path(source).is_dir():
+        raise SourceError(f"{source}: there is no such folder{_advice(task)}")
+    folder: str | Path = Path(source) if not IN_BROWSER else f"{path.rstrip('/')}/"
+    for name in _PROGRAMS:
+        entry = folder / name if isinstance(folder, Path) else f"{folder}{name}"
+        if isinstance(entry, Path):
+            if entry.is_file():
+                return entry
+        elif name.endswith(".pte") or await read_sibling(entry, name, keep) is not None:
+            return entry
+    programs = sorted(folder.glob("*.pte")) if isinstance(folder, Path) else []
+    if len(programs) == 1:
+        return programs[0]
+    raise SourceError(
+        f"{source} has {len(programs)} .pte files"
+        + (": name the one to open" if programs else _advice(task))
+    )
+
+
+def _advice(task: str) -> str:
+    return f"; `python3 serve.py export FOLDER OUT --task {task}` makes a folder with all files"

@@ -1,0 +1,27 @@
+"""image-feature-extraction: vectors of a picture, for search and comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webpte.tasks.files import CONFIG, PREPROCESSOR
+from webpte.tasks.pictures import PictureTask
+from webpte.tasks.task import task
+
+
+@task("image-feature-extraction")
+class ImageFeatureExtraction(PictureTask):
+    """Turns pictures into vectors.
+
+    vectors = await task(picture)     # as the program returns them: (1, patches, width), say
+    """
+
+    needed = (PREPROCESSOR,)
+    wanted = (CONFIG,)
+    rank = (2, 3, 4)
+
+    async def __call__(self, inputs: Any) -> Any:
+        """Return an array for a picture, with 1 as its first dim, or a list of them."""
+        many = isinstance(inputs, list | tuple)
+        rows = [row[None] for row in await self.run(inputs if many else [inputs])]
+        return rows if many else rows[0]

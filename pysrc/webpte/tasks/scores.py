@@ -1,0 +1,80 @@
+"""Logits to scores, and scores to labels, as transformers' pipelines make them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import InputError
+from webpte.json_reader import Table
+
+Array = np.ndarray
+Found = dict[str, Any]
+
+
+def softmax(logits: Array) -> Array:
+    """Return probabilities along the last dim."""
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    shares: Array = raised / raised.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def sigmoid(logits: Array) -> Array:
+    """Return the probability of each logit by itself."""
+    low = np.exp(-np.abs(logits))  # at most 1
+    shares: Array = np.where(logits >= 0, 1, low) / (1 + low)
+    return shares
+
+
+FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
+    "sigmoid": sigmoid,
+    "softmax": softmax,
+    "none": lambda logits: logits,
+}
+
+
+def labels_of(config: Table, count: int) -> list[str]:
+    """Return the names of `count` labels, LABEL_0 and so on if the config has none."""
+    named = config.table("id2label", None)
+    if named is None:
+        return [f"LABEL_{number}" for number in range(count)]
+    found = [named.text(str(number), None) for number in range(count)]
+    if len(named.content) != count or not all(found):
+        raise InputError(
+            f"{config.name} names {len(named.content)} labels (id2label), but the program returns "
+            f"{count} numbers: they do not belong together"
+        )
+    return [str(label) for label in found]
+
+
+def function_of(name: str | None, config: Table, count: int) -> Callable[[Array], Array]:
+    """Return how logits become scores: by name, or else as the config implies."""
+    if name is None:
+        problem = config.content.get("problem_type")
+        if problem == "regression":
+            name = "none"
+        elif problem == "multi_label_classification" or count == 1:
+            name = "sigmoid"
+        else:
+            name = "softmax"
+    found = FUNCTIONS.get(str(name).lower())
+    if found is None:
+        raise InputError(f"function_to_apply is {name!r}; there are {', '.join(FUNCTIONS)}")
+    return found
+
+
+def best(labels: list[str], scores: Array, top_k: int | None) -> list[Found]:
+    """Return labels with scores, the highest first; all of them if `top_k` is None."""
+    check_top(top_k)
+    found = [
+        {"label": label, "score": float(score)} for label, score in zip(labels, scores, strict=True)
+    ]
+    return sorted(found, key=lambda one: -float(one["score"]))[:top_k]
+
+
+def check_top(top_k: Any) -> None:
+    """Raise InputError unless it is None or a number of results."""
+    if top_k is not None and (type(top_k) is not int or top_k < 1):
+        raise InputError(f"top_k is {top_k!r}; give a number of results above 0, or None for all")

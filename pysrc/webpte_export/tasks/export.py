@@ -1,0 +1,135 @@
+"""`export_task`: turns a folder of Hugging Face into one that `webpte.tasks` opens."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from webpte_export.errors import ExportError
+from webpte_export.exporter import export
+from webpte_export.exporter_patches import hide_broken_torchvision
+from webpte_export.report import Report
+
+PROGRAM = "model.pte"
+_COPIED = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "preprocessor_config.json",
+)
+_TOLERANCE, _HALF_TOLERANCE = (1e-3, 1e-3), (2e-2, 2e-2)
+
+
+def export_task(
+    folder: str | Path,
+    out: str | Path,
+    task: str,
+    *,
+    quantize: str | None = None,
+    half: bool = False,
+    max_length: int | None = None,
+) -> Report:
+    """Export a model for `webpte.tasks.open(task, OUT)`, and check it against PyTorch.
+
+    folder      of Hugging Face: config.json, weights, and a tokenizer.json (texts) or a
+                preprocessor_config.json (pictures)
+    out         the folder to write: model.pte with its manifest, suite and report, and copies of
+                the files that say how inputs are prepared and what labels mean
+    max_length  tokens of a text; by default the model's own number, at most 512
+    """
+    folder, out = Path(folder), Path(out)
+    if not (folder / "config.json").is_file():
+        raise ExportError(f"{folder} has no config.json: it is not a model of Hugging Face.")
+    hide_broken_torchvision()
+    from webpte_export.tasks.heads import PictureModel, read_module
+
+    module = read_module(folder, task)
+    pictures = isinstance(module, PictureModel)
+    needed = "preprocessor_config.json" if pictures else "tokenizer.json"
+    if not (folder / needed).is_file():
+        raise ExportError(
+            f"{folder} has no {needed}, which {task} needs; copy it from the model's page, or let "
+            "transformers write it (save_pretrained)."
+        )
+    made = _picture_calls(module, folder) if pictures else _text_calls(module, folder, max_length)
+    out.mkdir(parents=True, exist_ok=True)
+    copied = [name for name in _COPIED if (folder / name).is_file()]
+    for name in copied:
+        if (folder / name).resolve() != (out / name).resolve():
+            shutil.copyfile(folder / name, out / name)
+    return export(
+        module,
+        path=out / PROGRAM,
+        quantize=quantize,
+        half=half,
+        tolerance=_HALF_TOLERANCE if half else _TOLERANCE,
+        beside=copied,
+        **made,
+    )
+
+
+def _text_calls(module: Any, folder: Path, max_length: int | None) -> dict[str, Any]:
+    """Return calls of a few sizes; texts and their lengths are dynamic."""
+    import torch
+
+    from webpte_export.tasks.heads import LONGEST, MAX_TEXTS
+
+    config = module.model.config
+    longest = getattr(config, "max_position_embeddings", LONGEST) - (module.first_position or 0)
+    settings = folder / "tokenizer_config.json"
+    if settings.is_file():
+        stated = json.loads(settings.read_text(encoding="utf-8")).get("model_max_length")
+        longest = min(longest, stated) if isinstance(stated, int | float) else longest
+    length = int(min(longest, max_length or LONGEST))
+    if length < 4:
+        raise ExportError(f"a text of {length} tokens is too short to export.")
+    numbers = torch.Generator().manual_seed(0)
+
+    def call(texts: int, tokens: int) -> tuple[Any, ...]:
+        shape = (texts, tokens)
+        mask = torch.ones(shape, dtype=torch.int64)
+        mask[-1, tokens - tokens // 3 :] = 0
+        ids = torch.randint(0, config.vocab_size, shape, generator=numbers)
+        types = torch.randint(0, 2, shape, generator=numbers)
+        return (ids, mask, types) if module.has_types else (ids, mask)
+
+    sizes = {
+        0: torch.export.Dim("texts", max=MAX_TEXTS),
+        1: torch.export.Dim("length", max=length),
+    }
+    return {
+        "inputs": call(3, min(length, 11)),
+        "more_inputs": [call(1, min(length, 7)), call(2, 1), call(1, length)],
+        "dynamic_shapes": (sizes,) * (3 if module.has_types else 2),
+    }
+
+
+def _picture_calls(module: Any, folder: Path) -> dict[str, Any]:
+    """Return calls of one and of several pictures, of the size that the preprocessing makes."""
+    import torch
+
+    from webpte_export.tasks.heads import MAX_PICTURES
+
+    settings = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
+    side = settings.get("crop_size" if settings.get("do_center_crop") else "size")
+    if isinstance(side, dict) and {"height", "width"} <= side.keys():
+        height, width = side["height"], side["width"]
+    elif isinstance(side, int):
+        height = width = side
+    elif isinstance(side, dict) and "shortest_edge" in side:
+        height = width = side["shortest_edge"]
+    else:
+        raise ExportError(
+            f"{folder}/preprocessor_config.json does not say how large pictures are: its size "
+            f"is {side!r}."
+        )
+    channels = getattr(module.model.config, "num_channels", 3)
+    numbers = torch.Generator().manual_seed(0)
+
+    def call(pictures: int) -> tuple[Any, ...]:
+        return (torch.randn(pictures, channels, height, width, generator=numbers),)
+
+    sizes = {0: torch.export.Dim("pictures", max=MAX_PICTURES)}
+    return {"inputs": call(2), "more_inputs": [call(1)], "dynamic_shapes": (sizes,)}

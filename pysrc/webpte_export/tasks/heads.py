@@ -1,0 +1,108 @@
+"""Modules to export for each task: a model of transformers with plain tensors in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+
+from webpte_export.errors import ExportError, error_text
+
+MAX_TEXTS, MAX_PICTURES = 8, 4  # of one call
+LONGEST = 512  # tokens of a text, if the model allows more
+_MASKED = -1e9
+
+
+class TextModel(nn.Module):
+    """An encoder with a head: tokens, mask and, if the model has them, types of tokens.
+
+    Each input is (texts, length); the outputs are those that `outputs` names.
+    """
+
+    def __init__(self, model: Any, outputs: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.outputs = model, tuple(outputs)
+        embeddings = getattr(model.base_model, "embeddings", None)
+        # RoBERTa counts positions from the padding token's number on.
+        padding = getattr(embeddings, "padding_idx", None)
+        self.first_position = None if padding is None else padding + 1
+        self.has_types = getattr(model.config, "type_vocab_size", 0) > 1
+
+    def forward(self, tokens: Tensor, mask: Tensor, types: Tensor | None = None) -> Any:
+        found = self.called(self.model, tokens, mask, types)
+        return tuple(found[name] for name in self.outputs)
+
+    def called(self, model: Any, tokens: Tensor, mask: Tensor, types: Tensor | None) -> Any:
+        """Call a model of transformers, or the encoder in one."""
+        added = (1.0 - mask.to(torch.float32))[:, None, None, :] * _MASKED
+        more: dict[str, Any] = {} if types is None else {"token_type_ids": types}
+        if self.first_position is not None:
+            places = torch.arange(tokens.shape[1], device=tokens.device) + self.first_position
+            more["position_ids"] = places[None, :].expand(tokens.shape[0], -1)
+        return model(input_ids=tokens, attention_mask=added, **more)
+
+
+class AnswerModel(TextModel):
+    """An encoder that tells where answers start and end: logits (texts, length, 2).
+
+    Models of transformers split these in two, which ExecuTorch's partitioner cannot lower.
+    """
+
+    def forward(self, tokens: Tensor, mask: Tensor, types: Tensor | None = None) -> Any:
+        hidden = self.called(self.model.base_model, tokens, mask, types)[0]
+        return self.model.qa_outputs(hidden)
+
+
+class PictureModel(nn.Module):
+    """A model of pictures (pictures, channels, height, width)."""
+
+    def __init__(self, model: Any, outputs: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.outputs = model, tuple(outputs)
+
+    def forward(self, pixels: Tensor) -> Any:
+        found = self.model(pixel_values=pixels)
+        return tuple(found[name] for name in self.outputs)
+
+
+@dataclass(frozen=True)
+class Head:
+    """A task's row: the class of transformers that reads its models, and what they return."""
+
+    reader: str
+    outputs: tuple[str, ...]
+    module: Callable[[Any, Sequence[str]], nn.Module] = TextModel
+
+
+_CLASSIFIER = Head("AutoModelForSequenceClassification", ("logits",))
+HEADS = {
+    "text-classification": _CLASSIFIER,
+    "zero-shot-classification": _CLASSIFIER,
+    "reranking": _CLASSIFIER,
+    "token-classification": Head("AutoModelForTokenClassification", ("logits",)),
+    "question-answering": Head("AutoModelForQuestionAnswering", (), AnswerModel),
+    "fill-mask": Head("AutoModelForMaskedLM", ("logits",)),
+    "feature-extraction": Head("AutoModel", ("last_hidden_state",)),
+    "image-classification": Head("AutoModelForImageClassification", ("logits",), PictureModel),
+    "image-feature-extraction": Head("AutoModel", ("last_hidden_state",), PictureModel),
+}
+
+
+def read_module(folder: Path, task: str) -> Any:
+    """Read the model of a folder as the module to export for a task."""
+    if task not in HEADS:
+        raise ExportError(f"there is no task {task!r}; there are {', '.join(HEADS)}.")
+    head = HEADS[task]
+    try:
+        # Eager attention takes the mask as it is; others want one that they make themselves.
+        model = getattr(transformers, head.reader).from_pretrained(
+            folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise ExportError(f"{folder} is not a model for {task}: {error_text(error)}") from error
+    return head.module(model.eval(), head.outputs).eval()

@@ -1,0 +1,1 @@
+"""The sample `notes`: which note is whistled, sung or played."""

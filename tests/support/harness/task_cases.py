@@ -1,0 +1,169 @@
+"""Calls of tasks whose results transformers gave: tests/data/tasks/expected.json, in this order."""
+
+from __future__ import annotations
+
+import tarfile
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DATA = Path(__file__).parents[2] / "data" / "tasks"
+ARCHIVE, EXPECTED = DATA / "models.tar.xz", DATA / "expected.json"
+
+SHORT = "She said that the fox is quick."
+ACCENTS = "Café Zürich, über 12 naïve dogs… do ½ know 東京 today?"
+LONG = " ".join(["The forecast says that it will rain later, and they all laughed."] * 6)
+PAIR = {"text": "The dog is lazy.", "text_pair": "Nobody laughed today!"}
+QUESTION = "What does the forecast say?"
+DOCUMENTS = ["It will rain later.", "", "The cache keeps what has been said.", LONG]
+
+WIDE, HIGH = {"picture": [23, 61]}, {"picture": [67, 29]}  # rows and columns
+DOT, EXACT = {"picture": [1, 1]}, {"picture": [16, 16]}
+
+# (model, task, arguments, options)
+CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
+    ("feelings", "text-classification", [SHORT], {}),
+    ("feelings", "text-classification", [""], {}),
+    ("feelings", "text-classification", [[SHORT, "", ACCENTS]], {}),
+    ("feelings", "text-classification", [SHORT], {"top_k": None}),
+    ("feelings", "text-classification", [[ACCENTS, "ok"]], {"top_k": 2}),
+    ("feelings", "text-classification", [SHORT], {"top_k": 1}),
+    ("feelings", "text-classification", [LONG], {"truncation": True}),
+    ("feelings", "text-classification", [SHORT], {"function_to_apply": "sigmoid"}),
+    ("feelings", "text-classification", [SHORT], {"function_to_apply": "none", "top_k": 3}),
+    ("verdicts", "text-classification", [PAIR], {"top_k": None}),
+    ("verdicts", "text-classification", [[PAIR, {"text": SHORT, "text_pair": ""}]], {}),
+    (
+        "verdicts",
+        "text-classification",
+        [{"text": SHORT, "text_pair": LONG}],
+        {"truncation": True, "top_k": None},
+    ),
+    (
+        "verdicts",
+        "text-classification",
+        [{"text": LONG, "text_pair": LONG}],
+        {"truncation": True, "top_k": None},
+    ),
+    ("verdicts", "zero-shot-classification", [SHORT, ["animals", "weather", "money"]], {}),
+    ("verdicts", "zero-shot-classification", [[SHORT, LONG], "animals, weather"], {}),
+    (
+        "verdicts",
+        "zero-shot-classification",
+        [SHORT, ["animals", "weather"]],
+        {"multi_label": True, "hypothesis_template": "It is about {}."},
+    ),
+    ("verdicts", "zero-shot-classification", [ACCENTS, ["animals"]], {}),
+    ("entities", "token-classification", [SHORT], {}),
+    ("entities", "token-classification", [ACCENTS], {"ignore_labels": []}),
+    ("entities", "token-classification", [[SHORT, ACCENTS]], {"aggregation_strategy": "simple"}),
+    ("entities", "token-classification", [LONG], {"aggregation_strategy": "simple"}),
+    ("byte-entities", "token-classification", [SHORT], {"ignore_labels": []}),
+    ("byte-entities", "token-classification", [ACCENTS], {"ignore_labels": []}),
+    ("byte-entities", "token-classification", [ACCENTS], {"aggregation_strategy": "simple"}),
+    ("answers", "question-answering", [], {"question": QUESTION, "context": LONG}),
+    ("answers", "question-answering", [], {"question": QUESTION, "context": ACCENTS, "top_k": 3}),
+    (
+        "answers",
+        "question-answering",
+        [],
+        {"question": "Who?", "context": SHORT, "handle_impossible_answer": True, "top_k": 4},
+    ),
+    (
+        "answers",
+        "question-answering",
+        [],
+        {"question": "Who?", "context": LONG, "max_seq_len": 30, "doc_stride": 8, "top_k": 2},
+    ),
+    ("byte-answers", "question-answering", [], {"question": "Where?", "context": ACCENTS}),
+    (
+        "byte-answers",
+        "question-answering",
+        [],
+        {"question": "Who said it?", "context": SHORT, "top_k": 5, "max_answer_len": 4},
+    ),
+    ("gaps", "fill-mask", ["The [MASK] is loaded once."], {}),
+    ("gaps", "fill-mask", [["A [MASK] dog", "Do you know [MASK] [MASK]?"]], {"top_k": 2}),
+    ("gaps", "fill-mask", ["The [MASK] is quick."], {"targets": ["the", "quick", "zebra"]}),
+    ("ranks", "reranking", [QUESTION, DOCUMENTS], {}),
+    ("ranks", "reranking", [QUESTION, DOCUMENTS], {"top_k": 2}),
+    ("vectors", "feature-extraction", [SHORT], {}),
+    ("vectors", "feature-extraction", [[SHORT, "ok"]], {}),
+    ("vectors", "feature-extraction", [ACCENTS], {"pooling": "mean"}),
+    ("vectors", "feature-extraction", [[SHORT, ""]], {"pooling": "cls", "normalize": True}),
+    (
+        "vectors",
+        "feature-extraction",
+        [[LONG, "ok", SHORT]],
+        {"pooling": "mean", "normalize": True, "truncation": True},
+    ),
+    ("shapes", "image-classification", [WIDE], {}),
+    ("shapes", "image-classification", [[HIGH, DOT, EXACT]], {"top_k": 2}),
+    ("shapes", "image-classification", [WIDE], {"function_to_apply": "none", "top_k": 9}),
+    ("textures", "image-classification", [[WIDE, HIGH]], {}),
+    ("textures", "image-classification", [DOT], {"top_k": 1}),
+    ("patches", "image-feature-extraction", [WIDE], {}),
+    ("patches", "image-feature-extraction", [[HIGH, DOT]], {}),
+]
+
+
+def pictures(argument: Any) -> Any:
+    """Return an argument of a case; pictures are given by their size, and made here."""
+    if isinstance(argument, list):
+        return [pictures(one) for one in argument]
+    if isinstance(argument, dict) and "picture" in argument:
+        return make_picture(*argument["picture"])
+    return argument
+
+
+def make_picture(rows: int, columns: int) -> np.ndarray:
+    """Return a picture with soft and hard edges, (rows, columns, 3) of bytes."""
+    noise = np.random.RandomState(rows).randint(0, 100, (rows, columns, 3))
+    slope = np.arange(rows)[:, None, None] * 3 + np.arange(columns)[None, :, None]
+    return ((slope + noise + 50 * np.arange(3)) % 256).astype(np.uint8)
+
+
+# What Pillow made of a picture, in tests/data/tasks/resized.npz.
+RESIZED = DATA / "resized.npz"
+SIZES = ((7, 5), (19, 23), (1, 1), (13, 8), (13, 17))
+RESIZED_FROM = (13, 17)
+
+
+@cache
+def _unpacked() -> tempfile.TemporaryDirectory[str]:
+    made = tempfile.TemporaryDirectory(prefix="webpte-tasks-")
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(made.name, filter="data")
+    return made
+
+
+def models_folder() -> Path:
+    """Return the folder of all models, which is removed when the process ends."""
+    return Path(_unpacked().name)
+
+
+def plain(value: Any) -> Any:
+    """Return a result with arrays as lists."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+
+def check(found: Any, wanted: Any, where: str = "result", *, tolerance: float = 2e-4) -> None:
+    """Compare everything in two results, numbers within a tolerance."""
+    assert type(found) is type(wanted), where
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys(), where
+        for key, item in wanted.items():
+            check(found[key], item, f"{where}[{key!r}]", tolerance=tolerance)
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted), where
+        for at, item in enumerate(wanted):
+            check(found[at], item, f"{where}[{at}]", tolerance=tolerance)
+    elif isinstance(wanted, float):
+        assert abs(found - wanted) <= tolerance * (1 + abs(wanted)), (where, found, wanted)
+    else:
+        assert found == wanted, where

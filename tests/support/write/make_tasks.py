@@ -1,0 +1,200 @@
+"""Writes tests/data/tasks: small random models of several tasks, and what transformers gives.
+
+    PYTHONPATH=pysrc:tests python tests/support/write/make_tasks.py OLD [MODEL ...]
+
+It needs the environment of `serve.py export`. OLD is a folder with transformers 4 and what that
+needs, for the pipeline of question-answering: transformers 5 has none. Pillow must be older than
+version 13, which scales some tall pictures in another order.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL
+import torch
+from PIL import Image
+
+from support.harness.task_cases import (
+    ARCHIVE,
+    CASES,
+    EXPECTED,
+    RESIZED,
+    RESIZED_FROM,
+    SIZES,
+    make_picture,
+    models_folder,
+    pictures,
+)
+from support.write.task_models import make_models, transformers
+from webpte_export.manifest_writer import write_manifest
+from webpte_export.tasks import export_task
+
+QUESTIONS = "question-answering"
+
+
+def plain(value: Any) -> Any:
+    """Return a result of a pipeline as JSON has it."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
+def expected(root: Path, old: str) -> list[Any]:
+    """Run every case in transformers' pipeline; those of older ones in another process."""
+    opened: dict[tuple[str, str], Any] = {}
+    asked = [(str(root / m), args, opts) for m, task, args, opts in CASES if task == QUESTIONS]
+    answers, found = iter(in_old(asked, old)), []
+    for model, task, args, options in CASES:
+        if task == QUESTIONS:
+            found.append(next(answers))
+            continue
+        if (model, task) not in opened:
+            opened[model, task] = reference(task, root / model)
+        given = [as_pillow(pictures(arg)) for arg in args]
+        found.append(plain(opened[model, task](*given, **options)))
+    return found
+
+
+def as_pillow(argument: Any) -> Any:
+    if isinstance(argument, list):
+        return [as_pillow(one) for one in argument]
+    return Image.fromarray(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def resized() -> None:
+    """Write what Pillow's filters make of a picture."""
+    picture = Image.fromarray(make_picture(*RESIZED_FROM))
+    made = {
+        f"{number}_{height}_{width}": np.asarray(picture.resize((width, height), number))
+        for number in range(6)
+        for height, width in SIZES
+    }
+    np.savez_compressed(RESIZED, **made)
+
+
+def reference(task: str, folder: Path) -> Any:
+    if task == "reranking":
+        return Ranker(folder)
+    if task == "feature-extraction":
+        return Vectors(folder)
+    return transformers.pipeline(task, str(folder))
+
+
+class Ranker:
+    """Sigmoids of a model's logits of pairs, sorted: what sentence-transformers' rank does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tokens = transformers.AutoTokenizer.from_pretrained(folder)
+        self.model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+
+    def __call__(self, query: str, texts: list[str], top_k: int | None = None) -> list[Any]:
+        queries = [query] * len(texts)
+        given = self.tokens(queries, texts, padding=True, truncation=True, return_tensors="pt")
+        with torch.no_grad():
+            scores = self.model(**given).logits.sigmoid()[:, 0].tolist()
+        rows = zip(range(len(texts)), scores, texts, strict=True)
+        found = [{"corpus_id": at, "score": score, "text": text} for at, score, text in rows]
+        return sorted(found, key=lambda row: -row["score"])[:top_k]
+
+
+class Vectors:
+    """The pipeline of feature-extraction, with the pooling that sentence encoders use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.features = transformers.pipeline("feature-extraction", str(folder))
+
+    def __call__(
+        self, texts: Any, pooling: str = "none", normalize: bool = False, **options: Any
+    ) -> Any:
+        if pooling == "none":
+            return self.features(texts, **options)
+        rows = [
+            self.features(text, **options)
+            for text in ([texts] if isinstance(texts, str) else texts)
+        ]
+        hidden = [np.array(row)[0] for row in rows]
+        pooled = np.array([one.mean(axis=0) if pooling == "mean" else one[0] for one in hidden])
+        if normalize:
+            pooled /= np.linalg.norm(pooled, axis=1, keepdims=True)
+        return pooled
+
+
+OLD = """
+import json, sys, transformers
+found, pipes = [], {}
+for folder, args, options in json.loads(sys.argv[1]):
+    if folder not in pipes:
+        pipes[folder] = transformers.pipeline("question-answering", folder)
+    found.append(pipes[folder](*args, **options))
+print(json.dumps(found))
+"""
+
+
+def in_old(asked: list[Any], old: str) -> list[Any]:
+    code = f"import sys; sys.path.insert(0, {old!r}); sys.modules['torchvision'] = None\n{OLD}"
+    command = [sys.executable, "-W", "ignore", "-c", code, json.dumps(asked)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise SystemExit(ran.stderr)
+    answers: list[Any] = plain(json.loads(ran.stdout.splitlines()[-1]))
+    return answers
+
+
+KEPT = ("model.pte", "model.manifest.json", "config.json", "tokenizer.json")
+KEPT += ("tokenizer_config.json", "preprocessor_config.json")
+
+
+def main(old: str, *only: str) -> None:
+    """Write everything; with names, export those models alone ("none": none), and keep the rest."""
+    assert int(PIL.__version__.split(".")[0]) < 13, PIL.__version__
+    torch.manual_seed(27)
+    resized()
+    with tempfile.TemporaryDirectory() as made:
+        models, out = Path(made, "models"), Path(made, "out")
+        tasks = make_models(models)
+        results = expected(models, old)
+        if only:
+            shutil.copytree(models_folder(), out)
+        for name in tasks if only else ():  # what says how inputs are prepared
+            for file in KEPT[2:]:
+                if (models / name / file).is_file():
+                    shutil.copyfile(models / name / file, out / name / file)
+            beside = [file for file in KEPT[2:] if (out / name / file).is_file()]
+            write_manifest(out / name / KEPT[0], beside)
+        for name in [name for name in only if name != "none"] if only else tasks:
+            report = export_task(models / name, out / name, tasks[name])
+            print(name, report.program_bytes, "passed" if report.passed else report.problem)
+        pack(out, sorted(tasks))
+    text = json.dumps(results, ensure_ascii=False)
+    EXPECTED.write_text(text + "\n", encoding="utf-8")
+
+
+def pack(out: Path, names: list[str]) -> None:
+    """Write an archive in which files that models have in common take no room."""
+    ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
+        for file in KEPT:
+            for name in names:
+                if (out / name / file).is_file():
+                    entry = tarfile.TarInfo(f"{name}/{file}")  # of a fixed time and user
+                    data = (out / name / file).read_bytes()
+                    entry.size = len(data)
+                    archive.addfile(entry, io.BytesIO(data))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
