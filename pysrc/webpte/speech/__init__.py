@@ -8,6 +8,6 @@ async for segment in listener.transcribe(samples, language="en"):
 from __future__ import annotations
 
 from webpte.speech.log_mel import LogMel
-from webpte.speech.whisper import Segment, Whisper
+from webpte.speech.whisper import SpokenSegment, Whisper
 
-__all__ = ["LogMel", "Segment", "Whisper"]
+__all__ = ["LogMel", "SpokenSegment", "Whisper"]

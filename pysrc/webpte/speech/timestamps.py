@@ -58,7 +58,7 @@ def _log_sum(logits: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class Span:
+class TimedTokens:
     """Tokens of a window, timestamps included, from one time to another, in timestamps."""
 
     start: int
@@ -66,7 +66,7 @@ class Span:
     tokens: tuple[int, ...]
 
 
-def split(tokens: Sequence[int], first: int, length: int) -> tuple[list[Span], int]:
+def split(tokens: Sequence[int], first: int, length: int) -> tuple[list[TimedTokens], int]:
     """Return the segments of a window's tokens, and how far it was understood, in timestamps.
 
     `length` is that of the window. What follows the last pair of timestamps is left to the next
@@ -77,13 +77,13 @@ def split(tokens: Sequence[int], first: int, length: int) -> tuple[list[Span], i
     if not cuts:
         known = [token for token in tokens if token >= first]
         end = known[-1] - first if known and known[-1] != first else length
-        return [Span(0, end, tuple(tokens))], length
+        return [TimedTokens(0, end, tuple(tokens))], length
     is_whole = times[-2:] == [False, True]  # nothing is said after the last time
     if is_whole:
         cuts.append(len(tokens))
     spans, begin = [], 0
     for cut in cuts:
         part = tokens[begin:cut]
-        spans.append(Span(part[0] - first, part[-1] - first, tuple(part)))
+        spans.append(TimedTokens(part[0] - first, part[-1] - first, tuple(part)))
         begin = cut
     return spans, length if is_whole else tokens[begin - 1] - first

@@ -21,7 +21,7 @@ _FRAMES = 2  # of a timestamp: the encoder's convolutions halve their number
 
 
 @dataclass(frozen=True)
-class Segment:
+class SpokenSegment:
     """Something said, from `start` to `end` seconds.
 
     tokens       with the timestamps before and after, if there are any
@@ -92,7 +92,7 @@ class Whisper:
         timestamps: bool = True,
         max_new_tokens: int | None = None,
         **options: Unpack[GenerationOptions],
-    ) -> AsyncIterator[Segment]:
+    ) -> AsyncIterator[SpokenSegment]:
         """Yield the segments of a sound: samples from -1 to 1 at the rate of the `features`.
 
         `language` is one of `languages`; by default the first window tells. Without `timestamps`,
@@ -121,7 +121,7 @@ class Whisper:
             spans, understood = split(tokens, self._no_times + 1, length)
             start = place / _FRAMES
             for span in spans:
-                yield Segment(
+                yield SpokenSegment(
                     (start + span.start) * seconds,
                     (start + span.end) * seconds,
                     span.tokens,

@@ -1,11 +1,11 @@
-"""Where Whisper's timestamps may stand, and the segments between them."""
+"""Whisper's timestamps: where they may stand, and the segments between them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from webpte.speech.timestamps import Span, TimestampRule, split
+from webpte.speech.timestamps import TimedTokens, TimestampRule, split
 
 FIRST, END, LAST = 10, 6, 20
 RULE = TimestampRule(2, FIRST, END, 3)
@@ -59,4 +59,4 @@ def test_times_that_are_likely_together_come() -> None:
 def test_segments(
     tokens: list[int], spans: list[tuple[int, int, tuple[int, ...]]], understood: int
 ) -> None:
-    assert split(tokens, FIRST, 50) == ([Span(*span) for span in spans], understood)
+    assert split(tokens, FIRST, 50) == ([TimedTokens(*span) for span in spans], understood)

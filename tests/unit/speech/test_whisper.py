@@ -12,7 +12,7 @@ from support.graphs.graphs import wait
 from support.llm.small_seq2seq import SPOKEN, kept, program_of, sound, whisper_settings
 from webpte.errors import InputError
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.speech import LogMel, Segment, Whisper
+from webpte.speech import LogMel, SpokenSegment, Whisper
 
 
 async def whisper(device: Any = "numpy", **changed: Any) -> Whisper:
@@ -34,7 +34,7 @@ def expected(number: int) -> list[tuple[float, float, tuple[int, ...]]]:
     ]
 
 
-async def segments(model: Whisper, number: int, **options: Any) -> list[Segment]:
+async def segments(model: Whisper, number: int, **options: Any) -> list[SpokenSegment]:
     case = SPOKEN[number]
     given = {"language": case.language, "timestamps": case.timestamps, **options}
     return [one async for one in model.transcribe(sound(case.seconds), **given)]
