@@ -8,7 +8,7 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, library, llm, report, tasks, text, training, vision
+from webpte import errors, library, llm, report, speech, tasks, text, training, vision
 from webpte.download import Download
 from webpte.errors import WebpteError
 from webpte.format.bundled import BundledCase
@@ -63,6 +63,7 @@ __all__ = [
     "native_adapters",
     "report",
     "shared_device",
+    "speech",
     "tasks",
     "text",
     "training",

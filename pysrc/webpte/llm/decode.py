@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
 from webpte.llm.kv_session import KVSession
 from webpte.runtime.decode.decode_steps import DecodeSteps, PendingSteps
-from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
+from webpte.runtime.decode.sampling import LogitsRule, SampledToken, SamplerSettings
 
 BATCH_SECONDS = 0.05
 IN_FLIGHT = 2  # batches: one runs while the tokens of the other are on their way
@@ -46,6 +47,10 @@ class DecodeLoop:
         self._has_prefilled = False
         self._steps: PipelinedDecode | SingleSteps | None = None  # that follow the last prefill
         self._is_refused = False  # whether the program takes prefills alone
+
+    def use_rule(self, rule: LogitsRule) -> None:
+        """Change the logits of each token by a rule, on the host; before the first token."""
+        self._settings = replace(self._settings, rule=rule)
 
     @property
     def coming(self) -> int:

@@ -22,9 +22,10 @@ from webpte.llm.generation import Generation, GenerationOptions
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import DECODER, ENCODER, INTEGERS, numbers_of
 from webpte.llm.speculation import Speculators
+from webpte.ops.sampling.sample_numpy import mask_of
 from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.info import TensorInfo
-from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
+from webpte.runtime.decode.sampling import LogitsRule, SampledToken, SamplerSettings
 from webpte.runtime.program import Program, call_log_of
 
 NUMPY = "numpy"
@@ -68,13 +69,16 @@ class Seq2Seq:
         *,
         prompt: Sequence[int] | None = None,
         stop: Collection[int] = (),
+        rule: LogitsRule | None = None,
         **options: Unpack[GenerationOptions],
     ) -> Generation:
         """Answer an input: the tokens of a text, or an array as the encoder takes it.
 
         `prompt` are the tokens that the answer continues: by default the model's own, `start` and
-        `forced`. It is at most `max_new_tokens` long, by default as long as fits. The other options
-        are those of `Generator.generate`; there is no speculation.
+        `forced`. It is at most `max_new_tokens` long, by default as long as fits. `rule(history,
+        logits)` returns the logits (vocabulary,) to choose a token from, after a history that
+        begins with the prompt; each token then waits for its logits. The other options are those of
+        `Generator.generate`; there is no speculation.
         """
         if options.get("speculate") is not None:
             raise InputError("an encoder-decoder model decodes without speculation")
@@ -88,8 +92,9 @@ class Seq2Seq:
         if max_new_tokens is None:
             if self.max_context is None:
                 raise InputError(f"{self.program.name} has no limit: give max_new_tokens")
-            max_new_tokens = max(1, self.max_context - len(first) + 1)
-        return _EncodedGeneration(self._session, given, first, max_new_tokens, stop, **options)
+            max_new_tokens = max(1, self.max_context - len(first))
+        session, most = self._session, max_new_tokens
+        return _EncodedGeneration(session, given, first, most, stop, rule, **options)
 
 
 class EncodedSession(KVSession):
@@ -100,6 +105,7 @@ class EncodedSession(KVSession):
         self.encoder = encoder
         self.source = _source_of(program, encoder, decoder)
         self._source: np.ndarray | None = None
+        self._not_first = _all_but(numbers_of(program, "begin_suppress_tokens"), self.vocabulary)
         self._encoded_at = -1  # the program's generation then
 
     def check_source(self, source: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -128,6 +134,7 @@ class EncodedSession(KVSession):
         if self._source is not None and not self.position:
             with self._alone():
                 await self._encode(self._source)
+            allowed = self._not_first if allowed is None else allowed
         return await super().prefill(tokens, settings, allowed)
 
     async def _encode(self, source: np.ndarray) -> None:
@@ -157,16 +164,26 @@ class _EncodedGeneration(Generation):
         prompt: Sequence[int],
         max_new_tokens: int,
         stop: Collection[int],
+        rule: LogitsRule | None,
         **options: Any,
     ) -> None:
         speculators = Speculators(session)
         super().__init__(session, speculators, prompt, True, max_new_tokens, stop, **options)
+        if rule is not None:
+            self._plain.use_rule(rule)
         self._encoded, self._source = session, source
 
     def _begin(self) -> int:
         self._encoded.check_idle()
         self._encoded.start(self._source)
         return super()._begin()
+
+
+def _all_but(tokens: Sequence[int], vocabulary: int) -> np.ndarray | None:
+    """Return the mask that the sampler takes of all tokens but these; None if there are none."""
+    if not tokens:
+        return None
+    return mask_of(np.setdiff1d(np.arange(vocabulary), np.array(tokens)), vocabulary)
 
 
 def _source_of(program: Program, encoder: str, decoder: str) -> TensorInfo:

@@ -227,6 +227,8 @@ class Decoder:
         body, kind = self._method.only_delegate, SamplerKind.of(settings, room, masked)
         if not isinstance(body, GpuDelegate):
             return "the method is not one delegate on a GPU"
+        if settings.rule is not None:
+            return "a rule changes the logits on the host"
         if kind is None:
             return "a penalty needs the program's `get_max_context_len`"
         sampled = self._build.with_sampler(body, kind)

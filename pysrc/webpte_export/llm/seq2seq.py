@@ -155,8 +155,9 @@ def metadata(
 
 def _never_generated(settings: list[Table]) -> list[int]:
     """Return the tokens that are never generated: noises, or MarianMT's padding."""
-    words = next((t.content["bad_words_ids"] for t in settings if "bad_words_ids" in t.content), [])
-    single = [word[0] for word in words or [] if len(word) == 1]
+    found = [table.content.get("bad_words_ids") for table in settings]
+    words: list[list[int]] = next((words for words in found if words), [])
+    single = [word[0] for word in words if len(word) == 1]
     return sorted({*token_ids("suppress_tokens", *settings), *single})
 
 

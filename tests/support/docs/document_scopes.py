@@ -13,7 +13,7 @@ import webpte
 from support.harness.inspecting import APART
 from support.harness.task_cases import models_folder
 from support.harness.texts import BYTES, FOLDER
-from support.llm import lora_models
+from support.llm import lora_models, small_seq2seq
 from support.page.chats import Q4
 from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
@@ -81,6 +81,15 @@ def face_finder() -> bytes:
 
 LINES = {"np": np, "webpte": webpte}  # imports that short examples leave out
 CHAT = {**LINES, "program": Q4, "tokenizer": TEXT / "tokenizer.json", "conversation": [5, 9, 33]}
+_FEATURES, _GENERATION = small_seq2seq.whisper_settings()
+ENCODED = {
+    "translator": small_seq2seq.program_of("bart"),
+    "source": [3, 7, 5],
+    "whisper": small_seq2seq.program_of("whisper"),
+    "preprocessor_config": _FEATURES,
+    "generation_config": _GENERATION,
+    "samples": small_seq2seq.sound(0.7),
+}
 PICTURE = {**LINES, "x": np.zeros((1, 1, 28, 28), np.float32)}
 TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.json")}
 
@@ -112,7 +121,7 @@ PREPARED = {
         printed=("layer x2", "all agree", "bytes on the GPU"),
     ),
     "docs/language_models.md": Prepared(
-        {**CHAT, "draft": Q4.with_name("llama_tiny_fp32.pte")},
+        {**CHAT, **ENCODED, "draft": Q4.with_name("llama_tiny_fp32.pte")},
         {
             "chat.pte": Q4,
             "model.pte": Q4,

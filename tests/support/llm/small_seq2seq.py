@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,18 +27,68 @@ class Greedy:
     logits: np.ndarray  # (steps, vocabulary)
 
 
+@dataclass(frozen=True)
+class Spoken:
+    """A sound of so many seconds, and the segments that transformers finds: times and text."""
+
+    seconds: float
+    language: str | None
+    timestamps: bool
+
+
+SPOKEN = (Spoken(0.7, "en", True), Spoken(0.7, "de", False), Spoken(3.3, None, True))
+RATE = 16000
+
+
+def sound(seconds: float) -> np.ndarray:
+    """Return a sound: tones that change, and noise."""
+    times = np.arange(int(seconds * RATE)) / RATE
+    noise = np.random.default_rng(7).standard_normal(times.size) * 0.02
+    tones = np.sin(2 * np.pi * (200 + 900 * np.sin(3 * times)) * times) * np.abs(np.sin(7 * times))
+    return (0.5 * tones + noise).astype(np.float32)
+
+
+def whisper_settings() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return preprocessor_config.json and generation_config.json of the small Whisper.
+
+    Its windows have a second, and its timestamps are the tokens from 29 on.
+    """
+    features = {"feature_size": 8, "chunk_length": 1, "n_fft": 400, "hop_length": 160}
+    generation = {
+        "eos_token_id": 20,
+        "pad_token_id": 20,
+        "bos_token_id": 20,
+        "decoder_start_token_id": 21,
+        "lang_to_id": {"<|en|>": 22, "<|de|>": 23},
+        "task_to_id": {"translate": 24, "transcribe": 25},
+        "no_timestamps_token_id": 28,
+        "prev_sot_token_id": 26,
+        "is_multilingual": True,
+        "max_initial_timestamp_index": 25,
+        "begin_suppress_tokens": [3, 20],
+        "suppress_tokens": [1, 2, 21, 22, 23, 24, 25, 26, 27],
+        "max_length": 24,
+    }
+    return features | {"sampling_rate": RATE}, generation
+
+
 def program_of(family: str) -> bytes:
     """Read the program of one family: two layers each of encoder and decoder."""
     with zipfile.ZipFile(MODELS) as packed:
         return packed.read(f"{family}.pte")
 
 
+def kept(family: str) -> dict[str, np.ndarray]:
+    """Read what export_seq2seq.py kept of a family besides the program."""
+    with zipfile.ZipFile(MODELS) as packed:
+        return dict(np.load(io.BytesIO(packed.read(f"{family}.npz"))))
+
+
 def answers_of(family: str) -> list[Greedy]:
     """Read transformers' greedy answers to several inputs."""
-    with zipfile.ZipFile(MODELS) as packed:
-        kept = np.load(io.BytesIO(packed.read(f"{family}.npz")))
-    count = sum(name.startswith("source") for name in kept.files)
+    found = kept(family)
+    count = sum(name.startswith("source") for name in found)
     return [
-        Greedy(kept[f"source{n}"].tolist(), kept[f"tokens{n}"].tolist(), kept[f"logits{n}"])
+        Greedy(found[f"source{n}"].tolist(), found[f"tokens{n}"].tolist(), found[f"logits{n}"])
         for n in range(count)
     ]

@@ -41,7 +41,12 @@ class SamplerKind:
     def of(
         cls, settings: SamplerSettings, context: int | None, masked: bool = False, rows: int = 0
     ) -> SamplerKind | None:
-        """Return the kind for these settings; None if it needs a history of unknown length."""
+        """Return the kind for these settings; None if it needs the host.
+
+        That is for a rule, and for a history of unknown length.
+        """
+        if settings.rule is not None:
+            return None
         top_logprobs = settings.top_logprobs
         if settings.is_greedy and not masked:
             return cls(top_logprobs=top_logprobs, rows=rows)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,6 +63,9 @@ def seed_words(seed: int | None) -> Array:
     return np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32).view(np.int32)
 
 
+LogitsRule = Callable[[Sequence[int], Array], Array]
+
+
 @dataclass(frozen=True, eq=False)
 class SampledToken:
     """A token; `words` are its log-probabilities as top_logprobs.py packs them, if requested."""
@@ -73,11 +76,15 @@ class SampledToken:
 
 @dataclass(frozen=True, eq=False)
 class SamplerSettings:
-    """Sampling settings, seed, and the number of top log-probabilities to return (0: none)."""
+    """Sampling settings, seed, and the number of top log-probabilities to return (0: none).
+
+    `rule` changes the logits (vocabulary,) after a history, on the host, before one is chosen.
+    """
 
     sampling: Sampling
     seed: Array  # int32 [2]
     top_logprobs: int = 0
+    rule: LogitsRule | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.top_logprobs <= MOST_LOGPROBS:
@@ -139,6 +146,8 @@ class SamplerSettings:
     ) -> SampledToken:
         """Sample the token after the history from the last row of the logits."""
         row = logits.reshape(-1, logits.shape[-1])[-1]
+        if self.rule is not None:
+            row = np.asarray(self.rule(history, row), row.dtype)
         if self.is_greedy and allowed is None:
             token = int(np.argmax(row))
         else:

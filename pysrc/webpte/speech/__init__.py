@@ -1,0 +1,13 @@
+"""Speech to text with Whisper's programs.
+
+listener = webpte.speech.Whisper(program, webpte.speech.LogMel.of(settings), generation)
+async for segment in listener.transcribe(samples, language="en"):
+    print(segment.start, segment.end, tokenizer.decode(segment.text_tokens))
+"""
+
+from __future__ import annotations
+
+from webpte.speech.log_mel import LogMel
+from webpte.speech.whisper import SpokenSegment, Whisper
+
+__all__ = ["LogMel", "SpokenSegment", "Whisper"]
