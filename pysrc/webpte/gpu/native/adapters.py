@@ -49,10 +49,19 @@ def list_adapters(dawn: Dawn) -> list[Adapter]:
 
 
 def find_adapter(dawn: Dawn, wanted: str = "") -> Adapter:
-    """Return the first adapter that `wanted` describes; see `choose`."""
-    found = list_adapters(dawn)
+    """Return the first adapter that `wanted` describes; see `choose`.
+
+    Where nothing is chosen and nothing hidden, Dawn is asked for the one that it prefers: the list
+    is for those who choose.
+    """
+    hiding = [name for name in HIDING if name in os.environ]
+    if not wanted and not hiding:
+        preferred = next(_request(dawn), None)
+        described = None if preferred is None else _describe(dawn, preferred)
+        found = [] if described is None else [Adapter(0, *described)]
+    else:
+        found = list_adapters(dawn)
     if not found:
-        hiding = [name for name in HIDING if name in os.environ]
         hint = f" ({' and '.join(hiding)} may hide it)" if hiding else ""
         raise NoWebGPUError(f"device='native' finds no GPU{hint}: {INSTALL}")
     return found[choose([one.adapter for one in found], wanted)]
