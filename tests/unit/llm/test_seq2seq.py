@@ -234,7 +234,7 @@ def test_errors_say_what_to_do() -> None:
 def test_inputs_that_may_have_a_row_for_each_token_are_given_in_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As where the encoder's output is as long as the tokens: it is slower, and as right."""
+    """Answers stay right, though slower, where an encoder's output may be as long as the tokens."""
     for module in ("webpte.plan.memory_plan", "webpte.runtime.execute.delegate"):
         monkeypatch.setattr(f"{module}.kept_inputs", lambda graph: ())
 
