@@ -10,7 +10,7 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import PREPROCESSOR, ModelFiles
-from webpte.tasks.log_mel import RATE, LogMel, check_sound
+from webpte.tasks.kaldi_bands import RATE, KaldiBands, check_sound
 from webpte.tasks.scores import best, function_of, labels_of
 from webpte.tasks.task import task
 
@@ -27,7 +27,7 @@ class AudioClassification(ArrayTask):
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
         self.labels = labels_of(self.config, self.output.shape[-1])
-        self._spectrogram = LogMel(files.table(PREPROCESSOR))
+        self._spectrogram = KaldiBands(files.table(PREPROCESSOR))
 
     async def __call__(
         self, inputs: Any, *, top_k: int | None = None, function_to_apply: str = "softmax"

@@ -12,14 +12,14 @@ import webpte
 from support.harness.task_cases import make_sound, models_folder
 from webpte.errors import InputError, UnsupportedError
 from webpte.json_reader import Table
-from webpte.tasks.log_mel import FRAME, HOP, LogMel
+from webpte.tasks.kaldi_bands import FRAME, HOP, KaldiBands
 
 SETTINGS = {"feature_extractor_type": "ASTFeatureExtractor", "num_mel_bins": 8, "max_length": 5}
 
 
 def spectrogram(samples: np.ndarray, **change: Any) -> np.ndarray:
     settings = Table({**SETTINGS, **change}, "preprocessor_config.json", InputError)
-    return LogMel(settings)(samples)
+    return KaldiBands(settings)(samples)
 
 
 def test_a_sound_is_cut_or_padded_with_zeros() -> None:

@@ -21,7 +21,7 @@ _FLOOR = float(np.finfo(np.float32).eps)
 _MOST = 1 << 14  # bands, and frames
 
 
-class LogMel:
+class KaldiBands:
     """Makes the spectrogram that a preprocessor_config.json of AST describes."""
 
     def __init__(self, settings: Table) -> None:
