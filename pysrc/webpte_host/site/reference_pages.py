@@ -22,7 +22,14 @@ DOCS = ROOT / "docs"
 TEMPLATES = Path(__file__).with_name("reference_templates")
 MODULES = (
     *("webpte", "webpte.errors", "webpte.vision", "webpte.report", "webpte.training"),
-    *("webpte.library", "webpte.llm", "webpte.tasks", "webpte.text", "webpte_export"),
+    *(
+        "webpte.library",
+        "webpte.llm",
+        "webpte.speech",
+        "webpte.tasks",
+        "webpte.text",
+        "webpte_export",
+    ),
 )
 _OF_REFERENCE = "reference/reference.css"
 _SHEETS = (
