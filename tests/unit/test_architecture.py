@@ -46,7 +46,7 @@ ORDER = (
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
     *("runtime.lora", "runtime.autotune", "runtime", "training", "library", "text"),
-    *("llm.constrain", "llm", "speech", "tasks", "openai", "bench", "webpte"),
+    *("llm.constrain", "llm", "speech", "tasks", "tasks.sound", "openai", "bench", "webpte"),
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {

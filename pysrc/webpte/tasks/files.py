@@ -16,6 +16,7 @@ from webpte.text import Tokenizer, load_tokenizer
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
+GENERATION = "generation_config.json"
 # What a folder is opened by, the first that is there: of `serve.py export --task`, of
 # `serve.py models add`, and a program without a manifest.
 _PROGRAMS = ("model.manifest.json", "card.json", "model.pte")

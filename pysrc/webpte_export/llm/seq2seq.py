@@ -23,6 +23,7 @@ from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
 
 BESIDE = (
+    "config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "generation_config.json",

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
 from webpte_export.exporter_patches import hide_broken_torchvision
+from webpte_export.llm.export import export_llm
+from webpte_export.llm.seq2seq import is_encoder_decoder
 from webpte_export.report import Report
 
 PROGRAM = "model.pte"
+_TOKENIZER, _PREPROCESSOR = "tokenizer.json", "preprocessor_config.json"
+# Tasks of encoder-decoder models, and the files that they need.
+_ANSWERING = {
+    "text2text-generation": (_TOKENIZER,),
+    "summarization": (_TOKENIZER,),
+    "translation": (_TOKENIZER,),
+    "automatic-speech-recognition": (_TOKENIZER, _PREPROCESSOR, "generation_config.json"),
+}
 _COPIED = (
     "config.json",
     "tokenizer.json",
@@ -35,7 +45,8 @@ def export_task(
     """Export a model for `webpte.tasks.open(task, OUT)`, and check it against PyTorch.
 
     folder      of Hugging Face: config.json, weights, and a tokenizer.json (texts) or a
-                preprocessor_config.json (pictures and sounds)
+                preprocessor_config.json (pictures and sounds); both, and generation_config.json,
+                for automatic-speech-recognition
     out         the folder to write: model.pte with its manifest, suite and report, and copies of
                 the files that say how inputs are prepared and what labels mean
     max_length  tokens of a text; by default the model's own number, at most 512
@@ -44,16 +55,16 @@ def export_task(
     if not (folder / "config.json").is_file():
         raise ExportError(f"{folder} has no config.json: it is not a model of Hugging Face.")
     hide_broken_torchvision()
+    if task in _ANSWERING:
+        if not is_encoder_decoder(folder):
+            raise ExportError(f"{folder} is not a model for {task}: it is no encoder-decoder.")
+        _check_files(folder, task, _ANSWERING[task])
+        return export_llm(folder, out / PROGRAM, quantize=quantize, half=half)
     from webpte_export.tasks.heads import ArrayModel, read_module
 
-    module = read_module(folder, task)
+    module = read_module(folder, task, _ANSWERING)
     arrays = isinstance(module, ArrayModel)
-    needed = "preprocessor_config.json" if arrays else "tokenizer.json"
-    if not (folder / needed).is_file():
-        raise ExportError(
-            f"{folder} has no {needed}, which {task} needs; copy it from the model's page, or let "
-            "transformers write it (save_pretrained)."
-        )
+    _check_files(folder, task, (_PREPROCESSOR if arrays else _TOKENIZER,))
     made = _array_calls(module, folder) if arrays else _text_calls(module, folder, max_length)
     out.mkdir(parents=True, exist_ok=True)
     copied = [name for name in _COPIED if (folder / name).is_file()]
@@ -69,6 +80,16 @@ def export_task(
         beside=copied,
         **made,
     )
+
+
+def _check_files(folder: Path, task: str, needed: Iterable[str]) -> None:
+    """Raise ExportError for a file that is missing."""
+    for name in needed:
+        if not (folder / name).is_file():
+            raise ExportError(
+                f"{folder} has no {name}, which {task} needs; copy it from the model's page, or "
+                "let transformers write it (save_pretrained)."
+            )
 
 
 def _text_calls(module: Any, folder: Path, max_length: int | None) -> dict[str, Any]:

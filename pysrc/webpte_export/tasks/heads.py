@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,10 @@ HEADS = {
 }
 
 
-def read_module(folder: Path, task: str) -> Any:
-    """Read the model of a folder as the module to export for a task."""
+def read_module(folder: Path, task: str, others: Iterable[str] = ()) -> Any:
+    """Read the model of a folder as the module to export for a task; `others` are there, too."""
     if task not in HEADS:
-        raise ExportError(f"there is no task {task!r}; there are {', '.join(HEADS)}.")
+        raise ExportError(f"there is no task {task!r}; there are {', '.join((*HEADS, *others))}.")
     head = HEADS[task]
     try:
         # Eager attention takes the mask as it is; others want one that they make themselves.

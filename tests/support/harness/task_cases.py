@@ -113,6 +113,12 @@ CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
     ("patches", "image-feature-extraction", [[HIGH, DOT]], {}),
 ]
 
+# Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests.
+ANSWERING = {
+    *("text2text-generation", "summarization", "translation"),
+    "automatic-speech-recognition",
+}
+
 
 def made(argument: Any) -> Any:
     """Return an argument of a case; pictures and sounds are given by their size, and made here."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -70,6 +72,25 @@ def whisper_settings() -> tuple[dict[str, Any], dict[str, Any]]:
         "max_length": 24,
     }
     return features | {"sampling_rate": RATE}, generation
+
+
+def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
+    """Write what lies beside a program: a tokenizer with a word for each token, "w12" for 12."""
+    words = {f"w{number}": number for number in range(tokens)}
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"},
+    }
+    features, generation = whisper_settings()
+    files: dict[str, Any] = {"tokenizer": tokenizer, "tokenizer_config": {}}
+    if not (folder / "config.json").exists():
+        files["config"] = config
+    if family == "whisper":
+        files |= {"preprocessor_config": features, "generation_config": generation}
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
 
 
 def program_of(family: str) -> bytes:

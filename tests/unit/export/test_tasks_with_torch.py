@@ -17,6 +17,8 @@ if find_spec("transformers") is None:
     pytest.skip("transformers is not installed", allow_module_level=True)
 
 import webpte  # noqa: E402
+from support.llm.export_seq2seq import build  # noqa: E402
+from support.llm.small_seq2seq import answers_of, write_files  # noqa: E402
 from support.write import task_models  # noqa: E402
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.tasks import export_task  # noqa: E402
@@ -49,10 +51,32 @@ def test_a_folder_becomes_one_that_opens_and_gives_the_pipelines_results(tmp_pat
     check(wait(classify()), tf.pipeline("text-classification", str(source))(SHORT, top_k=None))
 
 
+def test_an_encoder_decoder_becomes_a_translator(tmp_path: Path) -> None:
+    source, out = tmp_path / "model", tmp_path / "out"
+    model = build("t5")
+    model.save_pretrained(source)
+    write_files(source, "t5", 41)
+    report = export_task(source, out, "translation")
+    assert report.passed, report.text()
+    case = answers_of("t5")[0]
+    text = " ".join(f"w{token}" for token in case.source)
+
+    async def translate() -> object:
+        async with await webpte.tasks.open("translation", out, device="numpy") as task:
+            return await task(text, max_new_tokens=12)
+
+    wanted = " ".join(f"w{token}" for token in case.tokens[1:] if token != 1)
+    assert wait(translate()) == [{"translation_text": wanted}]
+    with pytest.raises(ExportError, match=r"no preprocessor_config\.json"):
+        export_task(source, out, "automatic-speech-recognition")
+
+
 def test_folders_that_cannot_be_exported_say_why(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"no config\.json"):
         export_task(tmp_path, tmp_path / "out", "fill-mask")
     source = small_model(tmp_path / "model")
+    with pytest.raises(ExportError, match="no encoder-decoder"):
+        export_task(source, tmp_path / "out", "summarization")
     with pytest.raises(ExportError, match=r"no task 'sentiment'.*text-classification"):
         export_task(source, tmp_path / "out", "sentiment")
     with pytest.raises(ExportError, match="not a model for image-classification"):

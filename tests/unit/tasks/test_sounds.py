@@ -12,7 +12,7 @@ import webpte
 from support.harness.task_cases import make_sound, models_folder
 from webpte.errors import InputError, UnsupportedError
 from webpte.json_reader import Table
-from webpte.tasks.kaldi_spectrogram import FRAME, HOP, KaldiSpectrogram
+from webpte.tasks.sound.kaldi_spectrogram import FRAME, HOP, KaldiSpectrogram
 
 SETTINGS = {"feature_extractor_type": "ASTFeatureExtractor", "num_mel_bins": 8, "max_length": 5}
 

@@ -5,8 +5,6 @@ samples (count,)  --frames of 25 ms every 10 ms-->  (frames, 400)  --FFT-->  (fr
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from webpte.errors import InputError, UnsupportedError
@@ -75,15 +73,3 @@ def _filters(bands: int) -> Array:
     rising = (places - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - places) / (edges[2:] - edges[1:-1])
     return np.maximum(0.0, np.minimum(rising, falling))
-
-
-def check_sound(samples: Array) -> Array:
-    """Return samples (count,); raise InputError unless they are finite floats of one channel."""
-    if samples.ndim != 1 or samples.dtype.kind != "f":
-        raise InputError(
-            "a sound is an array (samples,) of floats from -1 to 1, of one channel; got "
-            f"{samples.dtype} {list(samples.shape)}"
-        )
-    if not math.isfinite(float(np.sum(samples, dtype=np.float64))):
-        raise InputError("the sound has NaN or infinities")
-    return samples

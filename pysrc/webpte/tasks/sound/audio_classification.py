@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from webpte.errors import InputError
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import PREPROCESSOR, ModelFiles
-from webpte.tasks.kaldi_spectrogram import RATE, KaldiSpectrogram, check_sound
 from webpte.tasks.scores import best, function_of, labels_of
+from webpte.tasks.sound.kaldi_spectrogram import RATE, KaldiSpectrogram
+from webpte.tasks.sound.samples import samples_of
 from webpte.tasks.task import task
 
 
@@ -44,13 +43,4 @@ class AudioClassification(ArrayTask):
         return found if many else found[0]
 
     async def prepare(self, given: Any) -> np.ndarray:
-        if isinstance(given, Mapping):
-            if given.get("sampling_rate") != RATE:
-                raise InputError(
-                    f"the sound has {given.get('sampling_rate')} samples a second (sampling_rate), "
-                    f"but the model takes {RATE}: resample it first"
-                )
-            given = given.get("raw", given.get("array"))
-        if not isinstance(given, np.ndarray):
-            raise InputError(f"a sound is a NumPy array of samples, not a {type(given).__name__}")
-        return self._spectrogram(check_sound(given))
+        return self._spectrogram(samples_of(given, RATE))

@@ -1,0 +1,163 @@
+"""translation, summarization, text2text-generation: a text for a text, by an encoder-decoder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack
+
+from webpte.errors import InputError
+from webpte.llm.generation import GenerationOptions
+from webpte.llm.seq2seq import Seq2Seq
+from webpte.tasks.encoder import checked_text, cutting
+from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.task import Task, task
+from webpte.text import Tokenizer
+from webpte.text.tokenizer import check_fits
+
+
+class TextToText(Task):
+    """A task that answers a text with another.
+
+    result   the key of an answer, as the pipelines have it
+    """
+
+    needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER)
+    wanted: ClassVar[Sequence[str]] = (TOKENIZER_CONFIG,)
+    result: ClassVar[str] = ""
+
+    def __init__(self, files: ModelFiles) -> None:
+        super().__init__(files)
+        assert files.tokenizer is not None  # it is needed
+        self.tokenizer: Tokenizer = files.tokenizer
+        self._model = Seq2Seq(files.program)
+        if not self._model.is_text:
+            raise InputError(
+                f"{files.program.name} is not a program for {self.name}: it takes no tokens"
+            )
+        check_fits(self.tokenizer, self._model.vocabulary)
+        self._turn = asyncio.Lock()  # the program's state belongs to one answer at a time
+
+    def prefix(self, name: str) -> str:
+        """Return what a model was taught to read before texts of a task; "" if it says nothing."""
+        config = self.files.table(CONFIG)
+        if config.content.get("task_specific_params") is None:
+            return ""
+        tasks = config.table("task_specific_params")
+        return tasks.table(name).text("prefix", "") if name in tasks else ""
+
+    async def answer(
+        self,
+        inputs: Any,
+        prefix: str,
+        max_new_tokens: int | None,
+        truncation: Any,
+        options: GenerationOptions,
+    ) -> list[dict[str, str]]:
+        """Return the answers to a text or a list of them, in order."""
+        texts = inputs if isinstance(inputs, list | tuple) else [inputs]
+        sources = [self._source(prefix + checked_text(text), truncation) for text in texts]
+        found = []
+        for source in sources:
+            async with self._turn:
+                answer = self._model.generate(source, max_new_tokens, **options)
+                tokens = [token async for token in answer]
+            found.append({self.result: self.tokenizer.decode(tokens)})
+        return found
+
+    def _source(self, text: str, truncation: Any) -> list[int]:
+        longest = self._model.max_source
+        tokens: list[int] = self.tokenizer.encode(text)
+        if len(tokens) <= longest:
+            return tokens
+        if cutting(truncation) is None:
+            raise InputError(
+                f"{text[:40]!r} has {len(tokens)} tokens; {self.program.name} takes {longest}: "
+                "give a shorter text, or truncation=True to cut it"
+            )
+        rows, _ = self.tokenizer.encode_batch([text], longest)
+        return [int(token) for token in rows[0]]
+
+
+@task("text2text-generation")
+class Text2TextGeneration(TextToText):
+    """Answers texts as the model was taught.
+
+    await task("question: ...")       # [{"generated_text": ...}]
+    """
+
+    result = "generated_text"
+
+    async def __call__(
+        self,
+        inputs: Any,
+        *,
+        max_new_tokens: int | None = None,
+        truncation: bool = False,
+        **options: Unpack[GenerationOptions],
+    ) -> list[dict[str, str]]:
+        """Return an answer for each text.
+
+        max_new_tokens   tokens of an answer; by default as many as fit
+        truncation       cut texts that are too long; otherwise they are an error
+        options          those of `Seq2Seq.generate`: temperature, seed, ...
+        """
+        return await self.answer(inputs, "", max_new_tokens, truncation, options)
+
+
+@task("summarization")
+class Summarization(TextToText):
+    """Summarizes texts.
+
+    await task(article)       # [{"summary_text": ...}]
+    """
+
+    result = "summary_text"
+
+    async def __call__(
+        self,
+        inputs: Any,
+        *,
+        max_new_tokens: int | None = None,
+        truncation: bool = False,
+        **options: Unpack[GenerationOptions],
+    ) -> list[dict[str, str]]:
+        """Return a summary of each text; options as in text2text-generation."""
+        prefix = self.prefix(self.name)
+        return await self.answer(inputs, prefix, max_new_tokens, truncation, options)
+
+
+@task("translation")
+class Translation(TextToText):
+    """Translates texts.
+
+    await task("How are you?")                                      # [{"translation_text": ...}]
+    await task("How are you?", src_lang="en", tgt_lang="fr")        # T5, which knows several pairs
+    """
+
+    result = "translation_text"
+
+    async def __call__(
+        self,
+        inputs: Any,
+        *,
+        src_lang: str | None = None,
+        tgt_lang: str | None = None,
+        max_new_tokens: int | None = None,
+        truncation: bool = False,
+        **options: Unpack[GenerationOptions],
+    ) -> list[dict[str, str]]:
+        """Return a translation of each text; further options as in text2text-generation.
+
+        src_lang, tgt_lang   for a model whose config.json names pairs of languages
+        """
+        prefix = self.prefix(self.name)
+        if src_lang is not None or tgt_lang is not None:
+            pair = f"translation_{src_lang}_to_{tgt_lang}"
+            prefix = self.prefix(pair)
+            if not prefix:
+                raise InputError(
+                    f"{self.program.name} was not taught {pair!r}: its config.json has no such "
+                    "entry in task_specific_params"
+                )
+        return await self.answer(inputs, prefix, max_new_tokens, truncation, options)
