@@ -46,6 +46,24 @@ class TextToText(Task):
         tasks = config.table("task_specific_params")
         return tasks.table(name).text("prefix", "") if name in tasks else ""
 
+    async def __call__(
+        self,
+        inputs: Any,
+        *,
+        max_new_tokens: int | None = None,
+        truncation: bool = False,
+        **options: Unpack[GenerationOptions],
+    ) -> list[dict[str, str]]:
+        """Return an answer for each text.
+
+        inputs           a text, or a list of texts
+        max_new_tokens   tokens of an answer; by default as many as fit
+        truncation       cut texts that are too long; otherwise they are an error
+        options          those of `Seq2Seq.generate`: temperature, seed, ...
+        """
+        prefix = self.prefix(self.name)
+        return await self.answer(inputs, prefix, max_new_tokens, truncation, options)
+
     async def answer(
         self,
         inputs: Any,
@@ -88,22 +106,6 @@ class Text2TextGeneration(TextToText):
 
     result = "generated_text"
 
-    async def __call__(
-        self,
-        inputs: Any,
-        *,
-        max_new_tokens: int | None = None,
-        truncation: bool = False,
-        **options: Unpack[GenerationOptions],
-    ) -> list[dict[str, str]]:
-        """Return an answer for each text.
-
-        max_new_tokens   tokens of an answer; by default as many as fit
-        truncation       cut texts that are too long; otherwise they are an error
-        options          those of `Seq2Seq.generate`: temperature, seed, ...
-        """
-        return await self.answer(inputs, "", max_new_tokens, truncation, options)
-
 
 @task("summarization")
 class Summarization(TextToText):
@@ -113,18 +115,6 @@ class Summarization(TextToText):
     """
 
     result = "summary_text"
-
-    async def __call__(
-        self,
-        inputs: Any,
-        *,
-        max_new_tokens: int | None = None,
-        truncation: bool = False,
-        **options: Unpack[GenerationOptions],
-    ) -> list[dict[str, str]]:
-        """Return a summary of each text; options as in text2text-generation."""
-        prefix = self.prefix(self.name)
-        return await self.answer(inputs, prefix, max_new_tokens, truncation, options)
 
 
 @task("translation")

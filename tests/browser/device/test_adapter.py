@@ -11,8 +11,12 @@ from webpte_host.harness.browser import Harness
 
 DESCRIBE = """
 import json, js
+from pathlib import Path
 from pyodide.code import run_js
-from webpte.gpu.browser.scripts import load_script
+import webpte
+
+# Evaluated anew, since a page asks WebGL once.
+script = run_js((Path(webpte.__file__).parent / "gpu/webgpu/adapter.js").read_text())
 
 within = run_js('''async (name, vendor, describe) => {
     const { getContext } = OffscreenCanvas.prototype;
@@ -27,7 +31,7 @@ within = run_js('''async (name, vendor, describe) => {
         OffscreenCanvas.prototype.getContext = getContext;
     }
 }''')
-told = await within(js.JSON.parse(name), vendor, load_script("webgpu/adapter.js").describe)
+told = await within(js.JSON.parse(name), vendor, script.describe)
 return json.loads(told)["description"]
 """
 

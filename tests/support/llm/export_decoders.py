@@ -114,13 +114,18 @@ def export(name: str, folder: Path) -> None:
         (folder / program.name).write_bytes(program.read_bytes())
 
 
+def write_entry(packed: zipfile.ZipFile, name: str, data: bytes) -> None:
+    """Write a file of a fixed date, so that equal contents make equal archives."""
+    info = zipfile.ZipInfo(name, _EPOCH)
+    info.compress_type = zipfile.ZIP_LZMA
+    packed.writestr(info, data)
+
+
 def pack(folder: Path, out: Path) -> None:
     """Pack the programs of a folder into a zip."""
     with zipfile.ZipFile(out, "w", zipfile.ZIP_LZMA) as packed:
         for path in sorted(folder.glob("*.pte")):
-            info = zipfile.ZipInfo(path.name, _EPOCH)
-            info.compress_type = zipfile.ZIP_LZMA
-            packed.writestr(info, path.read_bytes())
+            write_entry(packed, path.name, path.read_bytes())
 
 
 def main(arguments: list[str]) -> None:

@@ -23,8 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from support.llm.export_decoders import write_entry
+
 CONTEXT, CHUNK, LENGTH = 96, 32, 12
-_EPOCH = (2020, 1, 1, 0, 0, 0)
 # Family, quantization, and its linear layers by the last parts of their names.
 MODELS: dict[str, tuple[str, str | None, list[str]]] = {
     "llama": ("llama", None, ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "down_proj"]),
@@ -184,9 +185,7 @@ def main(arguments: list[str]) -> None:
             print(f"exported {name}", flush=True)
         for path in sorted(folder.rglob("*")):
             if path.is_file() and path.suffix != ".md":
-                info = zipfile.ZipInfo(str(path.relative_to(folder)), _EPOCH)
-                info.compress_type = zipfile.ZIP_LZMA
-                packed.writestr(info, path.read_bytes())
+                write_entry(packed, str(path.relative_to(folder)), path.read_bytes())
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from support.llm.export_decoders import write_entry
 from support.llm.small_seq2seq import RATE, SPOKEN, sound, whisper_settings
 
 CONTEXT, CHUNK, NEW = 24, 8, 12
 _PERIOD = 151  # of the weights
 _SEEDS = {"whisper": 0}  # 4 for others: answers with several tokens
 _SCALE = 3.0  # of the usual weights: else a token is followed by itself
-_EPOCH = (2020, 1, 1, 0, 0, 0)
 _BART: dict[str, Any] = {
     "vocab_size": 41,
     "d_model": 16,
@@ -188,9 +188,7 @@ def main(arguments: list[str]) -> None:
                 np.savez(data, **(heard if name == "whisper" else expected)(name))  # type: ignore[arg-type]
                 program = (Path(made) / f"{name}.pte").read_bytes()
             for file, content in ((f"{name}.pte", program), (f"{name}.npz", data.getvalue())):
-                info = zipfile.ZipInfo(file, _EPOCH)
-                info.compress_type = zipfile.ZIP_LZMA
-                packed.writestr(info, content)
+                write_entry(packed, file, content)
 
 
 if __name__ == "__main__":

@@ -39,8 +39,7 @@ class Adapter:
 
 def list_adapters(dawn: Dawn) -> list[Adapter]:
     """List the adapters that are visible, in the order in which Dawn prefers them."""
-    described = (_describe(dawn, owned) for owned in _enumerate(dawn))
-    found = [Adapter(place, *parts) for place, parts in enumerate(filter(None, described))]
+    found = [Adapter(place, *parts) for place, parts in enumerate(_enumerate(dawn))]
     shown = visible([one.adapter for one in found])
     return [
         replace(found[place], adapter=replace(found[place].adapter, index=index))
@@ -57,8 +56,7 @@ def find_adapter(dawn: Dawn, wanted: str = "") -> Adapter:
     hiding = [name for name in HIDING if name in os.environ]
     if not wanted and not hiding:
         preferred = next(_request(dawn), None)
-        described = None if preferred is None else _describe(dawn, preferred)
-        found = [] if described is None else [Adapter(0, *described)]
+        found = [] if preferred is None else [Adapter(0, *preferred)]
     else:
         found = list_adapters(dawn)
     if not found:
@@ -77,8 +75,11 @@ class _Vector(ctypes.Structure):
     )
 
 
-def _enumerate(dawn: Dawn) -> Iterator[Owned]:
-    """Yield all adapters, the preferred ones first."""
+_Described = tuple[Owned, AdapterInfo, DeviceInfo]
+
+
+def _enumerate(dawn: Dawn) -> Iterator[_Described]:
+    """Yield all adapters with their facts, the preferred ones first."""
     c = dawn.c
     options = c.WGPURequestAdapterOptions()
     options.powerPreference = c.WGPUPowerPreference_HighPerformance
@@ -94,11 +95,13 @@ def _enumerate(dawn: Dawn) -> Iterator[Owned]:
     size = ctypes.sizeof(ctypes.c_void_p)
     for address in range(found.begin or 0, found.end or 0, size):
         handle = ctypes.c_void_p.from_address(address)  # with a reference, which is ours now
-        yield Owned(ctypes.cast(handle, c.WGPUAdapter), c.wgpuAdapterRelease)
+        owned = Owned(ctypes.cast(handle, c.WGPUAdapter), c.wgpuAdapterRelease)
+        if (described := _describe(dawn, owned)) is not None:
+            yield described
 
 
-def _request(dawn: Dawn) -> Iterator[Owned]:
-    """Yield the adapters that requests find, which can miss some."""
+def _request(dawn: Dawn) -> Iterator[_Described]:
+    """Yield the adapters that requests find, with their facts; they can miss some."""
     c = dawn.c
     seen = set()
     for preference in (c.WGPUPowerPreference_HighPerformance, c.WGPUPowerPreference_LowPower):
@@ -113,10 +116,10 @@ def _request(dawn: Dawn) -> Iterator[Owned]:
             described = _describe(dawn, owned)
             if described is not None and described[1] not in seen:
                 seen.add(described[1])
-                yield owned
+                yield described
 
 
-def _describe(dawn: Dawn, owned: Owned) -> tuple[Owned, AdapterInfo, DeviceInfo] | None:
+def _describe(dawn: Dawn, owned: Owned) -> _Described | None:
     """Return the adapter's facts, or None for the one that does nothing.
 
     Dawn offers that one on every machine.

@@ -3,7 +3,7 @@
 (() => {
     // What WebGL calls the GPU, or "". Firefox names it there alone, and roughly: "NVIDIA GeForce GTX 980, or similar".
     // A renderer on the CPU says nothing about the adapter of WebGPU.
-    const webglName = () => {
+    const readWebglName = () => {
         try {
             const gl = new OffscreenCanvas(1, 1).getContext("webgl", { powerPreference: "high-performance" });
             const name = gl?.getParameter(gl.RENDERER) ?? "";
@@ -13,6 +13,8 @@
             return ""; // WebGL is off
         }
     };
+    let known; // a context takes a while to make
+    const webglName = () => (known ??= readWebglName());
 
     return {
         // Requests the adapter twice if need be: a browser that has just started can answer null at first.
