@@ -23,10 +23,11 @@ _PLAYWRIGHT_PATH = (
 )
 
 
-def requirements() -> list[str]:
+def requirements(extra: str = "test") -> list[str]:
+    """Return the packages of an extra of pyproject.toml."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
-    pinned: list[str] = project["optional-dependencies"]["test"]
+    pinned: list[str] = project["optional-dependencies"][extra]
     return pinned
 
 
@@ -65,15 +66,19 @@ def ensure(
 
 def _ensure_venv(display: Display) -> None:
     made = _venv()
-    if inside() or made.is_ready():
-        return
+    if not inside() and not made.is_ready():
+        install_pinned(made, display, "the test environment")
+
+
+def install_pinned(made: PinnedVenv, display: Display, name: str) -> None:
+    """Create an environment with its packages, from PyPI alone. Raises HostError."""
 
     def install() -> None:
         with display.stage(f"{len(made.packages)} test packages from PyPI"):
             hint = "Check the network connection and pip's settings, then run this again."
             made.pip_install(made.packages, "--only-binary=:all:", "the test packages", hint)
 
-    display.line("Setting up the test environment (once)")
+    display.line(f"Setting up {name} (once)")
     made.make(display, install)
 
 
