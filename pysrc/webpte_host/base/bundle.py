@@ -4,6 +4,8 @@
     page.zip        the modules of the page
     webpte_dev.zip  the tools of developers, for the harness page alone
 
+and the one in the package for npm, which has the modules of its worker, too.
+
 They are built in memory and rebuilt when a source changes, so that a reload of the page shows an
 edit. An archive costs one request; a request for each of a hundred modules would take a tenth of
 the page's start.
@@ -18,7 +20,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from webpte_host.base.layout import PYSRC, WGSL
+from webpte_host.base.layout import PYSRC, WEB, WGSL
 
 _EPOCH = (2020, 1, 1, 0, 0, 0)
 _PACKAGE_SUFFIXES = frozenset({".py", ".js", ".json", ".typed"})
@@ -68,10 +70,17 @@ class Bundle:
         return dict(sorted(found.items()))
 
 
-def package_bundle(package: Path = PYSRC / "webpte", shaders: Path = WGSL) -> Bundle:
+def package_bundle(package: Path = PYSRC / "webpte", shaders: Path = WGSL, *more: Part) -> Bundle:
     return Bundle(
-        Part(package, "webpte", _PACKAGE_SUFFIXES), Part(shaders, "webpte/wgsl", _SHADER_SUFFIXES)
+        Part(package, "webpte", _PACKAGE_SUFFIXES),
+        Part(shaders, "webpte/wgsl", _SHADER_SUFFIXES),
+        *more,
     )
+
+
+def npm_bundle() -> Bundle:
+    worker = Part(WEB / "npm", "npm", _MODULE_SUFFIXES)
+    return package_bundle(PYSRC / "webpte", WGSL, worker)
 
 
 def dev_bundle(package: Path = PYSRC / "webpte_dev") -> Bundle:

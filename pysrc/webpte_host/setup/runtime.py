@@ -170,6 +170,12 @@ def _set_up(display: Display, folder: Path, lock_bytes: bytes, lock_hash: str) -
         ) from error
 
 
+def npm_version(name: str, lock_path: Path = LOCK) -> str:
+    """Return the version of a package of npm that the lock names."""
+    packages = json.loads(lock_path.read_bytes())["npm"]
+    return next(str(package["version"]) for package in packages if package["name"] == name)
+
+
 def runtime_version(folder: Path = RUNTIME) -> str:
     """Return a version that changes with the content; without a stamp, it changes each time."""
     try:

@@ -29,13 +29,15 @@ from webpte_host.serving.gallery import gallery
 from webpte_host.serving.page_config import page_config
 from webpte_host.serving.routing import COMMON_HEADERS
 from webpte_host.site.build_package import build_wheel
+from webpte_host.site.output_folder import OutputFolder
 
 NOTEBOOKS = "notebooks"
-SITE_FILES = "site-files.js"  # also the mark of a folder that may be replaced
+SITE_FILES = "site-files.js"
+SITE = OutputFolder("site", SITE_FILES, "serve.py build")
 WORKER = "service-worker.js"
 _REGISTER = "service-worker-register.js"
 _NOT_KEPT = (WORKER, SITE_FILES)  # the browser fetches these two past the worker
-_ONLY_TESTS = ("harness.html", "harness.js")
+_NOT_PAGE = ("harness.html", "harness.js", "npm")  # of tests, and the package for npm
 
 _HEAD = "<head>"
 _COMPRESSED = frozenset(
@@ -45,22 +47,9 @@ _WORTH_BYTES = 1024
 _WORTH_SHARE = 0.9
 
 
-def check_target(out: Path) -> None:
-    """Check that the folder is new, empty, or an earlier site, which may be replaced."""
-    if not out.exists() or (out / SITE_FILES).is_file():
-        return
-    if not out.is_dir():
-        raise HostError(f"{out} is a file: name a folder for the site.")
-    if any(out.iterdir()):
-        raise HostError(
-            f"{out} has files that are not of a site: name a folder that is new or empty, or an "
-            "earlier one of serve.py build."
-        )
-
-
 def write_page(site: Path, runtime: Path, web: Path = WEB) -> None:
     """Write the page with the browser runtime and the package."""
-    ignored = shutil.ignore_patterns(".*", "__pycache__", *_ONLY_TESTS)
+    ignored = shutil.ignore_patterns(".*", "__pycache__", *_NOT_PAGE)
     shutil.copytree(web, site, ignore=ignored)
     shutil.copytree(runtime, site / "runtime")
     (site / "runtime" / "stamp.json").unlink(missing_ok=True)

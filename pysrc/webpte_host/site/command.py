@@ -1,18 +1,14 @@
-"""`serve.py build`: the page as a static site, for any host and sub-path."""
+"""`serve.py build`: the page as a static site for any host, or the package for npm."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import tempfile
 from pathlib import Path
 
-from webpte_host.base.errors import HostError
 from webpte_host.base.progress import Display, megabytes
 from webpte_host.models.store import ModelStore
 from webpte_host.setup.runtime import ensure_runtime
-from webpte_host.site import build_notebooks, build_site
+from webpte_host.site import build_notebooks, build_npm, build_site
 from webpte_host.site.reference import write_docs
 
 
@@ -35,7 +31,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--docs", action="store_true", help="add the documentation and the API reference"
     )
+    parser.add_argument(
+        "--npm", action="store_true", help="write the package for npm instead of the site"
+    )
     options = parser.parse_args(arguments)
+    if options.npm:
+        if options.notebooks or options.docs or options.without_models:
+            parser.error("--npm writes a package alone, without other parts")
+        build_npm.build(options.out)
+        return 0
     models = None if options.without_models else ModelStore()
     build(options.out, models, notebooks=options.notebooks, docs=options.docs)
     return 0
@@ -51,25 +55,16 @@ def build(
 ) -> None:
     """Build the site under a temporary name, and rename it when complete. Raises HostError."""
     out = out.resolve()
-    build_site.check_target(out)
+    build_site.SITE.check(out)
     display = display or Display()
     runtime = ensure_runtime(display)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        # In the same parent folder, so on the same disk, where a rename is enough.
-        with tempfile.TemporaryDirectory(prefix=".webpte-site-", dir=out.parent) as temporary:
-            site = Path(temporary) / "site"
-            wheel = _write(site, runtime, models, display)
-            later = build_notebooks.write_notebooks(site, wheel, display) if notebooks else []
-            if docs:
-                write_docs(site / "docs", display)
-                later = [*later, "docs/"]
-            _finish(site, later, display)
-            if out.exists():
-                os.rename(out, Path(temporary) / "outdated")
-            os.rename(site, out)
-    except (OSError, shutil.Error) as error:
-        raise HostError(f"the site could not be written to {out}: {error}.") from error
+    with build_site.SITE.written(out) as site:
+        wheel = _write(site, runtime, models, display)
+        later = build_notebooks.write_notebooks(site, wheel, display) if notebooks else []
+        if docs:
+            write_docs(site / "docs", display)
+            later = [*later, "docs/"]
+        _finish(site, later, display)
     display.line(f"The site is in {out}. To look at it: python3 -m http.server -d {out}")
 
 

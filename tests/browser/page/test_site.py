@@ -74,6 +74,7 @@ def test_another_site_of_the_host_keeps_what_it_kept(
         expect(page.get_by_text("the first site")).to_be_visible()
 
 
+@pytest.mark.thorough
 def test_a_new_version_is_there_the_visit_after_next(
     page: Page, folder: Path, host: StaticHost
 ) -> None:

@@ -122,15 +122,15 @@ def test_compressed_files_are_beside_those_that_get_smaller(tmp_path: Path) -> N
 
 
 def test_replaces_only_what_it_made(tmp_path: Path) -> None:
-    build_site.check_target(tmp_path / "new")
-    build_site.check_target(tmp_path)  # empty
+    build_site.SITE.check(tmp_path / "new")
+    build_site.SITE.check(tmp_path)  # empty
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(HostError, match="not of a site"):
-        build_site.check_target(tmp_path)
+        build_site.SITE.check(tmp_path)
     with pytest.raises(HostError, match="is a file"):
-        build_site.check_target(tmp_path / "precious.txt")
+        build_site.SITE.check(tmp_path / "precious.txt")
     (tmp_path / build_site.SITE_FILES).write_text("")
-    build_site.check_target(tmp_path)
+    build_site.SITE.check(tmp_path)
 
 
 def test_the_examples_of_the_document_are_the_files(root: Path) -> None:

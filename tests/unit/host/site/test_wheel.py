@@ -98,6 +98,7 @@ def test_changelog_has_this_version(root: Path) -> None:
     assert newest.split()[1] == webpte.__version__
 
 
+@pytest.mark.thorough
 def test_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     made = CleanEnvironment.make(tmp_path, borrowed=("numpy", "flatbuffers"))
     made.install(wheel)
@@ -108,6 +109,7 @@ def test_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     assert (y, pipelines) == ([2.0, 3.0, 4.0], 1)
 
 
+@pytest.mark.thorough
 def test_sources_make_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     sdist = build_sdist(tmp_path)
     with tarfile.open(sdist) as archive:

@@ -1,0 +1,157 @@
+"""The package for npm in a page: a module that a page imports, with Python in its worker.
+
+tests/support/npm/page.js has the page's side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from support.docs.documents import blocks_of
+from support.harness import extent, limits
+from support.npm.host import npm_host
+from webpte_host.base.layout import ROOT
+from webpte_host.harness.browser import PageLog
+
+ANSWER = "A cow says moo!"
+DOCUMENT = ROOT / "docs" / "javascript.md"
+IMPORT = 'import * as webpte from "webpte";\n\n'
+
+# Runs an example, and returns what it logs.
+LOGGED = """async () => {
+    const said = [], console = { log: (...words) => said.push(...words) };
+    const program = await webpte.load("samples/sigmoid.pte");
+    { %s }
+    await program.close();
+    return said;
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page that has imported the package; all tests share it, and its worker."""
+    with npm_host(tmp_path_factory.mktemp("npm")) as host:
+        page = browser.new_page()
+        page.set_default_timeout(limits.START_MS)
+        log = PageLog(page)
+        page.goto(host.url)
+        page.wait_for_function("globalThis.scenarios")
+        yield page
+        assert log.errors == []
+        page.close()
+
+
+def run(page: Page, scenario: str, given: Any = None) -> Any:
+    return page.evaluate("([name, given]) => scenarios[name](given)", [scenario, given])
+
+
+def test_two_programs_run_at_once(page: Page) -> None:
+    x = np.linspace(-4, 4, 37 * 41, dtype=np.float32)
+    found = run(page, "twoPrograms", x.tolist())
+    assert found["stages"][0] == "python"
+    assert {"fetch", "read", "compile"} <= set(found["stages"])
+    assert found["shape"] == [37, 41]
+    np.testing.assert_allclose(found["y"], 1 / (1 + np.exp(-x)), atol=1e-5)
+    assert found["same"]
+    assert found["sums"] == [3 * (1.5 - 4)]  # the sample is three times the sum
+    assert found["ticks"] > 10, "the page stood still while Python started"
+
+
+def test_errors_cross_with_their_class(page: Page) -> None:
+    found = run(page, "errors")
+    names = {key: error["name"] for key, error in found.items()}
+    assert names == {
+        "shape": "InputError",
+        "buffer": "InputError",
+        "closed": "ClosedError",
+        "missing": "SourceError",
+        "foreign": "OtherFileError",
+    }
+    assert all(error["isError"] and error["advice"] for error in found.values())
+    assert found["shape"]["code"] == "input"
+    assert "[37, 41]" in found["shape"]["message"]
+    assert "webpte/here" in found["buffer"]["message"]
+    assert "404" in found["missing"]["message"]
+    assert found["foreign"]["advice"] == found["foreign"]["details"]["advice"]
+
+
+def test_a_tensor_stays_on_the_gpu(page: Page) -> None:
+    found = run(page, "keptOnTheGpu")
+    once = 1 / (1 + np.exp(-0.5))
+    assert found["shape"] == [37, 41]
+    np.testing.assert_allclose(found["values"], [once, 1 / (1 + np.exp(-once)), once], atol=1e-5)
+    assert found["destroyed"]["name"] == found["closed"]["name"] == "ClosedError"
+
+
+def test_a_load_is_cancelled(page: Page) -> None:
+    found = run(page, "cancelledLoads")
+    assert found["before"]["name"] == "AbortError"
+    assert found["during"]["message"] == "enough"
+    assert found["methods"] == ["forward"]
+
+
+def test_a_chat_is_answered_in_openais_objects(page: Page) -> None:
+    found = run(page, "chats")
+    whole, chunks = found["whole"], found["chunks"]
+    assert (whole["object"], whole["model"]) == ("chat.completion", "teller")
+    assert whole["choices"][0]["message"]["content"] == ANSWER
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    said = [chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks]
+    assert len(said) > 3
+    assert "".join(said) == ANSWER
+    assert found["two"] == [ANSWER, "Two plus three is five."]
+    assert found["broken"] == 3
+    assert found["cut"]["name"] == "AbortError"
+    wrong = found["wrong"]
+    assert (wrong["name"], wrong["details"]["param"]) == ("RequestError", "temperature")
+    assert found["embedding"]["name"] == "RequestError"
+
+
+def test_tasks_by_name(page: Page) -> None:
+    found = run(page, "tasks")
+    assert "image-classification" in found["names"]
+    (best,) = found["best"]
+    assert best["label"] == "glad"
+    np.testing.assert_allclose(best["score"], 0.8016524, atol=1e-3)
+    assert [len(rows) for rows in found["several"]] == [2, 2]
+    assert len(found["shape"]) == 2
+    assert found["unknown"]["name"] == "InputError"
+    assert "topk" in found["unknown"]["message"]
+    first, *others = found["pictures"]["scores"]
+    assert len(first) > 1
+    assert others == [first] * 4
+    assert found["pictures"]["empty"]["name"] == "InputError"
+
+
+def test_the_examples_of_the_document(page: Page) -> None:
+    blocks = [block for block in blocks_of(DOCUMENT) if block.language == "js"]
+    texts = [block.text.removeprefix(IMPORT) for block in blocks]
+    ran = [text for text in texts if not text.startswith(("import", "webpte.configure"))]
+    program, chat, task, wrong = (page.evaluate(LOGGED % text) for text in ran)
+    assert [1, 10] in program
+    assert chat[0]
+    assert task[0][0].keys() == {"label", "score"}
+    assert "[37, 41]" in wrong[0]
+
+
+def test_a_runtime_ends_and_another_cannot_start(page: Page) -> None:
+    """The shared worker ends here: the last test that uses it."""
+    found = run(page, "ends")
+    assert [error["name"] for error in found["late"]] == ["ClosedError", "ClosedError"]
+    assert [error["name"] for error in found["failed"]] == ["StartError"] * 3
+    assert "nowhere/pyodide.mjs" in found["failed"][0]["message"]
+    assert found["ended"]
+    assert found["configured"]["code"] == "started"
+
+
+@pytest.mark.skipif(not extent.everything(), reason="starts Python once more; runs with --all")
+def test_buffers_of_the_gpu_in_a_worker_of_ones_own(page: Page) -> None:
+    found = run(page, "here")
+    np.testing.assert_allclose(found["value"], 1 / (1 + np.exp(-0.5)), atol=1e-5)
+    assert found["isBuffer"]
+    assert found["refused"]["code"] == "main_thread"

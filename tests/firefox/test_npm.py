@@ -1,0 +1,26 @@
+"""The package for npm in Firefox: one program, a chat that streams, and an error."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.npm.host import npm_host
+from webpte_host.harness.firefox import FirefoxBrowser
+
+RUN = "async () => [await scenarios.errors(), await scenarios.chats()]"
+
+
+def test_a_page_imports_it(
+    firefox: FirefoxBrowser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with npm_host(tmp_path_factory.mktemp("npm")) as host:
+        page = firefox.new_page()
+        page.goto(host.url)
+        page.wait_for("() => Boolean(globalThis.scenarios)")
+        errors, chats = page.evaluate(RUN)
+        page.close()
+    assert errors["shape"]["name"] == "InputError"
+    assert "[37, 41]" in errors["shape"]["message"]
+    said = [chunk["choices"][0]["delta"].get("content") or "" for chunk in chats["chunks"]]
+    assert "".join(said) == "A cow says moo!"
+    assert chats["cut"]["name"] == "AbortError"

@@ -1,0 +1,44 @@
+"""The package for npm on a host whose pages forbid eval, with programs and Pyodide beside it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.harness.task_cases import models_folder
+from support.page.static_site import StaticHost, static_host
+from webpte_host.base.layout import WEB
+from webpte_host.setup.runtime import ensure_runtime
+from webpte_host.site.build_npm import write_package
+
+# As strict as that of an extension; WebAssembly is all that is evaluated.
+POLICY = {"Content-Security-Policy": "script-src 'self' 'wasm-unsafe-eval'"}
+SCRIPT = Path(__file__).with_name("page.js")
+PAGE = f"""<!doctype html><title>webpte from npm</title><link rel="icon" href="data:,">
+<script type="module" src="{SCRIPT.name}"></script>"""
+
+
+@contextmanager
+def npm_host(folder: Path) -> Iterator[StaticHost]:
+    """A host of a page with the scenarios of page.js."""
+    runtime = ensure_runtime()
+    write_package(folder / "package", runtime)
+    for name, target in {
+        "pyodide": runtime / "pyodide",
+        "samples": WEB / "samples",
+        "tasks": models_folder(),
+        # as docs/javascript.md calls them
+        "model.pte": WEB / "samples" / "digits.pte",
+        "models/feelings": models_folder() / "feelings",
+        "models/chat/model.pte": WEB / "samples" / "stories.pte",
+        "models/chat/tokenizer.json": WEB / "samples" / "stories.tokenizer.json",
+        "models/chat/tokenizer_config.json": WEB / "samples" / "stories.tokenizer_config.json",
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(target)
+    (folder / "index.html").write_text(PAGE, encoding="utf-8")
+    shutil.copy(SCRIPT, folder)
+    with static_host(folder, POLICY) as host:
+        yield host

@@ -1,0 +1,33 @@
+// Uses of the package for npm that `tsc` has to take, and two that it has to refuse. Nothing here is run.
+
+import * as webpte from "webpte";
+import { RuntimeHere } from "webpte/here";
+
+export async function programs(buffer: { size: number; usage: number; destroy(): undefined }): Promise<number[]> {
+  const signal = AbortSignal.abort();
+  const program: webpte.Program = await webpte.load(new Blob([]), { signal, keep: true, kvCache: "int8" });
+  const pair = new webpte.Tensor(new BigInt64Array(2), [2]);
+  const [y] = await program.forward(new Float32Array(3), pair, buffer, { data: new Int8Array(2), shape: [1, 2] }, 3, 4n);
+  const [kept] = await program.run("forward", [y!], { output: "gpu" });
+  const read: webpte.Tensor = await kept!.read();
+  const sizes = Object.values(program.methods).flatMap(({ inputs }) => inputs.flatMap((one) => (one.kind === "tensor" ? one.shape : [])));
+  // @ts-expect-error there is no such option
+  await webpte.load("model.pte", { deviec: "numpy" });
+  // @ts-expect-error a Date is no input
+  await program.forward(new Date());
+  return [...read.shape, ...sizes];
+}
+
+export async function others(): Promise<string | null> {
+  const runtime = new RuntimeHere({ indexURL: "pyodide/" });
+  await runtime.gpuDevice();
+  const task = await runtime.task("fill-mask", "gaps/");
+  await task("A [MASK].", { top_k: 2 });
+  try {
+    const client = await webpte.openai({ chat: new URL("https://example.org/chat/") });
+    const answer = await client.chat.completions.create({ messages: [{ role: "user", content: "Hello" }], seed: 3 });
+    return answer.choices[0]!.message.content;
+  } catch (error) {
+    return error instanceof webpte.UnsupportedOpError ? `${error.code} ${error.advice} ${error.details.ops}` : null;
+  }
+}

@@ -1,0 +1,93 @@
+"""The package for npm: that its parts fit together, and say what Python says."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import webpte
+from webpte import errors
+from webpte.openai import RequestError
+from webpte.text.tokenizer_json import JAVASCRIPT
+from webpte_host.base.errors import HostError
+from webpte_host.base.layout import WEB
+from webpte_host.site import build_npm
+
+NPM = WEB / "npm"
+OF_JAVASCRIPT = {"StartError": "WebpteError"}
+LOCAL = re.compile(r'(?:from|import) "(\./[^"]+)"|new URL\("(\./[^"]+)", import\.meta\.url\)')
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    """A runtime with as much as the package takes of it."""
+    folder = tmp_path / "runtime"
+    for name, text in {
+        "tokenizers/tokenizers.min.cjs": "exports.Tokenizer = class {};",
+        "tokenizers/LICENSE": "Apache",
+        "pyodide/flatbuffers.whl": "wheel",
+        "pyodide/pyodide-lock.json": json.dumps(
+            {"packages": {"flatbuffers": {"file_name": "flatbuffers.whl"}}}
+        ),
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def package(tmp_path: Path, runtime: Path) -> Path:
+    build_npm.write_package(tmp_path / "package", runtime)
+    return tmp_path / "package"
+
+
+def test_everything_that_is_named_is_there(package: Path) -> None:
+    described = json.loads((package / "package.json").read_text())
+    assert described["version"] == webpte.__version__
+    assert described["dependencies"].keys() == {"pyodide"}
+    named = {"./LICENSE", "./README.md", *described["bin"].values()}
+    for target in described["exports"].values():
+        named |= set(target.values()) if isinstance(target, dict) else {target}
+    for path in package.rglob("*.*s"):
+        text = path.read_text(encoding="utf-8")
+        named |= {one or other for one, other in LOCAL.findall(text)}
+    assert not [name for name in named if not (package / name).is_file()]
+
+
+def test_the_tokenizers_are_registered_by_the_name_that_python_asks_for(package: Path) -> None:
+    assert f"SCRIPTS[{json.dumps(JAVASCRIPT.served)}]" in (package / "scripts.js").read_text()
+
+
+def test_classes_of_errors_are_those_of_python() -> None:
+    classes = {
+        name: kind.__bases__[0].__name__
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, errors.WebpteError)
+    }
+    classes |= {"RequestError": RequestError.__bases__[0].__name__} | OF_JAVASCRIPT
+    del classes["WebpteError"]
+    script, types = ((NPM / f"errors.{end}").read_text(encoding="utf-8") for end in ("js", "d.ts"))
+    defined = re.findall(r'export const (\w+) = define\("(\w+)", (\w+)', script)
+    assert all(name == text for name, text, _ in defined)
+    assert {name: parent for name, _, parent in defined} == classes
+    declared = dict(re.findall(r"export class (\w+) extends (\w+)", types))
+    assert declared == {**classes, "WebpteError": "Error"}
+
+
+def test_types_name_what_is_exported() -> None:
+    script, types = ((NPM / f"index.{end}").read_text(encoding="utf-8") for end in ("js", "d.ts"))
+    exported = set(re.findall(r"export (?:const|function|class) (\w+)", script))
+    for names in re.findall(r"export \{ (.+) \} from", script):
+        exported |= {one.split(" as ")[-1] for one in names.split(", ")}
+    assert set(re.findall(r"export (?:const|function|class) (\w+)", types)) == exported
+
+
+def test_replaces_only_what_it_made(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(HostError, match="files that are not of a package"):
+        build_npm.build(tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"

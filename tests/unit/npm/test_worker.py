@@ -1,0 +1,227 @@
+"""The Python of the package for npm: calls by messages, as its JavaScript sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npm.values import DTYPES, Encoder, FlatArray, decode, with_shape
+from npm.worker import Worker, code_of, described
+from support.graphs.graphs import wait
+from webpte import TensorInfo
+from webpte.errors import InputError, OtherFileError, UnsupportedOpError, WebpteError
+from webpte.openai import RequestError
+
+
+class Caller:
+    """The other side: it sends calls, and collects the answers of each."""
+
+    def __init__(self) -> None:
+        self.answers: dict[int, list[tuple[str, Any]]] = {}
+        self.parts: list[Any] = []
+        self.worker = Worker(self._receive)
+
+    def _receive(self, number: int, kind: str, text: str, parts: Sequence[Any]) -> None:
+        self.parts = list(parts)
+        self.answers.setdefault(number, []).append((kind, json.loads(text)))
+
+    def start(self, name: str, *given: Any, parts: Sequence[Any] = ()) -> int:
+        number = len(self.answers) + 1
+        self.answers[number] = []
+        self.worker.start(number, name, json.dumps(given), parts)
+        return number
+
+    async def end_of(self, number: int) -> tuple[str, Any]:
+        while not self.answers[number] or self.answers[number][-1][0] in ("progress", "item"):
+            await asyncio.sleep(0)
+        return self.answers[number][-1]
+
+    async def call(self, name: str, *given: Any, parts: Sequence[Any] = ()) -> Any:
+        kind, value = await self.end_of(self.start(name, *given, parts=parts))
+        assert kind == "result", value
+        return value
+
+    async def error(self, name: str, *given: Any, parts: Sequence[Any] = ()) -> Any:
+        kind, value = await self.end_of(self.start(name, *given, parts=parts))
+        assert kind == "error", value
+        return value
+
+
+Scenario = Callable[[Caller, Any], Coroutine[Any, Any, None]]
+
+
+def with_program(root: Path, scenario: Scenario, name: str = "web/samples/sigmoid.pte") -> None:
+    async def run() -> None:
+        caller = Caller()
+        program = await caller.call("load", str(root / name), {"device": "numpy"})
+        await scenario(caller, program)
+
+    wait(run())
+
+
+def test_a_flat_array_has_the_shape_of_the_input(root: Path) -> None:
+    x = np.linspace(-3, 3, 37 * 41, dtype=np.float32)
+
+    async def scenario(caller: Caller, program: Any) -> None:
+        assert program["methods"]["forward"]["inputs"][0]["shape"] == [37, 41]
+        given = {"webpte:tensor": [0, "float32", None]}
+        (y,) = await caller.call(
+            "run", program["handle"], "forward", [given], "array", parts=[x.tobytes()]
+        )
+        assert y == {"webpte:tensor": [0, "float32", [37, 41]]}
+        found = caller.parts[0].view(np.float32)
+        np.testing.assert_allclose(found, 1 / (1 + np.exp(-x)), atol=1e-6)
+
+    with_program(root, scenario)
+
+
+def test_errors_have_a_class_and_a_code(root: Path) -> None:
+    async def scenario(caller: Caller, program: Any) -> None:
+        handle = program["handle"]
+        flat = {"webpte:tensor": [0, "float32", None]}
+        whole = {"webpte:tensor": [1, "float32", [37, 41]]}
+        for call, kind, words in [
+            ((handle, "forward", [flat], "array"), "InputError", "7 elements; 1,517 are needed"),
+            ((handle, "none", [], "array"), "InputError", "no method 'none'"),
+            ((handle, "forward", [], "array"), "InputError", "1 input"),
+            ((handle, "forward", [], "cpu"), "InputError", "'array' and 'gpu'"),
+            ((handle, "forward", [whole], "gpu"), "DeviceError", "NumPy"),
+            ((999, "forward", [], "array"), "ClosedError", "closed"),
+        ]:
+            error = await caller.error("run", *call, parts=[bytes(28), bytes(37 * 41 * 4)])
+            assert error["classes"][0] == kind
+            assert words in error["message"]
+        error = await caller.error("load", "model.pte", {"deviec": "numpy"})
+        assert (error["classes"][0], error["code"]) == ("InputError", "input")
+        assert "there is no option 'deviec'; there are device, " in error["message"]
+        assert (await caller.error("fly"))["message"] == "there is no call 'fly'"
+
+    with_program(root, scenario)
+
+
+def test_closing_twice_and_running_afterwards(root: Path) -> None:
+    async def scenario(caller: Caller, program: Any) -> None:
+        handle = program["handle"]
+        assert await caller.call("close", handle) is None
+        assert await caller.call("close", handle) is None
+        error = await caller.error("stats", handle)
+        assert error["classes"] == ["ClosedError", "WebpteError"]
+
+    with_program(root, scenario)
+
+
+def test_a_call_is_cancelled_before_it_begins_and_later(root: Path) -> None:
+    async def scenario(caller: Caller, program: Any) -> None:
+        for turns in range(4):
+            number = caller.start(
+                "load", str(root / "web/samples/sigmoid.pte"), {"device": "numpy"}
+            )
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            caller.worker.cancel(number)
+            kind, _ = await caller.end_of(number)
+            assert kind in ("cancelled", "result")
+            assert kind == "cancelled" or turns > 0
+        caller.worker.cancel(number)  # it has ended
+        assert await caller.call("stats", program["handle"])
+
+    with_program(root, scenario)
+
+
+def test_what_a_file_holds_is_metadata(root: Path) -> None:
+    async def scenario(_: Caller, program: Any) -> None:
+        constant = [info for info in program["methods"].values() if info["isConstant"]]
+        assert constant
+        assert program["metadata"].keys() == {info["name"] for info in constant}
+        assert program["metadata"]["get_vocab_size"] > 0
+
+    with_program(root, scenario, "web/samples/stories.pte")
+
+
+def test_tasks_refuse_options_that_they_do_not_know() -> None:
+    from support.harness.task_cases import models_folder
+
+    async def run() -> None:
+        caller = Caller()
+        folder = str(models_folder() / "feelings")
+        task = await caller.call("task", "text-classification", folder, {"device": "numpy"})
+        ((best,), *_) = (await caller.call("do", task["handle"], ["ok"], {"top_k": 1}),)
+        assert best.keys() == {"label", "score"}
+        error = await caller.error("do", task["handle"], ["ok"], {"topk": 1})
+        assert error["classes"][0] == "InputError"
+        assert "topk" in error["message"]
+        error = await caller.error("stream", task["handle"], ["ok"], {})
+        assert "does not stream" in error["message"]
+
+    wait(run())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrays_of_every_type_cross_both_ways(dtype: str) -> None:
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    encoder = Encoder(lambda _: 0, False)
+    text = encoder.text([array.T])
+    (found,) = decode(text, [bytes(part) for part in encoder.parts], lambda _: None)
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array.T)
+
+
+def test_values_that_json_has_not_cross_both_ways() -> None:
+    values = [math.nan, math.inf, -math.inf, 1 << 60, -(1 << 53), None, True, "ü", {"a": [1, ()]}]
+    encoder = Encoder(lambda _: 0, False)
+    found = decode(encoder.text(values), encoder.parts, lambda _: None)
+    assert math.isnan(found[0])
+    assert found[1:] == [*values[1:8], {"a": [1, []]}]
+    assert decode('{"$ref": "x"}', [], lambda _: None) == {"$ref": "x"}
+
+
+@pytest.mark.parametrize(
+    ("tensor", "size", "words"),
+    [
+        ([0, "float32", [3]], 8, "2 elements have not the shape [3]"),
+        ([0, "float32", [-1, -2]], 8, "have not the shape"),
+        ([0, "float32", None], 7, "not a whole number of float32"),
+        ([0, "complex64", None], 8, "no tensor has the dtype 'complex64'"),
+    ],
+)
+def test_arrays_that_contradict_themselves(tensor: list[Any], size: int, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        decode(json.dumps({"webpte:tensor": tensor}), [bytes(size)], lambda _: None)
+    assert words in str(caught.value)
+
+
+def test_a_flat_array_for_a_dynamic_input_needs_a_shape() -> None:
+    flat = FlatArray(np.zeros(6, np.float32))
+    one = TensorInfo("x", (8,), "float32", dynamic=True)
+    assert with_shape(flat, one, "x").shape == (6,)
+    with pytest.raises(InputError, match=r"give \{data, shape\}"):
+        with_shape(flat, TensorInfo("x", (2, 3), "float32", dynamic=True), "x")
+
+
+def test_details_of_errors() -> None:
+    error = described(UnsupportedOpError("m", {"aten.foo": 2}))
+    assert error["code"] == "unsupported_op"
+    assert error["details"] == {"ops": {"aten.foo": 2}}
+    assert described(OtherFileError("a GIF", "open it elsewhere", 0))["details"]["advice"]
+    request = described(RequestError("no", "model", 404, "model_not_found"))
+    assert (request["code"], request["details"]) == (
+        "model_not_found",
+        {"param": "model", "status": 404},
+    )
+    assert request["classes"][:2] == ["RequestError", "InputError"]
+    internal = described(ZeroDivisionError("division by zero"))
+    assert (internal["classes"], internal["code"]) == (["WebpteError"], "internal")
+    assert "ZeroDivisionError" in internal["message"]
+
+
+def test_codes() -> None:
+    assert code_of("OutOfMemoryError") == "out_of_memory"
+    assert code_of("NoWebGPUError") == "no_web_gpu"
+    assert issubclass(RequestError, WebpteError)

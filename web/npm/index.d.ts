@@ -1,0 +1,254 @@
+// Types of webpte for JavaScript. docs/javascript.md explains them.
+
+export * from "./errors.js";
+
+/** The version of webpte, and that of the Pyodide it was tested with. */
+export const version: string;
+export const pyodideVersion: string;
+
+export type DType =
+  | "float16" | "float32" | "float64" | "int8" | "int16" | "int32" | "int64"
+  | "uint8" | "uint16" | "uint32" | "uint64" | "bool";
+
+/** A Float16Array, which older libraries of TypeScript do not know. */
+export interface Float16ArrayLike extends ArrayBufferView {
+  readonly length: number;
+  readonly BYTES_PER_ELEMENT: number;
+  [index: number]: number;
+}
+
+export type TypedArray =
+  | Float16ArrayLike | Float32Array | Float64Array | Int8Array | Int16Array | Int32Array | BigInt64Array
+  | Uint8Array | Uint8ClampedArray | Uint16Array | Uint32Array | BigUint64Array;
+
+/** Elements with a shape. `float16` is a Float16Array, or its bits in a Uint16Array where the browser has none. */
+export class Tensor<Data extends TypedArray = TypedArray> {
+  constructor(data: Data, shape?: readonly number[], dtype?: DType);
+  readonly data: Data;
+  readonly shape: number[];
+  readonly dtype: DType;
+}
+
+/** A tensor that stays on the GPU; every program of its runtime takes it as an input. */
+export class GpuTensor {
+  private constructor();
+  readonly shape: number[];
+  readonly dtype: DType;
+  /** The GPUBuffer, in a runtime of `webpte/here`; a worker of its own cannot hand it out. */
+  readonly buffer?: GPUBufferLike;
+  read(options?: { signal?: AbortSignal }): Promise<Tensor>;
+  destroy(): Promise<void>;
+}
+
+/** A GPUBuffer, which needs no types of WebGPU here. */
+export interface GPUBufferLike {
+  readonly size: number;
+  readonly usage: number;
+  destroy(): unknown;
+}
+
+/** Plain numbers, bools and texts are for inputs that are no tensors. A flat array takes the shape of a fixed input. */
+export type Input =
+  | TypedArray | Tensor | GpuTensor | { data: TypedArray; shape?: readonly number[]; dtype?: DType }
+  | GPUBufferLike | number | bigint | boolean | string | null;
+export type Output = Tensor | number | bigint | boolean | string | null;
+
+export interface Progress {
+  /** python, fetch, check, read, compile or constants */
+  stage: string;
+  done: number;
+  total: number;
+}
+
+export interface CallOptions {
+  signal?: AbortSignal;
+  onProgress?: (progress: Progress) => void;
+}
+
+/** A URL (relative to the page), a file, or its bytes. */
+export type Source = string | URL | Blob | ArrayBuffer | ArrayBufferView;
+
+export interface LoadOptions extends CallOptions {
+  device?: "webgpu" | "numpy";
+  /** The .ptd files of the program. */
+  data?: Source[];
+  name?: string;
+  strict?: boolean;
+  /** Keep the files in the browser, and take them from there the next time. */
+  keep?: boolean;
+  maxContext?: number;
+  kvCache?: "f32" | "f16" | "int8";
+}
+
+export interface ClientOptions extends LoadOptions {
+  /** Requests that are answered at once, where the program allows it. */
+  slots?: number;
+  /** Requests that may wait; more are refused. */
+  waiting?: number;
+  tokenizer?: string | URL;
+}
+
+export interface TensorInfo {
+  name: string;
+  kind: "tensor";
+  dtype: DType;
+  /** The largest one, if it is dynamic. */
+  shape: number[];
+  dynamic: boolean;
+  bounds: [number, number][];
+}
+
+export interface ScalarInfo {
+  name: string;
+  kind: "int" | "float" | "bool" | "str" | "None";
+  value: number | bigint | boolean | string | null;
+}
+
+export interface MethodInfo {
+  name: string;
+  inputs: (TensorInfo | ScalarInfo)[];
+  outputs: (TensorInfo | ScalarInfo)[];
+  operators: Record<string, number>;
+  unsupported: Record<string, number>;
+  isConstant: boolean;
+  keepsState: boolean;
+  constantBytes: number;
+}
+
+export interface DeviceInfo {
+  kind: string;
+  vendor: string;
+  architecture: string;
+  description: string;
+  software: boolean;
+  features: string[];
+}
+
+export class Program {
+  private constructor();
+  readonly name: string;
+  readonly methods: Record<string, MethodInfo>;
+  /** Values of methods that return what the file holds, such as the largest context. */
+  readonly metadata: Record<string, Output | Output[]>;
+  readonly device: DeviceInfo;
+  forward(...inputs: Input[]): Promise<Tensor[]>;
+  run(method: string, inputs?: readonly Input[], options?: CallOptions & { output?: "array" }): Promise<Output[]>;
+  run(method: string, inputs: readonly Input[], options: CallOptions & { output: "gpu" }): Promise<GpuTensor[]>;
+  stats(): Promise<Record<string, number | Record<string, number>>>;
+  recover(options?: CallOptions): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface Task {
+  /** The inputs of the task; an object after the first one has its options, and `signal`. */
+  (...given: unknown[]): Promise<any>;
+  readonly task: string;
+  stream(...given: unknown[]): Promise<AsyncIterableIterator<any>>;
+  close(): Promise<void>;
+}
+
+export interface ChatMessage {
+  role: "system" | "developer" | "user" | "assistant" | "tool";
+  content: string | null | { type: "text"; text: string }[];
+  [more: string]: unknown;
+}
+
+export interface ChatRequest {
+  /** May be left out if there is one model only. */
+  model?: string;
+  messages: ChatMessage[];
+  stream?: boolean;
+  max_tokens?: number;
+  temperature?: number;
+  top_p?: number;
+  stop?: string | string[];
+  seed?: number;
+  n?: number;
+  [more: string]: unknown;
+}
+
+export interface Usage {
+  prompt_tokens: number;
+  completion_tokens: number;
+  total_tokens: number;
+  [more: string]: unknown;
+}
+
+export interface ChatCompletion {
+  id: string;
+  object: "chat.completion";
+  created: number;
+  model: string;
+  choices: {
+    index: number;
+    message: { role: "assistant"; content: string | null; tool_calls?: any[]; [more: string]: unknown };
+    finish_reason: string;
+    logprobs: any;
+  }[];
+  usage: Usage;
+}
+
+export interface ChatCompletionChunk {
+  id: string;
+  object: "chat.completion.chunk";
+  created: number;
+  model: string;
+  choices: {
+    index: number;
+    delta: { role?: "assistant"; content?: string | null; tool_calls?: any[]; [more: string]: unknown };
+    finish_reason: string | null;
+    logprobs?: any;
+  }[];
+  usage?: Usage | null;
+}
+
+interface RequestOptions {
+  signal?: AbortSignal;
+}
+
+export interface Model {
+  id: string;
+  object: "model";
+  created: number;
+  owned_by: string;
+}
+
+export class Client {
+  private constructor();
+  readonly chat: {
+    completions: {
+      create(body: ChatRequest & { stream: true }, options?: RequestOptions): Promise<AsyncIterableIterator<ChatCompletionChunk>>;
+      create(body: ChatRequest & { stream?: false }, options?: RequestOptions): Promise<ChatCompletion>;
+    };
+  };
+  readonly completions: { create(body: Record<string, unknown>, options?: RequestOptions): Promise<any> };
+  readonly embeddings: { create(body: Record<string, unknown>, options?: RequestOptions): Promise<any> };
+  readonly models: { list(): Promise<{ object: "list"; data: Model[] }>; retrieve(name: string): Promise<Model> };
+  rerank(body: Record<string, unknown>, options?: RequestOptions): Promise<any>;
+  close(): Promise<void>;
+}
+
+export interface RuntimeOptions {
+  /** The folder of Pyodide's files; by default on Pyodide's own server (jsDelivr). */
+  indexURL?: string | URL;
+}
+
+/** Python in a worker of its own. The functions below share one. */
+export class Runtime {
+  constructor(options?: RuntimeOptions & { worker?: Worker });
+  readonly ended: boolean;
+  load(source: Source, options?: LoadOptions): Promise<Program>;
+  inspect(source: Source, options?: CallOptions): Promise<Record<string, MethodInfo>>;
+  task(name: string, source: string | URL, options?: LoadOptions): Promise<Task>;
+  tasks(): Promise<string[]>;
+  openai(models: string | URL | Record<string, string | URL>, options?: ClientOptions): Promise<Client>;
+  close(): void;
+}
+
+export function configure(options: RuntimeOptions): void;
+export const load: Runtime["load"];
+export const inspect: Runtime["inspect"];
+export const task: Runtime["task"];
+export const tasks: Runtime["tasks"];
+export const openai: Runtime["openai"];
+export function close(): void;
