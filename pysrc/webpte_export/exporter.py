@@ -268,14 +268,32 @@ def _as_inputs(given: Any) -> tuple[Any, ...]:
     return inputs
 
 
+def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copy tensors that are given more than once: torch.export takes them for one input."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    seen: set[int] = set()
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.clone()
+
+    found: tuple[Any, ...] = tree_map(own, inputs)
+    return found
+
+
 def _torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, strict: bool) -> Any:
     import torch
 
     from webpte_export.experts import SmallTopK
 
+    given = _distinct(inputs)
     try:
         with nullcontext() if strict else SmallTopK():
-            return torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes, strict=strict)
+            return torch.export.export(module, given, dynamic_shapes=dynamic_shapes, strict=strict)
     except Exception as error:
         raise ExportError(
             f"torch.export cannot export {type(module).__name__}: {error_text(error)}"

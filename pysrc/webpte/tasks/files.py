@@ -54,7 +54,7 @@ async def open_files(
             f"not by a {type(source).__name__}"
         )
     keep = bool(loading.get("keep"))
-    entry = await _entry(task, source, keep)
+    entry = await find_program(source, keep, _advice(task))
     contents: dict[str, bytes] = {}
     for name in (*needed, *wanted):
         data = await read_sibling(entry, name, keep)
@@ -77,13 +77,16 @@ async def open_files(
     return ModelFiles(program, str(source), tokenizer, tables)
 
 
-async def _entry(task: str, source: str | Path, keep: bool) -> str | Path:
-    """Return the path or address of the manifest or program to load."""
+async def find_program(source: str | Path, keep: bool = False, advice: str = "") -> str | Path:
+    """Return the path or address of a model's manifest or program, given that or its folder.
+
+    advice  what to do if there is none, for the error
+    """
     path = str(source).partition("?")[0].partition("#")[0]
     if path.lower().endswith((".json", ".pte")):
         return source
     if not IN_BROWSER and not Path(source).is_dir():
-        raise SourceError(f"{source}: there is no such folder{_advice(task)}")
+        raise SourceError(f"{source}: there is no such folder{advice}")
     folder: str | Path = Path(source) if not IN_BROWSER else f"{path.rstrip('/')}/"
     for name in _PROGRAMS:
         entry = folder / name if isinstance(folder, Path) else f"{folder}{name}"
@@ -97,7 +100,7 @@ async def _entry(task: str, source: str | Path, keep: bool) -> str | Path:
         return programs[0]
     raise SourceError(
         f"{source} has {len(programs)} .pte files"
-        + (": name the one to open" if programs else _advice(task))
+        + (": name the one to open" if programs else advice)
     )
 
 

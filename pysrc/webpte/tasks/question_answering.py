@@ -62,13 +62,15 @@ class QuestionAnswering(TextTask):
         if inputs is None:
             inputs = {"question": question, "context": context}
         many = isinstance(inputs, list | tuple)
+        length = min(max_seq_len or _MOST_TOKENS, self.longest)
+        asked = [_checked(one) for one in (inputs if many else [inputs])]
+        parts = [self._parts(*one, length, doc_stride) for one in asked]
+        outputs = iter(await self.run([part for group in parts for part in group]))
         found = []
-        for one in inputs if many else [inputs]:
-            asked, text = _checked(one)
-            length = min(max_seq_len or _MOST_TOKENS, self.longest)
-            parts = self._parts(asked, text, length, doc_stride)
+        for (_, text), group in zip(asked, parts, strict=True):
             spans = _Spans(top_k, max_answer_len, align_to_words)
-            for part, (logits,) in zip(parts, await self.run(parts), strict=True):
+            for part in group:
+                (logits,) = next(outputs)
                 spans.add(part, text, logits, self._first(part))
             answers = spans.answers
             if handle_impossible_answer:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from webpte.errors import InputError
 from webpte.runtime.program import Program
 from webpte.tasks.files import CONFIG, ModelFiles
 
@@ -35,6 +38,40 @@ class Task(ABC):
     async def __call__(self, *given: Any, **options: Any) -> Any:
         """Do the task; see the class."""
 
+    async def each(
+        self,
+        inputs: Iterable[Any] | AsyncIterable[Any],
+        *given: Any,
+        batch_size: int = 32,
+        **options: Any,
+    ) -> AsyncIterator[Any]:
+        """Yield the result of each input, in order, of any number of them.
+
+        inputs      one after the other what the task takes in a list; they may be awaited
+        batch_size  inputs that are prepared together; of those the program computes as many at once
+                    as it takes
+        given, options  what the task is called with besides
+        """
+        if type(batch_size) is not int or batch_size < 1:
+            raise InputError(f"batch_size is {batch_size!r}; a batch has an input or more")
+        # The host prepares one batch while the GPU computes the other; but a result does not wait
+        # for inputs that are still to come.
+        most = 1 if isinstance(inputs, AsyncIterable) else 2
+        running = deque[asyncio.Future[Any]]()
+        try:
+            async for batch in _batches(inputs, batch_size):
+                running.append(asyncio.ensure_future(self(batch, *given, **options)))
+                if len(running) == most:
+                    for found in await running.popleft():
+                        yield found
+            while running:
+                for found in await running.popleft():
+                    yield found
+        finally:
+            for one in running:
+                one.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
     def close(self) -> None:
         """Free the program's memory. The task cannot be called afterwards."""
         self.program.close()
@@ -44,6 +81,25 @@ class Task(ABC):
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+
+async def _batches(
+    inputs: Iterable[Any] | AsyncIterable[Any], size: int
+) -> AsyncIterator[list[Any]]:
+    """Yield lists of inputs, all of a size but the last one."""
+    batch = list[Any]()
+    async for one in inputs if isinstance(inputs, AsyncIterable) else _awaited(inputs):
+        batch.append(one)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+async def _awaited(inputs: Iterable[Any]) -> AsyncIterator[Any]:
+    for one in inputs:
+        yield one
 
 
 TASKS: dict[str, type[Task]] = {}

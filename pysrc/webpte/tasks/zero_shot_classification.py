@@ -14,6 +14,8 @@ from webpte.tasks.task import task
 from webpte.tasks.text_classification import SequenceClassifier
 from webpte.text.sequences import FIRST
 
+Array = np.ndarray
+
 _TEMPLATE = "This example is {}."
 
 
@@ -42,27 +44,23 @@ class ZeroShotClassification(SequenceClassifier):
         candidate_labels  a list, or a text with commas between labels
         multi_label       judge each label by itself, in place of against each other
         """
-        if isinstance(candidate_labels, str):
-            named = [label.strip() for label in candidate_labels.split(",")]
-            candidate_labels = [label for label in named if label]
-        labels = [checked_text(label) for label in candidate_labels]
-        try:
-            statements = [hypothesis_template.format(label) for label in labels]
-        except (KeyError, IndexError, ValueError) as error:
-            raise InputError(f"hypothesis_template cannot be filled in: {error}") from error
-        if not labels or statements[0] == hypothesis_template:
-            raise InputError("give a label or more, and a hypothesis_template with {} for each")
+        labels = candidates(candidate_labels)
+        statements = filled_in(hypothesis_template, labels)
         many = isinstance(sequences, list | tuple)
+        texts = [checked_text(text) for text in (sequences if many else [sequences])]
+        pairs = [(text, statement) for text in texts for statement in statements]
+        logits = await self.logits(pairs, FIRST)
+        of_texts = logits.reshape(len(texts), len(labels), len(self.labels))
         found = [
-            await self._judge(checked_text(text), labels, statements, multi_label)
-            for text in (sequences if many else [sequences])
+            self._judge(text, labels, rows, multi_label)
+            for text, rows in zip(texts, of_texts, strict=True)
         ]
         return found if many else found[0]
 
-    async def _judge(
-        self, text: str, labels: Sequence[str], statements: Sequence[str], multi_label: bool
+    def _judge(
+        self, text: str, labels: Sequence[str], logits: Array, multi_label: bool
     ) -> dict[str, Any]:
-        logits = await self.logits([(text, statement) for statement in statements], FIRST)
+        """Return the labels of a text by their logits (labels, classes)."""
         entails = next(
             (at for at, label in enumerate(self.labels) if label.lower().startswith("entail")), -1
         )
@@ -77,3 +75,22 @@ class ZeroShotClassification(SequenceClassifier):
             "labels": [labels[at] for at in order],
             "scores": [float(scores[at]) for at in order],
         }
+
+
+def candidates(labels: Any) -> list[str]:
+    """Return labels that the caller names: a list, or a text with commas between them."""
+    if isinstance(labels, str):
+        named = [label.strip() for label in labels.split(",")]
+        labels = [label for label in named if label]
+    return [checked_text(label) for label in labels]
+
+
+def filled_in(template: str, labels: Sequence[str]) -> list[str]:
+    """Return a statement for each label; raise InputError if there are none."""
+    try:
+        statements = [template.format(label) for label in labels]
+    except (KeyError, IndexError, ValueError) as error:
+        raise InputError(f"hypothesis_template cannot be filled in: {error}") from error
+    if not labels or statements[0] == template:
+        raise InputError("give a label or more, and a hypothesis_template with {} for each")
+    return statements

@@ -25,6 +25,7 @@ async def load_tokenizer(
     template: str | None = None,
     pattern: str | None = None,
     special_tokens: Sequence[str] | None = None,
+    keep: bool = False,
 ) -> Tokenizer:
     """Load a `tokenizer.json`, or a tiktoken file such as the `tokenizer.model` of Llama 3.
 
@@ -33,12 +34,13 @@ async def load_tokenizer(
               chat template. None takes the file next to the source, if there is one.
     template  a chat template in place of the config's
     pattern, special_tokens   of a tiktoken file, if it is not Llama 3's
+    keep      in the browser: keep files that come from URLs in `webpte.library`, as `webpte.load`
     """
-    settings = await _settings(source, config)
+    settings = await _settings(source, config, keep)
     special = _special(settings)
     if template is None:
-        template = _template_of(settings) or await _read_sibling(source, _TEMPLATE)
-    data, name = await _read(source)
+        template = _template_of(settings) or await _read_sibling(source, _TEMPLATE, keep)
+    data, name = await _read(source, keep)
     tokenizer: Tokenizer
     if data.lstrip()[:1] == b"{":
         tokenizer = await load_json(_text(data, name), name, special)
@@ -51,15 +53,15 @@ async def load_tokenizer(
     return tokenizer
 
 
-async def _settings(source: Any, config: Any) -> Mapping[str, Any]:
+async def _settings(source: Any, config: Any, keep: bool) -> Mapping[str, Any]:
     if config is None:
-        text, name = await _read_sibling(source, _CONFIG), _CONFIG
+        text, name = await _read_sibling(source, _CONFIG, keep), _CONFIG
         if text is None:
             return {}
     elif isinstance(config, Mapping):
         return config
     else:
-        data, name = await _read(config)
+        data, name = await _read(config, keep)
         text = _text(data, name)
     settings = parse_json(text, name, TextError, not_finite=True)
     if not isinstance(settings, dict):
@@ -91,15 +93,15 @@ def _template_of(settings: Mapping[str, Any]) -> str | None:
     return template
 
 
-async def _read(source: Any) -> tuple[bytes, str]:
+async def _read(source: Any, keep: bool) -> tuple[bytes, str]:
     if isinstance(source, Mapping):
         return json.dumps(source).encode(), "tokenizer.json"
-    return await read_file(source)
+    return await read_file(source, keep)
 
 
-async def _read_sibling(source: Any, name: str) -> str | None:
+async def _read_sibling(source: Any, name: str, keep: bool) -> str | None:
     """Read a file in the same folder; return None if there is none."""
-    data = await read_sibling(source, name)
+    data = await read_sibling(source, name, keep)
     return None if data is None else _text(data, name)
 
 

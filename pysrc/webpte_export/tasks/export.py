@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.errors import ExportError
-from webpte_export.exporter import export
+from webpte_export.exporter import Clock, export, export_methods, quiet_logs
 from webpte_export.exporter_patches import hide_broken_torchvision
 from webpte_export.llm.export import export_llm
 from webpte_export.llm.seq2seq import is_encoder_decoder
+from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
+from webpte_export.suite_writer import Tolerance
+from webpte_export.tasks.picture_size import settle_size
 
 PROGRAM = "model.pte"
 _TOKENIZER, _PREPROCESSOR = "tokenizer.json", "preprocessor_config.json"
@@ -60,17 +63,22 @@ def export_task(
             raise ExportError(f"{folder} is not a model for {task}: it is no encoder-decoder.")
         _check_files(folder, task, _ANSWERING[task])
         return export_llm(folder, out / PROGRAM, quantize=quantize, half=half)
-    from webpte_export.tasks.heads import ArrayModel, read_module
+    from webpte_export.tasks.heads import ArrayModel, PictureModel, read_module
+    from webpte_export.tasks.parts import PARTS
 
-    module = read_module(folder, task, _ANSWERING)
+    if task in PARTS:
+        return _export_parts(folder, out, task, quantize, half)
+    module = read_module(folder, task, (*_ANSWERING, *PARTS))
     arrays = isinstance(module, ArrayModel)
     _check_files(folder, task, (_PREPROCESSOR if arrays else _TOKENIZER,))
-    made = _array_calls(module, folder) if arrays else _text_calls(module, folder, max_length)
-    out.mkdir(parents=True, exist_ok=True)
-    copied = [name for name in _COPIED if (folder / name).is_file()]
-    for name in copied:
-        if (folder / name).resolve() != (out / name).resolve():
-            shutil.copyfile(folder / name, out / name)
+    changed: dict[str, Any] = {}
+    if isinstance(module, PictureModel):
+        own = getattr(module.model.config, "image_size", None)
+        changed[_PREPROCESSOR], size = settle_size(_read(folder / _PREPROCESSOR), folder, own)
+        made = _picture_calls(module, size)
+    else:
+        made = _sound_calls(module, folder) if arrays else _text_calls(module, folder, max_length)
+    copied = _copy_files(folder, out, changed)
     return export(
         module,
         path=out / PROGRAM,
@@ -79,6 +87,40 @@ def export_task(
         tolerance=_HALF_TOLERANCE if half else _TOLERANCE,
         beside=copied,
         **made,
+    )
+
+
+def _export_parts(folder: Path, out: Path, task: str, quantize: str | None, half: bool) -> Report:
+    """Export a model as a program of several methods."""
+    import torch
+
+    from webpte_export.tasks.heads import read_model
+    from webpte_export.tasks.parts import PARTS
+
+    clock, parts = Clock(), PARTS[task]
+    _check_files(folder, task, parts.needed)
+    model = read_model(folder, task, parts.reader)
+    settings, size = settle_size(_read(folder / _PREPROCESSOR), folder)
+    clock.lap("reading")
+    with torch.no_grad(), quiet_logs():
+        if quantize is not None and not quantize_weights(model, quantize):
+            raise ExportError(
+                f"quantize={quantize!r} quantizes linear layers, but the model has none that fits; "
+                "omit it."
+            )
+        methods, constants = parts.split(model, size)
+    copied = _copy_files(folder, out, {_PREPROCESSOR: settings})
+    clock.lap("quantization")
+    return export_methods(
+        methods,
+        out / PROGRAM,
+        metadata=constants,
+        tolerance=Tolerance(*(_HALF_TOLERANCE if half else _TOLERANCE)),
+        quantize=quantize,
+        half=half,
+        strict=False,
+        clock=clock,
+        beside=copied,
     )
 
 
@@ -92,6 +134,19 @@ def _check_files(folder: Path, task: str, needed: Iterable[str]) -> None:
             )
 
 
+def _copy_files(folder: Path, out: Path, changed: Mapping[str, Any]) -> list[str]:
+    """Copy what tasks read into a folder, some of it changed; return the names of the files."""
+    out.mkdir(parents=True, exist_ok=True)
+    copied = [name for name in _COPIED if (folder / name).is_file()]
+    for name in copied:
+        if name in changed and changed[name] != _read(folder / name):
+            text = json.dumps(changed[name], indent=1, ensure_ascii=False)
+            (out / name).write_text(text + "\n", encoding="utf-8")
+        elif (folder / name).resolve() != (out / name).resolve():
+            shutil.copyfile(folder / name, out / name)
+    return copied
+
+
 def _text_calls(module: Any, folder: Path, max_length: int | None) -> dict[str, Any]:
     """Return calls of a few sizes; texts and their lengths are dynamic."""
     import torch
@@ -102,7 +157,7 @@ def _text_calls(module: Any, folder: Path, max_length: int | None) -> dict[str, 
     longest = getattr(config, "max_position_embeddings", LONGEST) - (module.first_position or 0)
     settings = folder / "tokenizer_config.json"
     if settings.is_file():
-        stated = json.loads(settings.read_text(encoding="utf-8")).get("model_max_length")
+        stated = _read(settings).get("model_max_length")
         longest = min(longest, stated) if isinstance(stated, int | float) else longest
     length = int(min(longest, max_length or LONGEST))
     if length < 4:
@@ -128,43 +183,38 @@ def _text_calls(module: Any, folder: Path, max_length: int | None) -> dict[str, 
     }
 
 
-def _array_calls(module: Any, folder: Path) -> dict[str, Any]:
-    """Return calls of one and of several pictures or spectrograms."""
+def _read(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ExportError(f"{path} has no table of settings.")
+    return found
+
+
+def _sound_calls(module: Any, folder: Path) -> dict[str, Any]:
+    """Return calls of one and of several spectrograms."""
+    config = module.model.config
+    if config.model_type != "audio-spectrogram-transformer":
+        raise ExportError(
+            f"{folder} is a {config.model_type}; of models of sounds, only those of "
+            "spectrograms (audio-spectrogram-transformer) can be exported."
+        )
+    return _array_calls(module, (config.max_length, config.num_mel_bins))
+
+
+def _picture_calls(module: Any, size: tuple[int, int]) -> dict[str, Any]:
+    """Return calls of one and, if the module takes them, of several pictures."""
+    return _array_calls(module, (getattr(module.model.config, "num_channels", 3), *size))
+
+
+def _array_calls(module: Any, sizes: tuple[int, ...]) -> dict[str, Any]:
     import torch
 
-    from webpte_export.tasks.heads import MAX_ARRAYS, SoundModel
-
-    config = module.model.config
-    settings = json.loads((folder / "preprocessor_config.json").read_text(encoding="utf-8"))
-    sizes: tuple[int, ...]
-    if isinstance(module, SoundModel):
-        if config.model_type != "audio-spectrogram-transformer":
-            raise ExportError(
-                f"{folder} is a {config.model_type}; of models of sounds, only those of "
-                "spectrograms (audio-spectrogram-transformer) can be exported."
-            )
-        sizes = (config.max_length, config.num_mel_bins)
-    else:
-        sizes = (getattr(config, "num_channels", 3), *_picture_size(settings, folder))
     numbers = torch.Generator().manual_seed(0)
 
     def call(count: int) -> tuple[Any, ...]:
         return (torch.randn(count, *sizes, generator=numbers),)
 
-    batch = {0: torch.export.Dim("batch", max=MAX_ARRAYS)}
+    if module.most == 1:
+        return {"inputs": call(1), "more_inputs": [call(1)]}
+    batch = {0: torch.export.Dim("batch", max=module.most)}
     return {"inputs": call(2), "more_inputs": [call(1)], "dynamic_shapes": (batch,)}
-
-
-def _picture_size(settings: Mapping[str, Any], folder: Path) -> tuple[int, int]:
-    """Return the height and width of the pictures that the preprocessing makes."""
-    side = settings.get("crop_size" if settings.get("do_center_crop") else "size")
-    if isinstance(side, dict) and {"height", "width"} <= side.keys():
-        return side["height"], side["width"]
-    if isinstance(side, int):
-        return side, side
-    if isinstance(side, dict) and "shortest_edge" in side:
-        return side["shortest_edge"], side["shortest_edge"]
-    raise ExportError(
-        f"{folder}/preprocessor_config.json does not say how large pictures are: its size "
-        f"is {side!r}."
-    )

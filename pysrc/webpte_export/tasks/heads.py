@@ -59,9 +59,13 @@ class AnswerModel(TextModel):
 
 
 class ArrayModel(nn.Module):
-    """A model of one array for each picture or sound, which `argument` names."""
+    """A model of one array for each picture or sound, which `argument` names.
+
+    most   the number of arrays of one call
+    """
 
     argument = ""
+    most = MAX_ARRAYS
 
     def __init__(self, model: Any, outputs: Sequence[str]) -> None:
         super().__init__()
@@ -76,6 +80,15 @@ class PictureModel(ArrayModel):
     """A model of pictures (pictures, channels, height, width)."""
 
     argument = "pixel_values"
+
+
+class WholePictureModel(PictureModel):
+    """A model that returns something for every place of a picture, and takes one at a time.
+
+    With a batch of any size, interpolation inside of it could not be lowered.
+    """
+
+    most = 1
 
 
 class SoundModel(ArrayModel):
@@ -104,6 +117,15 @@ HEADS = {
     "feature-extraction": Head("AutoModel", ("last_hidden_state",)),
     "image-classification": Head("AutoModelForImageClassification", ("logits",), PictureModel),
     "image-feature-extraction": Head("AutoModel", ("last_hidden_state",), PictureModel),
+    "object-detection": Head(
+        "AutoModelForObjectDetection", ("logits", "pred_boxes"), WholePictureModel
+    ),
+    "depth-estimation": Head(
+        "AutoModelForDepthEstimation", ("predicted_depth",), WholePictureModel
+    ),
+    "image-segmentation": Head("AutoModelForSemanticSegmentation", ("logits",), WholePictureModel),
+    "background-removal": Head("AutoModelForSemanticSegmentation", ("logits",), WholePictureModel),
+    "image-to-image": Head("AutoModelForImageToImage", ("reconstruction",), WholePictureModel),
     "audio-classification": Head("AutoModelForAudioClassification", ("logits",), SoundModel),
 }
 
@@ -113,11 +135,16 @@ def read_module(folder: Path, task: str, others: Iterable[str] = ()) -> Any:
     if task not in HEADS:
         raise ExportError(f"there is no task {task!r}; there are {', '.join((*HEADS, *others))}.")
     head = HEADS[task]
+    return head.module(read_model(folder, task, head.reader), head.outputs).eval()
+
+
+def read_model(folder: Path, task: str, reader: str) -> Any:
+    """Read the model of a folder with a class of transformers."""
     try:
         # Eager attention takes the mask as it is; others want one that they make themselves.
-        model = getattr(transformers, head.reader).from_pretrained(
+        model = getattr(transformers, reader).from_pretrained(
             folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
         )
     except (OSError, ValueError, KeyError) as error:
         raise ExportError(f"{folder} is not a model for {task}: {error_text(error)}") from error
-    return head.module(model.eval(), head.outputs).eval()
+    return model.eval()

@@ -6,11 +6,26 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 _BINS = 129  # frequencies of a spectrum
 _REFLECTED = 64
+
+
+def _stored_names() -> dict[str, str]:
+    """Return the name of each weight in silero_vad.jit.
+
+    The package's safetensors have the same layers, but weights of an earlier version.
+    """
+    both, gates = ("weight", "bias"), ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    names = {"stft_conv.weight": "_model.stft.forward_basis_buffer"}
+    names |= {
+        f"conv{at + 1}.{kind}": f"_model.encoder.{at}.reparam_conv.{kind}"
+        for at in range(4)
+        for kind in both
+    }
+    names |= {f"lstm_cell.{kind}": f"_model.decoder.rnn.{kind}" for kind in gates}
+    return names | {f"final_conv.{kind}": f"_model.decoder.decoder.2.{kind}" for kind in both}
 
 
 class VoiceActivity(nn.Module):
@@ -28,7 +43,8 @@ class VoiceActivity(nn.Module):
         self.conv4 = nn.Conv1d(64, 128, 3, 1, 1)
         self.lstm_cell = nn.LSTMCell(128, 128)
         self.final_conv = nn.Conv1d(128, 1, 1)
-        self.load_state_dict(load_file(str(weights)))
+        found = torch.jit.load(str(weights), map_location="cpu").state_dict()
+        self.load_state_dict({name: found[stored] for name, stored in _stored_names().items()})
 
     def forward(
         self, frames: Tensor, hidden: Tensor, cell: Tensor

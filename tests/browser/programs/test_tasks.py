@@ -11,6 +11,7 @@ import pytest
 from page.outputs.pictures import bmp
 from support.harness.task_cases import CASES, EXPECTED, check, make_picture
 from support.page.page import python
+from support.page.task_page import check_tasks, packed
 from webpte_host.harness.browser import Harness
 
 RUN = """
@@ -42,6 +43,18 @@ missing = await raises(
 return json.dumps([found, problems, missing])
 """
 
+# Each with its last case.
+SEEN_AND_HEARD = (
+    *("object-detection", "depth-estimation", "image-segmentation", "mask-generation"),
+    *("zero-shot-image-classification", "image-to-image", "background-removal"),
+    *("voice-activity-detection", "zero-shot-object-detection"),
+)
+
+
+def test_what_is_seen_and_heard_is_as_in_the_pipeline(harness: Harness) -> None:
+    """One page runs a model of each task."""
+    check_tasks(harness, SEEN_AND_HEARD)
+
 
 @pytest.mark.parametrize(
     ("model", "task"),
@@ -61,13 +74,10 @@ def test_a_picture_is_an_array_or_a_file(harness: Harness) -> None:
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
     at = next(at for at, case in enumerate(CASES) if case[0] == "shapes")
     picture = make_picture(*CASES[at][2][0]["picture"])
-    sent = {
-        "data": base64.b64encode(picture.tobytes()).decode(),
-        "dtype": "uint8",
-        "shape": list(picture.shape),
-    }
     file = base64.b64encode(bmp(picture)).decode()
-    found, problems, missing = json.loads(python(harness, PICTURES, pixels=sent, file=file))
+    found, problems, missing = json.loads(
+        python(harness, PICTURES, pixels=packed(picture), file=file)
+    )
     for result in found:
         check(result, expected[at], tolerance=1e-3)
     assert "cannot read the picture" in problems[0]

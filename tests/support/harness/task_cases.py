@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ DOCUMENTS = ["It will rain later.", "", "The cache keeps what has been said.", L
 
 WIDE, HIGH = {"picture": [23, 61]}, {"picture": [67, 29]}  # rows and columns
 DOT, EXACT = {"picture": [1, 1]}, {"picture": [16, 16]}
+PAUSES = {"bursts": [3000, 9000, 1300, 6000, 4100, 2100, 900, 3000, 5000, 7001]}  # quiet, loud, ...
+BROAD, TALL = {"picture": [9, 14]}, {"picture": [13, 6]}
 
 # (model, task, arguments, options)
 CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
@@ -111,6 +114,55 @@ CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
     ("noises", "audio-classification", [[{"sound": 400}, {"sound": 5000}]], {"top_k": 1}),
     ("patches", "image-feature-extraction", [WIDE], {}),
     ("patches", "image-feature-extraction", [[HIGH, DOT]], {}),
+    ("things", "object-detection", [WIDE], {}),
+    ("things", "object-detection", [[HIGH, DOT]], {"threshold": 0.1}),
+    ("things", "object-detection", [EXACT], {"threshold": 0.99}),
+    ("queries", "object-detection", [WIDE], {"threshold": 0.3}),
+    ("queries", "object-detection", [[HIGH, DOT]], {"threshold": 0.1}),
+    ("conditions", "object-detection", [WIDE], {"threshold": 0.2}),
+    ("conditions", "object-detection", [[HIGH, DOT]], {}),
+    ("depths", "depth-estimation", [BROAD], {}),
+    ("depths", "depth-estimation", [[TALL, EXACT]], {}),
+    ("distances", "depth-estimation", [TALL], {}),
+    ("distances", "depth-estimation", [[BROAD]], {}),
+    ("scenes", "image-segmentation", [TALL], {}),
+    ("scenes", "image-segmentation", [[BROAD, DOT]], {"subtask": "semantic"}),
+    ("prompts", "mask-generation", [BROAD], {"points": [[3, 4]]}),
+    ("prompts", "mask-generation", [BROAD], {"points": [[3, 4], [9.5, 2]], "labels": [1, 0]}),
+    ("prompts", "mask-generation", [TALL], {"box": [1, 2, 5, 11]}),
+    ("prompts", "mask-generation", [TALL], {"points": [[2, 2]], "box": [0, 1, 5, 9]}),
+    ("captions", "zero-shot-image-classification", [WIDE, ["a dog", "the quick fox", "rain"]], {}),
+    ("captions", "zero-shot-image-classification", [[HIGH, DOT], ["dog", "forecast"]], {}),
+    (
+        "captions",
+        "zero-shot-image-classification",
+        [WIDE, ["dog", "cache"]],
+        {"hypothesis_template": "It is {}!"},
+    ),
+    ("sentences", "zero-shot-image-classification", [WIDE, ["a dog", "the quick fox"]], {}),
+    ("sentences", "zero-shot-image-classification", [[HIGH, DOT], ["cache", LONG]], {}),
+    ("finds", "zero-shot-object-detection", [WIDE], {"candidate_labels": ["a dog", "the fox"]}),
+    (
+        "finds",
+        "zero-shot-object-detection",
+        [HIGH],
+        {"candidate_labels": ["rain", "a quick dog"], "threshold": 0.4, "top_k": 3},
+    ),
+    ("instants", "object-detection", [WIDE], {"threshold": 0.3}),
+    ("instants", "object-detection", [[HIGH, DOT]], {"threshold": 0.4}),
+    ("enlarged", "image-to-image", [BROAD], {}),
+    ("enlarged", "image-to-image", [[{"picture": [8, 15]}]], {}),
+    ("cutouts", "background-removal", [BROAD], {}),
+    ("cutouts", "background-removal", [[TALL, DOT]], {}),
+    ("voices", "voice-activity-detection", [PAUSES], {}),
+    ("voices", "voice-activity-detection", [PAUSES], {"return_seconds": True, "threshold": 0.3}),
+    (
+        "voices",
+        "voice-activity-detection",
+        [[PAUSES, {"sound": 40}]],
+        {"min_silence_duration_ms": 10, "min_speech_duration_ms": 40, "speech_pad_ms": 60},
+    ),
+    ("voices", "voice-activity-detection", [PAUSES], {"neg_threshold": 0.2}),
 ]
 
 # Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests.
@@ -126,6 +178,8 @@ def made(argument: Any) -> Any:
         return [made(one) for one in argument]
     if isinstance(argument, dict) and "sound" in argument:
         return make_sound(argument["sound"])
+    if isinstance(argument, dict) and "bursts" in argument:
+        return make_bursts(argument["bursts"])
     if isinstance(argument, dict) and "picture" in argument:
         return make_picture(*argument["picture"])
     return argument
@@ -145,10 +199,26 @@ def make_sound(count: int) -> np.ndarray:
     return (0.5 * np.sin(4000 * times * (1 + 3 * times)) + noise).astype(np.float32)
 
 
+def make_bursts(lengths: Sequence[int]) -> np.ndarray:
+    """Return samples: noise that is quiet and loud in turns."""
+    loudness = np.repeat(np.resize([0.02, 0.4], len(lengths)), lengths)
+    noise = np.random.RandomState(len(loudness)).uniform(-1, 1, len(loudness))
+    return (noise * loudness).astype(np.float32)
+
+
 # What Pillow made of a picture, in tests/data/tasks/resized.npz.
 RESIZED = DATA / "resized.npz"
 SIZES = ((7, 5), (19, 23), (1, 1), (13, 8), (13, 17))
 RESIZED_FROM = (13, 17)
+
+# What PyTorch's interpolation made of a map, in tests/data/tasks/interpolated.npz.
+INTERPOLATED = DATA / "interpolated.npz"
+MAP_SIZES = ((5, 7), (10, 14), (13, 3), (1, 1), (2, 29))
+
+
+def make_map() -> np.ndarray:
+    """Return a map (2, 5, 7) of floats."""
+    return np.random.RandomState(5).uniform(-3, 3, (2, 5, 7)).astype(np.float32)
 
 
 @cache
@@ -165,16 +235,22 @@ def models_folder() -> Path:
 
 
 def plain(value: Any) -> Any:
-    """Return a result with arrays as lists."""
+    """Return a result with arrays as lists, and pictures as {"pixels": ...}."""
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return {"pixels": value.tolist()} if value.dtype == np.uint8 else value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
     return [plain(one) for one in value] if isinstance(value, list) else value
 
 
 def check(found: Any, wanted: Any, where: str = "result", *, tolerance: float = 2e-4) -> None:
-    """Compare everything in two results, numbers within a tolerance."""
+    """Compare everything in two results, numbers within a tolerance, pixels within one level."""
     assert type(found) is type(wanted), where
-    if isinstance(wanted, dict):
+    if isinstance(wanted, dict) and "pixels" in wanted:
+        pixels, others = (np.array(one["pixels"], np.int64) for one in (found, wanted))
+        assert pixels.shape == others.shape, where
+        assert np.abs(pixels - others).max(initial=0) <= 1, where
+    elif isinstance(wanted, dict):
         assert found.keys() == wanted.keys(), where
         for key, item in wanted.items():
             check(found[key], item, f"{where}[{key!r}]", tolerance=tolerance)

@@ -2,9 +2,9 @@
 
     PYTHONPATH=pysrc:tests python tests/support/write/make_tasks.py OLD [MODEL ...]
 
-It needs the environment of `serve.py export`. OLD is a folder with transformers 4 and what that
-needs, for the pipeline of question-answering: transformers 5 has none. Pillow must be older than
-version 13, which scales some tall pictures in another order.
+It needs the environment of `serve.py export` with silero-vad. OLD is a folder with transformers 4
+and what that needs, for the pipeline of question-answering: transformers 5 has none. Pillow must be
+older than version 13, which scales some tall pictures in another order.
 """
 
 from __future__ import annotations
@@ -28,18 +28,22 @@ from support.harness.task_cases import (
     ARCHIVE,
     CASES,
     EXPECTED,
+    INTERPOLATED,
+    MAP_SIZES,
     RESIZED,
     RESIZED_FROM,
     SIZES,
     made,
+    make_map,
     make_picture,
     models_folder,
 )
 from support.write.task_models import make_models, transformers
+from support.write.voice_model import Reference, export_voice
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.tasks import export_task
 
-QUESTIONS = "question-answering"
+QUESTIONS, VOICES = "question-answering", "voices"
 
 
 def plain(value: Any) -> Any:
@@ -48,6 +52,8 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, Image.Image):
+        return {"pixels": np.asarray(value).tolist()}
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     return float(f"{value:.7g}") if isinstance(value, float) else value
@@ -87,11 +93,30 @@ def resized() -> None:
     np.savez_compressed(RESIZED, **found)
 
 
+def interpolated() -> None:
+    """Write what PyTorch's interpolation makes of a map."""
+    values = torch.from_numpy(make_map())[None]
+    found: dict[str, Any] = {
+        f"{mode}_{height}_{width}": torch.nn.functional.interpolate(
+            values, size=(height, width), mode=mode, align_corners=False
+        )[0].numpy()
+        for mode in ("bilinear", "bicubic")
+        for height, width in MAP_SIZES
+    }
+    np.savez_compressed(INTERPOLATED, **found)
+
+
 def reference(task: str, folder: Path) -> Any:
     if task == "reranking":
         return Ranker(folder)
     if task == "feature-extraction":
         return Vectors(folder)
+    if task == "mask-generation":
+        return Prompted(folder)
+    if task == "voice-activity-detection":
+        return Reference(folder)
+    if task in ("image-to-image", "background-removal"):
+        return Maker(folder, task)
     return transformers.pipeline(task, str(folder))
 
 
@@ -110,6 +135,67 @@ class Ranker:
         rows = zip(range(len(texts)), scores, texts, strict=True)
         found = [{"corpus_id": at, "score": score, "text": text} for at, score, text in rows]
         return sorted(found, key=lambda row: -row["score"])[:top_k]
+
+
+class Prompted:
+    """The model and the processor of SAM for one prompt; its pipeline knows none."""
+
+    def __init__(self, folder: Path) -> None:
+        processor = transformers.AutoImageProcessor.from_pretrained(folder)
+        self.processor = transformers.SamProcessor(processor)
+        self.model = transformers.SamModel.from_pretrained(folder)
+
+    def __call__(
+        self, picture: Any, points: Any = None, labels: Any = None, box: Any = None
+    ) -> Any:
+        prompt = {
+            "input_points": points and [[points]],
+            "input_labels": labels and [[labels]],
+            "input_boxes": box and [[box]],
+        }
+        given = self.processor(images=picture, return_tensors="pt", **prompt)
+        sizes = given.pop("original_sizes"), given.pop("reshaped_input_sizes")
+        with torch.no_grad():
+            found = self.model(**given.to(torch.float32))
+        masks = self.processor.post_process_masks(found.pred_masks, *sizes)[0][0]
+        scores = found.iou_scores[0, 0]
+        order = scores.argsort(descending=True)
+        return {"masks": list(masks[order]), "scores": scores[order].tolist()}
+
+
+class Maker:
+    """A model that makes pictures: as version 4's pipeline of image-to-image, or with alpha.
+
+    A larger picture is cut to the size of what was given: the pipeline leaves the filling there.
+    """
+
+    def __init__(self, folder: Path, task: str) -> None:
+        enlarges = task == "image-to-image"
+        name = "AutoModelForImageToImage" if enlarges else "AutoModelForSemanticSegmentation"
+        self.model = getattr(transformers, name).from_pretrained(folder)
+        self.processor = transformers.AutoImageProcessor.from_pretrained(folder)
+        self.make = self.larger if enlarges else self.clear
+
+    def __call__(self, given: Any) -> Any:
+        many = isinstance(given, list)
+        found = [self.make(picture) for picture in (given if many else [given])]
+        return found if many else found[0]
+
+    def larger(self, picture: Any) -> Any:
+        with torch.no_grad():
+            (made,) = self.model(**self.processor(picture, return_tensors="pt")).reconstruction
+        pixels = (made.clamp(0, 1).numpy() * 255).round().astype(np.uint8)
+        factor = self.model.config.upscale
+        cut = np.moveaxis(pixels, 0, 2)[: picture.height * factor, : picture.width * factor]
+        return Image.fromarray(cut)
+
+    def clear(self, picture: Any) -> Any:
+        with torch.no_grad():
+            shares = self.model(**self.processor(picture, return_tensors="pt")).logits.sigmoid()
+        size = picture.height, picture.width
+        alpha = torch.nn.functional.interpolate(shares, size, mode="bilinear")[0, 0].numpy()
+        picture.putalpha(Image.fromarray((alpha * 255).round().astype(np.uint8)))
+        return picture
 
 
 class Vectors:
@@ -166,6 +252,7 @@ def main(old: str, *only: str) -> None:
     assert int(PIL.__version__.split(".")[0]) < 13, PIL.__version__
     torch.manual_seed(27)
     resized()
+    interpolated()
     with tempfile.TemporaryDirectory() as work:
         models, out = Path(work, "models"), Path(work, "out")
         tasks = make_models(models)
@@ -178,8 +265,12 @@ def main(old: str, *only: str) -> None:
                     shutil.copyfile(models / name / file, out / name / file)
             beside = [file for file in KEPT[2:] if (out / name / file).is_file()]
             write_manifest(out / name / KEPT[0], beside)
+        tasks[VOICES] = ""
         for name in [name for name in only if name != "none"] if only else tasks:
-            report = export_task(models / name, out / name, tasks[name])
+            if name == VOICES:
+                report = export_voice(out / name)
+            else:
+                report = export_task(models / name, out / name, tasks[name])
             print(name, report.program_bytes, "passed" if report.passed else report.problem)
         pack(out, sorted(tasks))
     text = json.dumps(results, ensure_ascii=False)

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from tokenizers.trainers import BpeTrainer
 
 from support.write.make_tokenizers import CORPUS
+from support.write.vision_models import labels, preprocessing, preprocessor_file, vision_models
 from webpte_export.exporter_patches import hide_broken_torchvision
 
 hide_broken_torchvision()
@@ -116,13 +117,6 @@ def save(model: Any, folder: Path) -> None:
         for weights in model.parameters():
             weights.copy_((weights * 16).round() / 16)
     model.save_pretrained(folder)
-
-
-def labels(*names: str) -> dict[str, Any]:
-    return {
-        "id2label": dict(enumerate(names)),
-        "label2id": {name: number for number, name in enumerate(names)},
-    }
 
 
 def make_models(root: Path) -> dict[str, str]:
@@ -245,33 +239,8 @@ def make_models(root: Path) -> dict[str, str]:
             )
         ),
     )
+    made |= vision_models(word_pieces, byte_pairs)
     for name, (_, prepare, model) in made.items():
         prepare(root / name)
         save(model.eval(), root / name)
     return {name: task for name, (task, _, _) in made.items()}
-
-
-def preprocessing(kind: str, **settings: Any) -> Any:
-    """Return a function that writes the preprocessing of pictures into a folder."""
-    content = {
-        "image_processor_type": f"{kind}ImageProcessor",
-        "do_resize": True,
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": [0.48, 0.45, 0.4],
-        "image_std": [0.27, 0.26, 0.28],
-        **settings,
-    }
-    return preprocessor_file(content)
-
-
-def preprocessor_file(content: dict[str, Any]) -> Any:
-    """Return a function that writes a preprocessor_config.json into a folder."""
-
-    def write_settings(folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(content, indent=1)
-        (folder / "preprocessor_config.json").write_text(text + "\n")
-
-    return write_settings

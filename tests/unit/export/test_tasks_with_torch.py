@@ -9,17 +9,19 @@ from pathlib import Path
 import pytest
 
 from support.graphs.graphs import wait
-from support.harness.task_cases import SHORT, check
+from support.harness.task_cases import SHORT, check, make_picture
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("executorch.exir")
 if find_spec("transformers") is None:
     pytest.skip("transformers is not installed", allow_module_level=True)
 
+from PIL import Image  # noqa: E402
+
 import webpte  # noqa: E402
 from support.llm.export_seq2seq import build  # noqa: E402
 from support.llm.small_seq2seq import answers_of, write_files  # noqa: E402
-from support.write import task_models  # noqa: E402
+from support.write import task_models, vision_models  # noqa: E402
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.tasks import export_task  # noqa: E402
 
@@ -49,6 +51,28 @@ def test_a_folder_becomes_one_that_opens_and_gives_the_pipelines_results(tmp_pat
             return await task(SHORT, top_k=None)
 
     check(wait(classify()), tf.pipeline("text-classification", str(source))(SHORT, top_k=None))
+
+
+def test_a_size_that_keeps_proportions_is_settled(tmp_path: Path) -> None:
+    """transformers finds the same with the settings that are written beside the program."""
+    source, out = tmp_path / "model", tmp_path / "out"
+    _, _, model = vision_models.detectors()["things"]
+    edges = {"shortest_edge": 16, "longest_edge": 40}
+    vision_models.preprocessing("Yolos", size=edges, do_pad=True)(source)
+    model.save_pretrained(source)
+    report = export_task(source, out, "object-detection")
+    assert report.passed, report.text()
+    settings = json.loads((out / "preprocessor_config.json").read_text())
+    assert settings["size"] == {"height": 16, "width": 16}
+    processor = tf.AutoImageProcessor.from_pretrained(out)
+    pipeline = tf.pipeline("object-detection", str(source), image_processor=processor)
+    picture = make_picture(23, 61)
+
+    async def detect() -> object:
+        async with await webpte.tasks.open("object-detection", out, device="numpy") as task:
+            return await task(picture, threshold=0.2)
+
+    check(wait(detect()), pipeline(Image.fromarray(picture), threshold=0.2))
 
 
 def test_an_encoder_decoder_becomes_a_translator(tmp_path: Path) -> None:

@@ -65,6 +65,23 @@ def test_metadata_and_dynamic_shapes(tmp_path: Path) -> None:
     np.testing.assert_allclose(y, model(torch.from_numpy(x)).detach().numpy(), atol=1e-5)
 
 
+class Weighted(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """A sum in which it matters which input is which."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return x - 2 * y
+
+
+def test_one_tensor_given_twice_is_two_inputs(tmp_path: Path) -> None:
+    start = torch.zeros(2, 3)
+    report = export(Weighted(), (start, start), tmp_path / "m")
+    assert report.passed, report.text()
+    program = wait(webpte.load(report.program, device="numpy"))
+    x, y = np.ones((2, 3), np.float32), np.full((2, 3), 5, np.float32)
+    (found,) = wait(program.forward(x, y))
+    assert (found == -9).all()
+
+
 class PartlyRotated(torch.nn.Module):  # type: ignore[name-defined,misc]
     """Half of each head rotated, in the order of transformers' models: heads before tokens."""
 

@@ -11,9 +11,9 @@ import pytest
 from support.harness.task_cases import RESIZED, RESIZED_FROM, make_picture
 from webpte.errors import InputError, UnsupportedError
 from webpte.json_reader import Table
-from webpte.tasks.pictures import picture_of
-from webpte.tasks.preprocessing import Preprocessor
-from webpte.tasks.resample import resize
+from webpte.tasks.vision.pictures import picture_of
+from webpte.tasks.vision.preprocessing import Preprocessor
+from webpte.tasks.vision.resample import resize
 
 PILLOW = np.load(RESIZED)
 PLAIN: dict[str, Any] = {
@@ -73,6 +73,50 @@ def test_a_size_of_one_number_is_that_of_both_sides_or_of_the_shorter() -> None:
     assert Preprocessor(table)(picture).shape == (3, 6, 6)
 
 
+def test_what_a_file_leaves_open_is_as_if_it_were_not_there() -> None:
+    picture = make_picture(5, 9)
+    empty = dict.fromkeys(("do_pad", "pad_size", "do_center_crop", "crop_size", "do_resize"))
+    assert np.array_equal(prepared(picture, **empty), prepared(picture))
+
+
+def test_sides_are_rounded_to_multiples() -> None:
+    picture = make_picture(5, 9)
+    found = prepared(picture, size={"height": 13, "width": 3}, ensure_multiple_of=7)
+    assert found.shape == (3, 14, 7)
+
+
+def test_detectors_pad_nothing_to_one_picture() -> None:
+    for kind in ("Detr", "Yolos", "ConditionalDetr", "DeformableDetr"):
+        settings = {"image_processor_type": f"{kind}ImageProcessor", "do_pad": True}
+        assert prepared(make_picture(5, 9), **settings).shape == (3, 4, 6)
+    rt = {"image_processor_type": "RTDetrImageProcessor", "do_normalize": None}
+    assert np.array_equal(prepared(make_picture(5, 9), **rt), prepared(make_picture(5, 9)))
+
+
+def test_the_longest_side_is_scaled_and_the_rest_is_filled() -> None:
+    sam = {
+        "image_processor_type": "SamImageProcessor",
+        "size": {"longest_edge": 8},
+        "do_pad": True,
+        "pad_size": {"height": 9, "width": 8},
+    }
+    found = prepared(make_picture(10, 25), **sam)
+    assert found.shape == (3, 9, 8)
+    assert found[:, :3].all()
+    assert not found[:, 3:].any()
+    with pytest.raises(InputError, match="pad_size is smaller"):
+        prepared(make_picture(25, 25), **{**sam, "size": {"longest_edge": 10}})
+    with pytest.raises(InputError, match="pad_size"):
+        prepared(make_picture(25, 25), **{**sam, "pad_size": 9})
+
+
+def test_pictures_to_enlarge_keep_their_size() -> None:
+    free = {"image_processor_type": "Swin2SRImageProcessor", "pad_size": 8, "do_pad": True}
+    picture = make_picture(5, 9)
+    table = Table(free, "preprocessor_config.json", InputError)
+    assert np.allclose(Preprocessor(table)(picture), np.moveaxis(picture, 2, 0) / 255)
+
+
 def test_the_center_is_cropped_or_surrounded_with_black() -> None:
     picture = make_picture(5, 9)
     options = {"do_resize": False, "do_center_crop": True}
@@ -96,6 +140,9 @@ def test_the_center_is_cropped_or_surrounded_with_black() -> None:
         ({"image_mean": [1, 2]}, InputError, "3 numbers"),
         ({"image_mean": None}, InputError, "3 numbers"),
         ({"do_pad": True}, UnsupportedError, "do_pad"),
+        ({"pad_size": {"height": 9, "width": 9}}, UnsupportedError, "do_pad"),
+        ({"keep_aspect_ratio": True}, UnsupportedError, "keep_aspect_ratio"),
+        ({"ensure_multiple_of": 0}, InputError, "ensure_multiple_of"),
         ({"resample": "bicubic"}, InputError, "resample"),
     ],
 )

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import webpte
-from support.harness.task_cases import make_sound, models_folder
+from support.harness.task_cases import make_bursts, make_sound, models_folder
 from webpte.errors import InputError, UnsupportedError
 from webpte.json_reader import Table
 from webpte.tasks.sound.kaldi_spectrogram import FRAME, HOP, KaldiSpectrogram
+from webpte.tasks.sound.voice_activity import VoiceActivityDetection, find_phrases, pad_phrases
 
 SETTINGS = {"feature_extractor_type": "ASTFeatureExtractor", "num_mel_bins": 8, "max_length": 5}
 
@@ -85,3 +86,36 @@ def test_sounds_of_every_kind() -> None:
                     await task(given)
 
     asyncio.run(classify())
+
+
+def test_what_was_heard_before_counts() -> None:
+    """States go from call to call: the model of tests/support/write/voice_model.py, in NumPy."""
+    wave = make_bursts([700, 3000, 900, 4000])
+    padded = np.concatenate([np.zeros(64), wave, np.zeros(-len(wave) % 512)])
+    hidden, cell, wanted = np.zeros(3), np.zeros(3), []
+    for start in range(0, len(wave), 512):
+        loud = (padded[start : start + 576] ** 2).mean() * 40 - 1
+        cell = cell / 2 + np.tanh(loud)
+        hidden = np.tanh(cell + hidden / 4)
+        wanted.append(1 / (1 + np.exp(-hidden.sum() * 1.5)))
+
+    async def hear(samples: np.ndarray) -> Any:
+        async with await webpte.tasks.open(
+            "voice-activity-detection", models_folder() / "voices", device="numpy"
+        ) as task:
+            assert isinstance(task, VoiceActivityDetection)
+            return await task.probabilities(samples), await task(samples)
+
+    likely, _ = asyncio.run(hear(wave))
+    assert np.allclose(likely, wanted, atol=1e-5)
+    likely, phrases = asyncio.run(hear(wave[:0]))
+    assert len(likely) == len(phrases) == 0
+
+
+def test_phrases_share_what_is_between_them() -> None:
+    likely = np.repeat([0.9, 0.1, 0.9, 0.1], [3, 1, 2, 9])
+    found = find_phrases(likely, len(likely) * 512, (0.5, 0.35), 600, 0)
+    assert found == [(0, 1536), (2048, 3072)]
+    assert pad_phrases(found, 5000, 300) == [(0, 1792), (1792, 3372)]
+    assert pad_phrases(found, 3100, 100) == [(0, 1636), (1948, 3100)]
+    assert pad_phrases([], 0, 100) == []

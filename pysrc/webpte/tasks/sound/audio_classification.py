@@ -25,7 +25,7 @@ class AudioClassification(ArrayTask):
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        self.labels = labels_of(self.config, self.output.shape[-1])
+        self.labels = labels_of(self.config, self.outputs[0].shape[-1])
         self._spectrogram = KaldiSpectrogram(files.table(PREPROCESSOR))
 
     async def __call__(
@@ -39,7 +39,7 @@ class AudioClassification(ArrayTask):
         many = isinstance(inputs, list | tuple)
         function = function_of(function_to_apply, self.config, len(self.labels))
         rows = await self.run(inputs if many else [inputs])
-        found = [best(self.labels, function(row), top_k) for row in rows]
+        found = [best(self.labels, function(row), top_k) for (row,) in rows]
         return found if many else found[0]
 
     async def prepare(self, given: Any) -> np.ndarray:

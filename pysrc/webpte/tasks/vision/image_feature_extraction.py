@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from webpte.tasks.files import CONFIG, PREPROCESSOR
-from webpte.tasks.pictures import PictureTask
 from webpte.tasks.task import task
+from webpte.tasks.vision.pictures import PictureTask
 
 
 @task("image-feature-extraction")
@@ -18,10 +18,10 @@ class ImageFeatureExtraction(PictureTask):
 
     needed = (PREPROCESSOR,)
     wanted = (CONFIG,)
-    output_ranks = (2, 3, 4)
+    ranks = ((2, 3, 4),)
 
     async def __call__(self, inputs: Any) -> Any:
         """Return an array for a picture, with 1 as its first dim, or a list of them."""
         many = isinstance(inputs, list | tuple)
-        rows = [row[None] for row in await self.run(inputs if many else [inputs])]
+        rows = [row[None] for (row,) in await self.run(inputs if many else [inputs])]
         return rows if many else rows[0]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from webpte.tasks.files import ModelFiles
-from webpte.tasks.pictures import PictureTask
 from webpte.tasks.scores import best, function_of, labels_of
 from webpte.tasks.task import task
+from webpte.tasks.vision.pictures import PictureTask
 
 
 @task("image-classification")
@@ -19,7 +19,7 @@ class ImageClassification(PictureTask):
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        self.labels = labels_of(self.config, self.output.shape[-1])
+        self.labels = labels_of(self.config, self.outputs[0].shape[-1])
 
     async def __call__(
         self, inputs: Any, *, top_k: int | None = 5, function_to_apply: str | None = None
@@ -28,5 +28,5 @@ class ImageClassification(PictureTask):
         many = isinstance(inputs, list | tuple)
         function = function_of(function_to_apply, self.config, len(self.labels))
         rows = await self.run(inputs if many else [inputs])
-        found = [best(self.labels, function(row), top_k) for row in rows]
+        found = [best(self.labels, function(row), top_k) for (row,) in rows]
         return found if many else found[0]

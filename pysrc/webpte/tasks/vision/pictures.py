@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
-from webpte.errors import InputError
+from webpte.errors import InputError, UnsupportedError
 from webpte.runtime.base.pictures import decode_picture
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import PREPROCESSOR, ModelFiles
-from webpte.tasks.preprocessing import Preprocessor
+from webpte.tasks.vision.preprocessing import Preprocessor
 
 Array = np.ndarray
 
 
 class PictureTask(ArrayTask):
-    """A task whose program takes pictures (pictures, 3, height, width)."""
+    """A task whose program takes pictures (pictures, 3, height, width).
+
+    processors   the preprocessors whose models give results that the task understands, by name;
+                 none: all of them
+    """
 
     input_rank = 4
+    processors: ClassVar[Sequence[str]] = ()
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        self._preprocessor = Preprocessor(files.table(PREPROCESSOR))
+        self.preprocessor = Preprocessor(files.table(PREPROCESSOR))
+        if self.processors and self.preprocessor.name not in self.processors:
+            raise UnsupportedError(
+                f"{PREPROCESSOR}: {self.name} knows models with an image_processor_type of "
+                f"{', '.join(self.processors)}, not of {self.preprocessor.name}"
+            )
 
     async def prepare(self, given: Any) -> Array:
-        return self._preprocessor(await picture_of(given))
+        return self.preprocessor(await picture_of(given))
+
+    async def answer_each(self, inputs: Any, answer: Callable[..., Any]) -> Any:
+        """Return `answer(picture, *outputs)` for a picture, or a list of them for a list."""
+        many = isinstance(inputs, list | tuple)
+        pictures = [await picture_of(one) for one in (inputs if many else [inputs])]
+        rows = zip(pictures, await self.run(pictures), strict=True)
+        found = [answer(picture, *outputs) for picture, outputs in rows]
+        return found if many else found[0]
 
 
 async def picture_of(given: Any) -> Array:

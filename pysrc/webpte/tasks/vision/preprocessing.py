@@ -13,7 +13,7 @@ import numpy as np
 
 from webpte.errors import InputError, UnsupportedError
 from webpte.json_reader import Table
-from webpte.tasks.resample import BICUBIC, BILINEAR, resize
+from webpte.tasks.vision.resample import BICUBIC, BILINEAR, resize
 
 Array = np.ndarray
 _MOST_PIXELS = 1 << 14  # of a side
@@ -24,13 +24,21 @@ _WHOLE = 384  # ConvNeXt: pictures as large as this are not cropped
 class _Processor:
     """A processor of transformers: the settings that hold where its file does not say.
 
-    square   a size of one number is that of both sides, not of the shorter one
-    crop     it crops the center
+    square      a size of one number is that of both sides, not of the shorter one
+    crop        it crops the center
+    normalizes  it subtracts means and divides by deviations
+    pads        it makes pictures of one call equally large: a picture by itself stays as it is
+    longest     it brings the longer side to a size, and fills up to `pad_size`, right and below
+    free        it takes pictures at their own size, which the task fills up
     """
 
     square: bool = True
     crop: bool = False
     resample: int = BILINEAR
+    normalizes: bool = True
+    pads: bool = False
+    longest: bool = False
+    free: bool = False
 
 
 # By the name of the class without its ending. Others have steps that are not written here.
@@ -44,84 +52,136 @@ _KINDS = {
     "ConvNext": _Processor(square=False),
     "MobileNetV1": _Processor(square=False, crop=True),
     "MobileNetV2": _Processor(square=False, crop=True),
+    "Detr": _Processor(square=False, pads=True),
+    "Yolos": _Processor(square=False, pads=True),
+    "ConditionalDetr": _Processor(square=False, pads=True),
+    "DeformableDetr": _Processor(square=False, pads=True),
+    "RTDetr": _Processor(square=False, normalizes=False),
+    "DPT": _Processor(resample=BICUBIC),
+    "Segformer": _Processor(),
+    "OwlViT": _Processor(resample=BICUBIC),
+    "Sam": _Processor(longest=True),
+    "Swin2SR": _Processor(normalizes=False, free=True),
 }
 _ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "FeatureExtractor")
 
 
 class Preprocessor:
-    """Prepares pictures for a model, by its preprocessor_config.json."""
+    """Prepares pictures for a model, by its preprocessor_config.json.
+
+    name      that of transformers' class, without its ending: "ViT"
+    settings  the file's
+    """
 
     def __init__(self, settings: Table) -> None:
-        self._settings = settings
-        self._name, self._kind = _kind_of(settings)
+        self.settings = settings
+        self.name, self._kind = _kind_of(settings)
         self._resample = settings.integer("resample", self._kind.resample)
         self._scale = settings.number("rescale_factor", 1 / 255)
         self._mean, self._std = (self._channels(key) for key in ("image_mean", "image_std"))
         if not np.all(self._std):
             raise InputError(f"{settings.name}: image_std has a 0, by which nothing can be divided")
-        if settings.flag("do_pad", None):
+        filled = settings.content.get("pad_size") or (
+            not self._kind.pads and self._does("pad", False)
+        )
+        if filled and not (self._kind.longest or self._kind.free):
             raise UnsupportedError(f"{settings.name} pads pictures (do_pad), which webpte does not")
+        if settings.content.get("keep_aspect_ratio"):
+            raise UnsupportedError(
+                f"{settings.name} keeps the proportions of pictures (keep_aspect_ratio), but a "
+                "program takes pictures of one size: set it to false"
+            )
 
     def _channels(self, key: str) -> Array:
         """Return a number for each channel, or one for all."""
-        values = self._settings.content.get(key)
+        values = self.settings.content.get(key, None if self._kind.normalizes else 1)
         listed = values if isinstance(values, list) else [values]
         numbers = [one for one in listed if isinstance(one, int | float)]
         if len(numbers) != len(listed) or len(numbers) not in (1, 3):
-            raise InputError(f"{self._settings.name}: {key} must have 3 numbers, got {values!r}")
+            raise InputError(f"{self.settings.name}: {key} must have 3 numbers, got {values!r}")
         return np.array(numbers, np.float32)
 
     def _does(self, step: str, default: bool = True) -> bool:
-        found = self._settings.content.get(f"do_{step}")
+        found = self.settings.content.get(f"do_{step}")
         return default if found is None else bool(found)
 
     def __call__(self, pixels: Array) -> Array:
         """Return a picture (height, width, 3) of bytes as (3, rows, columns), float32."""
-        if self._does("resize"):
+        if self._does("resize", not self._kind.free):
             pixels = self._resized(pixels)
-        if self._name != "ConvNext" and self._does("center_crop", self._kind.crop):
+        if self.name != "ConvNext" and self._does("center_crop", self._kind.crop):
             pixels = _cropped(pixels, *self._size("crop_size", square=True, picture=pixels))
         values = pixels.astype(np.float32)
         if self._does("rescale"):
             values = (pixels.astype(np.float64) * self._scale).astype(np.float32)
-        if self._does("normalize"):
+        if self._does("normalize", self._kind.normalizes):
             values = (values - self._mean) / self._std
+        if self._kind.longest and self._does("pad"):
+            below, right = np.subtract(self.padded_size, values.shape[:2])
+            if min(below, right) < 0:
+                raise InputError(
+                    f"{self.settings.name}: pad_size is smaller than size, the longest side"
+                )
+            values = np.pad(values, ((0, below), (0, right), (0, 0)))
         return np.ascontiguousarray(np.moveaxis(values, 2, 0))
 
+    @property
+    def padded_size(self) -> tuple[int, int]:
+        """The height and width up to which pictures are filled."""
+        return self._both("pad_size", self.settings.content.get("pad_size"))
+
+    def scaled_size(self, height: int, width: int) -> tuple[int, int]:
+        """Return the height and width at which a picture is brought to its longest side."""
+        size = self.settings.content.get("size")
+        side = self._checked("size", size.get("longest_edge") if isinstance(size, dict) else None)
+        scale = side / max(height, width)
+        return max(int(height * scale + 0.5), 1), max(int(width * scale + 0.5), 1)
+
     def _resized(self, pixels: Array) -> Array:
-        if self._name != "ConvNext":
+        if self._kind.longest:
+            return resize(pixels, *self.scaled_size(*pixels.shape[:2]), self._resample)
+        if self.name != "ConvNext":
             size = self._size("size", square=self._kind.square, picture=pixels)
-            return resize(pixels, *size, self._resample)
+            whole = self.settings.integer("ensure_multiple_of", 1, low=1, high=_MOST_PIXELS)
+            height, width = (max(round(side / whole), 1) * whole for side in size)
+            return resize(pixels, height, width, self._resample)
         side = self._side("size")
         if side >= _WHOLE:
             return resize(pixels, side, side, self._resample)
-        share = self._settings.number("crop_pct", None) or 224 / 256
+        share = self.settings.number("crop_pct", None) or 224 / 256
         larger = _fitted(pixels, int(side / share))
         return _cropped(resize(pixels, *larger, self._resample), side, side)
 
     def _side(self, key: str) -> int:
-        size = self._settings.content.get(key)
+        size = self.settings.content.get(key)
         side = size.get("shortest_edge") if isinstance(size, dict) else size
         return self._checked(key, side)
 
     def _size(self, key: str, *, square: bool, picture: Array) -> tuple[int, int]:
         """Return a height and a width."""
-        size = self._settings.content.get(key)
+        size = self.settings.content.get(key)
         if isinstance(size, dict) and size.keys() == {"height", "width"}:
-            return self._checked(key, size["height"]), self._checked(key, size["width"])
+            return self._both(key, size)
         side = self._side(key)
         if square and not isinstance(size, dict):
             return side, side
         if isinstance(size, dict) and size.keys() != {"shortest_edge"}:
             raise UnsupportedError(
-                f"{self._settings.name}: a {key} of {', '.join(size)} is not supported"
+                f"{self.settings.name}: a {key} of {', '.join(size)} is not supported"
             )
         return _fitted(picture, side)
+
+    def _both(self, key: str, size: Any) -> tuple[int, int]:
+        height, width = (
+            self._checked(key, size.get(side) if isinstance(size, dict) else None)
+            for side in ("height", "width")
+        )
+        return height, width
 
     def _checked(self, key: str, side: Any) -> int:
         if type(side) is not int or not 1 <= side <= _MOST_PIXELS:
             raise InputError(
-                f"{self._settings.name}: {key} is {self._settings.content.get(key)!r}, which is no "
+                f"{self.settings.name}: {key} is {self.settings.content.get(key)!r}, which is no "
                 "size of a picture"
             )
         return side

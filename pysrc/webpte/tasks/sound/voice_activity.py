@@ -1,0 +1,163 @@
+"""voice-activity-detection: when somebody speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from webpte.errors import ExecutionError, InputError
+from webpte.runtime.base.info import TensorInfo
+from webpte.tasks.files import ModelFiles
+from webpte.tasks.sound.samples import samples_of
+from webpte.tasks.task import Task, task
+
+Array = np.ndarray
+RATE = 16_000  # samples of a second
+FRAME, KEPT = 512, 64  # new samples of a frame, and those that it repeats of the one before
+_METHOD = "forward"
+_STEP_DOWN = 0.15  # speech ends where it is less likely by this than where it starts
+_LEAST = 0.01
+
+
+@task("voice-activity-detection")
+class VoiceActivityDetection(Task):
+    """Finds when somebody speaks, by Silero's detector (`serve.py models add voice-activity`).
+
+    for phrase in await task(samples, return_seconds=True):
+        print(phrase["start"], phrase["end"])
+
+    The program takes frames (count, 576) and two states, and returns how likely each frame is
+    speech, and the new states. Options and results are those of silero-vad.
+    """
+
+    needed: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, files: ModelFiles) -> None:
+        super().__init__(files)
+        info = files.program.methods.get(_METHOD)
+        inputs, outputs = ((), ()) if info is None else (info.inputs, info.outputs)
+        taken, given = (
+            [one.shape for one in several if isinstance(one, TensorInfo)]
+            for several in (inputs, outputs)
+        )
+        if (
+            [len(shape) for shape in taken] != [2, 2, 2]
+            or taken[0][1] != FRAME + KEPT
+            or given != [taken[0][:1], *taken[1:]]
+        ):
+            told = " and returns ".join("; ".join(map(str, one)) for one in (inputs, outputs))
+            raise InputError(
+                f"{files.program.name} is not a program for {self.name}: it takes {told}"
+            )
+        self._frames, self._state = taken[0][0], taken[1]
+
+    async def __call__(
+        self,
+        inputs: Any,
+        *,
+        threshold: float = 0.5,
+        neg_threshold: float | None = None,
+        min_speech_duration_ms: float = 250,
+        min_silence_duration_ms: float = 100,
+        speech_pad_ms: float = 30,
+        return_seconds: bool = False,
+    ) -> Any:
+        """Return when speech starts and ends, in samples, or for a list of sounds a list of each.
+
+        inputs                   samples (count,) of floats, 16,000 a second, or {"array" (or
+                                 "raw"), "sampling_rate"}, or a list of those
+        threshold                a frame that is likelier starts speech
+        neg_threshold            one that is less likely ends it; by default 0.15 below
+        min_speech_duration_ms   shorter speech is left out
+        min_silence_duration_ms  shorter silence does not end speech
+        speech_pad_ms            added before and after
+        return_seconds           times are in seconds, with one digit after the point
+        """
+        low = max(threshold - _STEP_DOWN, _LEAST) if neg_threshold is None else neg_threshold
+        second = RATE / 1000
+        many = isinstance(inputs, list | tuple)
+        found = []
+        for sound in inputs if many else [inputs]:
+            samples = samples_of(sound, RATE)
+            phrases = find_phrases(
+                await self.probabilities(samples),
+                len(samples),
+                (threshold, low),
+                min_speech_duration_ms * second,
+                min_silence_duration_ms * second,
+            )
+            padded = pad_phrases(phrases, len(samples), speech_pad_ms * second)
+            found.append([_told(*one, len(samples), return_seconds) for one in padded])
+        return found if many else found[0]
+
+    async def probabilities(self, samples: Any) -> Array:
+        """Return how likely each frame of 512 samples is speech."""
+        wave = samples_of(samples, RATE).astype(np.float32, copy=False)
+        count = -(-len(wave) // FRAME)
+        calls = -(-count // self._frames)
+        filled = np.zeros(KEPT + max(calls * self._frames, 1) * FRAME, np.float32)
+        filled[KEPT : KEPT + len(wave)] = wave
+        frames = np.lib.stride_tricks.sliding_window_view(filled, KEPT + FRAME)[::FRAME]
+        states: tuple[Any, ...] = (np.zeros(self._state, np.float32),) * 2
+        found = [np.zeros(0, np.float32)]
+        for start in range(0, calls * self._frames, self._frames):
+            part = np.ascontiguousarray(frames[start : start + self._frames])
+            likely, *states_ = await self.program.run(_METHOD, part, *states)
+            states = tuple(states_)
+            if not np.isfinite(likely).all():
+                raise ExecutionError(f"{self.program.name} returned NaN or infinities")
+            found.append(likely)
+        return np.concatenate(found)[:count]
+
+
+def find_phrases(
+    likely: Array, count: int, thresholds: tuple[float, float], speech: float, silence: float
+) -> list[tuple[int, int]]:
+    """Return the starts and ends of phrases, in samples.
+
+    speech, silence   the least lengths, in samples
+    """
+    high, low = thresholds
+    found: list[tuple[int, int]] = []
+    start = pause = None
+    for at, share in enumerate(likely.tolist()):
+        now = at * FRAME
+        if share >= high:
+            start, pause = now if start is None else start, None
+        elif start is not None and share < low:
+            pause = now if pause is None else pause
+            if now - pause >= silence:
+                if pause - start > speech:
+                    found.append((start, pause))
+                start = pause = None
+    if start is not None and count - start > speech:
+        found.append((start, count))
+    return found
+
+
+def pad_phrases(
+    phrases: Sequence[tuple[int, int]], count: int, pad: float
+) -> list[tuple[int, int]]:
+    """Return phrases with a little before and after; two that are near share what is between."""
+    starts = [start for start, _ in phrases]
+    ends = [end for _, end in phrases]
+    for at in range(len(phrases)):
+        gap = starts[at + 1] - ends[at] if at + 1 < len(phrases) else None
+        if at == 0:
+            starts[0] = int(max(0, starts[0] - pad))
+        if gap is not None and gap < 2 * pad:
+            ends[at] += gap // 2
+            starts[at + 1] -= gap // 2
+        else:
+            ends[at] = int(min(count, ends[at] + pad))
+            if gap is not None:
+                starts[at + 1] = int(max(0, starts[at + 1] - pad))
+    return list(zip(starts, ends, strict=True))
+
+
+def _told(start: int, end: int, count: int, seconds: bool) -> dict[str, Any]:
+    if not seconds:
+        return {"start": start, "end": end}
+    return {"start": round(start / RATE, 1), "end": min(round(end / RATE, 1), count / RATE)}

@@ -1,0 +1,43 @@
+"""depth-estimation: how far away what a picture shows is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from webpte.tasks.task import task
+from webpte.tasks.vision.interpolate import interpolate
+from webpte.tasks.vision.pictures import PictureTask
+
+Array = np.ndarray
+
+
+@task("depth-estimation")
+class DepthEstimation(PictureTask):
+    """Estimates the depth of every pixel, by DPT and models like it (Depth Anything).
+
+    found = await task(picture)
+    found["predicted_depth"]      # (height, width), float32, in the model's own unit
+    found["depth"]                # the same as a picture of bytes: 0 is the least, 255 the most
+    """
+
+    ranks = ((3,),)
+    processors = ("DPT",)
+
+    async def __call__(self, inputs: Any) -> Any:
+        """Return the depth of a picture, or of each in a list."""
+
+        def answer(picture: Array, values: Array) -> Any:
+            height, width = picture.shape[:2]
+            depth = interpolate(values, height, width, "bicubic")
+            return {"predicted_depth": depth, "depth": levels(depth)}
+
+        return await self.answer_each(inputs, answer)
+
+
+def levels(depth: Array) -> Array:
+    """Return a depth as bytes; all 0 where it is the same everywhere."""
+    low, high = depth.min(), depth.max()
+    share = (depth - low) / (high - low) if high > low else np.zeros_like(depth)
+    return (share * 255).astype(np.uint8)

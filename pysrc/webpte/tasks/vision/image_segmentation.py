@@ -1,0 +1,61 @@
+"""image-segmentation: which pixels of a picture show what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import InputError
+from webpte.tasks.files import ModelFiles
+from webpte.tasks.scores import labels_of
+from webpte.tasks.task import task
+from webpte.tasks.vision.interpolate import strips
+from webpte.tasks.vision.pictures import PictureTask
+
+Array = np.ndarray
+_SUBTASK = "semantic"
+
+
+@task("image-segmentation")
+class ImageSegmentation(PictureTask):
+    """Names every pixel of pictures, by SegFormer and models like it.
+
+    for found in await task(picture):
+        found["label"], found["mask"]      # mask: (height, width) of bytes, 255 where it is
+    """
+
+    ranks = ((4,),)
+    processors = ("Segformer", "Beit", "DPT", "MobileNetV2")
+
+    def __init__(self, files: ModelFiles) -> None:
+        super().__init__(files)
+        self.labels = labels_of(self.config, self.outputs[0].shape[1])
+
+    async def __call__(self, inputs: Any, *, subtask: str | None = None) -> Any:
+        """Return a mask for each label that a picture shows; for a list of pictures, a list each.
+
+        subtask   "semantic", the only one; "score" is None, as in the pipeline
+        """
+        if subtask not in (None, _SUBTASK):
+            raise InputError(f"subtask is {subtask!r}; models here are for {_SUBTASK!r}")
+        return await self.answer_each(inputs, self._masks)
+
+    def _masks(self, picture: Array, logits: Array) -> list[dict[str, Any]]:
+        chosen = best_labels(logits, *picture.shape[:2])
+        return [
+            {
+                "score": None,
+                "label": self.labels[label],
+                "mask": np.where(chosen == label, 255, 0).astype(np.uint8),
+            }
+            for label in np.unique(chosen).tolist()
+        ]
+
+
+def best_labels(logits: Array, height: int, width: int) -> Array:
+    """Return the best label of each pixel (height, width), for logits (labels, rows, columns)."""
+    chosen = np.zeros((height, width), np.int64)
+    for start, strip in strips(logits, height, width):
+        chosen[start : start + strip.shape[1]] = strip.argmax(axis=0)
+    return chosen
