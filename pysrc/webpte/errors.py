@@ -43,11 +43,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 
 class WebpteError(Exception):
     """Base of all errors that webpte raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let other processes have the error, whatever its class is made of."""
+        return _restored, (type(self), self.args, vars(self))
 
 
 class FormatError(WebpteError):
@@ -255,10 +259,14 @@ def located(
 def retold(error: Told, message: str) -> Told:
     """Return a copy of an error with another message, to raise `from` the original.
 
-    It is another object, because several tasks may await the original, each at another place. The
-    class's `__init__` is not called, because it may take other arguments than a message.
+    It is another object, because several tasks may await the original, each at another place.
     """
-    told = type(error).__new__(type(error))
-    told.__dict__.update(vars(error))
-    told.args = (message,)
-    return told
+    return _restored(type(error), (message,), vars(error))
+
+
+def _restored(kind: type[Told], args: tuple[Any, ...], members: Mapping[str, Any]) -> Told:
+    """Make an error without its class's `__init__`, which may take more than a message."""
+    error = kind.__new__(kind)
+    error.__dict__.update(members)
+    error.args = args
+    return error

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from webpte.errors import ContextError, InputError
+from webpte.llm.batched_generation import BatchedGeneration
 from webpte.llm.constrain.constraint import Constraint
 from webpte.llm.generation import Generation, GenerationStats, constrain
 from webpte.llm.logprobs import TokenLogprob
@@ -69,7 +70,7 @@ class Reply:
 
     def __init__(
         self,
-        generation: Generation,
+        generation: Generation | BatchedGeneration,
         tokenizer: Tokenizer,
         stop: StopStrings,
         stats: ReplyStats,
@@ -126,6 +127,7 @@ class Reply:
         while self.ended is None:
             self._check_current()
             if self._constraint is not None:
+                assert isinstance(self._generation, Generation), "a scheduler takes no constraint"
                 constrain(self._generation, await self._constraint())
                 self._constraint = None
                 self._check_current()
@@ -140,6 +142,11 @@ class Reply:
             if piece:
                 return piece
         raise StopAsyncIteration
+
+    def close(self) -> None:
+        """End the answer where it is, so that others do not wait for it."""
+        if isinstance(self._generation, BatchedGeneration):
+            self._generation.cancel()
 
     def _check_current(self) -> None:
         if self._is_replaced:
@@ -198,7 +205,9 @@ class Reply:
 # What the Chat does with a reply: no part of the public API
 
 
-def stats_of(generation: Generation, retokenized: int = 0, dropped: int = 0) -> ReplyStats:
+def stats_of(
+    generation: Generation | BatchedGeneration, retokenized: int = 0, dropped: int = 0
+) -> ReplyStats:
     """Return the statistics with which a reply begins."""
     known = asdict(generation.stats)
     return ReplyStats(**known, retokenized=retokenized, dropped=dropped)

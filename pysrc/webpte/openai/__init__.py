@@ -10,6 +10,7 @@ an async iterator of chunks. `python3 serve.py api` answers the same requests ov
 
 from webpte.openai.client import Client
 from webpte.openai.models import EmbeddingModel, Model
+from webpte.openai.open_model import open_model
 from webpte.openai.requests import RequestError
 
-__all__ = ["Client", "EmbeddingModel", "Model", "RequestError"]
+__all__ = ["Client", "EmbeddingModel", "Model", "RequestError", "open_model"]

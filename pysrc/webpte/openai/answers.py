@@ -11,7 +11,7 @@ from secrets import token_hex
 from typing import Any
 
 from webpte.llm import Reply, TokenLogprob
-from webpte.openai.models import Model
+from webpte.openai.models import Model, must_be_alone
 from webpte.openai.requests import ChatRequest, CompletionRequest
 from webpte.openai.tools import AnswerParser, ToolCall
 
@@ -68,12 +68,13 @@ class ChatAnswer:
         self._model, self._request = model, request
         self._tokens = model.chat_tokens(request)
         self._constraint = model.constraint(request)
+        self._alone = must_be_alone(request.decoding, request.top, self._constraint)
         self._head = _AnswerHead("chatcmpl", model.name)
 
     async def whole(self) -> Json:
         """Generate all choices."""
         counts, rows = _Counts(len(self._tokens)), []
-        async with self._model.queue.turn():
+        async with self._model.turn(self._alone):
             for index in range(self._request.decoding.choices):
                 choice = _Choice()
                 async with aclosing(self._pieces(index, counts)) as pieces:
@@ -88,7 +89,7 @@ class ChatAnswer:
         decoding = self._request.decoding
         if decoding.include_usage:
             head["usage"] = None
-        async with self._model.queue.turn():
+        async with self._model.turn(self._alone):
             for index in range(decoding.choices):
                 calls, started = 0, False
                 async with aclosing(self._pieces(index, counts)) as pieces:
@@ -153,6 +154,7 @@ class CompletionAnswer:
     def __init__(self, model: Model, request: CompletionRequest) -> None:
         self._model, self._request = model, request
         self._prompts = [self._encoded(prompt) for prompt in request.prompts]
+        self._alone = must_be_alone(request.decoding, request.top, None)
         self._head = _AnswerHead("cmpl", model.name)
 
     def _encoded(self, prompt: str | list[int]) -> tuple[str, list[int]]:
@@ -164,7 +166,7 @@ class CompletionAnswer:
     async def whole(self) -> Json:
         """Continue all prompts."""
         counts, rows = self._counts(), []
-        async with self._model.queue.turn():
+        async with self._model.turn(self._alone):
             for index, echo, reply in self._replies():
                 choice = _Choice(echo)
                 async for piece in _steps(reply):
@@ -176,7 +178,7 @@ class CompletionAnswer:
     async def chunks(self) -> AsyncIterator[Json]:
         """Continue the prompts one after the other, in chunks as the text comes."""
         counts, head = self._counts(), self._head.table("text_completion")
-        async with self._model.queue.turn():
+        async with self._model.turn(self._alone):
             for index, echo, reply in self._replies():
                 if echo:
                     yield {**head, "choices": [self._row(index, echo, (), None)]}
@@ -236,12 +238,15 @@ class _AnswerHead:
 async def _steps(reply: Reply) -> AsyncIterator[_AnswerPiece]:
     """Yield the text of a reply as it comes, with the log-probabilities of its tokens."""
     seen = 0
-    async for text in reply:
-        await asyncio.sleep(0)  # NumPy computes in this thread, and others want a turn
-        new, seen = reply.logprobs[seen:], len(reply.logprobs)
-        yield _AnswerPiece(text, logprobs=new)
-    finish = "stop" if reply.ended == "stop" else "length"
-    yield _AnswerPiece(logprobs=reply.logprobs[seen:], finish=finish)
+    try:
+        async for text in reply:
+            await asyncio.sleep(0)  # NumPy computes in this thread, and others want a turn
+            new, seen = reply.logprobs[seen:], len(reply.logprobs)
+            yield _AnswerPiece(text, logprobs=new)
+        finish = "stop" if reply.ended == "stop" else "length"
+        yield _AnswerPiece(logprobs=reply.logprobs[seen:], finish=finish)
+    finally:  # also when the other side has gone, or a stop text was found
+        reply.close()
 
 
 def _chunk(

@@ -6,17 +6,18 @@ import asyncio
 import base64
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from webpte.errors import ChatTemplateError, InputError
-from webpte.llm import Generator
+from webpte.errors import ChatTemplateError, InputError, OutOfMemoryError, UnsupportedError
+from webpte.llm import BatchedGeneration, Generation, Generator, Scheduler
 from webpte.llm.constrain.constraint import Constraint
 from webpte.llm.constrain.grammar import LazyGrammars
 from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
+from webpte.llm.logits_rule import change_logits
 from webpte.llm.prompt import PromptMaker, end_tokens
 from webpte.llm.reply import Reply, StopStrings, stats_of
 from webpte.openai.any_json import any_object
@@ -44,12 +45,7 @@ class _Queue:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        if self._waiting >= self._most:
-            raise RequestError(
-                f"{self._name}: {self._waiting} requests are waiting; try again later",
-                status=_BUSY,
-                code="rate_limit_exceeded",
-            )
+        self.check_room(self._waiting)
         self._waiting += 1
         try:
             await self._lock.acquire()
@@ -60,11 +56,23 @@ class _Queue:
         finally:
             self._lock.release()
 
+    def check_room(self, waiting: int) -> None:
+        """Raise RequestError if no more requests may wait."""
+        if waiting >= self._most:
+            raise RequestError(
+                f"{self._name}: {waiting} requests are waiting; try again later",
+                status=_BUSY,
+                code="rate_limit_exceeded",
+            )
+
 
 class Model:
     """A language model by name.
 
-    waiting  the number of requests that may wait while another is answered; more are refused
+    waiting     the number of requests that may wait while others are answered; more are refused
+    slots       requests that are answered at once, where the program allows it; those with a
+                constraint or log-probabilities are answered one by one beside them
+    one_by_one  the reason why they are not, once `prepare` has found out
     """
 
     kind = "chat"
@@ -78,13 +86,16 @@ class Model:
         template: ChatTemplate | None = None,
         method: str = "forward",
         waiting: int = WAITING,
+        slots: int = 1,
     ) -> None:
         check_fits(tokenizer, program, method)
         self.name, self.created = name, int(time.time())
-        self.tokenizer = tokenizer
+        self.program, self.tokenizer = program, tokenizer
         self.queue = _Queue(name, waiting)
         self._template = template or tokenizer.template
         self._generator = Generator(program, method)
+        self._scheduler = Scheduler(program, slots, method=method) if slots > 1 else None
+        self.one_by_one = None if slots > 1 else "it has one slot"
         self._grammars = LazyGrammars(tokenizer)
         prompts = PromptMaker(tokenizer, self._template, {}) if self._template else None
         self._stops = end_tokens(tokenizer, prompts)
@@ -100,8 +111,34 @@ class Model:
         return self._generator.max_context
 
     async def prepare(self) -> None:
-        """Read the tokenizer for answers in JSON, which the first of them would wait for."""
+        """Do what the first answers would wait for, and find out whether several run at once."""
         await self._grammars.guide()
+        if self._scheduler is not None:
+            try:
+                await self._scheduler.prepare()
+            except (UnsupportedError, OutOfMemoryError) as error:
+                self._scheduler, self.one_by_one = None, str(error)
+
+    @property
+    def running(self) -> int:
+        """The number of requests that share the model's steps now."""
+        return 0 if self._scheduler is None else self._scheduler.running
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait."""
+        shared = 0 if self._scheduler is None else self._scheduler.waiting
+        return self.queue.waiting + shared
+
+    def turn(self, alone: bool) -> AbstractAsyncContextManager[None]:
+        """Wait until a request may be answered: at once, unless it has to be answered alone."""
+        return self.queue.turn() if alone or self._scheduler is None else self._beside()
+
+    @asynccontextmanager
+    async def _beside(self) -> AsyncIterator[None]:
+        assert self._scheduler is not None
+        self.queue.check_room(self._scheduler.waiting)
+        yield
 
     @property
     def tool_format(self) -> ToolFormat:
@@ -134,7 +171,7 @@ class Model:
         top: int | None,
         constraint: Callable[[], Awaitable[Constraint]] | None = None,
     ) -> Reply:
-        """Return an answer to tokens, generated as it is iterated; in a turn of the queue."""
+        """Return an answer to tokens; in a `turn`, which is alone for what a step cannot share."""
         room = None if self.max_context is None else self.max_context - len(tokens)
         if room is not None and room < 1:
             raise RequestError(
@@ -142,13 +179,23 @@ class Model:
                 "messages",
                 code="context_length_exceeded",
             )
+        if (token := max(decoding.logit_bias, default=0)) >= self._generator.vocabulary:
+            raise RequestError(f"there is no token {token}", "logit_bias")
         wanted = decoding.max_new_tokens
         length = min(one for one in (wanted, room, 1 << 30) if one is not None)
         options = decoding.options(choice)
+        rule = decoding.rule(len(tokens))
+        alone = must_be_alone(decoding, top, constraint)
         if top is not None:
             options |= {"logprobs": True, "top": top}
+        generation: Generation | BatchedGeneration
         try:
-            generation = self._generator.generate(tokens, length, stop=self._stops, **options)
+            if alone or self._scheduler is None:
+                generation = self._generator.generate(tokens, length, stop=self._stops, **options)
+                if rule is not None:
+                    change_logits(generation, rule)
+            else:
+                generation = self._scheduler.submit(tokens, length, stop=self._stops, **options)
         except InputError as error:
             raise RequestError(str(error)) from error
         stop = StopStrings(decoding.stop)
@@ -179,6 +226,14 @@ class Model:
         return None
 
 
+def must_be_alone(decoding: Decoding, top: int | None, constraint: object) -> bool:
+    """Tell whether a request needs what steps do not share.
+
+    These are log-probabilities, a constraint, and biases or penalties that the host computes.
+    """
+    return top is not None or constraint is not None or decoding.rule(0) is not None
+
+
 class EmbeddingModel:
     """A sentence encoder by name."""
 
@@ -188,9 +243,14 @@ class EmbeddingModel:
         self, name: str, program: Program, tokenizer: Tokenizer, *, waiting: int = WAITING
     ) -> None:
         self.name, self.created = name, int(time.time())
-        self.tokenizer = tokenizer
+        self.program, self.tokenizer = program, tokenizer
         self.queue = _Queue(name, waiting)
         self._encoder = SentenceEncoder(program, tokenizer)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait."""
+        return self.queue.waiting
 
     async def embed(
         self, texts: Sequence[str], as_base64: bool

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from webpte.json_reader import parse_json
+from webpte.llm.logits_rule import TokenBiases
 from webpte.openai.messages import template_messages
 from webpte.openai.tools import Tool, ToolChoice, tool_choice_of, tools_of
 from webpte.openai.values import RequestError, RequestReader
@@ -15,13 +17,11 @@ __all__ = ["ChatRequest", "CompletionRequest", "EmbeddingRequest", "RequestError
 MOST_CHOICES = 16
 MOST_STOPS = 16
 MOST_INPUTS = 2048
+MOST_BIASES, MOST_DIGITS = 1024, 10
 # Parameters that change nothing about an answer here.
 _IGNORED = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
 # Parameters that would change it; refused unless they have the value that changes nothing.
 _NEUTRAL: Mapping[str, Collection[Any]] = {
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
-    "logit_bias": ({},),
     "modalities": (["text"],),
     "audio": (),
     "prediction": (),
@@ -41,8 +41,18 @@ class Decoding:
     seed: int | None
     stop: tuple[str, ...]
     sampling: Mapping[str, Any]
+    logit_bias: Mapping[int, float]
+    frequency_penalty: float
+    presence_penalty: float
     stream: bool
     include_usage: bool
+
+    def rule(self, prompt: int) -> TokenBiases | None:
+        """Return the rule that changes the logits after a prompt of that length, if any does."""
+        if not self.logit_bias and not self.frequency_penalty and not self.presence_penalty:
+            return None
+        penalties = self.frequency_penalty, self.presence_penalty
+        return TokenBiases(self.logit_bias, *penalties, prompt)
 
     def options(self, choice: int) -> dict[str, Any]:
         """Return the options of one choice; each has a seed of its own."""
@@ -106,6 +116,7 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
     if top is not None and not logprobs:
         raise RequestError("top_logprobs needs logprobs to be true", "top_logprobs")
     variables = reader.take("chat_template_kwargs", dict, {})
+    variables = _extra_body(reader.take("extra_body", dict, {})) | variables
     request = ChatRequest(
         model=reader.take("model", str),
         messages=template_messages(messages),
@@ -119,6 +130,15 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
     )
     reader.finish()
     return request
+
+
+def _extra_body(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables of the chat template that WebLLM's requests have there."""
+    known = {"enable_thinking", "enable_latency_breakdown"}  # the latter changes no answer
+    if unknown := given.keys() - known:
+        told = ", ".join(sorted(unknown))
+        raise RequestError(f"only enable_thinking is known, not {told}", "extra_body")
+    return {key: value for key, value in given.items() if key == "enable_thinking"}
 
 
 def completion_request(body: Mapping[str, Any]) -> CompletionRequest:
@@ -187,9 +207,26 @@ def _decoding(reader: RequestReader, lengths: Sequence[str], length: int | None)
         seed=reader.number("seed", int, None, None, None),
         stop=tuple(stop),
         sampling=sampling,
+        logit_bias=_logit_bias(reader.take("logit_bias", dict, {})),
+        frequency_penalty=reader.number("frequency_penalty", float, 0.0, -2, 2),
+        presence_penalty=reader.number("presence_penalty", float, 0.0, -2, 2),
         stream=stream,
         include_usage=bool((wanted or {}).get("include_usage")),
     )
+
+
+def _logit_bias(given: Mapping[Any, Any]) -> dict[int, float]:
+    """Return biases by token, which JSON has as texts."""
+    found: dict[int, float] = {}
+    if len(given) > MOST_BIASES:
+        raise RequestError(f"it has {len(given)} tokens; at most {MOST_BIASES}", "logit_bias")
+    for token, bias in given.items():
+        number = isinstance(bias, int | float) and not isinstance(bias, bool)
+        named = str(token).isdecimal() and len(str(token)) <= MOST_DIGITS
+        if not named or not number or not -100 <= bias <= 100:
+            raise RequestError("it maps tokens to numbers from -100 to 100", "logit_bias")
+        found[int(token)] = float(bias)
+    return found
 
 
 def _response_format(given: Mapping[str, Any] | None) -> tuple[bool, Mapping[str, Any] | None]:
@@ -198,7 +235,8 @@ def _response_format(given: Mapping[str, Any] | None) -> tuple[bool, Mapping[str
     if kind == "text":
         return False, None
     if kind == "json_object":
-        return True, None
+        assert given is not None
+        return True, _schema(given.get("schema"))  # not OpenAI's, but WebLLM's and llama.cpp's
     if kind != "json_schema":
         raise RequestError(
             f"its type is text, json_object or json_schema, not {kind!r}", "response_format"
@@ -209,6 +247,18 @@ def _response_format(given: Mapping[str, Any] | None) -> tuple[bool, Mapping[str
     if not isinstance(schema, Mapping):
         raise RequestError("json_schema must be a table with a schema", "response_format")
     return True, schema
+
+
+def _schema(given: Any) -> Mapping[str, Any] | None:
+    """Return a schema that may be written as a text; None if there is none."""
+
+    def fail(message: str) -> RequestError:
+        return RequestError(message, "response_format")
+
+    schema = parse_json(given, "the schema", fail) if isinstance(given, str) else given
+    if schema is not None and not isinstance(schema, Mapping):
+        raise fail("its schema must be a table")
+    return schema
 
 
 def _prompts(given: str | list[Any]) -> list[str | list[int]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
 from webpte.llm.reply import StopStrings
+from webpte.openai.gemma_calls import GemmaCallError, as_schema_says, read_call
 from webpte.openai.values import RequestError
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -130,14 +131,61 @@ class ToolFormat:
             f"To call one, answer with nothing but:\n{self.begin}{call}{self.end}"
         )
 
+    def calls(self, text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
+        """Return the calls that a text consists of; none if there is anything else in it."""
+        decoder, calls, at = json.JSONDecoder(), list[ToolCall](), 0
+        text = text.strip()
+        while at < len(text):
+            try:
+                table, at = decoder.raw_decode(text, at)
+            except (ValueError, RecursionError):
+                return []
+            name = table.get("name") if isinstance(table, dict) else None
+            if not isinstance(name, str) or name not in tools:
+                return []
+            given = table.get("arguments", table.get("parameters", {}))
+            arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+            calls.append(ToolCall(name, arguments))
+            while at < len(text) and text[at] in "; \n\t":
+                at += 1
+        return calls
+
+
+@dataclass(frozen=True)
+class GemmaFormat(ToolFormat):
+    """The way Gemma writes calls: `call:NAME{key:value}`, with `quote` around texts.
+
+    A required call has JSON as its arguments.
+    """
+
+    quote: str = ""
+
+    def _one(self, tool: Tool) -> JsonForm:
+        return JsonForm(tool.parameters, f"{self.begin}call:{tool.name}", self.end)
+
+    def calls(self, text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
+        try:
+            name, given = read_call(text, self.quote)
+        except GemmaCallError:
+            return []
+        if name not in tools:
+            return []
+        arguments = as_schema_says(given, tools[name].parameters)
+        return [ToolCall(name, json.dumps(arguments, ensure_ascii=False))]
+
 
 HERMES = ToolFormat("<tool_call>\n", "\n</tool_call>", "arguments")  # Qwen's, too
 LLAMA = ToolFormat("", "", "parameters")
+GEMMA = GemmaFormat("<|tool_call>", "<tool_call|>", "", quote='<|"|>')
+FUNCTION_GEMMA = GemmaFormat("<start_function_call>", "<end_function_call>", "", quote="<escape>")
 TOLD = ToolFormat("```tool_call\n", "\n```", "arguments", is_in_template=False)
 
 
 def format_of(template: str) -> ToolFormat:
     """Return how the model of a chat template writes calls."""
+    for form in (GEMMA, FUNCTION_GEMMA):
+        if form.begin in template:
+            return form
     if "<tool_call>" in template:
         return HERMES
     if re.search(r"\btools\b", template):
@@ -150,7 +198,7 @@ class AnswerParser:
 
     def __init__(self, format: ToolFormat, tools: Sequence[Tool]) -> None:
         self._format = format
-        self._names = {tool.name for tool in tools}
+        self._tools = {tool.name: tool for tool in tools}
         self._text = ""  # not yet decided
         self._begin, self._end = format.begin.strip(), format.end.strip()
         self._marks = StopStrings([self._begin] if self._begin else [])
@@ -164,7 +212,8 @@ class AnswerParser:
     def finish(self) -> Iterator[str | ToolCall]:
         """Yield the rest of the answer."""
         text, self._text = self._text, ""
-        calls = self._calls(text.strip().removeprefix(self._begin).removesuffix(self._end))
+        inside = text.strip().removeprefix(self._begin).removesuffix(self._end)
+        calls = self._format.calls(inside, self._tools)
         if calls and (self._begin or not self._has_said):
             yield from calls
         elif text.strip() or not self._has_called:
@@ -182,7 +231,7 @@ class AnswerParser:
             if not closing:
                 return
             self._text = after
-            calls = self._calls(inside)
+            calls = self._format.calls(inside, self._tools)
             self._has_called = self._has_called or bool(calls)
             yield from calls or self._say(mark + inside + closing)
 
@@ -196,22 +245,3 @@ class AnswerParser:
         if text:
             self._has_said = True
             yield text
-
-    def _calls(self, text: str) -> list[ToolCall]:
-        """Return the calls that a text consists of; none if there is anything else in it."""
-        decoder, calls, at = json.JSONDecoder(), list[ToolCall](), 0
-        text = text.strip()
-        while at < len(text):
-            try:
-                table, at = decoder.raw_decode(text, at)
-            except (ValueError, RecursionError):
-                return []
-            name = table.get("name") if isinstance(table, dict) else None
-            if name not in self._names:
-                return []
-            given = table.get("arguments", table.get("parameters", {}))
-            arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-            calls.append(ToolCall(name, arguments))
-            while at < len(text) and text[at] in "; \n\t":
-                at += 1
-        return calls

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from webpte.errors import InputError, WebpteError
 from webpte.json_reader import parse_json
-from webpte.openai import Client, RequestError
+from webpte.openai import Client, EmbeddingModel, Model, RequestError
 
 MAX_BODY = 1 << 22  # bytes of a request
 _GONE = 499  # the status of requests whose client went away, which nobody sees but the metrics
@@ -65,11 +65,14 @@ class ApiApp:
         )
 
     async def _health(self, request: Request) -> Response:
-        waiting = {model.name: model.queue.waiting for model in self._client.all_models}
-        return JSONResponse({"status": "ok", "waiting": waiting})
+        models = self._client.all_models
+        waiting = {model.name: model.waiting for model in models}
+        running = {model.name: model.running for model in models if isinstance(model, Model)}
+        return JSONResponse({"status": "ok", "waiting": waiting, "running": running})
 
     async def _tell_metrics(self, request: Request) -> Response:
-        return Response(self._metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        text = self._metrics.text(self._client.all_models)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     def _get(self, find: Callable[[str], Awaitable[Any]]) -> Callable[[Request], Awaitable[Any]]:
         async def answer(request: Request) -> Response:
@@ -147,6 +150,12 @@ class _Metrics:
             "webpte_requests", "Requests that were answered", ["path", "status"], **given
         )
         self._tokens = Counter("webpte_tokens", "Tokens of requests", ["kind"], **given)
+        self._under_way = Gauge(
+            "webpte_under_way",
+            "Requests that share the steps of a model now, and those that wait",
+            ["model", "state"],
+            **given,
+        )
         self._seconds = Histogram(
             "webpte_request_seconds", "Time until a request was answered", ["path"], **given
         )
@@ -157,7 +166,11 @@ class _Metrics:
             **given,
         )
 
-    def text(self) -> bytes:
+    def text(self, models: Sequence[Model | EmbeddingModel]) -> bytes:
+        for model in models:
+            self._under_way.labels(model.name, "waiting").set(model.waiting)
+            if isinstance(model, Model):
+                self._under_way.labels(model.name, "running").set(model.running)
         return bytes(generate_latest(self._registry))
 
     def note_first(self, path: str, started: float) -> None:

@@ -12,7 +12,7 @@ from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError
 from webpte_host.setup import environment
 
-_KEY = "WEBPTE_API_KEY"
+API_KEY = "WEBPTE_API_KEY"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _DESCRIPTION = """\
 Serves language models over HTTP as OpenAI's API: chat completions (streams, tools, JSON,
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
         "--key",
         action="append",
         default=[],
-        help=f"a key that requests must send; may be given several times, or as {_KEY}",
+        help=f"a key that requests must send; may be given several times, or as {API_KEY}",
     )
     parser.add_argument(
         "--origin", action="append", default=[], help="a site whose pages may use this server"
@@ -52,12 +52,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--waiting", type=int, default=64, help="requests that may wait for a model (64)"
     )
+    parser.add_argument(
+        "--slots",
+        type=int,
+        default=4,
+        help="requests that are answered at once, each with a KV cache of its own (4)",
+    )
     parser.add_argument("--max-context", type=int, help="tokens; fewer need less memory")
     parser.add_argument("--kv-cache", choices=("f16", "int8"), help="a smaller KV cache")
     options = parser.parse_args(arguments)
     if not environment.inside():
         return environment.rerun_inside(["api", *arguments], with_browser=False)
-    keys = [*options.key, *filter(None, [os.environ.get(_KEY)])]
+    keys = [*options.key, *filter(None, [os.environ.get(API_KEY)])]
     if options.host not in _LOOPBACK and not keys:
         print(f"warning: everybody who reaches {options.host} is answered: give --key", flush=True)
     try:
@@ -69,7 +75,7 @@ def main(arguments: list[str]) -> int:
 async def _serve(options: argparse.Namespace, keys: Sequence[str]) -> int:
     import uvicorn
 
-    from webpte.openai import Client
+    from webpte.openai import Client, Model
     from webpte_host.api.app import ApiApp
     from webpte_host.api.load_models import open_model
 
@@ -77,8 +83,10 @@ async def _serve(options: argparse.Namespace, keys: Sequence[str]) -> int:
     given = {name: value for name, value in loading.items() if value is not None}
     models = []
     for text in options.models:
-        model = await open_model(text, options.device, options.waiting, **given)
+        model = await open_model(text, options.device, options.waiting, options.slots, **given)
         print(f"{model.name}: loaded ({model.kind})", flush=True)
+        if isinstance(model, Model) and model.one_by_one is not None:
+            print(f"{model.name}: requests are answered one by one: {model.one_by_one}", flush=True)
         models.append(model)
     hosts = (*_LOOPBACK, "[::1]") if options.host in _LOOPBACK else ()
     app = ApiApp(Client(models), keys, hosts, options.origin)

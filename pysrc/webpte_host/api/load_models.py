@@ -7,10 +7,9 @@ from typing import Any
 
 import webpte
 from webpte.openai import EmbeddingModel, Model
-from webpte.text import encodes_sentences, load_tokenizer
+from webpte.openai import open_model as open_files
+from webpte.openai.open_model import TOKENIZERS
 from webpte_host.base.errors import HostError
-
-_TOKENIZERS = ("tokenizer.json", "tokenizer.model")
 
 
 def model_files(text: str) -> tuple[str, Path, Path]:
@@ -28,8 +27,8 @@ def model_files(text: str) -> tuple[str, Path, Path]:
         program = path
     if not program.is_file():
         raise HostError(f"{program}: there is no such file or folder")
-    own = [program.with_name(f"{program.stem}.{file}") for file in _TOKENIZERS]
-    shared = [program.with_name(file) for file in _TOKENIZERS]
+    own = [program.with_name(f"{program.stem}.{file}") for file in TOKENIZERS]
+    shared = [program.with_name(file) for file in TOKENIZERS]
     tokenizer = next((file for file in (*own, *shared) if file.is_file()), None)
     if tokenizer is None:
         raise HostError(
@@ -40,19 +39,13 @@ def model_files(text: str) -> tuple[str, Path, Path]:
 
 
 async def open_model(
-    text: str, device: str, waiting: int, **loading: Any
+    text: str, device: str, waiting: int, slots: int, **loading: Any
 ) -> Model | EmbeddingModel:
     """Load a program and its tokenizer; a sentence encoder becomes a model for embeddings."""
     name, path, file = model_files(text)
-    data = sorted(path.parent.glob(f"{path.stem}*.ptd"))
+    loading["data"] = sorted(path.parent.glob(f"{path.stem}*.ptd"))
+    loading |= {"waiting": waiting, "slots": slots, "device": device}
     try:
-        program = await webpte.load(path, device=device, data=data, **loading)
-        config = file.with_name(f"{path.stem}.tokenizer_config.json")
-        tokenizer = await load_tokenizer(file, config=config if config.is_file() else None)
-        if encodes_sentences(program.methods):
-            return EmbeddingModel(name, program, tokenizer, waiting=waiting)
-        model = Model(name, program, tokenizer, waiting=waiting)
-        await model.prepare()
-        return model
+        return await open_files(path, name=name, tokenizer=file, **loading)
     except webpte.WebpteError as error:
         raise HostError(f"{name}: {error}") from error

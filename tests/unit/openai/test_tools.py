@@ -11,7 +11,10 @@ from support.graphs.graphs import wait
 from webpte.llm.constrain.automaton import ByteAutomaton
 from webpte.llm.constrain.expression import Expression
 from webpte.openai.any_json import DEPTH, any_object
+from webpte.openai.gemma_calls import GemmaCallError, as_schema_says, read_call
 from webpte.openai.tools import (
+    FUNCTION_GEMMA,
+    GEMMA,
     HERMES,
     LLAMA,
     TOLD,
@@ -55,6 +58,13 @@ def parsed(format: ToolFormat, pieces: Sequence[str]) -> list[str | ToolCall]:
             ['<tool_call>{"name": "rm"}</tool_call>'],
         ),
         (HERMES, f"<tool_call>{ONE}</tool_call>\n", [CALL]),
+        (GEMMA, "<|tool_call>call:add{a:1}<tool_call|>", [CALL]),
+        (GEMMA, "Well: <|tool_call>call:add{a:1}<tool_call|>", ["Well:", CALL]),
+        (GEMMA, "<|tool_call>call:now{}<tool_call|>", [SECOND]),
+        (GEMMA, '<|tool_call>call:add{"a": 1}<tool_call|>', [CALL]),
+        (GEMMA, "<|tool_call>call:rm{}<tool_call|>", ["<|tool_call>call:rm{}<tool_call|>"]),
+        (GEMMA, "<|tool_call>add{a:1}<tool_call|>", ["<|tool_call>add{a:1}<tool_call|>"]),
+        (FUNCTION_GEMMA, "<start_function_call>call:add{a:1}<end_function_call>", [CALL]),
         (HERMES, f"<tool_call>{ONE}</tool_call>\nDone", [CALL, "\nDone"]),
         (HERMES, "a <tool_", ["a <tool_"]),
         (HERMES, " a\n ", [" a\n "]),
@@ -116,3 +126,51 @@ def test_any_object() -> None:
         assert matches(any_object(), json.dumps(value))
     for text in ("[1]", '{"a": }', '{"a": 1', '{"a": 1,}', json.dumps(nested(DEPTH + 1))):
         assert not matches(any_object(), text)
+
+
+QUOTE = '<|"|>'
+PLACE = {
+    "type": "object",
+    "properties": {
+        "city": {"type": "string"},
+        "days": {"type": ["integer", "null"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "at": {"type": "object", "properties": {"code": {"type": "string"}}},
+    },
+}
+
+
+def test_arguments_of_gemma() -> None:
+    q = QUOTE
+    text = f"call:go{{city:{q}Rio, {{x}}{q}, days: 3 ,tags:[1,{q}b]{q}],at:{{code:007,x:1.5}}}}"
+    name, given = read_call(text, q)
+    assert name == "go"
+    assert as_schema_says(given, PLACE) == {
+        "city": "Rio, {x}",
+        "days": 3,
+        "tags": ["1", "b]"],
+        "at": {"code": "007", "x": 1.5},
+    }
+    words = read_call("call:go{a:true,b:null,c:1_0,d:nan,e:Rome}", q)[1]
+    expected = {"a": True, "b": None, "c": "1_0", "d": "nan", "e": "Rome"}
+    assert as_schema_says(words, None) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "call:go", "call:{}", "go{}", "call:go{a:1", "call:go{a}", "call:go{:1}"),
+        *("call:go{a:1}}", "call:go{a:1 b:2", "call:go{a:[1,2}", f"call:go{{a:{QUOTE}x}}"),
+        "call:go{a:" + "[" * 9000,
+    ],
+)
+def test_what_is_no_call_of_gemma(text: str) -> None:
+    with pytest.raises(GemmaCallError):
+        read_call(text, QUOTE)
+
+
+def test_templates_of_gemma() -> None:
+    assert format_of("{{ '<|tool_call>call:' + name }}") is GEMMA
+    assert format_of("<start_function_call>call:{{ tools }}") is FUNCTION_GEMMA
+    (form,) = GEMMA.call_of([ADD]).forms
+    assert (form.before, form.after) == ("<|tool_call>call:add", "<tool_call|>")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,8 +20,7 @@ import openai
 import pytest
 
 from support.harness import limits
-from support.harness.texts import tokenizer_path
-from support.page.chats import Q4
+from support.harness.api_models import copy_tiny_model
 from webpte_host.api.load_models import model_files
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import PYSRC, ROOT
@@ -56,12 +54,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    folder.mkdir()
-    shutil.copy(Q4, folder)
-    for file in tokenizer_path("bytes").parent.iterdir():
-        shutil.copy(file, folder)
-    return folder
+    return copy_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @contextmanager
@@ -136,7 +129,7 @@ def test_what_the_client_sees_of_errors(served: Served) -> None:
     with pytest.raises(openai.NotFoundError, match="there is no model 'large'"):
         client.chat.completions.create(model="large", messages=ASKED)
     with pytest.raises(openai.BadRequestError, match="frequency_penalty") as caught:
-        client.chat.completions.create(model="tiny", messages=ASKED, frequency_penalty=1)
+        client.chat.completions.create(model="tiny", messages=ASKED, frequency_penalty=3)
     assert caught.value.param == "frequency_penalty"
     long: Any = [{"role": "user", "content": "word " * 40000}]
     for stream in (False, True):

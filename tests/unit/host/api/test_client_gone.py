@@ -81,7 +81,7 @@ def test_an_answer_ends_when_its_client_has_gone(
             assert len(seen) < 20
             assert later.status == 200
             assert model.queue.waiting == 0
-            told = app._metrics.text().decode()
+            told = app._metrics.text([model]).decode()
             assert 'webpte_requests_total{path="/v1/chat/completions",status="499"} 1.0' in told
 
     wait(run())

@@ -1,0 +1,90 @@
+"""Opens a model by the path or address of its files: a program with its tokenizer next to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+from webpte.errors import SourceError
+from webpte.openai.models import WAITING, EmbeddingModel, Model
+from webpte.runtime.base.manifest_files import beside, is_manifest, open_manifest
+from webpte.runtime.base.siblings import is_missing, read_sibling
+from webpte.runtime.program import load
+from webpte.tasks.files import find_program
+from webpte.text import Tokenizer, encodes_sentences, load_tokenizer
+
+TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+
+
+async def open_model(
+    source: str | Path,
+    *,
+    name: str | None = None,
+    tokenizer: str | Path | None = None,
+    waiting: int = WAITING,
+    slots: int = 1,
+    **loading: Any,
+) -> Model | EmbeddingModel:
+    """Load a program and its tokenizer; a sentence encoder becomes a model for embeddings.
+
+    source     a folder, a manifest or a program: a path, in the browser a URL
+    name       that requests use; by default that of the folder or program
+    tokenizer  its file; by default NAME.tokenizer.json or tokenizer.json next to the program
+    waiting    requests that may wait for the model
+    slots      requests that are answered at once, where the program allows it
+    loading    arguments of `webpte.load`: device, keep, progress, ...
+    """
+    keep = bool(loading.get("keep"))
+    entry = await find_program(source, keep)
+    stem = _name_of(entry).rpartition(".")[0]
+    found = await _tokenizer(entry, stem, tokenizer, keep)
+    called = name or (stem if entry == source else _name_of(source))
+    program = await load(entry, **loading)
+    try:
+        if encodes_sentences(program.methods):
+            return EmbeddingModel(called, program, found, waiting=waiting)
+        model = Model(called, program, found, waiting=waiting, slots=slots)
+        await model.prepare()
+        return model
+    except BaseException:
+        program.close()
+        raise
+
+
+async def _tokenizer(
+    entry: str | Path, stem: str, given: str | Path | None, keep: bool
+) -> Tokenizer:
+    """Load the first tokenizer that is there, with the config that has its name."""
+    own = await read_sibling(entry, f"{stem}.tokenizer_config.json", keep)
+    async for place in _places(entry, stem, given, keep):
+        try:
+            return await load_tokenizer(place, config=own, keep=keep)
+        except SourceError as error:
+            if given is not None or not is_missing(error):
+                raise
+    raise SourceError(f"{entry} has no tokenizer next to it: copy the model's tokenizer.json there")
+
+
+async def _places(
+    entry: str | Path, stem: str, given: str | Path | None, keep: bool
+) -> AsyncIterator[str | Path]:
+    if given is not None:
+        yield given
+        return
+    if is_manifest(entry):
+        named = (await open_manifest(entry, keep)).tokenizer
+        if named is not None:
+            yield beside(entry, named.name)
+    for prefix in (f"{stem}.", ""):
+        for file in TOKENIZERS:
+            yield beside(entry, f"{prefix}{file}")
+
+
+def _name_of(source: str | Path) -> str:
+    """Return the last part of a path or address."""
+    if isinstance(source, Path):
+        return source.resolve().name
+    path = source.partition("#")[0].partition("?")[0]
+    return unquote(PurePosixPath(path).name)
