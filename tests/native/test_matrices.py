@@ -17,7 +17,7 @@ from support.cases.gemm.matmul_cases import linear
 from support.cases.row_cases import RowCase
 from support.cases.tables import Row
 from support.devices.native import need_native
-from support.devices.plain_matrices import plain_matrices, with_matrices
+from support.devices.plain_matrices import matrix_device, plain_matrices
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.gemm import gemm_small, subgroup_matrix
 from webpte.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
@@ -33,12 +33,6 @@ def _plain_matrices() -> Iterator[None]:
         yield
 
 
-def device() -> NativeDevice:
-    made = asyncio.run(NativeDevice.create())
-    made.info = with_matrices(made.info)
-    return made
-
-
 async def run(
     program: bytes, inputs: Any, on: Any, options: webpte.Options | None = None
 ) -> tuple[Array, frozenset[str]]:
@@ -51,7 +45,7 @@ def differs(case: RowCase, tiling: int, k_parts: int) -> float:
     """Return the largest difference as a share of the largest element."""
     config = MATRIX_TILE_CONFIGS[tiling], k_parts
     with patch.object(subgroup_matrix, "choose_matrix_tile_config", lambda *_: config):
-        got, kernels = asyncio.run(run(case.program(), case.steps[0], device()))
+        got, kernels = asyncio.run(run(case.program(), case.steps[0], matrix_device()))
     assert any(kernel.split()[0].endswith("_matrix") for kernel in kernels)
     want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))
     return float(np.abs(got - want).max() / np.abs(want).max())
@@ -64,6 +58,14 @@ CONFIGS = [(0, 1), (2, 3), (1, 2), (3, 1), (2, 2), *[(2, 1)] * 4]
 @pytest.mark.parametrize(("case", "config"), [*zip(MATRIX_CASES, CONFIGS, strict=True)], ids=str)
 def test_packed_weights(case: RowCase, config: tuple[int, int]) -> None:
     assert differs(case, *config) < 1e-6
+
+
+@pytest.mark.parametrize("rows", [17, 32, 40])
+def test_few_rows(rows: int) -> None:
+    """Four subgroups beside each other, for the rows of decode steps of many sequences."""
+    case, few = q4gsw((rows, 96), 131, 32, bias=True), len(MATRIX_TILE_CONFIGS) - 1
+    assert MATRIX_TILE_CONFIGS[few].rows == 32
+    assert max(differs(case, few, 1), differs(case, few, 3)) < 1e-6
 
 
 @pytest.mark.parametrize("case", MATMUL_CASES, ids=str)
@@ -85,7 +87,7 @@ def test_half_floats(case: RowCase) -> None:
     if not asyncio.run(NativeDevice.create()).info.has_f16:
         pytest.skip("no shader-f16")
     program = Row("linear", case).half_program()
-    got, kernels = asyncio.run(run(program, case.steps[0], device()))
+    got, kernels = asyncio.run(run(program, case.steps[0], matrix_device()))
     want, _ = asyncio.run(run(program, case.steps[0], "numpy"))
     (matrix,) = (kernel for kernel in kernels if kernel.split()[0].endswith("_matrix"))
     assert matrix.split()[1:3] == ["2" if "q4" in matrix else "1", "1"]  # of weights, of x
@@ -96,7 +98,7 @@ def test_half_floats(case: RowCase) -> None:
 def test_products_of_half_floats(case: RowCase) -> None:
     """One product for one: steps of 32 along k, and 11 bits of each number."""
     options = webpte.Options(half_products=True)
-    got, _ = asyncio.run(run(case.program(), case.steps[0], device(), options))
+    got, _ = asyncio.run(run(case.program(), case.steps[0], matrix_device(), options))
     want, _ = asyncio.run(run(case.program(), case.steps[0], "numpy"))
     assert 1e-5 < float(np.abs(got - want).max() / np.abs(want).max()) < 1e-3
 
@@ -116,7 +118,7 @@ def test_rows_and_columns_of_any_size() -> None:
     scales[0, 5] *= np.float32(1e5)
     scales[1, 6] = np.inf
     inputs = (x, packed, scales)
-    got, _ = asyncio.run(run(case.program(), inputs, device()))
+    got, _ = asyncio.run(run(case.program(), inputs, matrix_device()))
     with np.errstate(all="ignore"):
         want, _ = asyncio.run(run(case.program(), inputs, "numpy"))
         finite = np.isfinite(want)
@@ -142,7 +144,7 @@ def test_a_prompt_of_a_model() -> None:
             (result, *_) = await loaded.forward(*inputs)
             return result, loaded.kernels
 
-    got, kernels = asyncio.run(logits(device()))
+    got, kernels = asyncio.run(logits(matrix_device()))
     want, _ = asyncio.run(logits("numpy"))
     assert "linear_q4_subgroup_matrix" in {kernel.split()[0] for kernel in kernels}
     assert float(np.abs(got - want).max() / np.abs(want).max()) < 1e-5

@@ -4,6 +4,7 @@
 // use lib/grid.wgsl
 // use lib/quads.wgsl
 // use lib/attention/cache/${KEPT}.wgsl
+// use lib/attention/cache/new_quad.wgsl
 // use lib/attention/cache/pack_${KEPT}.wgsl
 
 struct Params {
@@ -21,14 +22,6 @@ alias Stored = ${FLOAT};
 @group(0) @binding(1) var<storage, read_write> cache: array<CacheUnit>;
 @group(0) @binding(2) var<uniform> position: vec4<i32>;
 @group(0) @binding(3) var<uniform> params: Params;
-
-// Four elements of a row, with zeros past its end.
-fn new_quad(row: u32, quad: u32) -> vec4<f32> {
-    let element = quad * 4u + vec4<u32>(0u, 1u, 2u, 3u);
-    let at = row * params.size + min(element, vec4<u32>(params.size - 1u));
-    let found = vec4<f32>(f32(new_values[at.x]), f32(new_values[at.y]), f32(new_values[at.z]), f32(new_values[at.w]));
-    return select(found, vec4<f32>(), element >= vec4<u32>(params.size));
-}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {

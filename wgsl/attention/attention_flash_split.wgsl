@@ -4,6 +4,8 @@
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
 // use lib/attention/attention_flash_split.wgsl
+// use lib/attention/attention_flash_split_job.wgsl
+// use lib/attention/query.wgsl
 // use lib/attention/cache/${KEPT}.wgsl
 // use lib/attention/cache/keys_${KEPT}.wgsl
 // use lib/attention/cache/values_${KEPT}.wgsl
@@ -26,20 +28,6 @@ fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
 
 fn new_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
     return new_v[new_start(job, key) / 4u + quad];
-}
-
-// Heads that are not a multiple of 4 have no aligned quads: they are gathered.
-fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32> {
-    let start = query_start(job, row);
-    if (HEAD % 4u == 0u) {
-        return vec4<f32>(q[start / 4u + quad]);
-    }
-    var result = vec4<f32>();
-    for (var i = 0u; i < min(4u, HEAD - quad * 4u); i++) {
-        let at = start + quad * 4u + i;
-        result[i] = f32(q[at / 4u][at % 4u]);
-    }
-    return result;
 }
 
 @compute @workgroup_size(SIZE)

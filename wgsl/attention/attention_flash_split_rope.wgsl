@@ -5,6 +5,7 @@
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
 // use lib/attention/attention_flash_split.wgsl
+// use lib/attention/attention_flash_split_job.wgsl
 // use lib/attention/cache/${KEPT}.wgsl
 // use lib/attention/cache/keys_${KEPT}.wgsl
 // use lib/attention/cache/values_${KEPT}.wgsl

@@ -1,20 +1,11 @@
 // Rotary position embedding of queries and keys, [batch, token, head, element], in one dispatch.
 //
-// An invocation rotates one pair (a, b) of elements by the angle of its token, or copies two elements
-// that are not rotated. Pairs are neighbours, or (HALF) lie half of the rotated elements apart.
+// An invocation rotates one pair (a, b) of elements by the angle of its token, or copies two elements that are not rotated.
 
 // use lib/grid.wgsl
-
-override HALF: bool;
+// use lib/attention/rope_pairs.wgsl
 
 alias Stored = ${FLOAT};
-
-struct Tensor {
-    heads: u32,
-    size: u32, // elements of a head
-    pairs: u32, // of a head, those that are copied too
-    units: u32, // pairs of the whole tensor
-}
 
 struct Params {
     q: Tensor,
@@ -33,42 +24,6 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> k_output: array<Stored>;
 @group(0) @binding(6) var<uniform> position: vec4<i32>;
 @group(0) @binding(7) var<uniform> params: Params;
-
-// Where the elements of a pair lie in their tensor, and their angles in the tables.
-struct Pair {
-    a: u32,
-    b: u32,
-    count: u32, // of elements: the last of an odd head is alone
-    rotates: bool,
-    angle_a: u32,
-    angle_b: u32,
-}
-
-fn pair_of(unit: u32, shape: Tensor) -> Pair {
-    let within = unit % shape.pairs;
-    let line = unit / shape.pairs;
-    let first = line * shape.size;
-    if (within >= params.rotated) {
-        let element = within * 2u;
-        return Pair(first + element, first + element + 1u, min(2u, shape.size - element), false, 0u, 0u);
-    }
-    let token = line / shape.heads % params.tokens + u32(position.x);
-    let angle = token * params.row + line % shape.heads * params.head + within;
-    if (HALF) {
-        return Pair(first + within, first + within + params.rotated, 2u, true, angle, angle + params.rotated);
-    }
-    return Pair(first + within * 2u, first + within * 2u + 1u, 2u, true, angle, angle);
-}
-
-fn rotate(value: vec2<f32>, pair: Pair) -> vec2<f32> {
-    if (!pair.rotates) {
-        return value;
-    }
-    return vec2<f32>(
-        value.x * f32(cosines[pair.angle_a]) - value.y * f32(sines[pair.angle_a]),
-        value.y * f32(cosines[pair.angle_b]) + value.x * f32(sines[pair.angle_b]),
-    );
-}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {

@@ -13,6 +13,7 @@
 
 // Rows of weights are whole vec4<u32>s, and all values in one belong to one group.
 override WIDE: bool;
+const TWICE = ${TWICE}; // whether an invocation has eight columns, the second four of them LANES * 4 further; only if WIDE
 
 struct Params {
     gemm: Gemm,
@@ -34,6 +35,13 @@ struct Params {
 @group(0) @binding(7) var<storage, read_write> output: array<Out>;
 @group(0) @binding(8) var<uniform> params: Params;
 
+fn units_at(column: u32, unit: u32) -> Units {
+    let units = params.row_bytes / 16u;
+    let at = column * units + unit;
+    let scale = scales_of(column, unit * values_per_unit());
+    return Units(weights[at], weights[at + units], weights[at + 2u * units], weights[at + 3u * units], scale);
+}
+
 // Adds a vec4<u32> of each of four columns, `unit` being its place in the row.
 fn add_unit(sums: ptr<function, Sums>, row: u32, column: u32, unit: u32) {
     let units = params.row_bytes / 16u;
@@ -46,21 +54,35 @@ fn add_unit(sums: ptr<function, Sums>, row: u32, column: u32, unit: u32) {
     );
 }
 
+fn write_rows(part: Part, thread: u32, column: u32) {
+    if (thread < LANES) {
+        for (var row = 0u; row < ROWS; row++) {
+            write_quad(part, part.row + row, column, sums_of(thread, row));
+        }
+    }
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(local_invocation_index) thread: u32,
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
-    let part = part_of(group, groups, ROWS, LANES * 4u);
+    let part = part_of(group, groups, ROWS, LANES * select(4u, 8u, TWICE));
     if (!part.exists) {
         return;
     }
     find_roundings(thread, part.row);
     let column = column_of(part, thread);
     var sums: Sums;
+    var more: Sums;
     var squares: Squares;
-    if (WIDE) {
+    if (TWICE) {
+        for (var unit = slice_of(thread); unit < params.row_bytes / 16u; unit += SLICES) {
+            let second = units_at(column + LANES * 4u, unit);
+            add_two_units(&sums, &more, part.row, unit * values_per_unit(), units_at(column, unit), second);
+        }
+    } else if (WIDE) {
         for (var unit = slice_of(thread); unit < params.row_bytes / 16u; unit += SLICES) {
             add_unit(&sums, part.row, column, unit);
             add_squares(&squares, part.row, unit * values_per_unit(), values_per_unit());
@@ -72,9 +94,10 @@ fn main(
         }
     }
     fold_slices(thread, sums, squares);
-    if (thread < LANES) {
-        for (var row = 0u; row < ROWS; row++) {
-            write_quad(part, part.row + row, column, sums_of(thread, row));
-        }
+    write_rows(part, thread, column);
+    if (TWICE) {
+        workgroupBarrier();
+        fold_slices(thread, more, squares);
+        write_rows(part, thread, column + LANES * 4u);
     }
 }

@@ -31,6 +31,8 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
 
+const TWICE = ${TWICE}; // whether gate and up are multiplied at once, for many rows
+
 alias Vec = vec4<f32>;
 
 fn gate_of(x: Vec) -> Vec { return ${GATE}; }
@@ -63,8 +65,15 @@ fn main(
         let u1 = up_weights[at + units];
         let u2 = up_weights[at + 2u * units];
         let u3 = up_weights[at + 3u * units];
-        add_units(&gates, part.row, k, g0, g1, g2, g3, vec4<f32>(scales[scale]));
-        add_units(&ups, part.row, k, u0, u1, u2, u3, vec4<f32>(up_scales[scale]));
+        let gate_scale = vec4<f32>(scales[scale]);
+        let up_scale = vec4<f32>(up_scales[scale]);
+        if (TWICE) {
+            let gate = Units(g0, g1, g2, g3, gate_scale);
+            add_two_units(&gates, &ups, part.row, k, gate, Units(u0, u1, u2, u3, up_scale));
+        } else {
+            add_units(&gates, part.row, k, g0, g1, g2, g3, gate_scale);
+            add_units(&ups, part.row, k, u0, u1, u2, u3, up_scale);
+        }
         add_squares(&squares, part.row, k, values_per_unit());
     }
     fold_slices(thread, gates, squares);

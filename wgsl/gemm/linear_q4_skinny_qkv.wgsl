@@ -36,6 +36,8 @@ struct Params {
 @group(0) @binding(8) var<storage, read_write> output: array<Out>;
 @group(0) @binding(9) var<uniform> params: Params;
 
+const TWICE = ${TWICE}; // whether an invocation has eight columns, the second four of them LANES * 4 further
+
 // `matrix` is the same in all invocations of a workgroup.
 fn weights_of(matrix: u32, at: u32) -> vec4<u32> {
     if (matrix == 0u) {
@@ -57,6 +59,34 @@ fn scales_at(matrix: u32, quad: u32) -> vec4<f32> {
     return vec4<f32>(third_scales[quad]);
 }
 
+fn units_at(matrix: u32, column: u32, unit: u32) -> Units {
+    let units = params.row_bytes / 16u;
+    let at = column * units + unit;
+    let group = unit * values_per_unit() / GROUP_SIZE;
+    return Units(
+        weights_of(matrix, at),
+        weights_of(matrix, at + units),
+        weights_of(matrix, at + 2u * units),
+        weights_of(matrix, at + 3u * units),
+        scales_at(matrix, (group * params.matrices[matrix].z + column) / 4u),
+    );
+}
+
+// Writes the sums of the slices to four columns of all rows.
+fn write_rows(part: Part, thread: u32, shape: vec4<u32>, column: u32) {
+    if (thread >= LANES) {
+        return;
+    }
+    for (var row = 0u; row < ROWS; row++) {
+        let result = sums_of(thread, row);
+        for (var i = 0u; i < 4u; i++) {
+            if (part.row + row < params.gemm.m && column + i < shape.x) {
+                output[shape.w + (part.row + row) * shape.x + column + i] = Out(result[i]);
+            }
+        }
+    }
+}
+
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(local_invocation_index) thread: u32,
@@ -70,30 +100,26 @@ fn main(
     find_roundings(thread, part.row);
     let matrix = u32(part.column >= params.matrices[1].y) + u32(part.column >= params.matrices[2].y);
     let shape = params.matrices[matrix];
-    let column = (part.column - shape.y) * LANES * 4u + lane_of(thread) * 4u;
+    let column = (part.column - shape.y) * LANES * select(4u, 8u, TWICE) + lane_of(thread) * 4u;
     let units = params.row_bytes / 16u;
     var sums: Sums;
+    var more: Sums;
     var squares: Squares;
     for (var unit = slice_of(thread); unit < units; unit += SLICES) {
-        let at = column * units + unit;
         let k = unit * values_per_unit();
-        let c0 = weights_of(matrix, at);
-        let c1 = weights_of(matrix, at + units);
-        let c2 = weights_of(matrix, at + 2u * units);
-        let c3 = weights_of(matrix, at + 3u * units);
-        add_units(&sums, part.row, k, c0, c1, c2, c3, scales_at(matrix, (k / GROUP_SIZE * shape.z + column) / 4u));
-        add_squares(&squares, part.row, k, values_per_unit());
+        let found = units_at(matrix, column, unit);
+        if (TWICE) {
+            add_two_units(&sums, &more, part.row, k, found, units_at(matrix, column + LANES * 4u, unit));
+        } else {
+            add_units(&sums, part.row, k, found.c0, found.c1, found.c2, found.c3, found.scale);
+            add_squares(&squares, part.row, k, values_per_unit());
+        }
     }
     fold_slices(thread, sums, squares);
-    if (thread >= LANES) {
-        return;
-    }
-    for (var row = 0u; row < ROWS; row++) {
-        let result = sums_of(thread, row);
-        for (var i = 0u; i < 4u; i++) {
-            if (part.row + row < params.gemm.m && column + i < shape.x) {
-                output[shape.w + (part.row + row) * shape.x + column + i] = Out(result[i]);
-            }
-        }
+    write_rows(part, thread, shape, column);
+    if (TWICE) {
+        workgroupBarrier();
+        fold_slices(thread, more, squares);
+        write_rows(part, thread, shape, column + LANES * 4u);
     }
 }

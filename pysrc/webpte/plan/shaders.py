@@ -63,7 +63,7 @@ def shader_folder() -> Path:
 @cache
 def kernel_files(folder: Path) -> dict[str, str]:
     """Map each kernel's name to its file; files in `lib/` are included, and are no kernels."""
-    files = (path.relative_to(folder) for path in sorted(folder.glob("*/*.wgsl")))
+    files = (path.relative_to(folder) for path in sorted(folder.glob("*/**/*.wgsl")))
     return {path.stem: path.as_posix() for path in files if path.parts[0] != "lib"}
 
 

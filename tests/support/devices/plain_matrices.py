@@ -3,12 +3,13 @@
 Only two files of wgsl/lib use f16 and the types of subgroup matrices; a copy of the folder replaces
 them. A quad of f16 is a pair of words, two f16 to compute with are floats rounded as such, a
 subgroup is 32 neighbouring invocations, a matrix to be multiplied is its block of shared memory
-(nothing is stored there before it is used), and a matrix of sums is eight numbers of each
-invocation.
+(nothing is stored there before it is used; what is kept longer is copied), and a matrix of sums is
+eight numbers of each invocation.
 """
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from webpte.gpu.device import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInfo
+from webpte.gpu.native.device import NativeDevice
 from webpte.plan import shaders
 
 MATRICES = """
@@ -25,7 +27,7 @@ alias F16Quad = vec2<u32>;
 
 struct Left { pair: u32, first: u32 }
 struct Right { pair: u32, first: u32 }
-struct Sums { values: array<f32, 8> }
+struct Sums { low: vec4<f32>, high: vec4<f32> } // of four rows, and of four others
 
 // By hand, for numbers below 65520: not every driver compiles the functions that WGSL has for it.
 fn to_f16(values: vec4<f32>) -> F16Quad {
@@ -40,11 +42,7 @@ fn to_f16(values: vec4<f32>) -> F16Quad {
 }
 
 fn to_floats(quad: F16Quad) -> vec4<f32> {
-    let codes = vec4<u32>(quad.x, quad.x >> 16u, quad.y, quad.y >> 16u);
-    let size = codes & vec4<u32>(0x7fffu);
-    let large = bitcast<vec4<f32>>((size << vec4<u32>(13u)) + vec4<u32>(112u << 23u));
-    let found = select(large, vec4<f32>(size) / 16777216.0, size < vec4<u32>(0x400u));
-    return select(found, -found, (codes & vec4<u32>(0x8000u)) != vec4<u32>());
+    return vec4<f32>(unpack2x16float(quad.x), unpack2x16float(quad.y));
 }
 
 alias Halves = vec2<f32>;
@@ -62,10 +60,15 @@ fn negative(a: Halves) -> Halves { return -a; }
 struct Place { @builtin(local_invocation_index) thread: u32 }
 
 var<private> own_lane: u32;
+// Loops of a length that no driver knows stay loops, which it compiles faster.
+var<workgroup> two: u32;
 
 fn lane_of(place: Place) -> u32 { return place.thread % 32u; }
 fn subgroup_of(place: Place) -> u32 {
     own_lane = lane_of(place);
+    if (place.thread == 0u) {
+        two = 2u;
+    }
     return place.thread / 32u;
 }
 """
@@ -76,24 +79,55 @@ fn second_left(pair: u32) -> Left { return Left(pair, BLOCK); }
 fn first_right(pair: u32) -> Right { return Right(pair, 0u); }
 fn second_right(pair: u32) -> Right { return Right(pair, BLOCK); }
 
+fn unit_dot(a: vec4<u32>, b: vec4<u32>) -> f32 {
+    return dot(to_floats(a.xy), to_floats(b.xy)) + dot(to_floats(a.zw), to_floats(b.zw));
+}
+
+// A lane has a column of every second row.
+fn own_row(i: u32) -> u32 { return own_lane / 16u + 2u * i; }
+
 fn plus_product(sums: Sums, left: Left, right: Right) -> Sums {
     var found = sums;
-    for (var i = 0u; i < 8u; i++) {
-        let at = own_lane + 32u * i;
+    let b = right.first + own_lane % 16u * LINE;
+    for (var i = 0u; i < 2u * two; i++) {
+        for (var unit = 0u; unit < two; unit++) {
+            let of_b = pairs[right.pair][b + unit];
+            let a = left.first + unit;
+            found.low[i] += unit_dot(pairs[left.pair][a + own_row(i) * LINE], of_b);
+            found.high[i] += unit_dot(pairs[left.pair][a + own_row(i + 4u) * LINE], of_b);
+        }
+    }
+    return found;
+}
+
+struct KeptLeft { units: array<vec4<u32>, 16> }
+
+fn kept(left: Left) -> KeptLeft {
+    var found: KeptLeft;
+    for (var i = 0u; i < 16u; i++) {
+        found.units[i] = pairs[left.pair][left.first + own_row(i / 2u) * LINE + i % 2u];
+    }
+    return found;
+}
+
+fn plus_kept(sums: Sums, left: KeptLeft, right: Right) -> Sums {
+    var found = sums;
+    let b = right.first + own_lane % 16u * LINE;
+    for (var i = 0u; i < 4u; i++) {
         for (var unit = 0u; unit < 2u; unit++) {
-            let a = pairs[left.pair][left.first + at / 16u * LINE + unit];
-            let b = pairs[right.pair][right.first + at % 16u * LINE + unit];
-            found.values[i] += dot(to_floats(a.xy), to_floats(b.xy));
-            found.values[i] += dot(to_floats(a.zw), to_floats(b.zw));
+            let of_b = pairs[right.pair][b + unit];
+            found.low[i] += unit_dot(left.units[2u * i + unit], of_b);
+            found.high[i] += unit_dot(left.units[2u * i + 8u + unit], of_b);
         }
     }
     return found;
 }
 
 fn store_sums(sums: Sums, pair: u32) {
-    for (var i = 0u; i < 8u; i++) {
-        let at = own_lane + 32u * i;
-        pairs[pair][at / 4u][at % 4u] = bitcast<u32>(sums.values[i]);
+    let at = own_lane % 16u;
+    for (var i = 0u; i < 2u * two; i++) {
+        pairs[pair][own_row(i) * SUMS_LINE + at / 4u][at % 4u] = bitcast<u32>(sums.low[i]);
+        pairs[pair][own_row(i + 4u) * SUMS_LINE + at / 4u][at % 4u] = bitcast<u32>(sums.high[i]);
     }
 }
 """
@@ -105,8 +139,8 @@ def plain_matrices() -> Iterator[None]:
     with TemporaryDirectory() as name:
         folder = Path(name) / "wgsl"
         shutil.copytree(shaders.shader_folder(), folder)
-        (folder / "lib/gemm/subgroup_matrix.wgsl").write_text(MATRICES, encoding="utf-8")
-        (folder / "lib/gemm/subgroup_matrix_memory.wgsl").write_text(
+        (folder / "lib/matrix/subgroup_matrix.wgsl").write_text(MATRICES, encoding="utf-8")
+        (folder / "lib/matrix/subgroup_matrix_memory.wgsl").write_text(
             MATRIX_MEMORY, encoding="utf-8"
         )
         with patch.object(shaders, "shader_folder", lambda: folder):
@@ -124,3 +158,10 @@ def with_matrices(info: DeviceInfo) -> DeviceInfo:
         matrix_shapes=(MATRIX_SHAPE,),
         prefers_subgroup_matrices=True,
     )
+
+
+def matrix_device() -> NativeDevice:
+    """Return a native device that has subgroup matrices, by its own word, and prefers them."""
+    made = asyncio.run(NativeDevice.create())
+    made.info = with_matrices(made.info)
+    return made

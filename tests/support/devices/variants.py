@@ -15,29 +15,32 @@ from unittest.mock import patch
 import numpy as np
 
 import webpte
+from support.cases.attention import attention_cases
 from support.cases.attention.attention_programs import CacheCase
 from support.cases.gemm import linear_q4_cases, matmul_cases
 from support.cases.tables import Row
+from support.decoders.decoder_graphs import FAMILIES, decoder_layers
 from support.decoders.epilogue_graphs import EPILOGUES, normed_sum, with_epilogue
 from support.decoders.head_graphs import CHANGED, changed_attention, changed_steps
 from support.graphs.encoder_graphs import Encoder, encoder_layer
-from support.graphs.graphs import chain, make_planner, read_graph
+from support.graphs.graphs import build_graph, chain, make_planner, read_graph
 from support.write import pack_suite
 from support.write.pte_writer import write_pte
 from webpte.gpu.device import PipelineSpec
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.simulated.emulation import EmulatedCall
-from webpte.llm import Generator, OneOf
+from webpte.llm import Generator, OneOf, Scheduler
 from webpte.ops.attention.cache_packing import PACKINGS
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.subgroup_matrix import SHARED_BYTES
 from webpte.plan.shaders import ShaderLibrary
+from webpte.rewrite.fusion import fuse
 from webpte.runtime.base.options import DeveloperOptions
 from webpte_dev.suite import run_entry
 from webpte_host.base.layout import ROOT
 
 SOFTWARE = Target(software=True)
-MATRICES = Target(shared_bytes=SHARED_BYTES, subgroup_matrices=True)
+MATRICES = Target(storage_buffers=10, shared_bytes=SHARED_BYTES, subgroup_matrices=True)
 LLAMAS = tuple(
     ROOT / "tests" / "data" / "llm" / f"llama_tiny_{weights}.pte" for weights in ("q4", "fp32")
 )
@@ -90,8 +93,11 @@ def lower(rows: Iterable[Row], targets: Sequence[Target]) -> set[PipelineSpec]:
     graphs = [read_graph(row.program()) for row in rows]
     pairs = [(graph, target) for graph in graphs for target in targets]
     # Subgroup matrices are no default: programs have to request them.
-    cases = (*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES)
+    cases: list[Any] = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
+    cases += attention_cases.MATRIX_CASES
     pairs += [(read_graph(case.program()), MATRICES) for case in cases]
+    layer = decoder_layers(FAMILIES["llama"], 40, 1)
+    pairs.append((fuse(build_graph(layer)), MATRICES))
     found: set[tuple[str, tuple[tuple[str, str], ...], tuple[tuple[str, float], ...]]] = set()
     for graph, target in pairs:
         planner, _ = make_planner(graph, target)
@@ -112,6 +118,7 @@ async def collect_fused() -> set[PipelineSpec]:
             for tokens in (1, 2, 40):  # one row, a few, and many
                 await program.forward(np.zeros((1, tokens), np.int64), np.zeros(1, np.int64))
     await collect_packed(device)
+    await collect_batches(device)
     await collect_decoders(device)
     async with await webpte.load(write_pte(chain(3)), device=device) as program:
         await program.forward(np.zeros(4, np.float32))
@@ -147,6 +154,18 @@ async def collect_packed(device: SimulatedDevice) -> None:
                     await program.forward(np.zeros((1, tokens), np.int64), np.zeros(1, np.int64))
             async with await webpte.load(large, **loading):
                 pass
+
+
+async def collect_batches(device: SimulatedDevice) -> None:
+    """Run steps of several answers at once, with every kind of KV cache."""
+    for kind in (None, *PACKINGS):
+        async with (
+            await webpte.load(LLAMAS[0], device=device, kv_cache=kind) as program,
+            Scheduler(program, slots=2, chunk=32) as scheduler,
+        ):
+            for answer in [scheduler.submit(PROMPT * length, 3) for length in (1, 5)]:
+                async for _ in answer:
+                    pass
 
 
 async def collect_programs() -> set[PipelineSpec]:

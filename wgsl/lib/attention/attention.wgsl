@@ -28,7 +28,7 @@ struct Params {
     // Of kernels without tiles: a line is a row in the order batch, token, head.
     first_line: u32,
     lines: u32,
-    width: u32, // of the logits of a line
+    width: u32, // of the logits of a line; of attention_matrix.wgsl: blocks of 32 keys to a key head
     // Of attention_flash_split_rope.wgsl: pairs of a head that are rotated, elements of the tables between tokens and
     // between heads, and where new keys and values begin.
     rotated: u32,
@@ -49,13 +49,14 @@ struct Job {
     key_head: u32,
     tile: u32,
     split: u32,
+    cache: u32, // that the keys and values are in: of the batch
 }
 
 // The longest tiles of causal attention are the last ones; they start first.
 fn job_of(index: u32) -> Job {
     let tile = params.tiles - 1u - index / params.splits % params.tiles;
     let heads = index / (params.splits * params.tiles);
-    return Job(heads / params.key_heads, heads % params.key_heads, tile, index % params.splits);
+    return Job(heads / params.key_heads, heads % params.key_heads, tile, index % params.splits, heads / params.key_heads);
 }
 
 fn live_keys() -> u32 {

@@ -53,7 +53,7 @@ fn is_new(key: u32) -> bool {
 }
 
 fn k_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
-    let start = job.batch * params.k.x + job.key_head * params.k.y + key * params.k.z;
+    let start = job.cache * params.k.x + job.key_head * params.k.y + key * params.k.z;
     if (is_new(key)) {
         return taken_key(job, key, quad, start);
     }
@@ -61,7 +61,7 @@ fn k_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
 }
 
 fn v_quad(job: Job, key: u32, quad: u32) -> vec4<f32> {
-    let start = job.batch * params.v.x + job.key_head * params.v.y + key * params.v.z;
+    let start = job.cache * params.v.x + job.key_head * params.v.y + key * params.v.z;
     if (is_new(key)) {
         return taken_value(job, key, quad, start);
     }
@@ -189,15 +189,9 @@ fn new_start(job: Job, key: u32) -> u32 {
     return job.batch * params.new_keys.x + job.key_head * params.new_keys.y + token * params.new_keys.z;
 }
 
-// The work of workgroup `index`, for its invocation `local`.
-fn attend(index: u32, local: u32) {
-    if (index >= params.workgroups) {
-        return;
-    }
-    let job = job_of(index);
+// Attention to a share of the keys.
+fn attend_to(job: Job, share: vec2<u32>, local: u32) {
     let rows = params.tokens * GROUP;
-    let begin = first_key(job.tile * ROWS / GROUP);
-    let share = begin + share_of(job.split, live_keys() - begin, 1u, LEAST);
     if (params.splits > 1u && share.x >= share.y) {
         if (local < ROWS && job.tile * ROWS + local < rows) {
             stats[line_of(job, job.tile * ROWS + local)] = vec2<f32>(FLOOR, 0.0);

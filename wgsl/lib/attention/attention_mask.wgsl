@@ -45,3 +45,26 @@ fn masked_rows(logits: vec4<f32>, batch: u32, head: vec4<u32>, token: vec4<u32>,
         masked(logits.w, batch, head.w, token.w, key, end),
     );
 }
+
+// The logits of one row with four keys.
+fn masked_keys(logits: vec4<f32>, batch: u32, head: u32, token: u32, key: u32, end: u32) -> vec4<f32> {
+    let keys = vec4<u32>(key) + vec4<u32>(0u, 1u, 2u, 3u);
+    let last = select(end, min(end, u32(position.x) + token + 1u), CAUSAL);
+    var hidden = (keys >= vec4<u32>(last)) | (keys < vec4<u32>(first_key(token)));
+    var total = logits;
+    if (params.cap > 0.0) {
+        total = params.cap * tanh(clamp(logits / params.cap, vec4<f32>(-10.0), vec4<f32>(10.0)));
+    }
+    if (MASK != NO_MASK) {
+        let at = batch * params.mask.x + head * params.mask.y + token * params.mask.z + keys * params.mask.w;
+        for (var i = 0u; i < 4u; i++) {
+            if (!hidden[i]) {
+                let value = load_${MASK_TYPE}_as_f32(mask[at[i] / 4u])[at[i] % 4u];
+                hidden[i] = select(bitcast<u32>(value) == MINUS_INFINITY, value == 0.0, MASK == BOOLEAN);
+                total[i] += select(value, 0.0, MASK == BOOLEAN);
+            }
+        }
+    }
+    let kept = select(total, vec4<f32>(FLOOR), total < vec4<f32>(FLOOR));
+    return select(kept, vec4<f32>(EXCLUDED), hidden);
+}

@@ -28,3 +28,48 @@ fn add_units(sums: ptr<function, Sums>, row: u32, k: u32, c0: vec4<u32>, c1: vec
         (*sums)[i] = fma(found[i], scale, (*sums)[i]);
     }
 }
+
+// For many rows: eight columns at once, so that x is read once for all of them. It takes as long to bring a quad of x to
+// the registers of all invocations as to multiply it by four columns.
+
+// A unit of each of four columns, and their scales.
+struct Units {
+    c0: vec4<u32>,
+    c1: vec4<u32>,
+    c2: vec4<u32>,
+    c3: vec4<u32>,
+    scale: vec4<f32>,
+}
+
+// Weights are scaled as they are unpacked: separate sums of a unit would take as many registers as the sums themselves.
+fn weights_block(words: vec4<u32>, scale: vec4<f32>) -> Block {
+    let block = unscaled_block(words);
+    return Block(block.k0 * scale, block.k1 * scale, block.k2 * scale, block.k3 * scale);
+}
+
+fn add_two_blocks(sums: ptr<function, Sums>, more: ptr<function, Sums>, row: u32, k: u32, block: Block, second: Block) {
+    for (var i = 0u; i < ROWS; i++) {
+        let values = prologue_quad(row + i, k);
+        (*sums)[i] = plus_products((*sums)[i], values, block);
+        (*more)[i] = plus_products((*more)[i], values, second);
+    }
+}
+
+fn add_two_words(sums: ptr<function, Sums>, more: ptr<function, Sums>, row: u32, k: u32, words: vec4<u32>, second: vec4<u32>, scale: vec4<f32>, second_scale: vec4<f32>) {
+    add_two_blocks(sums, more, row, k, weights_block(words, scale), weights_block(second, second_scale));
+    if (FORMAT != BYTES) {
+        let shift = vec4<u32>(16u);
+        let block = weights_block(words >> shift, scale);
+        add_two_blocks(sums, more, row, k + 4u, block, weights_block(second >> shift, second_scale));
+    }
+}
+
+// Adds two units, of four columns each, from k on.
+fn add_two_units(sums: ptr<function, Sums>, more: ptr<function, Sums>, row: u32, k: u32, a: Units, b: Units) {
+    let per_word = values_per_unit() / 4u;
+    for (var i = 0u; i < 4u; i++) {
+        let words = vec4<u32>(a.c0[i], a.c1[i], a.c2[i], a.c3[i]);
+        let second = vec4<u32>(b.c0[i], b.c1[i], b.c2[i], b.c3[i]);
+        add_two_words(sums, more, row, k + i * per_word, words, second, a.scale, b.scale);
+    }
+}

@@ -1,7 +1,7 @@
-// use lib/gemm/subgroup_matrix.wgsl
+// use lib/matrix/subgroup_matrix.wgsl
 
 // Self-test of subgroup matrices: one subgroup multiplies two matrices of 16 x 16 small integers. It loads and
-// stores as lib/gemm/subgroup_matrix_memory.wgsl does. After the product comes what rounding took from one of two f16, as
+// stores as lib/matrix/subgroup_matrix_memory.wgsl does. After the product comes what rounding took from one of two f16, as
 // bits: zero on a device whose `fma` rounds twice.
 
 // use lib/self_test/bindings.wgsl

@@ -38,10 +38,8 @@ from webpte.ops.attention.attention_calls import (
     update_shape,
     with_cache_shape,
 )
-from webpte.ops.attention.attention_kernels import (
-    Attention,
-    lower_attention,
-)
+from webpte.ops.attention.attention_choice import lower_attention
+from webpte.ops.attention.attention_kernels import Attention
 from webpte.ops.attention.cache_packing import pack_rows, packing_of, unpack_rows
 from webpte.ops.attention.cache_write_kernels import lower_packing, lower_update
 from webpte.ops.core.args import Args

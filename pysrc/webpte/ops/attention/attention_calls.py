@@ -54,21 +54,25 @@ def cached_shape(args: Args) -> tuple[Dims]:
     return (shape,)
 
 
+def heads_fit(args: Args, q: TensorArg, keys: TensorArg, values: TensorArg) -> bool:
+    """Return whether queries have the heads and head size of keys and values, all floats."""
+    check_floats(args, q, *(cache for cache in (keys, values) if cache.dtype.packing is None))
+    return (
+        q.rank == keys.rank == 4
+        and keys.dims == values.dims
+        and keys.dtype.packing == values.dtype.packing
+        and cache_row(keys, q.dims)[3] == keys.dims[3]
+        and keys.dims[2] > 0
+        and q.dims[2] % keys.dims[2] == 0
+    )
+
+
 def check_heads(args: Args, q: TensorArg, keys: TensorArg, values: TensorArg) -> Dims:
     """Check queries, keys and values with tokens before heads; return the dims of the output.
 
     Keys and values may be packed caches.
     """
-    check_floats(args, q, *(cache for cache in (keys, values) if cache.dtype.packing is None))
-    fits = (
-        q.rank == keys.rank == 4
-        and keys.dims == values.dims
-        and keys.dtype.packing == values.dtype.packing
-        and (q.dims[0], cache_row(keys, q.dims)[3]) == (keys.dims[0], keys.dims[3])
-        and keys.dims[2] > 0
-        and q.dims[2] % keys.dims[2] == 0
-    )
-    if not fits:
+    if not heads_fit(args, q, keys, values) or q.dims[0] != keys.dims[0]:
         raise GraphError(
             f"{args.call}: queries {list(q.dims)} with keys {list(keys.dims)} and values "
             f"{list(values.dims)}; expected are [batch, tokens, heads, head size] and twice "

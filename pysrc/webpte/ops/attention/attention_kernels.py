@@ -1,18 +1,18 @@
-"""Lower an `Attention`, of whichever op, to dispatches.
+"""The kernels of an `Attention`, of whichever op; attention_choice.py chooses one of them.
 
 Few queries use `attention_flash_split`, which splits the keys over workgroups and writes new keys
 and values to the cache on the way. Many queries use the tiles of `attention_flash`, or, if heads
-are so small that their queries fit into shared memory, of `attention_flash_small_heads`. All of
-them read the position from its uniform, so grids and splits follow from the size of the cache,
-never from the live position. After a split, `attention_flash_reduce` adds up. A software adapter
-gets plain loops: `attention_naive_logits` writes the logits of some rows, `attention_naive_values`
-the weighted values.
+are so small that their queries fit into shared memory, of `attention_flash_small_heads`;
+attention_matrix.py has them by subgroup matrices. All of them read the position from its uniform,
+so grids and splits follow from the size of the cache, never from the live position. After a split,
+`attention_flash_reduce` adds up. A software adapter gets plain loops: `attention_naive_logits`
+writes the logits of some rows, `attention_naive_values` the weighted values.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from webpte.ops.attention.cache_packing import CachePacking
 from webpte.ops.attention.cache_write_kernels import Heads, Position, lower_packing, lower_update
@@ -47,16 +47,20 @@ KEYS_PER_SPLIT = {
     "attention_flash_split": 64,
     "attention_flash_split_rope": 64,
     "attention_flash_split_heads": 64,
+    "slot_attention": 64,
     "attention_flash": 128,
     "attention_flash_small_heads": 128,
+    "attention_matrix": 256,
 }
 # Enough to fill a GPU of 132 cores; more would only make the reduction longer.
 WORKGROUPS = {
     "attention_flash_split": 512,
     "attention_flash_split_rope": 512,
     "attention_flash_split_heads": 512,
+    "slot_attention": 512,
     "attention_flash": 256,
     "attention_flash_small_heads": 256,
+    "attention_matrix": 256,
 }
 MOST_CANDIDATES = 4  # numbers of splits near the default
 LOGIT_BYTES = 1 << 24  # of the logits that a software adapter holds at once
@@ -122,20 +126,6 @@ class Attention:
     def rows(self) -> int:
         """Number of queries of one key head."""
         return self.out.sizes[2] * self.group
-
-
-def lower_attention(call: Attention, target: Target) -> list[Dispatch]:
-    call = replace(call, target=target)
-    if target.software:
-        return update_cache(call) + lower_simple(call)
-    if writes_cache(call):
-        return lower_split(call, call.new)
-    small = max(call.q.sizes[3], call.v.sizes[3]) <= MAX_SPLIT_HEAD
-    if call.rows > FEW_ROWS or not small:
-        return update_cache(call) + (
-            lower_blocks(call) if fits_blocks(call, target) else lower_tiles(call)
-        )
-    return update_cache(call) + lower_split(call, None)
 
 
 def update_cache(call: Attention) -> list[Dispatch]:
@@ -227,6 +217,7 @@ def finish(
     constants: Overrides = (),
     slices: int = 1,
     new: Heads | None = None,
+    width: int = 0,
 ) -> list[Dispatch]:
     """Build the dispatches that all kernels share: split, mask, params, and the reduction."""
     batch, heads, tokens, value_size = call.out.sizes
@@ -235,7 +226,7 @@ def finish(
     lines = batch * tokens * heads * splits
     stats = scratch("attention_stats", lines * 8)
     values: Binding = call.out.id if splits == 1 else scratch("attention", lines * value_size * 4)
-    params = pack_params(call, jobs * splits, tiles, splits, new)
+    params = pack_params(call, jobs * splits, tiles, splits, new, (0, 0, width))
     attention = Dispatch(
         kernel=kernel,
         bindings=(*bindings, call.mask_id, values, stats, call.position),

@@ -11,7 +11,7 @@ from webpte.ops.core.records import Dispatch, SymIntUniform, ceil_div, pack
 from webpte.shapes import Dims
 
 Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
-Position = SymIntUniform | bytes
+Position = SymIntUniform | bytes | int  # int: a tensor with a place for each of a batch
 
 UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what moves them
 

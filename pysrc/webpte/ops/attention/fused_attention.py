@@ -4,7 +4,8 @@
                       first two get a rotary embedding; then `sdpa_with_kv_cache`
 
 For few tokens one kernel computes all three GEMMs, and attention rotates queries and keys as it
-reads them. Otherwise all calls run one after the other.
+reads them. Otherwise all calls run one after the other, but the three GEMMs at once where a kernel
+takes them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,29 @@ from webpte.ops.attention.attention_kernels import (
     writes_cache,
 )
 from webpte.ops.attention.rope import angles_of, operands, start_of
-from webpte.ops.core.args import Args
-from webpte.ops.core.fused_call import Part, grouped, lower_parts, parts_of, register_fusion
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.fused_call import (
+    FusedStep,
+    Part,
+    gathered,
+    grouped,
+    lower_parts,
+    parts_of,
+    register_fusion,
+)
 from webpte.ops.core.records import Dispatch, Scratch
-from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS, linears_of, lower_qkv, prologue_of
+from webpte.ops.gemm.fused_linear_epilogue import ADD, is_bias
+from webpte.ops.gemm.fused_linear_q4 import (
+    ALL_LINEARS,
+    LINEAR_OF,
+    linears_of,
+    lower_qkv,
+    prologue_of,
+)
 from webpte.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.ops.gemm.gemv_multi import lower_gemv_multi
+from webpte.ops.gemm.joined_linears import joined_linears
+from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_qkv
 from webpte.ops.gemm.matmul import LINEAR
 
 ATTENTION_BLOCK = "webpte.attention_block"
@@ -41,7 +59,8 @@ STORAGE_BUFFERS = 9
 def lower_attention_block(args: Args) -> list[Dispatch]:
     parts = list(parts_of(args))
     _, attention = parts[-1]
-    steps = grouped(parts, {LINEAR}, qkv_dispatches) if parts_are_dense(parts) else None
+    dense = parts_are_dense(parts)
+    steps = grouped(parts, {LINEAR}, qkv_dispatches) if dense else qkv_steps(parts)
     if args.target.software or args.target.storage_buffers < STORAGE_BUFFERS:
         return lower_parts(args, steps)
     names = ("query", "k_cache", "v_cache", "key", "value")
@@ -52,7 +71,7 @@ def lower_attention_block(args: Args) -> list[Dispatch]:
     linears = [part for op, part in parts if op.name in ALL_LINEARS]
     sizes = [part.out.numel for part in linears]
     qkv = scratch("attention_qkv", sum(sizes) * 4)
-    if parts_are_dense(parts):
+    if dense:
         gemms = lower_gemv_multi(linears, prologue_of(parts), qkv, "f32")
     else:
         gemms = lower_qkv(linears_of(parts), prologue_of(parts), qkv)
@@ -65,6 +84,29 @@ def lower_attention_block(args: Args) -> list[Dispatch]:
 def parts_are_dense(parts: Sequence[Part]) -> bool:
     """Return whether q, k and v are linear layers of floats."""
     return any(op.name == LINEAR for op, _ in parts)
+
+
+def qkv_steps(parts: Sequence[Part]) -> list[FusedStep] | None:
+    """Return steps with q, k, v and sums with their biases as one; None if no kernel takes them."""
+    linears = linears_of(list(parts))
+    biases: list[TensorArg | None] = [None] * len(linears)
+    outs, places = [part.out for _, part in linears], list[int]()
+    for place, (op, part) in enumerate(parts):
+        if op.name in LINEAR_OF:
+            places.append(place)
+        if op.name != ADD:
+            continue
+        both = part.tensor("self"), part.tensor("other")
+        for i, (_, linear) in enumerate(linears):
+            added = next((t for t in both if t.id != linear.out.id), None)
+            summed = linear.out.id in {t.id for t in both}
+            if summed and added is not None and is_bias(added, linear, part):
+                biases[i], outs[i] = added, part.out
+                places.append(place)
+    joined = joined_linears(linears, biases, outs)
+    if joined is None:
+        return None
+    return gathered(parts, places, lambda _: matrix_qkv(joined, outs))
 
 
 def rotates_quads(rope: Part) -> bool:

@@ -6,7 +6,8 @@
                      embedding may be missing
 
 For few tokens one kernel computes all three GEMMs, and attention adds biases, normalizes and
-rotates as it reads them. Otherwise all calls run one after the other.
+rotates as it reads them. Otherwise all calls run one after the other, but the three GEMMs at once
+where a kernel takes them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from dataclasses import dataclass, replace
 from webpte.ops.attention.attention import stored_as
 from webpte.ops.attention.attention_calls import read_cached
 from webpte.ops.attention.attention_kernels import Attention, lower_split, scratch, writes_cache
-from webpte.ops.attention.fused_attention import ROPES, parts_are_dense, rotates_quads
+from webpte.ops.attention.fused_attention import (
+    ROPES,
+    parts_are_dense,
+    qkv_steps,
+    rotates_quads,
+)
 from webpte.ops.attention.rope import angles_of, operands, start_of
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.fused_call import (
@@ -78,8 +84,9 @@ def lower_head_attention(args: Args) -> list[Dispatch]:
     if centered_first(parts) and fused_dispatches(args, parts[1:]) is not None:
         return lower_after_norm(args, parts, lambda rest: fused_dispatches(args, rest))
     dense = parts_are_dense(parts)
-    steps = grouped(parts, {LINEAR}, qkv_dispatches) if dense else steps_with_biases(parts)
-    return lower_parts(args, steps)
+    if dense:
+        return lower_parts(args, grouped(parts, {LINEAR}, qkv_dispatches))
+    return lower_parts(args, qkv_steps(parts) or steps_with_biases(parts))
 
 
 def steps_with_biases(parts: Sequence[Part]) -> list[FusedStep]:

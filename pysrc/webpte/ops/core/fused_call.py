@@ -194,11 +194,20 @@ def grouped(
     lower: Callable[[Sequence[Part]], list[Dispatch] | None],
 ) -> list[FusedStep]:
     """Return steps of which one has all parts with these names, if they can run together."""
-    inside = [part for part in parts if part[0].name in names]
+    return gathered(parts, [i for i, (op, _) in enumerate(parts) if op.name in names], lower)
+
+
+def gathered(
+    parts: Sequence[Part],
+    places: Collection[int],
+    lower: Callable[[Sequence[Part]], list[Dispatch] | None],
+) -> list[FusedStep]:
+    """Return steps of which one has the parts at these places, if they can run together."""
+    inside = [part for i, part in enumerate(parts) if i in places]
     given = {out.id for _, part in inside for out in part.outs}
     before, after, later = list[Part](), list[Part](), set[int]()
-    for op, part in parts:
-        if op.name in names:
+    for i, (op, part) in enumerate(parts):
+        if i in places:
             if not later.isdisjoint(part.tensor_ids):
                 return single_steps(parts)
         elif (given | later).isdisjoint(part.tensor_ids):

@@ -128,7 +128,7 @@ def one_dispatch(args: Args, parts: list[Part], epilogue: LinearEpilogue) -> lis
     rounded_before = op.quantized and not rounds(norm)
     if args.target.software or gemm is None or gemm.empty or rounded_before:
         return None
-    if not are_alike([weights]) or not fits_skinny(gemm, norm, x):
+    if not are_alike([weights]) or not fits_skinny(gemm, norm, x, args.target):
         return None
     gain = norm.gain if norm else None
     read = (x, weights.scales, gain, gemm.addend, epilogue.residual, out)
@@ -152,7 +152,7 @@ def one_dispatch(args: Args, parts: list[Part], epilogue: LinearEpilogue) -> lis
         types=(*kernel.types, *formula.types),
         overrides=(*kernel.overrides, *after),
     )
-    found = skinny_dispatches(kernel, gemm, out.id, multi_config(weights))
+    found = skinny_dispatches(kernel, gemm, out.id, multi_config(weights, gemm, args.target))
     return [replace(d, bindings=(*kernel.operands, *ids)) for d in found]
 
 

@@ -3,7 +3,7 @@
     gemm_add     GEMM + residual, of any size: the residual becomes the addend
     normed_gemm  rms_norm, then one skinny GEMM
     gated_gemm   f(x @ gate) * (x @ up), f being silu, gelu or relu; skinny, with or without the
-                 norm before
+                 norm before, or of many rows by subgroup matrices
 
 The GEMMs are those of `linear_q4` and, for additions, also of `matmul`. If no kernel takes the
 sizes, the calls run one after the other.
@@ -26,6 +26,7 @@ from webpte.ops.core.fused_call import (
 )
 from webpte.ops.core.quads import float_type
 from webpte.ops.core.records import Binding, Dispatch, ceil_div, pack
+from webpte.ops.core.target import Target
 from webpte.ops.elementwise import unary
 from webpte.ops.elementwise.fused_elementwise import NAMES, chain_dispatches
 from webpte.ops.gemm.epilogue import adding
@@ -40,14 +41,17 @@ from webpte.ops.gemm.gemm import (
 )
 from webpte.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
+from webpte.ops.gemm.joined_linears import joined_linears
 from webpte.ops.gemm.linear_q4 import (
     LINEARS,
     LinearQ4,
     gemm_of,
     lower_linear,
     normed_kernel,
+    twice_type,
     weights_of,
 )
+from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_gated
 from webpte.ops.gemm.matmul import LINEAR, MATMUL_OF, gemm_with_epilogue, lower_matmul
 from webpte.ops.gemm.packed_weights import Quantized
 from webpte.ops.gemm.prologue import (
@@ -60,6 +64,8 @@ from webpte.ops.gemm.prologue import (
     prologue_types,
     rounds,
 )
+from webpte.ops.gemm.skinny_config import batch_config, is_batch
+from webpte.ops.gemm.subgroup_matrix import takes_matrices
 from webpte.ops.quant.choose_qparams import CHOOSE, MAPPINGS
 
 GEMM_ADD = "webpte.gemm_add"
@@ -85,7 +91,8 @@ def lower_gemm_add(args: Args) -> list[Dispatch]:
     if not before:
         return sum_dispatches(rest) or lower_parts(args)
     prologue, (op, linear) = prologue_of(before), rest[0]
-    skinny = fits_skinny(gemm_of(LINEAR_OF[op.name], linear), prologue, linear.tensor("x"))
+    gemm, x = gemm_of(LINEAR_OF[op.name], linear), linear.tensor("x")
+    skinny = fits_skinny(gemm, prologue, x, args.target)
     if prologue is not None and skinny and not args.target.software:
         found = sum_dispatches(rest, prologue)
         if found is not None:
@@ -179,10 +186,15 @@ def linears_of(parts: list[Part]) -> list[tuple[LinearQ4, Args]]:
     return [(LINEAR_OF[op.name], part) for op, part in parts if op.name in LINEAR_OF]
 
 
-def fits_skinny(gemm: Gemm, norm: Prologue | None, x: TensorArg) -> bool:
-    """Return whether a skinny kernel takes a GEMM, and its norm is over k."""
+def fits_skinny(gemm: Gemm, norm: Prologue | None, x: TensorArg, target: Target) -> bool:
+    """Return whether a skinny kernel takes a GEMM, and its norm is over k.
+
+    For more rows than usual there is no norm: each of many columns would compute it anew.
+    """
     along = norm is None or norm.x.dims[-1] == gemm.k
-    return gemm.m > 0 and is_skinny(gemm) and along and x.dims[-1] == gemm.k
+    many = is_batch(gemm) and norm is None and not takes_matrices(gemm, target)
+    few = is_skinny(gemm) or many
+    return gemm.m > 0 and few and along and x.dims[-1] == gemm.k
 
 
 def lower_normed_gemm(args: Args) -> list[Dispatch]:
@@ -192,7 +204,7 @@ def lower_normed_gemm(args: Args) -> list[Dispatch]:
     if any(op.name == LINEAR for op, _ in parts):
         return lower_float_gemv(args, parts, norm) or lower_parts(args)
     ((op, linear),) = linears_of(parts)
-    fits = fits_skinny(gemm_of(op, linear), norm, linear.tensor("x"))
+    fits = fits_skinny(gemm_of(op, linear), norm, linear.tensor("x"), args.target)
     if args.target.software or not fits:
         return lower_parts(args)
     return lower_linear(op, linear, norm=norm, out=out)
@@ -205,8 +217,15 @@ def are_alike(weights: list[Quantized]) -> bool:
     return len(packings) == 1 and whole
 
 
-def multi_config(weights: Quantized) -> SkinnyConfig:
-    """Return the config of a kernel that reads x once for several weights."""
+def multi_config(
+    weights: Quantized, gemm: Gemm, target: Target, twice: bool = False
+) -> SkinnyConfig:
+    """Return the config of a kernel that reads x once for several weights.
+
+    `twice`: its invocations have eight columns of one of them, if there are many rows.
+    """
+    if not is_skinny(gemm):
+        return batch_config(weights, gemm, target, twice)
     return choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
 
 
@@ -229,8 +248,29 @@ def gemv_kernel(
 def lower_gated_gemm(args: Args) -> list[Dispatch]:
     """Lower f(x @ gate) * (x @ up)."""
     parts = list(parts_of(args))
-    found = None if broadcasts(parts) else gated_dispatches(args, parts)
-    return found or lower_parts(args, grouped(parts, NAMES, chain_dispatches))
+    if not broadcasts(parts):
+        if found := gated_dispatches(args, parts):
+            return found
+        if parts[0][0].name == RMS_NORM and gated_dispatches(args, parts[1:]):
+            return lower_after_norm(args, parts, lambda rest: gated_dispatches(args, rest))
+        if steps := gated_steps(args, parts):
+            return lower_parts(args, steps)
+    return lower_parts(args, grouped(parts, NAMES, chain_dispatches))
+
+
+def gated_steps(args: Args, parts: Sequence[Part]) -> list[FusedStep] | None:
+    """Return what comes before, and all else as one GEMM by subgroup matrices if those take it."""
+    linears, (out,) = linears_of(list(parts)), args.outs
+    gemms = [gemm_of(op, part) for op, part in linears]
+    if not linears or len({gemm.n for gemm in gemms}) > 1 or any(gemm.addend for gemm in gemms):
+        return None
+    joined = joined_linears(linears, (None, None), [out, *(part.out for _, part in linears)])
+    if joined is None:
+        return None
+    index = next(i for i, (op, _) in enumerate(parts) if op.name in LINEAR_OF)
+    formula = gate_formula(parts)
+    rest = FusedStep(tuple(parts[index:]), lambda _: matrix_gated(joined, formula, out))
+    return [*single_steps(parts[:index]), rest]
 
 
 def gate_formula(parts: Sequence[Part]) -> str:
@@ -257,7 +297,7 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
     weights = [weights_of(op, part) for op, part in linears]
     same = gemm == gemm_of(up, second) and gemm.addend is None
     strides = weights[0].scale_stride == weights[1].scale_stride
-    fits = same and strides and are_alike(weights) and fits_skinny(gemm, norm, x)
+    fits = same and strides and are_alike(weights) and fits_skinny(gemm, norm, x, args.target)
     if args.target.software or not fits:
         return None
     gain = norm.gain if norm else None
@@ -268,9 +308,10 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
         types = (*gemv.types(weights[0], 2), ("GATE", gate_formula(parts)))
         kernel = gemv_kernel("gemv_q4_gated", x, weights, norm, types)
         return [gemv_dispatch(replace(kernel, params=params), gemm, (out.id,), gemv)]
-    skinny = multi_config(weights[0])
+    skinny = multi_config(weights[0], gemm, args.target)
     kernel = multi_kernel("linear_q4_skinny_gated", x, weights, norm)
-    kernel = replace(kernel, types=(*kernel.types, ("GATE", gate_formula(parts))))
+    at_once = ("TWICE", str(not is_skinny(gemm)).lower())
+    kernel = replace(kernel, types=(*kernel.types, ("GATE", gate_formula(parts)), at_once))
     dispatches = skinny_dispatches(replace(kernel, params=params), gemm, out.id, skinny)
     # The kernel has no binding for an addend.
     return [replace(d, bindings=(*d.bindings[:-2], d.bindings[-1])) for d in dispatches]
@@ -291,15 +332,16 @@ def lower_qkv(
     weights = [weights_of(op, part) for op, part in linears]
     part, x = linears[0][1], linears[0][1].tensor("x")
     plain = all(gemm.addend is None for gemm in gemms)
-    if not plain or not are_alike(weights) or not fits_skinny(gemms[0], norm, x):
+    fits = fits_skinny(gemms[0], norm, x, part.target)
+    if not plain or not are_alike(weights) or not fits:
         return None
     stored = float_type(part, x, *(w.scales for w in weights), norm.gain if norm else None)
-    skinny, gemv = multi_config(weights[0]), None
+    skinny, gemv = multi_config(weights[0], gemms[0], part.target, twice=True), None
     if all(is_gemv(gemm, weights) for gemm in gemms) and not rounds(norm):
         gemv = choose_gemv_config(weights[0], 1, part.target)
     if gemv is None and is_centered(norm):
         return None
-    columns = gemv.columns if gemv else 4 * skinny.lanes
+    columns = gemv.columns if gemv else skinny.columns
     shapes, begin, place = list[int](), 0, 0
     for gemm, weight in zip(gemms, weights, strict=True):
         shapes += [gemm.n, begin, weight.scale_stride, place]
@@ -312,6 +354,7 @@ def lower_qkv(
         dispatch = gemv_dispatch(replace(kernel, params=params), qkv, (out,), gemv)
     else:
         kernel = multi_kernel("linear_q4_skinny_qkv", x, weights, norm)
+        kernel = replace(kernel, types=(*kernel.types, twice_type(skinny)))
         (dispatch,) = skinny_dispatches(replace(kernel, params=params), qkv, -1, skinny)
     types = tuple(("OUT", "f32") if name == "OUT" else (name, t) for name, t in dispatch.types)
     return [replace(dispatch, bindings=(*kernel.operands, out), types=types)]

@@ -135,6 +135,10 @@ class TileConfig:
         m_parts, n_parts = ceil_div(gemm.m, self.rows), ceil_div(gemm.n, self.columns)
         return m_parts * n_parts * gemm.batches
 
+    def busy(self, workgroups: int, adapter: AdapterClass) -> float:
+        threads = workgroups * self.threads
+        return min(1.0, workgroups / adapter.cores, (threads / adapter.threads) ** 0.5)
+
     @property
     def types(self) -> Types:
         return (
@@ -178,6 +182,10 @@ class GemmTiles(Protocol):
 
     def tiles(self, gemm: Gemm) -> int: ...
 
+    def busy(self, workgroups: int, adapter: AdapterClass) -> float:
+        """Estimate the share of its speed that a GPU reaches with so many workgroups."""
+        ...
+
 
 T = TypeVar("T", bound=GemmTiles)
 
@@ -185,10 +193,9 @@ T = TypeVar("T", bound=GemmTiles)
 def cost(gemm: Gemm, tiling: GemmTiles, k_parts: int, adapter: AdapterClass) -> float:
     """Estimate the time of a GEMM in microseconds."""
     workgroups = tiling.tiles(gemm) * k_parts
-    threads = workgroups * tiling.threads
-    busy = min(1.0, workgroups / adapter.cores, (threads / adapter.threads) ** 0.5)
     operations = 2 * tiling.tiles(gemm) * tiling.rows * tiling.columns * gemm.k
-    time = operations / (tiling.speed * adapter.speed * 1e6) / busy
+    full_speed = tiling.speed * adapter.speed * 1e6
+    time = operations / full_speed / tiling.busy(workgroups, adapter)
     if k_parts == 1:
         return time
     moved = (2 * k_parts + 1) * 4 * gemm.batches * gemm.m * gemm.n
@@ -257,27 +264,43 @@ def split_k_dispatches(
     kernel: GemmKernel, gemm: Gemm, out: int, config: tuple[GemmTiles, int], target: Target = GPU
 ) -> list[Dispatch]:
     """Return the dispatches of a GEMM with as many parts of k as fit into one buffer."""
+    tiling, (k_parts, k_part) = config[0], split_of(gemm, config, target)
+    if k_parts == 1:
+        ends = (gemm.addend_id, out)
+        return [tiled_dispatch(kernel, gemm, tiling, (1, k_part), ends, gemm.stored)]
+    parts = parts_memory(gemm, k_parts, target)
+    return [
+        tiled_dispatch(kernel, gemm.plain, tiling, (k_parts, k_part), (None, parts), gemm.type),
+        sum_dispatch(gemm, k_parts, parts, out),
+    ]
+
+
+def split_of(gemm: Gemm, config: tuple[GemmTiles, int], target: Target) -> tuple[int, int]:
+    """Return the number of parts of k, as many as fit into one buffer, and their length."""
     tiling, wanted = config
     most = target.most_splits(4 * gemm.batches * gemm.m * gemm.n)
     k_part = part_length(gemm.k, min(wanted, most), tiling.k_step)
-    k_parts = max(1, ceil_div(gemm.k, k_part))
+    return max(1, ceil_div(gemm.k, k_part)), k_part
+
+
+def tiled_dispatch(
+    kernel: GemmKernel,
+    gemm: Gemm,
+    tiling: GemmTiles,
+    split: tuple[int, int],
+    ends: tuple[Binding, ...],
+    written: str,
+) -> Dispatch:
+    """Return the GEMM; `ends` are bound after the operands, `written` is the output's type."""
     m_parts, n_parts = ceil_div(gemm.m, tiling.rows), ceil_div(gemm.n, tiling.columns)
-    first = gemm.plain if k_parts > 1 else gemm
-    written_to = parts_memory(gemm, k_parts, target) if k_parts > 1 else out
-    written = gemm.type if k_parts > 1 else gemm.stored
-    dispatches = [
-        Dispatch(
-            kernel=kernel.name,
-            bindings=(*kernel.operands, first.addend_id, written_to),
-            params=first.params(m_parts, n_parts, k_parts, k_part) + kernel.params,
-            grid=fold_grid(m_parts * n_parts * k_parts * gemm.batches),
-            types=(*kernel.types, *tiling.types, *gemm.types(written)),
-            overrides=kernel.overrides,
-        )
-    ]
-    if k_parts > 1:
-        dispatches.append(sum_dispatch(gemm, k_parts, written_to, out))
-    return dispatches
+    return Dispatch(
+        kernel=kernel.name,
+        bindings=(*kernel.operands, *ends),
+        params=gemm.params(m_parts, n_parts, *split) + kernel.params,
+        grid=fold_grid(m_parts * n_parts * split[0] * gemm.batches),
+        types=(*kernel.types, *tiling.types, *gemm.types(written)),
+        overrides=kernel.overrides,
+    )
 
 
 def parts_memory(gemm: Gemm, k_parts: int, target: Target) -> Scratch:
@@ -318,6 +341,7 @@ def simple_dispatches(kernel: GemmKernel, gemm: Gemm, out: int) -> list[Dispatch
 # Rows of one workgroup of the skinny kernel, and up to how many rows it is faster than tiles.
 ROWS_AT_ONCE = (1, 2, 4)
 MAX_SKINNY_ROWS = 16
+BATCH_ROWS = 8  # of a workgroup with quantized weights, where there are more rows: skinny_config.py
 
 
 def is_skinny(gemm: Gemm) -> bool:
@@ -325,15 +349,22 @@ def is_skinny(gemm: Gemm) -> bool:
 
 
 def rows_at_once(gemm: Gemm) -> int:
+    if not is_skinny(gemm):
+        return BATCH_ROWS
     return next((rows for rows in ROWS_AT_ONCE if rows >= gemm.m), ROWS_AT_ONCE[-1])
 
 
 @dataclass(frozen=True)
 class SkinnyConfig:
-    """The constants of wgsl/lib/gemm/gemm_skinny.wgsl: `lanes` invocations have 4 columns each."""
+    """The constants of wgsl/lib/gemm/gemm_skinny.wgsl: `lanes` of 4 columns each; `twice`: of 8."""
 
     lanes: int
     threads: int
+    twice: bool = False
+
+    @property
+    def columns(self) -> int:
+        return self.lanes * (8 if self.twice else 4)
 
 
 def choose_skinny_config(steps: int, threads: int, most: int) -> SkinnyConfig:
@@ -349,7 +380,7 @@ def skinny_dispatches(
     if gemm.empty:
         return []
     rows = rows_at_once(gemm)
-    m_parts, n_parts = ceil_div(gemm.m, rows), ceil_div(gemm.n, 4 * config.lanes)
+    m_parts, n_parts = ceil_div(gemm.m, rows), ceil_div(gemm.n, config.columns)
     return [
         Dispatch(
             kernel=kernel.name,

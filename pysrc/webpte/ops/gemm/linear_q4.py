@@ -25,7 +25,6 @@ from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.core.registry import register
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.gemm import (
-    ROWS_AT_ONCE,
     Gemm,
     GemmKernel,
     Overrides,
@@ -33,12 +32,11 @@ from webpte.ops.gemm.gemm import (
     Types,
     choose_skinny_config,
     is_skinny,
-    rows_at_once,
     simple_dispatches,
     skinny_dispatches,
     tile_dispatches,
 )
-from webpte.ops.gemm.gemv_q4 import MANY_ROWS, choose_gemv_config, gemv_dispatch, is_gemv
+from webpte.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_linear
 from webpte.ops.gemm.packed_weights import (
     BYTES,
@@ -60,6 +58,7 @@ from webpte.ops.gemm.prologue import (
     prologue_types,
     rounds,
 )
+from webpte.ops.gemm.skinny_config import skinny_config, suits_batch
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
 from webpte.shapes import Dims, numel
 
@@ -176,13 +175,16 @@ def lower_linear(
     if not is_skinny(gemm):
         if takes_matrices(gemm, args.target):
             return matrix_linear(kernel, weights, gemm, out.id, args.target)
-        return tile_dispatches(kernel, gemm, out.id, args.target)
+        if not suits_batch(gemm, weights, args.target) or rows is not None:
+            return tile_dispatches(kernel, gemm, out.id, args.target)
     if rows is None and not rounds(norm) and is_gemv(gemm, [weights]):
         return [lower_gemv(x, weights, gemm, norm, out.id, args.target)]
     config = skinny_config(weights, gemm, args.target)
     if norm is not None and config.threads > NORMED_THREADS:
         config = choose_skinny_config(weights.steps, NORMED_THREADS, NORMED_THREADS)
-    return skinny_dispatches(skinny_kernel(kernel, weights, norm), gemm, out.id, config)
+    skinny = skinny_kernel(kernel, weights, norm)
+    skinny = replace(skinny, types=(*skinny.types, twice_type(config)))
+    return skinny_dispatches(skinny, gemm, out.id, config)
 
 
 def lower_gemv(
@@ -219,6 +221,11 @@ def normed_kernel(
     )
 
 
+def twice_type(config: SkinnyConfig) -> tuple[str, str]:
+    """Return the constant of kernels whose invocations may have eight columns."""
+    return "TWICE", str(config.twice).lower()
+
+
 def skinny_kernel(kernel: GemmKernel, weights: Quantized, norm: Prologue | None) -> GemmKernel:
     return replace(
         kernel,
@@ -228,30 +235,6 @@ def skinny_kernel(kernel: GemmKernel, weights: Quantized, norm: Prologue | None)
         overrides=(*kernel.overrides, *prologue_overrides(norm), ("WIDE", weights.wide)),
         params=kernel.params + eps_of(norm),
     )
-
-
-def skinny_config(weights: Quantized, gemm: Gemm, target: Target) -> SkinnyConfig:
-    """Choose the slices and lanes of the skinny kernel.
-
-    A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x. Lanes that
-    read the same x make up for that, unless all threads are needed to keep memory busy.
-    """
-    if not weights.wide:
-        return choose_skinny_config(weights.steps, 128, 128)
-    if gemm.n >= target.adapter.workgroups(MANY_ROWS):
-        return choose_skinny_config(weights.steps, 64, 16)
-    if gemm.m > ROWS_AT_ONCE[-1]:
-        return choose_skinny_config(weights.steps, 128, 32)
-    many = weights.steps >= 128 and shared_bytes(256, gemm) <= target.shared_bytes
-    return choose_skinny_config(weights.steps, 256 if many else 128, 128)
-
-
-def shared_bytes(threads: int, gemm: Gemm) -> int:
-    """Return the bytes of shared memory of linear_q4_skinny.wgsl without a norm.
-
-    A quad of each row for each invocation and for all of them, and a square rounded up to a quad.
-    """
-    return 16 * (rows_at_once(gemm) * (threads + 1) + 1)
 
 
 def kernel_of(

@@ -1,4 +1,4 @@
-"""GEMMs of many rows with subgroup matrices: the tiles of wgsl/lib/gemm/subgroup_matrix_tile.wgsl.
+"""GEMMs of many rows with subgroup matrices, in tiles: wgsl/lib/matrix/subgroup_matrix_tile.wgsl.
 
     out[row, column] = sum over k of A[row, k] * B[k, column], as in gemm.py
 
@@ -34,45 +34,55 @@ from webpte.ops.gemm.gemm import (
     Gemm,
     GemmKernel,
     Types,
+    config_label,
+    cost,
     fastest_configs,
     split_k_dispatches,
     tuned_config,
 )
 
-K_FILL = 32  # of wgsl/lib/gemm/split_f16.wgsl: the longest step along k
-SUBGROUPS = 2  # along m, and along n
+K_FILL = 32  # of wgsl/lib/matrix/split_f16.wgsl: the longest step along k
+SUBGROUPS = 4  # of a workgroup
 SHARED_BYTES = 24576  # of the largest tile
+WORKGROUPS_PER_CORE = 2  # at a time
 
 
 @dataclass(frozen=True)
 class MatrixTileConfig:
-    """The constants of wgsl/lib/gemm/subgroup_matrix_tile.wgsl; `speed` as in `TileConfig`."""
+    """The constants of wgsl/lib/matrix/subgroup_matrix_tile.wgsl; `speed` as in `TileConfig`."""
 
     row_matrices: int
     column_matrices: int
     speed: float
+    subgroup_rows: int = 2
     k_step: ClassVar[int] = K_FILL
 
     @property
     def rows(self) -> int:
-        return 16 * SUBGROUPS * self.row_matrices
+        return 16 * self.subgroup_rows * self.row_matrices
 
     @property
     def columns(self) -> int:
-        return 16 * SUBGROUPS * self.column_matrices
+        return 16 * SUBGROUPS // self.subgroup_rows * self.column_matrices
 
     @property
     def threads(self) -> int:
-        return SUBGROUPS * SUBGROUPS * 32
+        return SUBGROUPS * 32
 
     def tiles(self, gemm: Gemm) -> int:
         return ceil_div(gemm.m, self.rows) * ceil_div(gemm.n, self.columns)
+
+    def busy(self, workgroups: int, adapter: AdapterClass) -> float:
+        """Count rounds of as many workgroups as fit: the last one takes as long as a full one."""
+        at_once = WORKGROUPS_PER_CORE * adapter.cores
+        return workgroups / (at_once * ceil_div(workgroups, at_once))
 
     @property
     def types(self) -> Types:
         return (
             ("COLUMN_MATRICES", str(self.column_matrices)),
             ("ROW_MATRICES", str(self.row_matrices)),
+            ("SUBGROUP_ROWS", str(self.subgroup_rows)),
         )
 
 
@@ -82,6 +92,7 @@ MATRIX_TILE_CONFIGS = (
     MatrixTileConfig(4, 2, 68.0),
     MatrixTileConfig(2, 2, 62.0),
     MatrixTileConfig(2, 4, 76.0),
+    MatrixTileConfig(2, 2, 55.0, subgroup_rows=1),  # of 32 rows; its speed is an estimate
 )
 MatrixConfig = tuple[MatrixTileConfig, int]  # with the number of parts of k
 
@@ -91,12 +102,33 @@ def choose_matrix_tile_config(gemm: Gemm, adapter: AdapterClass = LARGE) -> Matr
     return fastest_configs(gemm, MATRIX_TILE_CONFIGS, adapter)[0]
 
 
-def tuned_matrix_tile_config(name: str, gemm: Gemm, target: Target) -> MatrixConfig:
-    """Return the config that was measured fastest on this adapter, or else estimated to be."""
+@lru_cache(256)
+def choose_whole_tile_config(gemm: Gemm, adapter: AdapterClass = LARGE) -> MatrixConfig:
+    """Return the fastest config of a kernel that takes k as a whole."""
+    return min(
+        ((tiling, 1) for tiling in MATRIX_TILE_CONFIGS),
+        key=lambda config: cost(gemm, config[0], 1, adapter),
+    )
+
+
+def tuned_matrix_tile_config(
+    name: str, gemm: Gemm, target: Target, whole: bool = False
+) -> MatrixConfig:
+    """Return the config that was measured fastest on this adapter, or else estimated to be.
+
+    `whole`: the kernel takes k as a whole.
+    """
     products = " half" if target.half_products else ""
     shape_class = f"m{power_of_two(gemm.m)} n{gemm.n} k{gemm.k} {gemm.stored}{products}"
-    default = choose_matrix_tile_config(gemm, target.adapter)
-    return tuned_config(name, shape_class, gemm, default, MATRIX_TILE_CONFIGS, target)
+    if not whole:
+        default = choose_matrix_tile_config(gemm, target.adapter)
+        return tuned_config(name, shape_class, gemm, default, MATRIX_TILE_CONFIGS, target)
+    default = choose_whole_tile_config(gemm, target.adapter)
+    if not target.asks:
+        return default
+    configs = (default, *((tiling, 1) for tiling in MATRIX_TILE_CONFIGS))
+    candidates = {config_label(config): config for config in configs}
+    return target.choice(f"{name} tiles", shape_class, config_label(default), candidates)
 
 
 def takes_matrices(gemm: Gemm, target: Target) -> bool:
@@ -126,20 +158,26 @@ def f16_parts(gemm: Gemm, target: Target) -> int:
 def matrix_dispatches(
     before: Dispatch, kernel: GemmKernel, b_parts: int, gemm: Gemm, out: int, target: Target
 ) -> list[Dispatch]:
-    """Return the split into f16, the GEMM, and with split-K its sum.
+    """Return the split into f16, the GEMM, and with split-K its sum."""
+    before, multiply = with_parts(before, kernel, b_parts, f16_parts(gemm, target))
+    config = tuned_matrix_tile_config(kernel.name, gemm.plain, target)
+    return [before, *split_k_dispatches(multiply, gemm, out, config, target)]
 
-    `before` binds the split numbers and the exponents last, `kernel` binds them first; `b_parts`
-    are the f16 of a number of B. Steps along k are longer where there is one product for one: then
-    there is room for them in shared memory.
+
+def with_parts(
+    before: Dispatch, kernel: GemmKernel, b_parts: int, a_parts: int
+) -> tuple[Dispatch, GemmKernel]:
+    """Return the split and the GEMM's kernel with the constants of that many f16 of a number.
+
+    `before` binds the split numbers and the exponents last, `kernel` is to bind them first. Steps
+    along k are longer where there is one product for one: then there is room for them in shared
+    memory.
     """
-    a_parts = f16_parts(gemm, target)
     steps = 2 if a_parts == b_parts == 1 else 1
     parts = (("B_PARTS", str(b_parts)), ("A_PARTS", str(a_parts)), ("STEPS", str(steps)))
-    before = replace(before, types=(*before.types, ("PARTS", str(a_parts))))
     multiply = replace(
         kernel,
         operands=(*before.bindings[-2:], *kernel.operands),
         types=(*kernel.types, *parts),
     )
-    config = tuned_matrix_tile_config(kernel.name, gemm.plain, target)
-    return [before, *split_k_dispatches(multiply, gemm, out, config, target)]
+    return replace(before, types=(*before.types, ("PARTS", str(a_parts)))), multiply

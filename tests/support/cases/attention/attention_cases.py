@@ -135,3 +135,11 @@ PLAIN = [
         )
     ),
 ]
+
+# Of subgroup matrices. Rows that are not whole tiles, keys that are not whole blocks, several
+# positions, and keys that are split over workgroups.
+MATRIX_CASES = [
+    CacheCase(4, 2, 64, [(70, 0), (65, 70), (131, 3)], positions=140),
+    CacheCase(2, 1, 64, [(67, 9)], positions=300, window=37, cap=3.0, batch=2),
+    CacheCase(3, 1, 128, [(45, 0), (43, 45)], positions=90, mask="SP", causal=False),
+]

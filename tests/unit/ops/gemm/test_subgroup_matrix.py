@@ -95,6 +95,24 @@ def test_few_large_tiles_are_cut_or_made_smaller() -> None:
     assert choose_matrix_tile_config(Gemm(4096, 8192, 2048)) == (MATRIX_TILE_CONFIGS[0], 1)
 
 
+# Rows, columns and k with the tile and the parts of k that were fastest on an H200.
+FASTEST = {
+    (128, 3072, 2048): (128, 128, 8),
+    (128, 2048, 8192): (128, 128, 16),
+    (512, 3072, 2048): (128, 128, 2),
+    (512, 2048, 8192): (128, 128, 4),
+    (2047, 3072, 2048): (128, 128, 2),
+    (2047, 2048, 2048): (128, 128, 1),
+    (2047, 2048, 8192): (128, 128, 1),
+}
+
+
+def test_the_choice_is_what_was_measured_fastest() -> None:
+    for (m, n, k), (rows, columns, k_parts) in FASTEST.items():
+        tiling, parts = choose_matrix_tile_config(Gemm(m, n, k))
+        assert (tiling.rows, tiling.columns, parts) == (rows, columns, k_parts), (m, n, k)
+
+
 def test_tuning_may_choose_another_cut() -> None:
     asked: list[Tunable] = []
     chosen = lowered(MANY[0], replace(MATRICES, asked=asked))
@@ -119,11 +137,11 @@ def test_memory_that_kernels_share() -> None:
 @pytest.mark.parametrize(
     ("value", "file", "pattern"),
     [
-        (subgroup_matrix.K_FILL, "lib/gemm/subgroup_matrix_tile.wgsl", r"const K_FILL = (\d+)u;"),
-        (subgroup_matrix.K_FILL, "lib/gemm/split_f16.wgsl", r"const K_FILL = (\d+)u;"),
+        (subgroup_matrix.K_FILL, "lib/matrix/subgroup_matrix_tile.wgsl", r"const K_FILL = (\d+)u;"),
+        (subgroup_matrix.K_FILL, "lib/matrix/split_f16.wgsl", r"const K_FILL = (\d+)u;"),
         (
             linear_q4_subgroup_matrix.COLUMNS,
-            "gemm/linear_q4_split_f16.wgsl",
+            "gemm/matrix/linear_q4_split_f16.wgsl",
             r"const COLUMNS = (\d+)u;",
         ),
     ],
@@ -136,7 +154,7 @@ def test_numbers_that_stand_in_python_and_in_wgsl_agree(
     assert int(match[1]) == value
 
 
-# The arithmetic of wgsl/lib/gemm/f16_scaling.wgsl and lib/gemm/subgroup_matrix_tile.wgsl in NumPy
+# The arithmetic of wgsl/lib/matrix/: f16_scaling.wgsl and subgroup_matrix_tile.wgsl in NumPy
 
 
 def split(rows: Array, largest: Array, power: int) -> tuple[Array, Array, Array]:

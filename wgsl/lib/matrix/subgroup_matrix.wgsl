@@ -4,7 +4,7 @@ enable chromium_experimental_subgroup_matrix;
 diagnostic(off, chromium.subgroup_matrix_uniformity); // uniform within a subgroup, not a workgroup
 
 // Matrices of 16 x 16 f16 that a subgroup multiplies at once, with sums in f32. Only this file and
-// lib/gemm/subgroup_matrix_memory.wgsl use their WGSL types; lib/gemm/subgroup_matrix_tile.wgsl has the GEMM.
+// lib/matrix/subgroup_matrix_memory.wgsl use their WGSL types; lib/matrix/subgroup_matrix_tile.wgsl has the GEMM.
 // A kernel includes this file first, as directives must come first.
 
 alias F16Quad = vec4<f16>;

@@ -1,11 +1,11 @@
 // For matmul_subgroup_matrix.wgsl: splits the rows of A [m, k], then those of B [n, k], into f16 with
 // exponents.
 
-// use lib/gemm/subgroup_matrix.wgsl
+// use lib/matrix/subgroup_matrix.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/gemm_operands.wgsl
-// use lib/gemm/f16_scaling.wgsl
-// use lib/gemm/split_f16.wgsl
+// use lib/matrix/f16_scaling.wgsl
+// use lib/matrix/split_f16.wgsl
 
 struct Params {
     gemm: Gemm,

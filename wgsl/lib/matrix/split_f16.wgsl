@@ -1,9 +1,9 @@
 // Splits rows of numbers into f16, one or two for each number, with an exponent per row, for
-// lib/gemm/subgroup_matrix_tile.wgsl. A workgroup takes one row. Goes with lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl; the kernel
+// lib/matrix/subgroup_matrix_tile.wgsl. A workgroup takes one row. Goes with lib/matrix/f16_scaling.wgsl and lib/gemm/gemm.wgsl; the kernel
 // declares `split_f16` and `exponents`, and supplies
 //     fn row_quad(row: u32, k: u32) -> vec4<f32>   zeros outside of the matrix
 
-const K_FILL = 32u; // rows are filled up to a multiple of it: the longest step of lib/gemm/subgroup_matrix_tile.wgsl
+const K_FILL = 32u; // rows are filled up to a multiple of it: the longest step of lib/matrix/subgroup_matrix_tile.wgsl
 const PARTS = ${PARTS}u; // f16 of a number
 const THREADS = 128u;
 
@@ -21,7 +21,7 @@ fn split_row(thread: u32, row: u32) {
     if (thread == 0u) {
         exponents[row] = exponent;
     }
-    let scale = power_of(select(-exponent, 0, exponent == NOT_FINITE));
+    let scale = power_of_two(select(-exponent, 0, exponent == NOT_FINITE));
     for (var at = thread; at < units; at += THREADS) {
         let unit = unit_of(row_quad(row, at * 8u) * scale, row_quad(row, at * 8u + 4u) * scale);
         split_f16[(row * units + at) * PARTS] = unit.high;

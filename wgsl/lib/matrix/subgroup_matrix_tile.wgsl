@@ -1,27 +1,32 @@
-// A GEMM with subgroup matrices: a workgroup of 2 x 2 subgroups keeps K_STEP columns of A
-// and rows of B in shared memory, each number as one f16 or as the sum of two (lib/gemm/f16_scaling.wgsl), and each
+// A GEMM with subgroup matrices: a workgroup of 2 x 2 or 1 x 4 subgroups keeps K_STEP columns of A
+// and rows of B in shared memory, each number as one f16 or as the sum of two (lib/matrix/f16_scaling.wgsl), and each
 // subgroup ROW_MATRICES x COLUMN_MATRICES matrices of 16 x 16 sums in registers. The next step is prefetched while
 // one is multiplied.
 //
-// A kernel that uses this file (and lib/gemm/subgroup_matrix.wgsl, lib/gemm/f16_scaling.wgsl and lib/gemm/gemm.wgsl) declares
-// `split_f16` (array<vec4<u32>>: lib/gemm/split_f16.wgsl has written the rows of A there, the first and, with
+// A kernel that uses this file (and lib/matrix/subgroup_matrix.wgsl, lib/matrix/f16_scaling.wgsl and lib/gemm/gemm.wgsl) declares
+// `split_f16` (array<vec4<u32>>: lib/matrix/split_f16.wgsl has written the rows of A there, the first and, with
 // A_PARTS of 2, the second f16 of eight numbers one after the other), `exponents` (those of the m rows and of
 // the n columns), and supplies a type BRaw and
 //     fn fetch_b(column: u32, k: u32) -> BRaw            eight numbers along k, as they are in memory
 //     fn b_unit(raw: BRaw, scale: f32) -> Unit           their f16, times the column's power of two; any
 //                                                        finite ones past the last k
+//     fn write_two(part: Part, place: Place, row: u32, column: u32, left: Sums, right: Sums)
+//                                                        writes the sums of 32 columns by way of `lane_sums`;
+//                                                        lib/matrix/write_sums.wgsl has the plain one
 
 const THREADS = 128u;
 const ROW_MATRICES = ${ROW_MATRICES}u; // 2 or 4, as the columns'
 const COLUMN_MATRICES = ${COLUMN_MATRICES}u;
-const A_ROWS = 2u * ROW_MATRICES * 16u;
-const B_COLUMNS = 2u * COLUMN_MATRICES * 16u;
+const SUBGROUP_ROWS = ${SUBGROUP_ROWS}u; // 1 for few rows
+const SUBGROUP_COLUMNS = 4u / SUBGROUP_ROWS;
+const A_ROWS = SUBGROUP_ROWS * ROW_MATRICES * 16u;
+const B_COLUMNS = SUBGROUP_COLUMNS * COLUMN_MATRICES * 16u;
 // Numbers are two f16 each, or one if they are stored as f16 or that is precise enough.
 const A_PARTS = ${A_PARTS}u;
 const B_PARTS = ${B_PARTS}u;
 const STEPS = ${STEPS}u; // matrices along k that lie in shared memory at once
 const K_STEP = STEPS * 16u;
-const K_FILL = 32u; // of lib/gemm/split_f16.wgsl
+const K_FILL = 32u; // of lib/matrix/split_f16.wgsl
 
 // Shared memory is blocks of 16 rows of A, or columns of B, of 16 numbers. From one line of a block to the next there are
 // three units of eight f16, one of them padding, so that eight lines lie in eight different parts of shared memory.
@@ -29,6 +34,7 @@ const K_FILL = 32u; // of lib/gemm/split_f16.wgsl
 // memory than that of 128 x 128 tiles leaves room for fewer workgroups on a core, at half the speed on an H200.
 const LINE = 3u;
 const BLOCK = 16u * LINE;
+const SUMS_LINE = 4u; // units of four sums
 const A_PAIRS = A_ROWS / 32u; // of one step
 const B_PAIRS = B_COLUMNS / 32u;
 const A_SECOND = STEPS * A_PAIRS * (A_PARTS - 1u); // from a pair of A to that of the second f16
@@ -37,9 +43,10 @@ const FIRST_B = STEPS * A_PAIRS + A_SECOND;
 const PAIRS = FIRST_B + STEPS * B_PAIRS + B_SECOND;
 var<workgroup> pairs: array<array<vec4<u32>, 2u * BLOCK>, PAIRS>;
 
-// use lib/gemm/subgroup_matrix_memory.wgsl
+// use lib/matrix/subgroup_matrix_memory.wgsl
 
-// Units that an invocation loads for a step: A_UNITS of A and B_UNITS of B, at most four of each.
+// Units that an invocation loads for a step: A_UNITS of A and B_UNITS of B, at most four of each. If there are fewer of
+// A than invocations, the others load those of the first ones again.
 const A_UNITS = A_ROWS * 2u * STEPS / THREADS;
 const B_UNITS = B_COLUMNS * 2u * STEPS / THREADS;
 
@@ -64,7 +71,7 @@ struct Powers {
 
 // An invocation's i-th unit: neighbours load the two units of a line, then lines, then steps.
 fn line_of(thread: u32, i: u32, lines: u32) -> u32 { return (thread / 2u + THREADS / 2u * i) % lines; }
-fn step_of(thread: u32, i: u32, lines: u32) -> u32 { return (thread / 2u + THREADS / 2u * i) / lines; }
+fn step_of(thread: u32, i: u32, lines: u32) -> u32 { return (thread / 2u + THREADS / 2u * i) / lines % STEPS; }
 fn k_of(thread: u32, i: u32, lines: u32) -> u32 { return step_of(thread, i, lines) * 16u + thread % 2u * 8u; }
 fn place_of(thread: u32, line: u32) -> u32 { return line % 32u * LINE + thread % 2u; }
 
@@ -112,7 +119,7 @@ fn fetch(part: Part, thread: u32, k: u32) -> Fetched {
 
 fn column_power(part: Part, thread: u32, i: u32) -> f32 {
     let column = min(part.column + line_of(thread, i, B_COLUMNS), params.gemm.n - 1u);
-    return power_of(-exponents[params.gemm.m + column]);
+    return power_of_two(-exponents[params.gemm.m + column]);
 }
 
 fn store_a(thread: u32, i: u32, unit: Unit) {
@@ -152,25 +159,36 @@ fn store(thread: u32, fetched: Fetched, powers: Powers) {
     }
 }
 
-// Writes 16 x 16 sums; each lane has eight rows of a column.
-fn write_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) {
-    let subgroup = subgroup_of(place);
-    let along = lane_of(place) % 16u;
-    let at_column = part.column + column + along;
-    let columns = exponents[params.gemm.m + min(at_column, params.gemm.n - 1u)];
-    store_sums(sums, subgroup);
-    workgroupBarrier();
-    for (var i = 0u; i < 8u; i += 4u) {
-        let patch_row = lane_of(place) / 16u * 8u + i;
-        let first = part.row + row + patch_row;
-        var found: Quad;
-        for (var r = 0u; r < 4u; r++) {
-            let bits = pairs[subgroup][(patch_row + r) * 4u + along / 4u][along % 4u];
-            found[r] = times_power(bitcast<f32>(bits), exponents[min(first + r, params.gemm.m - 1u)] + columns);
-        }
-        write_column(part, first, at_column, found);
+// Eight of 16 x 16 sums, in a lane: four rows of a column, from `lane_row` on, and the four after them.
+struct LaneSums {
+    first: Quad,
+    second: Quad,
+}
+
+fn lane_row(place: Place) -> u32 { return lane_of(place) / 16u * 8u; }
+fn lane_column(place: Place) -> u32 { return lane_of(place) % 16u; }
+
+fn lane_quad(part: Part, place: Place, row: u32, i: u32, columns: i32) -> Quad {
+    let along = lane_column(place);
+    var found: Quad;
+    for (var r = i; r < i + 4u; r++) {
+        let own = lane_row(place) + r;
+        let bits = pairs[subgroup_of(place)][own * SUMS_LINE + along / 4u][along % 4u];
+        let exponent = exponents[min(part.row + row + own, params.gemm.m - 1u)] + columns;
+        found[r - i] = times_power(bitcast<f32>(bits), exponent);
     }
+    return found;
+}
+
+// Sums of the subgroup, from `row` and `column` of the tile on, as numbers of the lanes. Called by all invocations.
+fn lane_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) -> LaneSums {
+    let at_column = min(part.column + column + lane_column(place), params.gemm.n - 1u);
+    let columns = exponents[params.gemm.m + at_column];
+    store_sums(sums, subgroup_of(place));
     workgroupBarrier();
+    let found = LaneSums(lane_quad(part, place, row, 0u, columns), lane_quad(part, place, row, 4u, columns));
+    workgroupBarrier();
+    return found;
 }
 
 // The sums of a row of matrices, and the matrices of B for them: the first f16 and the second ones.
@@ -248,18 +266,16 @@ fn plus_step(sums: Rows, left: u32, right: u32) -> Rows {
 }
 
 fn write_row(part: Part, place: Place, row: u32, column: u32, sums: Row) {
-    write_sums(part, place, row, column, sums.s0);
-    write_sums(part, place, row, column + 16u, sums.s1);
+    write_two(part, place, row, column, sums.s0, sums.s1);
     if (COLUMN_MATRICES == 4u) {
-        write_sums(part, place, row, column + 32u, sums.s2);
-        write_sums(part, place, row, column + 48u, sums.s3);
+        write_two(part, place, row, column + 32u, sums.s2, sums.s3);
     }
 }
 
 fn multiply_matrices(part: Part, place: Place) {
     let thread = place.thread;
-    let across = subgroup_of(place) / 2u * (ROW_MATRICES / 2u);
-    let along = subgroup_of(place) % 2u * (COLUMN_MATRICES / 2u);
+    let across = subgroup_of(place) / SUBGROUP_COLUMNS * (ROW_MATRICES / 2u);
+    let along = subgroup_of(place) % SUBGROUP_COLUMNS * (COLUMN_MATRICES / 2u);
     let powers = Powers(
         column_power(part, thread, 0u),
         column_power(part, thread, 1u),

@@ -1,12 +1,12 @@
 // Splits numbers of any size into f16: a row or a column is divided by a power of two, so that its largest
 // number is near 2^14, and each number is the sum of two f16, the second about 2^-11 of the first. The part
-// of a product of two such sums that is left out is about 2^-22 of it. Goes with lib/gemm/subgroup_matrix.wgsl.
+// of a product of two such sums that is left out is about 2^-22 of it. Goes with lib/matrix/subgroup_matrix.wgsl.
 
 const LARGEST = 14u; // the power of two that the largest number of a row comes to
 const NOT_FINITE = 0x100000; // instead of an exponent
 
 // 2^exponent, for exponents of -126 to 127.
-fn power_of(exponent: i32) -> f32 { return bitcast<f32>(u32(exponent + 127) << 23u); }
+fn power_of_two(exponent: i32) -> f32 { return bitcast<f32>(u32(exponent + 127) << 23u); }
 
 // The exponent to divide by, so that the largest number, given by its bits without the sign, comes to at
 // least 2^`power`, and less than twice that. Numbers below 2^-112 at that power come to less.
@@ -29,7 +29,7 @@ fn times_power(value: f32, exponent: i32) -> f32 {
         return bitcast<f32>(0x7fc00000u | u32(exponent)); // NaN, not as a constant, which WGSL forbids
     }
     let half = exponent / 2;
-    return value * power_of(half) * power_of(exponent - half);
+    return value * power_of_two(half) * power_of_two(exponent - half);
 }
 
 // A number rounded to the bits of an f16, by its own bits: drivers optimize a conversion to f16 and back away.

@@ -1,11 +1,12 @@
 // GEMM of two matrices [m, k] and [n, k] with subgroup matrices; matmul_split_f16.wgsl has split both
 // into f16.
 
-// use lib/gemm/subgroup_matrix.wgsl
+// use lib/matrix/subgroup_matrix.wgsl
 // use lib/gemm/gemm.wgsl
 // use lib/gemm/plain_epilogue.wgsl
-// use lib/gemm/f16_scaling.wgsl
-// use lib/gemm/subgroup_matrix_tile.wgsl
+// use lib/matrix/f16_scaling.wgsl
+// use lib/matrix/subgroup_matrix_tile.wgsl
+// use lib/matrix/write_sums.wgsl
 
 alias BRaw = Unit;
 
