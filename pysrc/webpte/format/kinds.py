@@ -46,6 +46,11 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
 _TORCH_ENTRIES = (b"data.pkl", b".format_version", b"archive_format", b"/data/", b"/byteorder")
 
 
+def is_page(head: bytes) -> bool:
+    """Tell whether bytes are the start of an HTML page."""
+    return head[:HEAD].lstrip().lower().startswith((b"<!doctype html", b"<html", b"<head"))
+
+
 def kind_of(head: bytes) -> tuple[str, str]:
     """Return the kind of file that starts with these bytes, and advice; ("", "") if unknown."""
     head = head[:HEAD]
@@ -54,13 +59,12 @@ def kind_of(head: bytes) -> tuple[str, str]:
     for at, magic, what, do in _MAGIC:
         if head[at : at + len(magic)] == magic:
             return what, do
-    start = head.lstrip().lower()
-    if start.startswith((b"<!doctype html", b"<html", b"<head")):
+    if is_page(head):
         return (
             "an HTML page, perhaps what a server sent instead of the file",
             "look at the address in a browser, and take the link of the download",
         )
-    if start.startswith(b"<?xml"):
+    if head.lstrip().lower().startswith(b"<?xml"):
         return "an XML document, perhaps an error of the server", "look at it in a browser"
     if head.startswith(b"PK\x03\x04"):
         return _zip(head)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from webpte.dtypes import NATIVE_HALF
 from webpte.errors import GraphError
-from webpte.format.vulkan import ValueListValue
+from webpte.format.vulkan import IntListValue, ValueListValue
 from webpte.graph.graph import PREPACK, Call, Graph, Tensor, Value
+from webpte.ops.move.view import PERMUTED_VIEW
 from webpte.rewrite.dataflow import Dataflow
 
 
@@ -21,6 +22,29 @@ def store_f16(graph: Graph) -> Graph:
         for value in graph.values
     )
     return Graph(values, graph.calls, graph.inputs, graph.outputs)
+
+
+def view_permuted_ones(graph: Graph) -> Graph:
+    """Make a permutation a view if it moves dims of size 1 only: all elements stay in place.
+
+    Exports of models with one head of keys have them.
+    """
+    calls = tuple(
+        replace(call, name=PERMUTED_VIEW) if _moves_ones(graph, call) else call
+        for call in graph.calls
+    )
+    return Graph(graph.values, calls, graph.inputs, graph.outputs)
+
+
+def _moves_ones(graph: Graph, call: Call) -> bool:
+    if call.name not in ("aten.permute_copy.default", "aten.permute.default"):
+        return False
+    source, order = (graph.value(i) for i in call.args[:2])
+    if not isinstance(source, Tensor) or not isinstance(order, IntListValue):
+        return False
+    rank = len(source.dims)
+    moved = [dim % rank for dim in order.items if rank and source.dims[dim % rank] != 1]
+    return moved == sorted(moved)
 
 
 def merge_duplicate_calls(graph: Graph) -> Graph:

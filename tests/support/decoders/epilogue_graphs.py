@@ -26,7 +26,7 @@ class EpilogueCase:
         return "-".join(word.replace(" ", "_") for word in words if word)
 
 
-_ROW, _WIDE, _FEW, _MANY = Sizes(1, 64, 36), Sizes(1, 576, 100), Sizes(5, 96, 20), Sizes(19, 64, 12)
+_ROW, _WIDE, _FEW, _MANY = Sizes(1, 64, 36), Sizes(1, 576, 100), Sizes(5, 96, 20), Sizes(35, 64, 12)
 
 EPILOGUES = (
     EpilogueCase(_ROW, "int8", ("added bias", "residual")),

@@ -7,7 +7,7 @@ noise in those weights the models agree as often as the noise lets them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,10 @@ GROUP = 32  # inputs that share a scale
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a model. By default they are those of a model of a billion parameters."""
+    """The sizes of a model. By default they are those of a model of a billion parameters.
+
+    With `rotary`, queries and keys have a rotary embedding, as in ExecuTorch's Llama.
+    """
 
     layers: int = 20
     size: int = 2048
@@ -28,10 +31,15 @@ class Shape:
     vocabulary: int = 32000
     context: int = 1024
     chunk: int = 128
+    rotary: bool = False
 
     @property
     def head_size(self) -> int:
         return self.size // self.heads
+
+    def with_layers(self, layers: int) -> Shape:
+        """Return the same sizes with another number of layers."""
+        return replace(self, layers=layers)
 
 
 def draft_pair(shape: Shape, draft_layers: int, noise: float) -> tuple[bytes, bytes]:
@@ -39,6 +47,11 @@ def draft_pair(shape: Shape, draft_layers: int, noise: float) -> tuple[bytes, by
     return _model(shape, shape.layers, draft_layers, noise), _model(
         shape, draft_layers, draft_layers, 0
     )
+
+
+def decoder_model(shape: Shape) -> bytes:
+    """Write a model all of whose layers count."""
+    return _model(shape, shape.layers, shape.layers, 0)
 
 
 def _model(shape: Shape, layers: int, full_layers: int, noise: float) -> bytes:
@@ -49,6 +62,7 @@ def _model(shape: Shape, layers: int, full_layers: int, noise: float) -> bytes:
     position = g.symint(0)
     g.op("et_vk.select_as_symint.default", input_pos, g.int(0), g.int(0), position)
     writer = _Writer(g, shape, position)
+    writer.make_angles(tokens)
     table = _numbers(0, (shape.vocabulary, shape.size)).astype(np.float16).astype(np.float32)
     embedding = g.prepack(g.tensor(table.shape, constant=table))
     x = g.op("aten.embedding.default", embedding, tokens, g.tensor(rows))
@@ -69,6 +83,28 @@ class _Writer:
         self._shape = shape
         self._position = position
         self._rows = (1, shape.chunk)
+        self._angles: tuple[int, ...] = ()
+
+    def make_angles(self, tokens: int) -> None:
+        """Slice the tables of angles for the positions of a call, if they are needed."""
+        g, shape = self._g, self._shape
+        if not shape.rotary:
+            return
+        pairs = shape.head_size // 2
+        steps = 500000.0 ** (-np.arange(pairs) / pairs)
+        angles = np.arange(shape.context)[:, None] * steps
+        length, end = g.symint(1), g.symint(1)
+        g.op("sym_size.int", tokens, g.int(1), length)
+        g.op("add", self._position, length, end)
+        self._angles = tuple(
+            g.op(
+                "aten.slice_copy.Tensor",
+                g.prepack(g.tensor(table.shape, constant=table.astype(np.float32))),
+                *(g.int(0), self._position, end, g.int(1)),
+                g.tensor((shape.chunk, pairs)),
+            )
+            for table in (np.cos(angles), np.sin(angles))
+        )
 
     def norm(self, x: int, dims: tuple[int, ...]) -> int:
         g = self._g
@@ -98,16 +134,7 @@ class _Writer:
             self._heads(self.linear(normed, rows, shape.size, width, seed + n, 2.0), width)
             for n, width in enumerate((shape.size, kv, kv))
         )
-        caches = [self._cache() for _ in range(2)]
-        for new, cache in ((k, caches[0]), (v, caches[1])):
-            updated = g.tensor((*rows, shape.kv_heads, shape.head_size))
-            g.op("update_cache.default", new, cache, self._position, updated)
-        rest = [g.null(), g.int(0), g.bool_(True), g.null()]
-        attended = g.op(
-            "custom_sdpa.default",
-            *(q, *caches, self._position, *rest),
-            g.tensor((*rows, shape.heads, shape.head_size)),
-        )
+        attended = self._rotated_attention(q, k, v) if shape.rotary else self._attention(q, k, v)
         joined = g.int_list([1, -1, shape.size])
         flat = g.op("aten.view_copy.default", attended, joined, g.tensor(dims))
         x = self._add(x, self.linear(flat, rows, shape.size, shape.size, seed + 3, scale))
@@ -118,6 +145,31 @@ class _Writer:
         silu = g.op("aten.mul.Tensor", gate, open_, g.tensor(wide))
         both = g.op("aten.mul.Tensor", silu, up, g.tensor(wide))
         return self._add(x, self.linear(both, rows, shape.hidden, shape.size, seed + 6, scale))
+
+    def _attention(self, q: int, k: int, v: int) -> int:
+        g, shape, rows = self._g, self._shape, self._rows
+        caches = [self._cache() for _ in range(2)]
+        for new, cache in ((k, caches[0]), (v, caches[1])):
+            updated = g.tensor((*rows, shape.kv_heads, shape.head_size))
+            g.op("update_cache.default", new, cache, self._position, updated)
+        rest = [g.null(), g.int(0), g.bool_(True), g.null()]
+        return g.op(
+            "custom_sdpa.default",
+            *(q, *caches, self._position, *rest),
+            g.tensor((*rows, shape.heads, shape.head_size)),
+        )
+
+    def _rotated_attention(self, q: int, k: int, v: int) -> int:
+        g, shape, rows = self._g, self._shape, self._rows
+        turned = [g.tensor((*rows, n, shape.head_size)) for n in (shape.heads, shape.kv_heads)]
+        g.op("et_vk.apply_rotary_emb.default", q, k, *self._angles, g.value_list(turned))
+        caches = [self._cache() for _ in range(2)]
+        rest = [g.int(1), g.null(), g.int(0), g.bool_(True), g.null()]
+        return g.op(
+            "sdpa_with_kv_cache.default",
+            *(*turned, v, *caches, self._position, *rest),
+            g.tensor((*rows, shape.heads, shape.head_size)),
+        )
 
     def _heads(self, x: int, width: int) -> int:
         heads, size = width // self._shape.head_size, self._shape.head_size

@@ -46,6 +46,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma": ("GemmaForCausalLM", _HEADS),
     "gemma2": ("Gemma2ForCausalLM", _GEMMA),
     "gemma3": ("Gemma3ForCausalLM", {**_GEMMA, "_sliding_window_pattern": 2}),
+    "gemma3_one_key_head": ("Gemma3ForCausalLM", {**_GEMMA, "num_key_value_heads": 1}),
     "phi": ("PhiForCausalLM", _LLAMA),
     "phi3": ("Phi3ForCausalLM", _LLAMA),
     "gpt2": ("GPT2LMHeadModel", _GPT),

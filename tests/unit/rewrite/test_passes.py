@@ -14,6 +14,7 @@ from webpte.rewrite.passes import (
     rewritten_buffers,
     separate_buffer_writes,
     tie_buffer_outputs,
+    view_permuted_ones,
 )
 from webpte.rewrite.validate import check_defined
 
@@ -347,3 +348,27 @@ def test_prepacks_that_are_none_are_for_others_to_refuse(count: int) -> None:
     g.outputs(g.op(RELU, x, g.tensor((4,))))
     tied = tie_buffer_outputs(build_graph(g), 1)
     assert tied.calls[-1].args[-1] == w
+
+
+@pytest.mark.parametrize(
+    ("dims", "order", "is_view"),
+    [
+        ((2, 5, 1, 3), [0, 2, 1, 3], True),
+        ((2, 5, 1, 3), [0, -2, 1, -1], True),
+        ((1, 5, 1, 1), [3, 2, 1, 0], True),
+        ((2, 5, 3), [0, 1, 2], True),
+        ((2, 5, 3), [0, 2, 1], False),
+        ((2, 1, 3), [2, 1, 0], False),
+    ],
+)
+def test_permutations_of_ones_are_views(
+    dims: tuple[int, ...], order: list[int], is_view: bool
+) -> None:
+    g = GraphWriter()
+    x = g.tensor(dims)
+    shape = [dims[i] for i in order]
+    out = g.op("aten.permute_copy.default", x, g.int_list(order), g.tensor(shape))
+    g.inputs(x)
+    g.outputs(out)
+    (name,) = names(view_permuted_ones(build_graph(g)))
+    assert name == ("webpte.permuted_view" if is_view else "aten.permute_copy.default")

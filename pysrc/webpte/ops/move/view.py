@@ -16,8 +16,10 @@ from webpte.ops.core.args import Args
 from webpte.ops.core.quads import quad_grid, same_shape
 from webpte.ops.core.records import Dispatch, ceil_div, pack
 from webpte.ops.core.registry import ShapeFunction, register
+from webpte.ops.move.strided import permutation, permuted_shape
 from webpte.shapes import Dims, normalize_dim, numel
 
+PERMUTED_VIEW = "webpte.permuted_view"  # a permutation that moves dims of size 1 only
 BYTES_PER_QUAD = 16  # of wgsl/move/view.wgsl
 
 
@@ -66,6 +68,11 @@ VIEWS = (
     View("aten.view_copy.default", "self: tensor, size: ints -> tensor", view_shape),
     View("aten.squeeze_copy.dims", "self: tensor, dims: ints -> tensor", squeeze_shape),
     View("aten.unsqueeze_copy.default", "self: tensor, dim: int -> tensor", unsqueeze_shape),
+    View(
+        PERMUTED_VIEW,
+        "self: tensor, dims: ints -> tensor",
+        lambda args: permuted_shape(args, permutation(args)),
+    ),
     View("aten.alias_copy.default", "self: tensor -> tensor", same_shape),
     View("aten.clone.default", "self: tensor, memory_format: any = None -> tensor", same_shape),
     View(

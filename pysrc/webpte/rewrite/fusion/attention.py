@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from webpte.graph.graph import Call
 from webpte.ops.attention.fused_attention import ATTENTION_BLOCK, ROPES, SDPA
+from webpte.ops.slots.fused_slot_attention import SLOT_ATTENTION_BLOCK
+from webpte.ops.slots.slot_attention import SLOT_SDPA
 from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, taken_before
+
+BLOCKS = {SDPA: ATTENTION_BLOCK, SLOT_SDPA: SLOT_ATTENTION_BLOCK}
 
 
 def attention_block(calls: Calls, call: Call) -> Match | None:
     """Match (norm,) q, k and v of one x, rotary embedding and attention with a KV cache."""
-    if call.name != SDPA:
+    if call.name not in BLOCKS:
         return None
     query, key, value = (calls.argument(call, name) for name in ("query", "key", "value"))
     rope, views = calls.producer(query)
@@ -29,4 +33,4 @@ def attention_block(calls: Calls, call: Call) -> Match | None:
     if before is None:
         return None
     parts = (*before, *linears, *between, rope, call)
-    return Match(ATTENTION_BLOCK, parts, (call.args[-1],))
+    return Match(BLOCKS[call.name], parts, (call.args[-1],))

@@ -15,6 +15,7 @@ UNSQUEEZE, ALIAS, CLONE = (
     "aten.alias_copy.default",
     "aten.clone.default",
 )
+PERMUTED_VIEW = "webpte.permuted_view"
 CLONE_ORDER = "dim_order_ops._clone_dim_order.default"
 
 # A NaN with a payload, -0.0 and a subnormal are what a copy through floats would change.
@@ -42,6 +43,9 @@ RESHAPES: tuple[tuple[str, tuple[int, ...], tuple[Arg, ...], tuple[int, ...]], .
     (UNSQUEEZE, (5, 3), (-3,), (1, 5, 3)),
     (UNSQUEEZE, (5, 3), (1.0,), (5, 1, 3)),
     (UNSQUEEZE, (), (0,), (1,)),
+    (PERMUTED_VIEW, (2, 5, 1, 3), ([0, 2, 1, 3],), (2, 1, 5, 3)),
+    (PERMUTED_VIEW, (1, 67), ([-1, 0],), (67, 1)),
+    (PERMUTED_VIEW, (0, 1, 3), ([1, 0, 2],), (1, 0, 3)),
     (ALIAS, (5, 7), (), (5, 7)),
     (CLONE, (5, 7), (None,), (5, 7)),
     (CLONE, (5, 7), (), (5, 7)),

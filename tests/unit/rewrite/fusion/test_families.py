@@ -37,6 +37,13 @@ def kernels(family: str, tokens: int, count: int) -> list[str]:
 def test_a_layer(family: str, decode: int, prefill: int) -> None:
     """A layer adds what a graph of one layer more has more."""
     counts = [
-        len(kernels(family, tokens, 2)) - len(kernels(family, tokens, 1)) for tokens in (1, 20)
+        len(kernels(family, tokens, 2)) - len(kernels(family, tokens, 1)) for tokens in (1, 33)
     ]
     assert counts == [decode, prefill]
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma3", "gpt2"])
+def test_a_layer_of_a_step_of_many_sequences(family: str) -> None:
+    """Up to 32 rows take fewer dispatches than a long prompt: gates and sums stay fused."""
+    some, many = (len(kernels(family, tokens, 1)) for tokens in (32, 33))
+    assert some <= many - 2

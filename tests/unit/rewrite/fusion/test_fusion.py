@@ -77,7 +77,7 @@ def dispatches(graph: Graph, target: Target) -> list[str]:
 
 def test_what_no_kernel_does_at_once_runs_part_by_part() -> None:
     """Many rows, odd rows of weights, and software adapters, with scratch memory in between."""
-    few, odd, many = Sizes(2, 64, 8), Sizes(2, 40, 8), Sizes(17, 64, 8)
+    few, odd, many = Sizes(2, 64, 8), Sizes(2, 40, 8), Sizes(33, 64, 8)
     graphs = {
         sizes: fuse(build_graph(SHAPES["gated"](sizes, "q4")[0])) for sizes in (few, odd, many)
     }
