@@ -3,6 +3,8 @@
 // The page starts this file again as a worker, in which the interpreter runs, as in the real page. So a program
 // that hangs does not block the page.
 
+import { startPython } from "./npm/start_python.js";
+
 // A function body is compiled into an async function with the arguments' names as parameters.
 // The parameters' values and the result travel as JSON. One more parameter is a function,
 // report_progress(stage, done, total), whose calls are visible to the waiting side.
@@ -36,23 +38,18 @@ async def _run(code, arguments, report_progress):
 _run
 `;
 
-async function startPython() {
-  const { loadPyodide } = await import("./runtime/pyodide/pyodide.mjs");
-  const [pyodide, ...archives] = await Promise.all([
-    loadPyodide({ packages: ["numpy", "flatbuffers"] }),
-    ...["webpte.zip", "webpte_dev.zip"].map(async (name) => {
-      const reply = await fetch(`./${name}`);
-      if (!reply.ok) throw new Error(`${name}: ${reply.status} ${reply.statusText}`);
-      return reply.arrayBuffer();
-    }),
-  ]);
-  const folder = pyodide.runPython("import site; site.getsitepackages()[0]");
-  for (const archive of archives) pyodide.unpackArchive(archive, "zip", { extractDir: folder });
+async function startRunner() {
+  const here = (path) => new URL(path, import.meta.url).href;
+  const pyodide = await startPython({
+    indexURL: here("./runtime/pyodide/"),
+    packages: ["numpy", "flatbuffers"],
+    archives: [here("./webpte.zip"), here("./webpte_dev.zip")],
+  });
   return pyodide.runPython(RUNNER, { globals: pyodide.toPy({}) });
 }
 
 function workerSide() {
-  const started = startPython();
+  const started = startRunner();
   started.then(
     () => postMessage({ id: START, reply: "{}" }),
     (error) => postMessage({ id: START, failed: String(error.stack ?? error) }),

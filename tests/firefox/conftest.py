@@ -1,7 +1,8 @@
 """One headless Firefox for all of its tests, with a harness page and the real page in it.
 
 Without a Firefox the tests are skipped, with the reason; a Firefox without WebGPU fails them. The
-packed suites are served at `/suite/`, the data folder of the tests at `/data/`.
+packed suites are served at `/suite/`, the data folder of the tests at `/data/`, the models of tasks
+at `/tasks/`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.harness.task_cases import models_folder
 from support.page.firefox_visit import visit
 from webpte_host.harness.browser import Harness, SharedHarness
 from webpte_host.harness.firefox import FirefoxBrowser, FirefoxPage, as_browser, open_firefox
@@ -34,7 +36,11 @@ def suites(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def site(root: Path, suites: Path) -> Iterator[Site]:
     ensure_runtime()
-    mounts = [Mount("/data/", root / "tests" / "data"), Mount("/suite/", suites)]
+    mounts = [
+        Mount("/data/", root / "tests" / "data"),
+        Mount("/suite/", suites),
+        Mount("/tasks/", models_folder()),
+    ]
     with Site(mounts=mounts) as site:
         yield site
 

@@ -16,7 +16,8 @@ from webpte.gpu.webgpu.device import find_adapter
 
 adapter, info = await find_adapter()
 device = await load_script("webgpu/adapter.js").open(adapter, "[]", "{}")
-opened = await load_script("webgpu/waiting.js").open(device, False)
+opened = load_script("webgpu/waiting.js").open(device, False)
+await opened.measure()
 device.destroy()
 return json.loads(opened.describe())
 """

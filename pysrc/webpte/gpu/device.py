@@ -326,6 +326,9 @@ class Device(Protocol):
         """Whether the GPU is lost: everything on it is gone, and every call fails."""
         ...
 
+    async def measure_waiting(self) -> None:
+        """Measure, once, how results are best waited for; a busy host would falsify that."""
+
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         """Create zeroed buffers; all of them or, with OutOfMemoryError, none."""
         ...

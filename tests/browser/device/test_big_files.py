@@ -84,6 +84,7 @@ return message
 """
 
 
+@pytest.mark.thorough
 def test_a_large_constant_and_one_that_is_too_large(own_browser: Browser, folder: Path) -> None:
     with Site(mounts=[Mount("/big/", folder)]) as site:
         harness = Harness.open(own_browser, site)

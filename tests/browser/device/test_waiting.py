@@ -55,7 +55,9 @@ OPEN = """
 const [browser, software, faults] = args;
 const { device, time, now, log, run, depth } = simulate(browser, faults);
 const giveUpMs = faults.silent ? 50 : 60_000;
-const waiter = await run(waiting.open(device, software, undefined, { time, giveUpMs }));
+const waiter = waiting.open(device, software, undefined, { time, giveUpMs });
+await run(Promise.all([waiter.measure(), waiter.measure()]));
+await run(waiter.measure());
 const count = (what) => log.filter((entry) => entry === what).length;
 return {
     ...JSON.parse(waiter.describe()), took: now(), calls: log.length, depth: depth(),
@@ -104,7 +106,8 @@ const [browser, way, works, faults = {}] = args;
 const { device, time, now, log, run, depth } = simulate(browser, faults);
 const waiter = way
     ? waiting.makeWaiter(device, way, 20, 0, time)
-    : await run(waiting.open(device, false, undefined, { time }));
+    : waiting.open(device, false, undefined, { time });
+if (!way) await run(waiter.measure());
 const plan = {};
 const calls = [];
 for (const ms of works) {
@@ -317,10 +320,12 @@ from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.webgpu.device import find_adapter
 adapter, info = await find_adapter()
 device = await load_script("webgpu/adapter.js").open(adapter, "[]", "{}")
-opened = await load_script("webgpu/waiting.js").open(device, False)
+opened = load_script("webgpu/waiting.js").open(device, False)
+await opened.measure()
 described = json.loads(opened.describe())
 device.destroy()
 shared = await shared_device()
+await shared.measure_waiting()
 return described, info.software, shared.info.waiting, shared.info.waiting_ms
 """
 

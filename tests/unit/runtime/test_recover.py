@@ -3,55 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import webpte
+from support.devices.losable import Losable, share_losable
 from support.devices.recorded import ADD, RELU, ones
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.device import PlanRun, Transfer
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.runtime import program as program_module
-
-
-class Losable(SimulatedDevice):
-    """Fails like a GPU: from one moment on, everything but giving back."""
-
-    async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        self._check()
-        return await super().create_buffers(sizes, uniform)
-
-    async def transfer(self, transfers: Sequence[Transfer], progress: Any = None) -> None:
-        self._check()
-        await super().transfer(transfers, progress)
-
-    def run(self, run: PlanRun) -> Awaitable[bytes]:
-        self._check()
-        return super().run(run)
-
-    def _check(self) -> None:
-        if self.lost:
-            raise errors.DeviceLostError("gone")
 
 
 @pytest.fixture
 def devices(monkeypatch: pytest.MonkeyPatch) -> list[Losable]:
     """The shared devices that were made, in order: a new one once the last is lost."""
-    made: list[Losable] = []
-
-    async def shared_device(name: str) -> Losable:
-        if not made or made[-1].lost:
-            made.append(Losable())
-        return made[-1]
-
-    monkeypatch.setattr(program_module, "shared_device", shared_device)
-    return made
+    return share_losable(monkeypatch)
 
 
 def add_weights() -> bytes:
@@ -89,6 +58,7 @@ def test_a_lost_program_is_rebuilt_on_a_new_device(devices: list[Losable]) -> No
         (result,) = await program.forward(ones(3))
         assert result.shape == (3,)
         old, new = devices
+        assert [old.measured, new.measured] == [1, 1]
         assert not old.buffers
         assert not old.plans
         assert np.array([1, 2, 3], np.float32).tobytes() in new.contents.values()

@@ -14,7 +14,7 @@ from pyodide.code import run_js
 from pyodide.ffi import JsException
 
 from webpte.errors import PackageError, TextError
-from webpte.gpu.browser.scripts import load_script
+from webpte.gpu.browser.scripts import load_script, registered_script
 
 # A CommonJS module is a function body. Evaluating it needs no address that the page's policy would
 # have to allow for scripts, and the text is checked first.
@@ -42,6 +42,9 @@ async def load_javascript_module(path: str, url: str, sha256: str) -> Any:
     url     of the module for pages of other servers
     sha256  of the text, from either place
     """
+    registered = registered_script(path)
+    if registered is not None:
+        return registered
     base = pyodide_js.lockfileBaseUrl
     addresses = [str(URL.new(path, base).href)] if base and "://" in str(base) else []
     tried = []

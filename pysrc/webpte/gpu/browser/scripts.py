@@ -1,4 +1,8 @@
-"""JavaScript files of the package, evaluated once each."""
+"""JavaScript files of the package, evaluated once each.
+
+A page may forbid to evaluate texts; an extension of a browser always does. The package for npm has
+the same scripts as a module, which its worker registers as `webpte_scripts`.
+"""
 
 from __future__ import annotations
 
@@ -14,4 +18,16 @@ _GPU = Path(__file__).parent.parent
 @cache
 def load_script(name: str) -> Any:
     """Evaluate a script of `gpu/`, such as "browser/files.js"; returns its stateless functions."""
+    found = registered_script(name)
+    if found is not None:
+        return found
     return run_js((_GPU / name).read_text(encoding="utf-8"))
+
+
+def registered_script(name: str) -> Any:
+    """Return what a script or library of the worker evaluated to; None if it has not this one."""
+    try:
+        from webpte_scripts import find
+    except ImportError:
+        return None
+    return find(name)

@@ -121,6 +121,9 @@ class NativeDevice:
 
     # Buffers
 
+    async def measure_waiting(self) -> None:
+        """Do nothing: results are waited for in one way."""
+
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         check_sizes(self.info, sizes, uniform)
         usage = "Uniform" if uniform else "Storage"

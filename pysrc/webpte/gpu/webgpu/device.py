@@ -80,14 +80,17 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
 class WebGPUDevice:
     """The device of one browser context. `create` it once and share it among programs."""
 
-    def __init__(self, engine: Any, info: DeviceInfo, requests: PendingRequests) -> None:
-        self._engine = engine
+    def __init__(
+        self, engine: Any, waiter: Any, info: DeviceInfo, requests: PendingRequests
+    ) -> None:
+        self._engine, self._waiter = engine, waiter
         self._requests = requests
         self._results: dict[int, np.ndarray | None] = {}  # by plan: where JavaScript writes them
         self._payloads: dict[int, np.ndarray] = {}  # by plan: the engine has a view of it
         self._pipelines = PipelineCache(self._compile)
-        self.info = info
         self.interop_calls = 0
+        self.info = info
+        self._describe_waiting()
 
     @classmethod
     async def create(
@@ -98,7 +101,7 @@ class WebGPUDevice:
     ) -> WebGPUDevice:
         """Open the browser's GPU and test it, once per adapter and version of the browser.
 
-        waiting          a way to wait for results; without it, the best is measured
+        waiting          a way to wait for results; without it, `measure_waiting` finds the best
         phone            with no more than the limits and features of a phone's GPU
         self_test_texts  as in `run_self_test`: then nothing is kept
         """
@@ -108,15 +111,14 @@ class WebGPUDevice:
         given = json.dumps(features), json.dumps(info.limits)
         with translated("requesting the GPU"):
             device = await load_script("webgpu/adapter.js").open(adapter, *given)
-            waiter = await load_script("webgpu/waiting.js").open(device, info.software, waiting)
+            waiter = load_script("webgpu/waiting.js").open(device, info.software, waiting)
             scripts = ("chunked_encoder", "upload_constants", "heap_view", "staging_ring")
             parts = (load_script(f"webgpu/{name}.js") for name in scripts)
             requests = PendingRequests()
             # Never destroyed: requests that are pending when a device is lost still complete.
             completed = create_proxy(requests.completed)
             engine = load_script("webgpu/engine.js")(device, *parts, waiter, completed)
-        chosen = json.loads(waiter.describe())
-        made = cls(engine, replace(info, waiting=chosen["way"], waiting_ms=chosen["ms"]), requests)
+        made = cls(engine, waiter, info, requests)
         store = MemoryText() if self_test_texts else BrowserStore("self_test.json")
         browser = str(load_script("webgpu/adapter.js").browser())
         try:
@@ -129,6 +131,15 @@ class WebGPUDevice:
     @property
     def lost(self) -> bool:
         return bool(self._engine.isLost())
+
+    async def measure_waiting(self) -> None:
+        with translated("measuring how results are waited for"):
+            await self._waiter.measure()
+        self._describe_waiting()
+
+    def _describe_waiting(self) -> None:
+        chosen = json.loads(self._waiter.describe())
+        self.info = replace(self.info, waiting=chosen["way"], waiting_ms=chosen["ms"])
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         check_sizes(self.info, sizes, uniform)

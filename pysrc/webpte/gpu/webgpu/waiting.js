@@ -6,8 +6,8 @@
 // one browser hurts in another. Nudges never cost more than they can win: see `until`. Where one saves much,
 // as in Firefox, long waits are nudged, too, with pauses.
 //
-// Evaluates to an object. `open` measures and returns a waiter, `makeWaiter` returns one that nudges in
-// a given way. `now` is a clock in milliseconds.
+// Evaluates to an object. `open` returns a waiter that can measure, `makeWaiter` one that nudges in a
+// given way. `now` is a clock in milliseconds.
 
 (() => {
     const CHAIN = 150; // dependent copies: enough that they are not done at once in any browser
@@ -195,16 +195,36 @@
     return {
         makeWaiter,
 
-        // Opens a waiter for an idle device. A software adapter is not nudged: nudges would take time from
-        // the CPU that computes. `way` skips the measurement.
-        async open(device, software, way, { time = TIME, giveUpMs = GIVE_UP_MS } = {}) {
-            const ms = software || way ? {} : await measured(device, time, giveUpMs);
-            const chosen = way ?? choose(ms);
-            const wins = ms.plain - ms[chosen];
-            const patience = Math.min(way ? MOST_PATIENCE_MS : WORTH * wins, MOST_PATIENCE_MS);
-            const pause = wins / PAUSES >= LEAST_PAUSE_MS ? wins / PAUSES : 0;
-            const waiter = makeWaiter(device, chosen, patience, pause, time);
-            return { ...waiter, describe: () => JSON.stringify({ way: chosen, ms }) };
+        // Opens a waiter. Until `measure` has chosen a way, it nudges by submissions, which every browser notices.
+        // A software adapter is not nudged: nudges would take time from the CPU that computes. `way` skips the
+        // measurement.
+        open(device, software, way, { time = TIME, giveUpMs = GIVE_UP_MS } = {}) {
+            let chosen = way ?? (software ? "plain" : "submit");
+            let ms = {};
+            let waiter = makeWaiter(device, chosen, MOST_PATIENCE_MS, 0, time);
+            let done = Boolean(software || way);
+            let measuring = null;
+
+            async function measureOnce() {
+                ms = await measured(device, time, giveUpMs);
+                chosen = choose(ms);
+                const wins = ms.plain - ms[chosen];
+                const patience = Math.min(WORTH * wins, MOST_PATIENCE_MS);
+                const pause = wins / PAUSES >= LEAST_PAUSE_MS ? wins / PAUSES : 0;
+                waiter = makeWaiter(device, chosen, patience, pause, time);
+                done = "plain" in ms;
+                measuring = null;
+            }
+
+            return {
+                until: (pending, plan) => waiter.until(pending, plan),
+                describe: () => JSON.stringify({ way: chosen, ms }),
+                // Chooses the way; what else this thread does meanwhile, for example a download, would falsify
+                // the times. Once it was measured, this does nothing.
+                async measure() {
+                    if (!done) await (measuring ??= measureOnce());
+                },
+            };
         },
     };
 })()

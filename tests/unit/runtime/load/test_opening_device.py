@@ -16,6 +16,17 @@ from webpte.runtime import program as program_module
 from webpte.runtime.load.program_file import read_contents as read
 
 
+class Measuring(SimulatedDevice):
+    """A GPU that tells when waiting is measured."""
+
+    def __init__(self, events: list[str]) -> None:
+        super().__init__()
+        self._events = events
+
+    async def measure_waiting(self) -> None:
+        self._events.append("measured")
+
+
 class SlowTest:
     """A GPU whose self-test lasts until `end` is set."""
 
@@ -36,7 +47,7 @@ class SlowTest:
         self.events.append("verdict")
         if self._fault:
             raise FaultyDeviceError("this GPU fails the self-test", {self._fault: "wrong"})
-        return SimulatedDevice()
+        return Measuring(self.events)
 
 
 async def settle() -> None:
@@ -60,6 +71,6 @@ def test_reading_does_not_wait_for_the_self_test_but_the_program_does(
                 await loading
         else:
             (await loading).close()
-        assert gpu.events[2:] == ["verdict"]
+        assert gpu.events[2:] == ["verdict", *([] if fault else ["measured"])]
 
     wait(check())
