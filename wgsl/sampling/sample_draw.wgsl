@@ -21,12 +21,12 @@ struct Params {
 @group(0) @binding(3) var<storage, read> seed: array<i32>;
 @group(0) @binding(4) var<storage, read_write> tables: array<atomic<u32>>;
 @group(0) @binding(5) var<storage, read_write> output: array<vec2u>;
-@group(0) @binding(6) var<uniform> position: vec4<i32>;
+@group(0) @binding(6) var<${PLACES}> position: ${PLACE_TYPE}; // and slot, of each row
 @group(0) @binding(7) var<uniform> params: Params;
 
 // The largest distance that min-p keeps.
 fn reach() -> u32 {
-    let share = f32(settings[3]);
+    let share = setting(3u);
     if (share >= 1.0) {
         return 0u;
     }
@@ -39,8 +39,8 @@ fn key_of_score(score: i32) -> u32 { return bitcast<u32>(score) ^ 0x7fffffffu; }
 fn score_of_key(key: u32) -> i32 { return bitcast<i32>(key ^ 0x7fffffffu); }
 
 fn drawn(best: vec2u, token: u32, distance: u32) -> vec2u {
-    let key = bitcast<vec2u>(vec2i(seed[0], seed[1]));
-    let word = threefry(key, vec2u(bitcast<u32>(position.x), token)).x | 1u;
+    let key = bitcast<vec2u>(vec2i(seed[2u * row], seed[2u * row + 1u]));
+    let word = threefry(key, vec2u(bitcast<u32>(position[row].x), token)).x | 1u;
     // log2(t) for t = 1 - word / 2^32 is below log2_of_wait, and mostly enough to tell that it is late.
     let soonest = i32(distance) - (i32(countLeadingZeros(0u - word)) + 1) * 16777216;
     if (best.x > 0u && soonest > score_of_key(best.x)) {
@@ -55,6 +55,7 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,
 ) {
+    row = workgroup.z;
     let place = place_of(thread, workgroup, workgroups);
     let top = top_key(place);
     var smallest = 0u;
@@ -70,7 +71,7 @@ fn main(
     var best = NOTHING;
     let end = min(params.length, (place.row + 1u) * params.part);
     for (var token = place.row * params.part + place.lane; token < end; token += LANES) {
-        let key = keys[token];
+        let key = keys[row * params.length + token];
         let distance = distance_below(top, key, factor);
         if (greedy) {
             best = combine(best, vec2u(key, token));
@@ -80,6 +81,6 @@ fn main(
     }
     best = fold(best, place);
     if (place.lane == 0u && place.row < params.parts) {
-        output[place.row] = best;
+        output[row * params.parts + place.row] = best;
     }
 }

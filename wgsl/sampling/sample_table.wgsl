@@ -8,6 +8,7 @@ struct Params {
     length: u32,
     parts: u32,
     part: u32,
+    stages: u32, // of a row
     stage: u32,
     first_mass: u32,
 }
@@ -29,7 +30,7 @@ fn add_here(bin: u32, amount: u32) {
 }
 
 fn add_to_table(bin: u32, amount: vec2u) {
-    let at = params.stage * STAGE_WORDS + bin;
+    let at = table_start(params.stage) + bin;
     let carry = select(0u, 1u, atomicAdd(&tables[at], amount.x) > 0xffffffffu - amount.x);
     if (amount.y + carry > 0u) {
         atomicAdd(&tables[at + BINS], amount.y + carry);
@@ -42,6 +43,7 @@ fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,
 ) {
+    row = workgroup.z;
     let place = place_of(thread, workgroup, workgroups);
     let digit = params.stage % DIGITS;
     let by_mass = params.stage >= params.first_mass;
@@ -67,7 +69,7 @@ fn main(
     let mask = select(0xffffffffu << (32u - 8u * digit), 0u, digit == 0u);
     let end = min(params.length, (place.row + 1u) * params.part);
     for (var token = place.row * params.part + place.lane; token < end; token += LANES) {
-        let key = keys[token];
+        let key = keys[row * params.length + token];
         if (key >= floor_key && (key & mask) == above.prefix) {
             let bin = (key >> (24u - 8u * digit)) & 0xffu;
             var amount = 1u;

@@ -37,7 +37,10 @@ COPY = "aten.alias_copy.default"
 
 @dataclass(frozen=True)
 class Constant:
-    """The bytes of a constant tensor. `key` is None for bytes inside the delegate's blob."""
+    """The bytes of a constant tensor. `key` is None for bytes inside the delegate's blob.
+
+    An empty region stands for zeros: state that no file has.
+    """
 
     region: Region
     key: str | None

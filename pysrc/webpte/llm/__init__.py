@@ -10,6 +10,7 @@ async for piece in chat.send("What is a KV cache?"):
 
 from __future__ import annotations
 
+from webpte.llm.batched_generation import BatchedGeneration
 from webpte.llm.chat import Chat, ReplyOptions
 from webpte.llm.constrain.constraint import Allowed, Constraint, OneOf
 from webpte.llm.constrain.grammar import Grammars, Matching
@@ -23,10 +24,12 @@ from webpte.llm.generation import (
 )
 from webpte.llm.logprobs import Candidate, TokenLogprob
 from webpte.llm.reply import Reply, ReplyStats
+from webpte.llm.scheduler import Scheduler, SchedulerStats
 from webpte.llm.seq2seq import Seq2Seq
 
 __all__ = [
     "Allowed",
+    "BatchedGeneration",
     "Candidate",
     "Chat",
     "Constraint",
@@ -41,6 +44,8 @@ __all__ = [
     "ReplyOptions",
     "ReplyStats",
     "Sampling",
+    "Scheduler",
+    "SchedulerStats",
     "Seq2Seq",
     "TokenLogprob",
     "generate",

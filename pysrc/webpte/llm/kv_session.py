@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from webpte.errors import ContextError, DeviceError, InputError
-from webpte.llm.program_signature import language_model, max_context_of, numbers_of
+from webpte.llm.program_signature import (
+    check_token_ids,
+    language_model,
+    max_context_of,
+    numbers_of,
+)
 from webpte.llm.saved import SavedContext, check_layout
 from webpte.runtime.decode.decode_steps import DecodeSteps, PendingSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
@@ -113,20 +117,7 @@ class KVSession:
 
     def check_tokens(self, tokens: Iterable[int]) -> list[int]:
         """Return the tokens as ints; raise InputError for one that the program does not have."""
-        numbers: list[int] = []
-        vocabulary = self.vocabulary
-        for place, token in enumerate(tokens):
-            try:
-                number = index(token)
-            except TypeError:
-                number = -1
-            if not 0 <= number < vocabulary:
-                raise InputError(
-                    f"{token!r} (place {place}) is not a token of {self.program.name}: tokens are "
-                    f"integers from 0 to {vocabulary - 1}"
-                )
-            numbers.append(number)
-        return numbers
+        return check_token_ids(tokens, self.vocabulary, self.program.name)
 
     def check_room(self, tokens: Sequence[int]) -> None:
         """Raise InputError if the cache cannot hold the context and these tokens."""

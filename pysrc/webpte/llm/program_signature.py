@@ -8,6 +8,9 @@ prompt goes token by token.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from operator import index
+
 from webpte.errors import InputError
 from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.program import Program
@@ -119,3 +122,20 @@ def takes_tokens(info: MethodInfo, more: bool = False) -> bool:
 def _gives_tokens(info: MethodInfo) -> bool:
     output = info.outputs[0] if len(info.outputs) == 1 else None
     return isinstance(output, TensorInfo) and output.dtype in INTEGERS
+
+
+def check_token_ids(tokens: Iterable[int], vocabulary: int, name: str) -> list[int]:
+    """Return tokens as ints; raise InputError for one that the program of this name lacks."""
+    numbers: list[int] = []
+    for place, token in enumerate(tokens):
+        try:
+            number = index(token)
+        except TypeError:
+            number = -1
+        if not 0 <= number < vocabulary:
+            raise InputError(
+                f"{token!r} (place {place}) is not a token of {name}: tokens are integers from 0 "
+                f"to {vocabulary - 1}"
+            )
+        numbers.append(number)
+    return numbers

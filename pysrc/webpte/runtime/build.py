@@ -17,6 +17,8 @@ from webpte.runtime.autotune.tuning_cache import kept_choices
 from webpte.runtime.base.info import Placement
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.options import AS_SUITS, Options, applied_to
+from webpte.runtime.decode.batched_graph import batched_graph
+from webpte.runtime.decode.batched_steps import BatchedSteps, GpuBatchedSteps, NumpyBatchedSteps
 from webpte.runtime.decode.drafted_rounds import DraftedRounds
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.row_logits import row_logits
@@ -75,6 +77,7 @@ class Build:
         self._constants = constants or ConstantStore()
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
         self._drafted: dict[tuple[SampledDelegate, SampledDelegate, int], DraftedRounds] = {}
+        self._batched: list[GpuBatchedSteps] = []
         self._building = asyncio.Lock()
 
     @classmethod
@@ -177,6 +180,37 @@ class Build:
         same = all(_kind(body.graph, i) == _kind(made.graph, i) for i in state)
         return made if same else "the graph for several tokens at once keeps other state"
 
+    async def with_slots(
+        self, method: Method, slots: int, rows: int, context: int | None
+    ) -> BatchedSteps:
+        """Return a method's only delegate, changed to run the tokens of several sequences at once.
+
+        It has the constants of that delegate, and caches of its own until it is closed. Raises
+        UnsupportedError if rows of a call cannot be those of several sequences.
+        """
+        async with self._building:
+            body, graphs = method.only_delegate, _graphs(self.stages[method.info.name].planned)
+            if body is None or len(graphs) != 1:
+                raise UnsupportedError("the method is not one delegate")
+            batched = batched_graph(graphs[0], slots, rows, slots, context)
+            if isinstance(body, NumpyDelegate):
+                return NumpyBatchedSteps(body, batched, slots)
+            assert isinstance(body, GpuDelegate)
+            lifetime = Lifetime()
+            try:
+                made = await GpuBatchedSteps.create(
+                    *(batched, body, slots, self._library, lifetime),
+                    strict=self._strict,
+                    constants=self._constants,
+                    fused=self.options.fuse,
+                )
+            except BaseException:
+                lifetime.end("the batch could not be built")
+                raise
+            self._batched = [one for one in self._batched if one.delegates] + [made]
+            self.lifetime.hold(made.close)
+            return made
+
     def with_sampler(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
         """Return a delegate with a sampler that takes its only output."""
         if (body, kind) not in self.sampled:
@@ -219,7 +253,8 @@ class Build:
         """The delegates of methods, then samplers and variants of them that were built since."""
         samplers = [sampled.sampler for sampled in self.sampled.values()]
         leads = [rounds.lead for rounds in self._drafted.values()]
-        made = (*samplers, *leads, *self._of_rows.values())
+        batched = [delegate for steps in self._batched for delegate in steps.delegates]
+        made = (*samplers, *leads, *self._of_rows.values(), *batched)
         return [*self.gpu_delegates, *(one for one in made if isinstance(one, GpuDelegate))]
 
     @property

@@ -16,6 +16,7 @@ import numpy as np
 from webpte.errors import IndexRangeError, ResizeError, UnsupportedError
 from webpte.runtime.base.call_context import CallLog, executing
 from webpte.runtime.build import Build
+from webpte.runtime.decode.batched_steps import BatchedSteps
 from webpte.runtime.decode.cache_state import (
     CacheLayout,
     StatefulDelegate,
@@ -167,6 +168,19 @@ class Decoder:
         async with _turn_of(self._method.only_delegate):
             found = await self._build.with_sampler(verifier, kind).run(given, extra)
         return tokens_of_rows(found, kind)
+
+    def cache_positions(self) -> int:
+        """Return the number of tokens that each of the KV caches holds."""
+        return min((cache.positions for cache in self.cache_layout()), default=0)
+
+    async def with_slots(self, slots: int, rows: int, context: int | None) -> BatchedSteps:
+        """Return steps of several sequences at once, or raise UnsupportedError.
+
+        A step has up to `rows` tokens. Each of the `slots` has a cache of its own, which has as
+        many positions as the method's, or `context` if that is less.
+        """
+        with self._build.lifetime.lease(), self._log.context(), executing(self._method.info.name):
+            return await self._build.with_slots(self._method, slots, rows, context)
 
     async def rounds_ahead(
         self,

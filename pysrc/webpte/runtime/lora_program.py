@@ -109,6 +109,7 @@ class TakesLora(Inspected):
                 targets.set_arrays(weights)
                 slots.store(weights)
                 self._lora = lora
+                self._log.loras += 1
                 for method in build.methods:
                     self._log.count(method)  # caches are those of another LoRA
 

@@ -112,6 +112,7 @@ async def load(
         check_supported(contents)
         if opening is not None:
             device = await opening
+            await device.measure_waiting()  # after the download, which takes this thread's time
             clock.lap("device")
         chosen = options or Options()
         if on_forecast is not None and not isinstance(device, str):
@@ -333,7 +334,9 @@ class Program(TakesLora):
         if device is not None:
             return device
         if self._shared is not None:
-            return await shared_device(self._shared)
+            opened = await shared_device(self._shared)
+            await opened.measure_waiting()
+            return opened
         current = self._build.device
         if not isinstance(current, str) and current.lost:
             raise DeviceLostError(

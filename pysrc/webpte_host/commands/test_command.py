@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +13,14 @@ from tempfile import TemporaryFile
 
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import ROOT, STATE
-from webpte_host.setup import chromium, environment
+from webpte_host.setup import chromium, cluster_environment, environment
 
 _NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test_conformance.py")
 _ALL = "--all"
 _SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", "tests/site")
-_WITHOUT_BROWSER = ("tests/unit", "tests/native")
 _FIREFOX = "tests/firefox"
+_CLUSTER = "tests/cluster"  # in an environment of its own
+_WITHOUT_BROWSER = ("tests/unit", "tests/native", _CLUSTER)
 _LEFT_OUT_OPTIONS = ("--ignore", "--deselect")  # name tests, too: those not to run
 _LAST_WORDS_SECONDS = 10
 _COMPILED = STATE / "pycache"
@@ -40,9 +42,11 @@ Unit tests need only the virtual environment:
     python3 serve.py test tests/unit -k server
 
 --all also runs the tests that are left out by default: more random cases (schedules, broken files),
-and in the browser more of the kernels and suites that always run natively:
+in the browser more of the kernels and suites that always run natively, and, on Linux, a cluster of
+Ray on this machine, which an environment of its own is set up for:
 
     python3 serve.py test --all
+    python3 serve.py test tests/cluster       the cluster alone
 
 --native runs the operators' tables and the suites on this machine's GPU, without a browser. This
 is the fastest check of a kernel. With a file it runs that file alone, in seconds:
@@ -75,17 +79,22 @@ def main(arguments: list[str]) -> int:
     native, site = (arguments[:1] == [option] for option in ("--native", "--site"))
     rest = arguments[1:]
     chosen = _paths(arguments)
+    on_cluster = bool(chosen) and all(_is_in(path, _CLUSTER) for path in chosen) and not native
     python = environment.ensure(
         with_browser=_need_browser(chosen or (_NATIVE if native else _SITE)),
-        with_driver=native or arguments in ([], [_ALL]),
+        with_driver=native or on_cluster or arguments in ([], [_ALL]),
         with_firefox=arguments in ([], [_ALL]) or _FIREFOX in chosen,
     )
-    if native:
+    if on_cluster:
+        checks = [_cluster_tests(arguments)]
+    elif native:
         checks = [_native_tests(python, rest if chosen else [*_NATIVE, *rest])]
     elif site:
         checks = _checks(python, rest if chosen else [*_SITE, *rest])
     else:
         checks = _checks(python, arguments)
+        if arguments == [_ALL] and sys.platform == "linux":
+            checks.append(_cluster_tests([_ALL, _CLUSTER]))
     return _conclude(_run_sections(checks))
 
 
@@ -138,8 +147,11 @@ def _path(argument: str) -> Path:
 
 def _need_browser(paths: Sequence[str]) -> bool:
     """Tell whether any of these tests lies outside of the folders that need no browser."""
-    without = [ROOT / folder for folder in _WITHOUT_BROWSER]
-    return not all(any(_path(path).is_relative_to(one) for one in without) for path in paths)
+    return not all(any(_is_in(path, folder) for folder in _WITHOUT_BROWSER) for path in paths)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return _path(path).is_relative_to(ROOT / folder)
 
 
 def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
@@ -174,6 +186,12 @@ def _native_tests(python: Path, arguments: list[str]) -> tuple[str, list[str]]:
     """Return the section that distributes tests one by one: they share only compiled kernels."""
     command = [str(python), "-m", "pytest", *_processes(), "--dist", "load", "-q"]
     return "native tests", [*command, *arguments]
+
+
+def _cluster_tests(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return the section of tests on a cluster: one process, as it starts several itself."""
+    python = cluster_environment.ensure()
+    return "cluster tests", [str(python), "-m", "pytest", "-q", *arguments]
 
 
 def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:

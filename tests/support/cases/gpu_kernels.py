@@ -31,7 +31,8 @@ both_kernels = pytest.mark.parametrize("kernels", [ADAPTERS, GPU])
 QUICK_SECONDS = 3.0
 SAMPLE, SAMPLE_ALONE = 1, 12  # cases of a table that run here, if all run natively or none does
 
-EVERY, EVERY_OF_ALL = 32, 8  # of a table's cases one runs in a browser, if all of them run natively
+# Of so many cases of a table one runs in a browser, if all of them run natively.
+EVERY, EVERY_OF_ALL = 128, 8
 
 
 def for_browser(cases: Sequence[T]) -> list[T]:

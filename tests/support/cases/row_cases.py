@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, TypeGuard
@@ -118,15 +118,22 @@ def as_json(cases: list[RowCase]) -> str:
     return json.dumps(
         [
             {
-                "name": str(case),
-                "program": base64.b64encode(case.program()).decode(),
-                "steps": [
-                    [(str(x.dtype), x.shape, base64.b64encode(x.tobytes()).decode()) for x in step]
-                    for step in case.steps
-                ],
+                **program_json(str(case), case.program(), case.steps),
                 "rtol": case.rtol,
                 "atol": case.atol,
             }
             for case in cases
         ]
     )
+
+
+def program_json(name: str, program: bytes, steps: Sequence[Sequence[Array]]) -> dict[str, Any]:
+    """Return a program with the inputs of its steps for a page."""
+    return {
+        "name": name,
+        "program": base64.b64encode(program).decode(),
+        "steps": [
+            [(str(x.dtype), x.shape, base64.b64encode(x.tobytes()).decode()) for x in step]
+            for step in steps
+        ],
+    }

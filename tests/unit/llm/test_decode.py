@@ -46,7 +46,7 @@ async def collect(answer: Generation, found: list[int]) -> None:
         found.append(token)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 4, 16])
+@pytest.mark.parametrize("steps", extent.share([1, 2, 4, 16]))
 def test_the_same_tokens_however_many_steps_are_ahead(path: Path, steps: int) -> None:
     async def run() -> None:
         _, generator = await on_device(path)
@@ -75,7 +75,7 @@ SAMPLED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("sampled", SAMPLED, ids=str)
+@pytest.mark.parametrize("sampled", extent.share(SAMPLED, 2), ids=str)
 def test_sampled_tokens_are_those_of_numpy(q4: Path, sampled: dict[str, Any]) -> None:
     """Compare answers for all numbers of steps ahead, also after one that was broken off."""
 
@@ -100,7 +100,7 @@ def test_sampled_tokens_are_those_of_numpy(q4: Path, sampled: dict[str, Any]) ->
     wait(run())
 
 
-@pytest.mark.parametrize("taken", range(1, 13))
+@pytest.mark.parametrize("taken", extent.share(range(1, 13)))
 def test_a_break_at_any_token_of_a_batch_leaves_the_same_cache(q4: Path, taken: int) -> None:
     async def run() -> None:
         _, generator = await on_device(q4)

@@ -15,7 +15,7 @@ import webpte
 from support.graphs.graphs import wait
 from support.page.chats import open_chat
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Reply, decode
+from webpte.llm import Generation, Reply, decode
 from webpte.llm.generation import ignore_stops
 
 PACKAGE = f"{Path(webpte.__file__).parent}/"
@@ -99,6 +99,7 @@ def test_a_decoded_token_takes_few_files_and_no_call_goes_up(options: dict[str, 
     async def run() -> None:
         chat = await open_chat(SimulatedDevice())
         reply = chat.send("Hello there", 48, steps_ahead=4, **options)
+        assert isinstance(reply._generation, Generation)
         ignore_stops(reply._generation)
         traces = (await _traced(reply))[3:]  # the first ones build plans
         submitting = [trace for trace in traces if trace.submits]
@@ -123,6 +124,7 @@ def test_a_token_decoded_alone_takes_as_few_files() -> None:
     async def run() -> None:
         chat = await open_chat(SimulatedDevice())
         reply = chat.send("Hello there", 24, steps_ahead=1)
+        assert isinstance(reply._generation, Generation)
         ignore_stops(reply._generation)
         traces = (await _traced(reply))[3:]
         assert len(traces) > 8

@@ -55,7 +55,7 @@ async def conversation(
 
 
 @pytest.mark.parametrize("device", extent.some(["simulated"], "numpy"))
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("options", extent.share(OPTIONS), ids=str)
 def test_a_lookup_changes_no_token(q4: Path, options: dict[str, Any], device: str) -> None:
     async def run() -> None:
         program = await open_program(q4, device)
@@ -72,7 +72,7 @@ def test_a_lookup_changes_no_token(q4: Path, options: dict[str, Any], device: st
 
 
 @pytest.mark.parametrize("device", extent.some(["simulated"], "numpy"))
-@pytest.mark.parametrize("options", OPTIONS[:5], ids=str)
+@pytest.mark.parametrize("options", extent.share(OPTIONS[:5]), ids=str)
 def test_a_draft_changes_no_token(
     q4: Path, fp32: Path, options: dict[str, Any], device: str
 ) -> None:
@@ -129,7 +129,7 @@ def test_guesses_that_are_always_wrong(q4: Path, monkeypatch: pytest.MonkeyPatch
     wait(run())
 
 
-@pytest.mark.parametrize("taken", [1, 2, 3, 8, 9, 10])
+@pytest.mark.parametrize("taken", extent.share([1, 2, 3, 8, 9, 10]))
 def test_a_break_at_any_token_leaves_the_same_cache(q4: Path, taken: int) -> None:
     async def run() -> None:
         generator = Generator(await open_program(q4))
@@ -192,7 +192,7 @@ def test_a_context_of_unknown_length() -> None:
     wait(run())
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 8])
+@pytest.mark.parametrize("chunk", extent.share([1, 2, 3, 8]))
 def test_programs_that_give_all_logits_and_take_few_tokens(chunk: int) -> None:
     async def run() -> None:
         program = await webpte.load(small_llm(chunk=chunk, context=32), device=SimulatedDevice())

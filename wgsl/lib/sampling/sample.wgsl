@@ -1,7 +1,7 @@
 // Common parts of the sampler's kernels. The counterpart of pysrc/webpte/ops/sampling/sample_numpy.py, bit for bit.
 //
-// The kernel has `settings: array<${SETTING}>` and `tops: array<u32>`, the largest key of each part,
-// and in its params `parts`.
+// The kernel has `settings: array<${SETTING}>`, eight to a row of logits, and `tops: array<u32>`, the largest key of
+// each part, and in its params `parts`. It sets `row`.
 
 // use lib/sampling/logit_keys.wgsl
 // use lib/fixed_point.wgsl
@@ -9,9 +9,13 @@
 // use lib/reduce/argreduce.wgsl
 // use lib/reduce/row_reduction.wgsl
 
+var<private> row: u32; // of the logits; each has workgroups of its own, by z
+
+fn setting(index: u32) -> f32 { return f32(settings[row * 8u + index]); }
+
 // The penalty of a repeated token. Infinities stay.
 fn penalized(key: u32) -> u32 {
-    let penalty = f32(settings[4]);
+    let penalty = setting(4u);
     if (key <= NEVER_KEY || key == ZERO_KEY + LARGEST || !(penalty > 0.0)) {
         return key;
     }
@@ -19,18 +23,18 @@ fn penalized(key: u32) -> u32 {
     return key_of(select(x * penalty, exact_quotient_f32(x, penalty), x > 0.0));
 }
 
-fn is_greedy(top: u32) -> bool { return top <= NEVER_KEY || !(f32(settings[0]) > 0.0); }
+fn is_greedy(top: u32) -> bool { return top <= NEVER_KEY || !(setting(0u) > 0.0); }
 
 // Factor from a difference of logits to one of binary logarithms.
 fn log2_per_logit() -> f32 {
-    return exact_quotient_f32(LOG2_E, clamp(f32(settings[0]), 1e-30, 1e30));
+    return exact_quotient_f32(LOG2_E, clamp(setting(0u), 1e-30, 1e30));
 }
 
 // The largest key of all, for all threads.
 fn top_key(place: Place) -> u32 {
     var top = NOTHING;
     for (var i = place.lane; i < params.parts; i += LANES) {
-        top = combine(top, vec2u(tops[i], 0u));
+        top = combine(top, vec2u(tops[row * params.parts + i], 0u));
     }
     return fold(top, place).x;
 }

@@ -5,7 +5,7 @@
 // digits above. The stages of top-k come first and count keys by one, those of top-p by probability;
 // from stage `params.first_mass` on they are top-p's.
 //
-// The kernel has `tables: array<atomic<u32>>`.
+// The kernel has `tables: array<atomic<u32>>`, and in its params `stages`, the number of tables of a row.
 
 const DIGITS = 4u; // of a key
 const BINS = 256u; // THREADS of lib/reduce/row_reduction.wgsl
@@ -20,20 +20,22 @@ var<workgroup> amounts: array<vec2u, BINS>;
 var<workgroup> groups: array<vec2u, 16>;
 var<workgroup> found: Selection;
 
+fn table_start(stage: u32) -> u32 { return (row * params.stages + stage) * STAGE_WORDS; }
+
 fn load_amount(stage: u32, bin: u32) -> vec2u {
-    let at = stage * STAGE_WORDS + bin;
+    let at = table_start(stage) + bin;
     return vec2u(atomicLoad(&tables[at]), atomicLoad(&tables[at + BINS]));
 }
 
 fn load_selection(stage: u32) -> Selection {
-    let at = stage * STAGE_WORDS + 2u * BINS;
+    let at = table_start(stage) + 2u * BINS;
     return Selection(
         atomicLoad(&tables[at]), vec2u(atomicLoad(&tables[at + 1u]), atomicLoad(&tables[at + 2u]))
     );
 }
 
 fn store_selection(stage: u32, selection: Selection) {
-    let at = stage * STAGE_WORDS + 2u * BINS;
+    let at = table_start(stage) + 2u * BINS;
     atomicStore(&tables[at], selection.prefix);
     atomicStore(&tables[at + 1u], selection.remaining.x);
     atomicStore(&tables[at + 2u], selection.remaining.y);
@@ -42,10 +44,10 @@ fn store_selection(stage: u32, selection: Selection) {
 // The mark. A setting that is off asks for more than there is, so that everything is kept.
 fn wanted(stage: u32, total: vec2u) -> vec2u {
     if (stage < params.first_mass) {
-        let count = f32(settings[1]);
+        let count = setting(1u);
         return select(vec2u(0xffffffffu), vec2u(u32(min(count, 2147483648.0)), 0u), count >= 1.0);
     }
-    let share = f32(settings[2]);
+    let share = setting(2u);
     if (!(share > 0.0 && share < 1.0)) {
         return vec2u(0xffffffffu);
     }

@@ -129,12 +129,35 @@ def sample_bounds(args: Args) -> list[SymIntBound]:
 
 @dataclass(frozen=True)
 class SampleDispatches:
-    """Builder of one call's dispatches, which share scratch memory and the split of the row."""
+    """Builder of one call's dispatches, which share scratch memory and the split of the rows.
+
+    position  the binding of the position, or a tensor with the places of all rows
+    first     the first logit of the first row
+    history   tokens of a slot of the history
+    """
 
     args: Args
     length: int
     part: int
     layout: RowThreads
+    position: Binding
+    first: int = 0
+    rows: int = 1
+    history: int = 0
+
+    @classmethod
+    def of(
+        cls, args: Args, position: Binding, first: int = 0, rows: int = 1, history: int = 0
+    ) -> SampleDispatches:
+        """Return the builder for the logits of a call, as the target splits them."""
+        length, software = args.tensor("logits").dims[-1], args.target.software
+        layout = ONE_LANE if software else RowThreads(THREADS)
+        part = SOFTWARE_PART if software else PART
+        return cls(args, length, part, layout, position, first, rows, history)
+
+    def dispatches(self) -> list[Dispatch]:
+        tables = [self.fill_table(stage) for stage in range(self.stages)]
+        return [self.find_keys(), *tables, self.draw(), self.merge()]
 
     @property
     def parts(self) -> int:
@@ -151,19 +174,19 @@ class SampleDispatches:
 
     @property
     def keys(self) -> Scratch:
-        return Scratch("sample keys", 4 * self.length)
+        return Scratch("sample keys", 4 * self.rows * self.length)
 
     @property
     def tops(self) -> Scratch:
-        return Scratch("sample tops", 4 * self.parts)
+        return Scratch("sample tops", 4 * self.rows * self.parts)
 
     @property
     def tables(self) -> Scratch:
-        return Scratch("sample tables", 4 * STAGE_WORDS * max(self.stages, 1))
+        return Scratch("sample tables", 4 * self.rows * STAGE_WORDS * max(self.stages, 1))
 
     @property
     def pairs(self) -> Scratch:
-        return Scratch("sample pairs", 8 * self.parts)
+        return Scratch("sample pairs", 8 * self.rows * self.parts)
 
     def find_keys(self) -> Dispatch:
         args, logits = self.args, self.args.tensor("logits")
@@ -178,13 +201,14 @@ class SampleDispatches:
                 *(logits.id, history.id if history and penalized else None),
                 None if allowed is None else allowed.id,
                 *(args.tensor("settings").id, self.keys, self.tops, self.tables),
-                args.uniform("position"),
+                self.position,
             ),
-            pack("5I", first_of_row(args, logits), *self._sizes, cleared),
+            pack("6I", self.first, *self._sizes, cleared, self.history),
             (
                 ("FLOAT", logits.dtype.wgsl),
                 ("OWN_WORDS", str(words if alone else 1)),
                 ("SEEN_WORDS", str(1 if alone else words)),
+                *self._place_types,
             ),
             (("PENALIZED", penalized), ("MASKED", allowed is not None)),
         )
@@ -193,7 +217,7 @@ class SampleDispatches:
         return self._dispatch(
             "sample_table",
             (self.keys, self.tops, self.args.tensor("settings").id, self.tables),
-            self._params(stage),
+            pack("6I", *self._sizes, self.stages, stage, self.first_mass),
         )
 
     def draw(self) -> Dispatch:
@@ -202,9 +226,10 @@ class SampleDispatches:
             "sample_draw",
             (
                 *(self.keys, self.tops, args.tensor("settings").id, args.tensor("seed").id),
-                *(self.tables, self.pairs, args.uniform("position")),
+                *(self.tables, self.pairs, self.position),
             ),
-            self._params(self.stages),
+            pack("5I", *self._sizes, self.stages, self.first_mass),
+            self._place_types,
         )
 
     def merge(self) -> Dispatch:
@@ -212,13 +237,18 @@ class SampleDispatches:
         return Dispatch(
             kernel="argreduce_merge",
             bindings=(self.pairs, self.args.out.id),
-            params=pack("2I", 1, self.parts),
-            grid=layout.grid(1),
+            params=pack("2I", self.rows, self.parts),
+            grid=layout.grid(self.rows),
             overrides=layout.overrides,
         )
 
-    def _params(self, stage: int) -> bytes:
-        return pack("5I", *self._sizes, stage, self.first_mass)
+    @property
+    def _place_types(self) -> tuple[tuple[str, str], ...]:
+        of_rows = isinstance(self.position, int)
+        return (
+            ("PLACES", "storage, read" if of_rows else "uniform"),
+            ("PLACE_TYPE", "array<vec4<i32>>" if of_rows else "array<vec4<i32>, 1>"),
+        )
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
@@ -236,18 +266,15 @@ class SampleDispatches:
             kernel=kernel,
             bindings=bindings,
             params=params,
-            grid=self.layout.grid(self.parts),
+            grid=(*self.layout.grid(self.parts)[:2], self.rows),
             types=(*types, ("SETTING", self.args.tensor("settings").dtype.wgsl)),
             overrides=(*self.layout.overrides, *overrides),
         )
 
 
 def lower_sample(args: Args) -> list[Dispatch]:
-    length, software = args.tensor("logits").dims[-1], args.target.software
-    layout = ONE_LANE if software else RowThreads(THREADS)
-    steps = SampleDispatches(args, length, SOFTWARE_PART if software else PART, layout)
-    tables = [steps.fill_table(stage) for stage in range(steps.stages)]
-    return [steps.find_keys(), *tables, steps.draw(), steps.merge()]
+    first = first_of_row(args, args.tensor("logits"))
+    return SampleDispatches.of(args, args.uniform("position"), first).dispatches()
 
 
 def run_sample(args: Args) -> Array:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from webpte.errors import SourceError
+from webpte.format.kinds import is_page
 from webpte.runtime.base.manifest_files import beside
 from webpte.runtime.base.open import keeping, open_source
 
@@ -19,7 +20,11 @@ async def read_file(source: Any, keep: bool = False) -> tuple[bytes, str]:
     with keeping(keep) as files:
         opened = await open_source(source, keep=keep)
         files.append(opened)
-        return await opened.read(0, opened.size), opened.name
+        data = await opened.read(0, opened.size)
+    # Servers of one-page apps answer so for every file that they have not.
+    if is_page(data):
+        raise SourceError(f"{opened.name}: instead of the file there is an HTML page")
+    return data, opened.name
 
 
 async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | None:

@@ -150,7 +150,7 @@ class GpuDelegate:
                 convert=conversion(transfer.target),
             )
             for transfer in moved
-            if transfer.target.file_bytes
+            if transfer.target.file_bytes and transfer.constant.region.size
         ]
         await self.device.transfer(transfers, progress)
         self.memory.share_constants()

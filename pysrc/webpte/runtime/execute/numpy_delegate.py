@@ -57,9 +57,15 @@ class NumpyDelegate:
             constants[tensor.id] = array.reshape(tensor.dims)
         return cls(graph, constants)
 
-    def with_graph(self, graph: Graph) -> NumpyDelegate:
-        """Return a delegate of a graph with the same constants, and with this one's state."""
-        return NumpyDelegate(graph, self._constants)
+    def with_graph(
+        self, graph: Graph, state: Mapping[int, np.ndarray] | None = None
+    ) -> NumpyDelegate:
+        """Return a delegate of a graph with the same constants, and with this one's state.
+
+        `state` is what it has for itself instead.
+        """
+        constants = self._constants
+        return NumpyDelegate(graph, constants if state is None else {**constants, **state})
 
     @property
     def input_count(self) -> int:

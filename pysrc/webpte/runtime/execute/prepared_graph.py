@@ -9,7 +9,12 @@ from webpte.graph.graph import Graph
 from webpte.ops import OpDef
 from webpte.plan.memory_plan import MemoryPlan, plan_memory
 from webpte.rewrite.fusion import fuse
-from webpte.rewrite.passes import merge_duplicate_calls, separate_buffer_writes, store_f16
+from webpte.rewrite.passes import (
+    merge_duplicate_calls,
+    separate_buffer_writes,
+    store_f16,
+    view_permuted_ones,
+)
 from webpte.rewrite.split_rules import split_constants
 from webpte.rewrite.validate import (
     ConstantTransfer,
@@ -40,6 +45,6 @@ def prepare_graph(graph: Graph, info: DeviceInfo, fused: bool) -> PreparedGraph:
     graph = merge_duplicate_calls(separate_buffer_writes(graph))
     check_defined(graph)
     if fused:
-        graph = fuse(graph)
+        graph = fuse(view_permuted_ones(graph))
     ops = resolve_ops(graph)
     return PreparedGraph(graph, ops, plan_memory(graph, ops), transfers)

@@ -143,7 +143,7 @@ def rewrite_blocks(chain: Chain, rewrite: Rewrite) -> Chain:
     )
 
 
-class Scheduler:
+class InstructionOrder:
     """Orders the instructions of one method."""
 
     def __init__(self, method: MethodContents) -> None:

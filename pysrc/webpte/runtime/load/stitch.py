@@ -32,7 +32,7 @@ from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import check_arity, constant_transfers
 from webpte.runtime.load.offload_call import constant_of, lowers
 from webpte.runtime.load.program_file import MethodContents
-from webpte.runtime.load.schedule import Scheduler, rewrite_blocks, uses_of
+from webpte.runtime.load.schedule import InstructionOrder, rewrite_blocks, uses_of
 from webpte.runtime.load.state import State
 from webpte.runtime.load.values import place_of, with_sources
 from webpte.runtime.load.writes import Writes
@@ -57,7 +57,7 @@ class _Stitcher:
         self._state = state
         self._device = device
         self._writes = Writes(method)
-        self._scheduler = Scheduler(method)
+        self._instructions = InstructionOrder(method)
         instructions = method.plan.instructions
         calls = [i for i in instructions if isinstance(i, DelegateCall)]
         self._calls = Counter(call.delegate_index for call in calls)
@@ -94,7 +94,7 @@ class _Stitcher:
             return
         run = self._new_run()
         freed: list[FreeCall] = []
-        for instruction in self._scheduler.order(block):
+        for instruction in self._instructions.order(block):
             if run.calls and isinstance(instruction, FreeCall):
                 freed.append(instruction)
                 continue

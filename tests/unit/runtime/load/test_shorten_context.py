@@ -35,7 +35,7 @@ def prompts(most: int) -> list[list[int]]:
 @pytest.mark.parametrize("device", ["numpy", "gpu"])
 @pytest.mark.parametrize(
     ("most", "prompt"),
-    [(most, prompt) for most in (20, 63, 64, 127) for prompt in prompts(most)],
+    [(most, prompt) for most in extent.share((20, 63, 64, 127)) for prompt in prompts(most)],
     ids=lambda given: str(given if isinstance(given, int) else len(given)),
 )
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,1 @@
+"""Operators on rows of several sequences, each with a slot of the KV caches."""

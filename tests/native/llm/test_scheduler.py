@@ -1,0 +1,90 @@
+"""Several answers at once on the native device have the tokens of each alone."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from support.devices.native import need_native
+from support.llm.small_decoders import program_of
+from webpte.gpu.native.device import NativeDevice
+from webpte.llm import BatchedGeneration, Generator, Scheduler
+from webpte_host.base.layout import ROOT
+
+LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_q4.pte"
+GREEDY: list[dict[str, Any]] = [{}]
+ASKED = [
+    *GREEDY,
+    {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.3, "seed": 3},
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver() -> None:
+    need_native()
+
+
+Job = tuple[list[int], int, dict[str, Any]]
+
+
+def jobs(count: int, most: int, asked: list[dict[str, Any]]) -> list[Job]:
+    """Make prompts of several lengths, the numbers of tokens wanted, and options."""
+    random = np.random.default_rng(5)
+    return [
+        (
+            random.integers(0, 90, int(random.integers(1, most))).tolist(),
+            int(random.integers(2, 9)),
+            asked[n % len(asked)],
+        )
+        for n in range(count)
+    ]
+
+
+async def check(program: webpte.Program, given: list[Job], slots: int, chunk: int = 16) -> None:
+    """Compare answers of a scheduler with those of the program alone."""
+    generator, wanted = Generator(program), []
+    for prompt, length, asked in given:
+        answer = generator.generate(prompt, length, **asked)
+        wanted.append([token async for token in answer])
+
+    async def taken(answer: BatchedGeneration) -> list[int]:
+        return [token async for token in answer]
+
+    async with Scheduler(program, slots=slots, chunk=chunk) as scheduler:
+        answers = [scheduler.submit(p, n, **asked) for p, n, asked in given]
+        assert await asyncio.gather(*map(taken, answers)) == wanted
+
+
+@pytest.mark.parametrize("kv_cache", [None, "f16", "int8"])
+def test_seven_answers_in_three_slots(kv_cache: Any) -> None:
+    async def run() -> None:
+        async with await webpte.load(LLAMA, device="native", kv_cache=kv_cache) as program:
+            await check(program, jobs(7, 40, ASKED), 3)
+
+    asyncio.run(run())
+
+
+def test_with_the_kernels_of_a_gpu() -> None:
+    async def run() -> None:
+        device = await NativeDevice.create()
+        device.info = replace(device.info, software=False)
+        async with await webpte.load(LLAMA, device=device) as program:
+            # A step of 20 rows, and some of two.
+            given: list[Job] = [([n, 7, 9, 1, 3, 2, 8, 30, 5, 4], 3, {}) for n in (1, 2)]
+            await check(program, given, 2, chunk=32)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("family", ["gemma3", "gpt2", "phi", "cohere"])
+def test_families(family: str) -> None:
+    async def run() -> None:
+        async with await webpte.load(program_of(family), device="native") as program:
+            await check(program, jobs(2, 12, GREEDY), 2)
+
+    asyncio.run(run())

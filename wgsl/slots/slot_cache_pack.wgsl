@@ -1,0 +1,38 @@
+// Writes rows of new keys or values into a cache in f16 or 8 bits with a slot for each sequence, each row at its own
+// place: a quad per invocation, which finds the step of its row for itself.
+
+// use lib/grid.wgsl
+// use lib/quads.wgsl
+// use lib/attention/slots.wgsl
+// use lib/attention/cache/${KEPT}.wgsl
+// use lib/attention/cache/new_quad.wgsl
+// use lib/attention/cache/pack_${KEPT}.wgsl
+
+struct Params {
+    quads: u32, // of all new values
+    quads_per_row: u32,
+    heads: u32,
+    size: u32, // elements of a row
+    slots: i32,
+    positions: i32, // of a slot
+}
+
+alias Stored = ${FLOAT};
+
+@group(0) @binding(0) var<storage, read> new_values: array<Stored>;
+@group(0) @binding(1) var<storage, read> places: array<vec4<i32>>;
+@group(0) @binding(2) var<storage, read_write> cache: array<CacheUnit>;
+@group(0) @binding(3) var<uniform> params: Params;
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
+    let index = flat_index(invocation, workgroups);
+    if (index >= params.quads) {
+        return;
+    }
+    let row = index / params.quads_per_row;
+    let position = position_in(places[row / params.heads], params.slots, params.positions);
+    if (position >= 0) {
+        write_quad(row, index % params.quads_per_row, u32(position) * params.heads + row % params.heads);
+    }
+}
