@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
@@ -70,8 +71,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return item.path.is_relative_to(folder), ranks.get(item.path.name, len(ranks))
 
     items.sort(key=place)
+    if not extent.everything():
+        _keep(config, items, lambda item: item.get_closest_marker("thorough") is None)
     if text := config.getoption("--part"):
         chosen = files_of(Part.parse(text), [item.path for item in items])
-        others = [item for item in items if item.path not in chosen]
-        items[:] = [item for item in items if item.path in chosen]
-        config.hook.pytest_deselected(items=others)
+        _keep(config, items, lambda item: item.path in chosen)
+
+
+def _keep(
+    config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]
+) -> None:
+    """Deselect all other tests."""
+    others = [item for item in items if not wanted(item)]
+    items[:] = [item for item in items if wanted(item)]
+    config.hook.pytest_deselected(items=others)

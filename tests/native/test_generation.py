@@ -9,6 +9,7 @@ import pytest
 
 import webpte
 from support.devices.native import need_native
+from support.harness import extent
 from webpte.llm import Generator, OneOf
 from webpte.llm.speculation_payoff import Payoff
 from webpte_host.base.layout import ROOT
@@ -38,7 +39,7 @@ async def conversation(program: webpte.Program, steps: int, asked: dict[str, Any
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)
-@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+@pytest.mark.parametrize("name", extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def test_answers(name: str, asked: dict[str, Any]) -> None:
     async def run() -> None:
         path = FOLDER / f"{name}.pte"
@@ -51,7 +52,7 @@ def test_answers(name: str, asked: dict[str, Any]) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("asked", [*ASKED, {"logprobs": True, "top": 2}], ids=str)
+@pytest.mark.parametrize("asked", extent.share([*ASKED, {"logprobs": True, "top": 2}]), ids=str)
 def test_guesses_change_no_token(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A draft that mostly guesses right, and a lookup that mostly does not."""
     monkeypatch.setattr(Payoff, "loss", None)  # rounds go on, however long they take here

@@ -15,6 +15,7 @@ from support.cases.attention.attention_cases import TALK
 from support.cases.attention.attention_programs import CacheCase
 from support.cases.attention.update_programs import UpdateCase
 from support.devices.native import make_device, need_native
+from support.harness import extent
 from webpte.gpu.native.device import NativeDevice
 from webpte.llm import Generator
 from webpte.ops.attention.cache_packing import PACKINGS, CachePacking, unpack_whole_rows
@@ -74,7 +75,7 @@ def device_for(adapter: str) -> NativeDevice:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("case", "adapter"), ROWS, ids=str)
+@pytest.mark.parametrize(("case", "adapter"), extent.share(ROWS, 2), ids=str)
 def test_attention_reads_what_the_reference_reads(case: CacheCase, adapter: str, kind: str) -> None:
     compare(case, adapter, kind)
 
@@ -93,7 +94,7 @@ def test_windows_and_soft_caps_of_many_queries(case: CacheCase, kind: str | None
 
 
 @pytest.mark.parametrize("kind", [None, *KINDS])
-@pytest.mark.parametrize("adapter", ["gpu", "phone"])
+@pytest.mark.parametrize("adapter", extent.some(["gpu"], "phone"))
 @pytest.mark.parametrize("case", LONG, ids=str)
 def test_attention_near_the_end_of_a_long_context(
     case: CacheCase, adapter: str, kind: str | None
@@ -121,7 +122,7 @@ PROMPT = [5, 9, 33, 7]
 
 
 @pytest.mark.parametrize("kind", [None, *KINDS])
-@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+@pytest.mark.parametrize("name", extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def test_a_conversation_goes_on_elsewhere(name: str, kind: str | None) -> None:
     """Fused attention writes the same words as the reference, so tokens stay the same."""
 

@@ -12,6 +12,7 @@ import pytest
 
 from support.cases.sampling.sample_cases import is_nearly
 from support.devices.native import need_native
+from support.harness import extent
 from webpte.dtypes import DTYPES
 from webpte.gpu.native.device import NativeDevice
 from webpte.plan.shaders import ShaderLibrary
@@ -85,7 +86,7 @@ async def compare(
 
 
 @pytest.mark.parametrize("software", [False, True], ids=["gpu", "software"])
-@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("asked", extent.share(ASKED), ids=str)
 @pytest.mark.parametrize("vocabulary", VOCABULARIES, ids=str)
 def test_tokens_are_those_of_the_reference(
     vocabulary: tuple[int, int, float], asked: Sampling, software: bool

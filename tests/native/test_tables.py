@@ -1,8 +1,9 @@
 """Every row of the operators' tables on this machine's GPU, with a GPU's kernels.
 
 The driver may be a software adapter, which gets simpler kernels in a browser. Here the kernels of
-real GPUs run, and then the simpler ones if they differ: by default for rows that cover all kernels,
-with `--all` for every row. A row that fails shows its WGSL, its params and its values.
+real GPUs run: by default rows that cover all kernels and every fourth of the others, with `--all`
+every row. The simpler ones run for rows that cover all kernels, if they differ; with `--all` for
+every row. A row that fails shows its WGSL, its params and its values.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import webpte
 from support.cases.cases import Array
 from support.cases.explain import explain
 from support.cases.software import slow_kernels
-from support.cases.tables import Row, agree, every_row, rows_of_every_kernel
+from support.cases.tables import Row, agree, every_row, rows_of_every_kernel, usual_rows
 from support.devices.native import need_native
 from support.graphs.graphs import make_planner, read_graph
 from support.harness.extent import everything
@@ -61,7 +62,7 @@ async def outputs(program: bytes, steps: Sequence[Sequence[Array]], device: Any)
         return [output for step in steps for output in await loaded.forward(*step)]
 
 
-@pytest.mark.parametrize("row", list(every_row()), ids=str)
+@pytest.mark.parametrize("row", list(every_row()) if everything() else usual_rows(), ids=str)
 def test_row(row: Row) -> None:
     program = row.program()
     graph = read_graph(program)

@@ -41,12 +41,14 @@ ORDER = (
     *("errors", "json_reader", "dtypes", "shapes", "arrays", "source", "download", "manifest"),
     *("format", "graph"),
     *("ops.core", "ops", "ops.elementwise", "ops.move", "ops.reduce", "ops.norm", "ops.quant"),
-    *("ops.pool", "ops.gemm", "ops.conv", "ops.attention", "ops.int8", "ops.sampling"),
-    *("ops.training", "portable", "rewrite", "rewrite.fusion", "plan"),
+    *("ops.pool", "ops.gemm", "ops.conv", "ops.attention", "ops.slots", "ops.int8"),
+    *("ops.sampling", "ops.training", "portable", "rewrite", "rewrite.fusion", "plan"),
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
     *("runtime.lora", "runtime.autotune", "runtime", "training", "library", "text"),
-    *("llm.constrain", "llm", "speech", "tasks", "tasks.sound", "openai", "bench", "webpte"),
+    *("llm.constrain", "llm", "speech", "tasks", "tasks.sound", "tasks.vision", "openai"),
+    *("ray", "bench"),
+    "webpte",
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {
@@ -74,7 +76,7 @@ NATIVE, BINDING = "webpte.gpu.native.device", Import("webpte.gpu.native.dawn", "
 TEMPLATES = "webpte.text.sandbox"
 # Constraints do without it, so that it is no error if it is missing.
 GUIDANCE = Import("webpte.llm.constrain.guidance", "llguidance", True)
-JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript"}
+JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript", "webpte_scripts"}
 
 
 def module_files(package: Path) -> dict[str, Path]:
@@ -152,7 +154,7 @@ def test_the_walk_sees_imports() -> None:
 
 
 # Every package, the page included.
-ALL_PACKAGES = [*sorted((ROOT / "pysrc").glob("webpte*")), ROOT / "web" / "page"]
+ALL_PACKAGES = [*sorted((ROOT / "pysrc").glob("webpte*")), ROOT / "web/page", ROOT / "web/npm"]
 Graph = dict[str, set[str]]
 
 
@@ -325,7 +327,9 @@ def test_every_shader_is_in_the_folder_of_its_operators() -> None:
     families = {path.name for path in (PACKAGE / "ops").iterdir() if path.is_dir()} | {"lib"}
     folders = {path.name for path in SHADERS.iterdir()}
     assert folders <= families, f"{folders - families}: put shaders in wgsl/FAMILY/, as ops/FAMILY/"
-    stems = [path.stem for path in SHADERS.glob("*/*.wgsl") if path.parent.name != "lib"]
+    stems = [
+        path.stem for path in SHADERS.glob("*/**/*.wgsl") if SHADERS / "lib" not in path.parents
+    ]
     assert len(stems) == len(set(stems)), "two kernels have the same name"
 
 

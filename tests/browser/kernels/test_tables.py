@@ -79,6 +79,7 @@ def test_a_copied_view_keeps_every_bit(harness: Harness) -> None:
         assert result.tobytes() == case.inputs[0].tobytes(), str(case)
 
 
+@pytest.mark.thorough
 def test_browsers_without_a_dot_product_of_bytes(fresh_harness: Harness) -> None:
     features_left = fresh_harness.python("""
     from pyodide.code import run_js

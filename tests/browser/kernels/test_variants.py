@@ -99,11 +99,13 @@ def plain_variants() -> list[PipelineSpec]:
     return variants(halves=False)
 
 
+@pytest.mark.thorough
 def test_every_kernel_has_a_variant(plain_variants: list[PipelineSpec]) -> None:
     kernels = set(kernel_files(shader_folder()))
     assert kernels == {spec.label.partition(" ")[0].partition(":")[0] for spec in plain_variants}
 
 
+@pytest.mark.thorough
 def test_every_variant_compiles(
     plain_variants: list[PipelineSpec], shared_harness: HarnessSource
 ) -> None:

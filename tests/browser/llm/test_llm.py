@@ -34,7 +34,7 @@ return results
 """
 
 
-@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+@pytest.mark.parametrize("name", extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def test_tokens_are_those_of_the_references(harness: Harness, name: str) -> None:
     """Prefill 80 tokens, more than the 63 of one call."""
     lengths = [1, 7, 63, 80]
@@ -115,7 +115,7 @@ async with await webpte.load(data, strict=True) as program:
 """
 
 
-@pytest.mark.parametrize("name", ["llama_tiny_fp32", "llama_tiny_q4"])
+@pytest.mark.parametrize("name", extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> None:
     url = f"/data/llm/{name}.pte"
     turns = [([5, 9, 33, 7], 4), ([81, 402], 1), ([17, 3, 260], 3)]
@@ -205,9 +205,36 @@ async with await load("webgpu") as program, await load("webgpu") as other:
 """
 
 
-@pytest.mark.parametrize("kind", ["f16", "int8"])
+@pytest.mark.parametrize("kind", extent.some(["int8"], "f16"))
 def test_packed_caches_and_saved_conversations(harness: Harness, kind: str) -> None:
     given = {"url": "/data/llm/llama_tiny_q4.pte", "kind": kind}
     first, *others = python(harness, PACKED, timeout=limits.CALL_SECONDS, **given)
     assert len(first[0]) == len(first[1]) == 8
     assert others == [first] * 5
+
+
+TOGETHER = """
+import asyncio, js
+from webpte import llm
+
+reply = await js.fetch("/data/llm/llama_tiny_q4.pte")
+data = (await reply.arrayBuffer()).to_bytes()
+sampled = {"temperature": 0.9, "top_k": 20, "seed": 3}
+jobs = [([5, 9, 33, 7], 6, {}), ([1] * 20, 3, sampled), ([8], 9, {})]
+
+async def taken(answer):
+    return [token async for token in answer]
+
+reference = await webpte.load(data, device="numpy")
+wanted = [await taken(llm.generate(reference, p, n, **asked)) for p, n, asked in jobs]
+async with await webpte.load(data, strict=True) as program:
+    async with llm.Scheduler(program, slots=2, chunk=16) as scheduler:
+        answers = [scheduler.submit(p, n, **asked) for p, n, asked in jobs]
+        found = await asyncio.gather(*map(taken, answers))
+return [found, wanted]
+"""
+
+
+def test_several_answers_at_once_have_the_tokens_of_each_alone(harness: Harness) -> None:
+    found, wanted = python(harness, TOGETHER, timeout=limits.CALL_SECONDS)
+    assert found == wanted

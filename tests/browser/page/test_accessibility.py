@@ -97,6 +97,7 @@ def come_late(route: Route) -> None:
     route.continue_()
 
 
+@pytest.mark.thorough
 def test_nothing_jumps(page: Page) -> None:
     assert shift(page, "shiftsOfStart") < MOST_SHIFT
     # What moves within half a second of a click is taken to be meant: longer than that, each time.

@@ -122,6 +122,7 @@ def wait_for_answer(page: Page) -> None:
     expect(log_of(page)).to_have_attribute("aria-busy", "false")
 
 
+@pytest.mark.thorough
 def test_a_smaller_cache_keeps_the_conversation(page: Page, answered: None) -> None:
     said = answers(page).all_inner_texts()
     choice = page.get_by_label("KV cache")
@@ -276,6 +277,7 @@ def test_an_answer_is_stopped_after_tabs_were_switched(page: Page) -> None:
     expect(page.get_by_role("tab", name="Chat")).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_on_a_phone_a_model_that_needs_too_much_gets_a_shorter_context(
     profile: BrowserContext, site: Site
 ) -> None:

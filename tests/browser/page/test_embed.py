@@ -88,6 +88,7 @@ def test_the_page_itself_is_not_framed(page: Page, site: Site, tmp_path: Path) -
     assert any("frame-ancestors" in text for text in told)
 
 
+@pytest.mark.thorough
 def test_a_static_site_in_a_frame(page: Page, tmp_path: Path) -> None:
     """The second visit comes from the service worker, whose headers allow frames."""
     build(tmp_path / "site", models=None)

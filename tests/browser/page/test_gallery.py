@@ -127,6 +127,7 @@ def test_what_is_no_program_is_told(page: Page) -> None:
     page.get_by_role("button", name="Dismiss").click()
 
 
+@pytest.mark.thorough
 def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
     def misspelled(route: Route) -> None:
         cards = route.fetch().json()

@@ -124,10 +124,11 @@ def test_a_thousand_calls_stay_smooth(bare: Page) -> None:
     assert max(tasks, default=0) <= LONGEST_TASK_MS, tasks
 
 
-# Pixels from the middle of the sight to that of the first box.
+# Pixels from the middle of the sight to that of the first box; NaN while it is drawn anew.
 OFF_CENTRE = """(() => {
     const [outer, inner] = [".graph-sight", "#graph-box-0"]
-        .map((one) => document.querySelector(one).getBoundingClientRect());
+        .map((one) => document.querySelector(one)?.getBoundingClientRect());
+    if (!outer || !inner) return NaN;
     return Math.abs(outer.left + outer.width / 2 - inner.left - inner.width / 2);
 })()"""
 
@@ -141,8 +142,8 @@ def test_a_drawing_stays_in_sight_when_the_window_changes(bare: Page) -> None:
         bare.wait_for_function(f"{OFF_CENTRE} < 4")
     bare.locator(".graph-sight").click(position={"x": 20, "y": 20})
     bare.keyboard.press("Shift+ArrowRight")
-    bare.wait_for_function(f"{OFF_CENTRE} > 40")
-    moved = bare.evaluate(OFF_CENTRE)  # from now on it is where someone has moved it
+    # From now on it is where someone has moved it.
+    moved = bare.wait_for_function(f"{OFF_CENTRE} > 40 && {OFF_CENTRE}").json_value()
     bare.set_viewport_size({"width": 1200, "height": usual["height"]})
     bare.wait_for_function(f"Math.abs({OFF_CENTRE} - {moved}) < 4")
     bare.set_viewport_size(usual)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from support.harness import limits
+from support.harness import extent, limits
 from support.write.pte_writer import GraphWriter, write_pte
 from support.write.wheel import build_wheel
 from webpte_host.base.layout import RUNTIME
@@ -115,7 +115,9 @@ def test_plain_pyodide(harness: Harness, folder: Path) -> None:
     assert result == {"y": WANTED, "device": "webgpu", "name": "bytes"}
 
 
-@pytest.mark.parametrize(("name", "where"), [("main", "the main thread"), ("worker", "a worker")])
+@pytest.mark.parametrize(
+    ("name", "where"), extent.some([("worker", "a worker")], ("main", "the main thread"))
+)
 def test_pyscript(profile: BrowserContext, site: Site, name: str, where: str) -> None:
     """The examples: a page of twenty lines that runs a sample."""
     page = profile.new_page()
@@ -171,6 +173,7 @@ def test_three_files(page: Page, root: Path, tmp_path: Path) -> None:
     assert (log.errors, log.console_errors) == ([], [])
 
 
+@pytest.mark.thorough
 def test_wheel(page: Page, modes_site: Site, folder: Path, tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path)
     (folder / wheel.name).write_bytes(wheel.read_bytes())

@@ -55,6 +55,7 @@ def page(started: Page) -> Iterator[Page]:
         expect(button).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_something_to_see_before_python_is_there(browser: Browser, site: Site) -> None:
     page = open_page(browser.new_context(), site)  # which has kept nothing
     expect(page.locator("#boot")).to_contain_text("Starting Python")

@@ -88,6 +88,7 @@ def page(second_visit: SecondVisit) -> Iterator[Page]:
     leave(second_visit.page)
 
 
+@pytest.mark.thorough
 def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(
     second_visit: SecondVisit,
 ) -> None:

@@ -272,6 +272,7 @@ def run_script(root: Path, script: str, *arguments: str) -> subprocess.Completed
     )
 
 
+@pytest.mark.thorough
 def test_verify_goes_on_after_a_hanging_case(root: Path, tmp_path: Path) -> None:
     golden = {"path": "g.bin", "shape": [1], "dtype": "float32", "output_index": 0}
     base = {"op": "op", "pte": "a.pte", "inputs": [], "golden": golden, "atol": 0, "rtol": 0}

@@ -83,6 +83,7 @@ def grey(pixels: np.ndarray) -> bytes:
     return png_rgb(np.repeat(pixels.astype(np.uint8)[..., None], 3, axis=2))
 
 
+@pytest.mark.thorough
 def test_sentences_are_ranked_as_numpy_does(page: Page, encoder: Encoder) -> None:
     view = card(page, "meanings")
     view.get_by_label("query").fill(QUERY)

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext
 
+from support.harness import extent
 from support.harness.breaking_site import BreakingSite, Trouble
 from support.page.page import python
 from support.page.page_visit import FORGET
@@ -200,7 +201,7 @@ return found, checks[-1], again, wrong, left, stored
 """
 
 
-@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("keep", extent.some([True], False))
 def test_files_of_a_manifest_are_checked(harness: Harness, big: Big, keep: bool) -> None:
     big.trouble.faults = {9: "cut"}
     folder = big.folder

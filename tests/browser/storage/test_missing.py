@@ -33,6 +33,7 @@ def runs(page: Page) -> None:
     np.testing.assert_allclose(page_visit.downloaded(page), page_visit.sigmoid(x), atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_where_files_cannot_be_written_the_page_runs_and_keeps_nothing(
     profile: BrowserContext, site: Site
 ) -> None:

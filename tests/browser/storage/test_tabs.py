@@ -73,6 +73,7 @@ def write_beside(tabs: tuple[Harness, Harness], write: str) -> None:
     python(first, COMMON + END)
 
 
+@pytest.mark.thorough
 def test_what_both_tune_is_kept_from_both(tabs: tuple[Harness, Harness]) -> None:
     write_beside(tabs, TUNE)
     kept = python(tabs[1], COMMON + "return [key for key, _ in await kept_choices(info)]")
@@ -124,6 +125,7 @@ addEventListener("DOMContentLoaded", () => {
 """
 
 
+@pytest.mark.thorough
 def test_a_tab_says_what_another_has_open_and_its_memory(browser: Browser, site: Site) -> None:
     context = browser.new_context()  # in which no other test has a tab
     with visit(context, site, "?model=stories") as first:

@@ -11,7 +11,7 @@ import numpy as np
 
 import webpte
 from support.harness.inspecting import APART
-from support.harness.task_cases import models_folder
+from support.harness.task_cases import make_bursts, make_picture, models_folder
 from support.harness.texts import BYTES, FOLDER
 from support.llm import lora_models, small_seq2seq
 from support.page.chats import Q4
@@ -161,7 +161,11 @@ PREPARED = {
         }
     ),
     "docs/tasks.md": Prepared(
-        {"picture": np.zeros((9, 7, 3), np.uint8)},
+        {
+            "picture": make_picture(9, 7),
+            "reviews": ["Good.", "Bad."],
+            "samples": make_bursts([2000, 9000]),
+        },
         {
             f"out/{name}": MODELS / model
             for name, model in (
@@ -169,6 +173,15 @@ PREPARED = {
                 ("names", "entities"),
                 ("answers", "answers"),
                 ("photos", "shapes"),
+                ("things", "things"),
+                ("depth", "depths"),
+                ("scenes", "scenes"),
+                ("sam", "prompts"),
+                ("clip", "captions"),
+                ("owl", "finds"),
+                ("larger", "enlarged"),
+                ("front", "cutouts"),
+                ("voice-activity", "voices"),
             )
         },
         printed=("'label': ", "PER", "'answer': "),
@@ -178,6 +191,7 @@ PREPARED = {
         device=timed_device,
         printed=("tunable | default | chosen", "gemv_q4 n"),
     ),
+    "docs/scaling.md": Prepared(files={"model.pte": DIGITS}),
     "docs/speed.md": Prepared(
         {**PICTURE, "program": DIGITS}, {"model.pte": DIGITS}, timed_device, printed=("conv",)
     ),

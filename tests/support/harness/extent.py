@@ -29,6 +29,11 @@ def some(usual: Sequence[T], *others: T) -> list[T]:
     return [*usual, *(others if everything() else ())]
 
 
+def share(cases: Sequence[T], every: int = 3) -> list[T]:
+    """Choose one of every so many parameters of a test; all of them if everything is to run."""
+    return list(cases[:: 1 if everything() else every])
+
+
 def count(usual: int, of_all: int) -> int:
     """Return the number of random cases; the first ones are the same in both extents."""
     return of_all if everything() else usual

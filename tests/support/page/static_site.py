@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,8 +11,15 @@ from typing import Any
 
 
 class _Quiet(SimpleHTTPRequestHandler):
+    more_headers: Mapping[str, str] = {}
+
     def log_message(self, format: str, *arguments: Any) -> None:
         pass
+
+    def end_headers(self) -> None:
+        for name, value in self.more_headers.items():
+            self.send_header(name, value)
+        super().end_headers()
 
 
 class _Server(ThreadingHTTPServer):
@@ -22,11 +28,15 @@ class _Server(ThreadingHTTPServer):
 
 
 class StaticHost:
-    """A host that sends no extra headers, and can be switched off."""
+    """A host that sends no extra headers, unless some are given, and can be switched off."""
 
-    def __init__(self, folder: Path) -> None:
-        handler = functools.partial(_Quiet, directory=str(folder))
-        self._server = _Server(("127.0.0.1", 0), handler)
+    def __init__(self, folder: Path, headers: Mapping[str, str]) -> None:
+        handler = type("Handler", (_Quiet,), {"more_headers": headers})
+
+        def answer(*connection: Any) -> SimpleHTTPRequestHandler:
+            return handler(*connection, directory=str(folder))
+
+        self._server = _Server(("127.0.0.1", 0), answer)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
         self.url = f"http://localhost:{self._server.server_address[1]}/"
@@ -39,8 +49,8 @@ class StaticHost:
 
 
 @contextmanager
-def static_host(folder: Path) -> Iterator[StaticHost]:
-    host = StaticHost(folder)
+def static_host(folder: Path, headers: Mapping[str, str] | None = None) -> Iterator[StaticHost]:
+    host = StaticHost(folder, headers or {})
     try:
         yield host
     finally:

@@ -63,6 +63,7 @@ def ops_in_tables() -> set[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_every_op_has_a_case(folders: dict[Path, Path]) -> None:
     used = ops_in_tables()
     for path in SUITES:

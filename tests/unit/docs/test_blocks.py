@@ -60,14 +60,23 @@ NOT_RUN = {
         "docs/library.md",
         "download = webpte",
     ): "for a browser; test_broken_downloads.py",
+    (
+        "docs/javascript.md",
+        "import { RuntimeHere }",
+    ): "for a worker; support/npm/page.js has it, too",
+    ("docs/javascript.md", "webpte.configure"): "support/npm/page.js has it, too",
     ("docs/models.md", 'program = await webpte.load("https'): "an address, for the browser only",
     ("docs/openai.md", "import openai"): "needs a server; tests/unit/host/api/test_api.py has one",
+    ("docs/scaling.md", "import ray"): "needs Ray; tests/cluster/test_ray_data.py does the same",
+    ("docs/scaling.md", "http_options:"): "a file for Ray Serve",
     ("docs/page.md", "session = self.state.idle_session()"): "lines of a method",
     ("docs/your_own_page.md", "<!doctype html>"): "files; tests/browser/page/test_modes.py",
     ("docs/your_own_page.md", "import micropip"): "micropip is a package of Pyodide",
 }
+# Its JavaScript runs in tests/browser/programs/test_npm.py.
+IN_PAGE = "docs/javascript.md"
 # Commands, and modules behind `python -m`, that are no part of this project.
-OTHER_COMMANDS = {"pip", "export", "cat"}
+OTHER_COMMANDS = {"pip", "export", "cat", "npm", "npx", "ray", "serve"}
 OTHER_MODULES = {"pytest", "build", "http.server", "twine"}
 
 
@@ -182,6 +191,8 @@ def test_is_run_or_listed(block: Block, monkeypatch: pytest.MonkeyPatch) -> None
         return
     elif block.language == "json":
         json.loads(block.text)
+    elif block.language == "js":
+        assert block.document == IN_PAGE
     elif block.language == "sh":
         subprocess.run(["bash", "-n"], input=block.text, text=True, check=True)
         for words in commands(block):

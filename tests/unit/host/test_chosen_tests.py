@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from webpte_host.commands import test_command
-from webpte_host.setup import environment
+from webpte_host.setup import cluster_environment, environment
 
 UNIT = "tests/unit/host/test_cli.py"
 NATIVE = "tests/native/test_tables.py"
 BROWSER = "tests/browser/kernels/test_tables.py"
+CLUSTER = "tests/cluster/test_ray_data.py"
+CLUSTER_PYTHON = "python-with-ray"
 
 
 class Recorded:
@@ -21,9 +24,12 @@ class Recorded:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.paths: list[str] = []
         self.set_up: dict[str, bool] = {}
+        self.of_cluster: list[str] = []
 
         def run(_title: str, command: list[str]) -> bool:
-            self.paths += [word for word in command if word.startswith("tests/")]
+            paths = [word for word in command if word.startswith("tests/")]
+            self.paths += paths
+            self.of_cluster += paths if command[0] == CLUSTER_PYTHON else []
             return True
 
         def ensure(**options: Any) -> Path:
@@ -32,6 +38,7 @@ class Recorded:
 
         monkeypatch.setattr(test_command, "_run_section", run)
         monkeypatch.setattr(environment, "ensure", ensure)
+        monkeypatch.setattr(cluster_environment, "ensure", lambda: Path(CLUSTER_PYTHON))
 
 
 @pytest.mark.parametrize("option", ["--native", "--site"])
@@ -63,6 +70,7 @@ def test_options_alone_leave_all_native_tests(
         (["tests/unit", "-k", "server"], False),
         (["--all", "tests/unit/docs", f"{UNIT}::test_unknown_command"], False),
         ([NATIVE], False),
+        ([CLUSTER], False),
         (["--native"], False),
         (["--native", "-k", "web"], False),
         (["--native", NATIVE], False),
@@ -105,3 +113,32 @@ def test_firefox_is_set_up_for_its_tests(
     test_command.main(arguments)
     assert recorded.set_up["with_firefox"] == firefox
     assert ("tests/firefox" in recorded.paths) == firefox
+
+
+@pytest.mark.parametrize(
+    ("arguments", "platform", "found"),
+    [
+        ([], "linux", []),
+        (["--all"], "linux", ["tests/cluster"]),
+        (["--all"], "darwin", []),
+        ([CLUSTER, "-x"], "linux", [CLUSTER]),
+        (["--all", "tests/cluster"], "linux", ["tests/cluster"]),
+        ([UNIT, CLUSTER], "linux", []),
+    ],
+)
+def test_tests_on_a_cluster_have_an_environment_of_their_own(
+    arguments: list[str], platform: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded(monkeypatch)
+    monkeypatch.setattr(sys, "platform", platform)
+    test_command.main(arguments)
+    assert recorded.of_cluster == found
+    if found:
+        assert recorded.set_up["with_driver"]
+
+
+def test_the_environment_of_a_cluster_has_the_pins_of_all_tests() -> None:
+    pinned = cluster_environment.packages()
+    assert set(pinned[:-1]) < set(environment.requirements())
+    assert pinned[-1].startswith("ray[")
+    assert all("==" in one for one in pinned)

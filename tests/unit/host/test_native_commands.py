@@ -57,6 +57,7 @@ def test_verify(root: Path, suite: Path) -> None:
     assert last == "1 passed, 1 failed"
 
 
+@pytest.mark.thorough
 def test_bench_refuses_a_cpu_except_with_software(root: Path, suite: Path) -> None:
     command = ("bench", str(suite / "add.pte"), "--device", "native", "--runs", "2")
     if wait(shared_device("native")).info.software:
