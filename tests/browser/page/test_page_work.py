@@ -158,6 +158,25 @@ SLOW_COMPILER = """() => {
 }"""
 
 
+# A GPU that takes its time: no result is read for 30 ms, so that 10,000 runs take five minutes.
+SLOW_GPU = """() => {
+    const read = GPUBuffer.prototype.mapAsync;
+    GPUBuffer.prototype.mapAsync = async function (...range) {
+        await new Promise((resolve) => setTimeout(resolve, 30));
+        return read.apply(this, range);
+    };
+    globalThis.letRead = () => { GPUBuffer.prototype.mapAsync = read; };
+}"""
+
+
+@pytest.fixture
+def slow_gpu(page: Page) -> Iterator[None]:
+    (python,) = page.workers
+    python.evaluate(SLOW_GPU)
+    yield
+    python.evaluate("() => letRead()")
+
+
 def softmax() -> bytes:
     """Build a softmax of rows of up to 8 values; rows of 8 have a vectorized kernel."""
     g = GraphWriter()
@@ -204,6 +223,7 @@ def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
     expect(status(page)).not_to_contain_text("stopped early")
 
 
+@pytest.mark.usefixtures("slow_gpu")
 def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     open_sample(page)
     page.get_by_label("Live").uncheck()
@@ -221,6 +241,7 @@ def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     run(page)
 
 
+@pytest.mark.usefixtures("slow_gpu")
 def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Page) -> None:
     page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
     show_samples(page)
