@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from webpte.retrieval.answer import Citation, CitedReply, answer
 from webpte.retrieval.documents import Document, Section
 from webpte.retrieval.embedder import Embedder
 from webpte.retrieval.index import Index, Passage
@@ -17,12 +18,15 @@ from webpte.retrieval.passages import PassagePlace, cut_document
 from webpte.retrieval.reading import read_document
 
 __all__ = [
+    "Citation",
+    "CitedReply",
     "Document",
     "Embedder",
     "Index",
     "Passage",
     "PassagePlace",
     "Section",
+    "answer",
     "cut_document",
     "read_document",
 ]
