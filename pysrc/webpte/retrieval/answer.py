@@ -78,14 +78,14 @@ async def answer(
     index: Index,
     question: str,
     *,
-    top_k: int = 4,
+    passages: int = 4,
     must_cite: bool = False,
     max_new_tokens: int = 256,
     **options: Unpack[ReplyOptions],
 ) -> CitedReply:
     """Ask a chat a question about the documents of an index.
 
-    top_k      passages to put into the question; of those, as many as the context has room for,
+    passages   how many to put into the question; of those, as many as the context has room for,
                the nearest first, and the last one may be cut
     must_cite  let every statement end with a number: for small models, which forget to. It is a
                constraint on the answer
@@ -95,12 +95,12 @@ async def answer(
     question to keep the context free. InputError if there is nothing to search in, or not even a
     part of a passage fits.
     """
-    passages = await index.search(question, top_k)
-    if not passages:
+    found = await index.search(question, passages)
+    if not found:
         raise InputError("there are no documents to answer from: add some to the index first")
     if must_cite and any(options.get(name) for name in ("regex", "schema", "choices")):
         raise InputError("must_cite is a constraint, and an answer has one: leave the other out")
-    given = _fitting(chat, question, passages, max_new_tokens)
+    given = _fitting(chat, question, found, max_new_tokens)
     if must_cite:
         options["regex"] = _statements(len(given))
     reply = chat.send(prompt_of(question, given), max_new_tokens, **options)

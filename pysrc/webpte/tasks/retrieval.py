@@ -102,6 +102,9 @@ class Retrieval(FeatureExtraction):
         found = await self.index.search(checked_text(inputs), top_k)
         return [passage.as_dict() for passage in found]
 
+    async def __aenter__(self) -> Retrieval:
+        return self
+
     def close(self) -> None:
         """Free the memory of the vectors and of the program."""
         self.index.close()

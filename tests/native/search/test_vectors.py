@@ -50,7 +50,7 @@ def test_task() -> None:
     async def found(device: str) -> list[str]:
         async with await open_retrieval(device) as task:
             for at, text in enumerate(("The fox is quick.", "It will rain.", "Money talks.")):
-                await task.add({"name": str(at), "text": text})  # type: ignore[attr-defined]
+                await task.add({"name": str(at), "text": text})
             return [one["document"] for one in await task("It will rain.")]
 
     on_gpu = asyncio.run(found("native"))

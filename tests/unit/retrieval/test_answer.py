@@ -41,8 +41,9 @@ def test_an_answer_cites_the_page(root: Path) -> None:
             question = "She laughed about the fox today."
             with pytest.raises(InputError, match="has one"):
                 await answer(chat, task.index, question, must_cite=True, choices=["a"])
-            given = {"top_k": 1, "must_cite": True, "max_new_tokens": 30}
-            reply = await answer(chat, task.index, question, **given)  # type: ignore[arg-type]
+            reply = await answer(
+                chat, task.index, question, passages=1, must_cite=True, max_new_tokens=30
+            )
             pieces = [piece async for piece in reply]
             assert "".join(pieces) == reply.text == await reply
             assert re.match(r"[^\[\].!?]+\[1\]", reply.text)
@@ -60,7 +61,7 @@ def test_passages_are_cut_to_the_context(root: Path) -> None:
             chat = await open_stories(root)
             text = " ".join(f"The robot number {at} sings about the meadow." for at in range(90))
             await task.add({"name": "songs.txt", "text": text})
-            reply = await answer(chat, task.index, "Who sings?", top_k=50, max_new_tokens=2)
+            reply = await answer(chat, task.index, "Who sings?", passages=50, max_new_tokens=2)
             assert 1 < len(reply.passages) < 50
             whole = task.index.documents["songs.txt"].text
             assert all(whole[one.start : one.end] == one.text for one in reply.passages)

@@ -37,7 +37,6 @@ def test_search_is_that_of_numpy(device: str) -> None:
     async def run() -> None:
         given = "numpy" if device == "numpy" else SimulatedDevice()
         async with await open_retrieval(given) as task:
-            assert isinstance(task, webpte.tasks.Task)
             index = Index(task, most=12, overlap=3)
             assert await index.search("anything") == []
             await index.add(text("dogs.txt", DOGS))
@@ -92,7 +91,8 @@ def test_documents_are_replaced_and_removed(device: str) -> None:
             assert len(index) == 3
             for query, name in (("Quick.", "b"), ("The cache keeps what has been said.", "a")):
                 (found,) = await index.search(query, 1)
-                assert (found.document, found.score) == (name, pytest.approx(1, abs=1e-5))
+                assert found.document == name
+                assert found.score == pytest.approx(1, abs=1e-5)
             await index.remove("c")
             with pytest.raises(InputError, match="no document 'c'"):
                 await index.remove("c")

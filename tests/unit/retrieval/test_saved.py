@@ -43,8 +43,6 @@ def test_what_is_saved_is_found_again(device: str, tmp_path: Path) -> None:
 
     async def run() -> None:
         async with await filled(made()) as first, await open_retrieval(made()) as second:
-            assert isinstance(first, Retrieval)
-            assert isinstance(second, Retrieval)
             await first.index.save(path)
             await second.add({"name": "old", "text": "It is replaced."})
             await second.index.load(path)
@@ -67,7 +65,6 @@ def test_what_is_saved_is_found_again(device: str, tmp_path: Path) -> None:
 def test_an_empty_index() -> None:
     async def run() -> None:
         async with await open_retrieval() as task:
-            assert isinstance(task, Retrieval)
             await task.index.load(await bytes_of(task))
             assert await task("fox") == []
 
@@ -111,7 +108,6 @@ CHANGES = {
 def test_files_that_are_not_valid(why: str) -> None:
     async def run() -> None:
         async with await filled() as task:
-            assert isinstance(task, Retrieval)
             before = task.index.entries
             with pytest.raises(InputError, match=why):
                 await task.index.load(changed(await bytes_of(task), CHANGES[why]))
@@ -124,8 +120,6 @@ def test_files_that_are_not_valid(why: str) -> None:
 def test_other_pooling_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with await filled() as task, await open_retrieval() as other:
-            assert isinstance(task, Retrieval)
-            assert isinstance(other, Retrieval)
             data = await bytes_of(task)
             other.pooling = "cls"
             with pytest.raises(InputError, match="another program"):
@@ -145,7 +139,6 @@ def test_damaged_files() -> None:
     async def run() -> None:
         chance = random.Random(7)
         async with await filled() as task:
-            assert isinstance(task, Retrieval)
             data = await bytes_of(task)
             for _ in range(150):
                 damaged = bytearray(data)
