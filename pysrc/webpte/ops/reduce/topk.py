@@ -32,8 +32,9 @@ from webpte.shapes import Dims, normalize_dim
 
 Array = np.ndarray
 
-# Loop steps of a thread, of which Mesa's software driver allows 65,535; and comparisons in all.
-MOST_STEPS, MOST_WORK = 60_000, 2**33
+# Loop steps of a thread, of which Mesa's software driver allows 65,535; and comparisons in all, on
+# a GPU and on a software adapter.
+MOST_STEPS, MOST_WORK, MOST_SOFTWARE_WORK = 60_000, 2**33, 2**26
 # Rows of more elements are split, for up to so many; in parts of at least PART, not too many.
 LONG, FEW, PART, MOST_PARTS = 1024, 64, 1024, 512
 
@@ -61,7 +62,8 @@ def lower_topk(args: Args) -> list[Dispatch]:
     part = part_of(rows, k, args.target.software)
     if part:
         return split_topk(args, rows, k, part)
-    if rows.length > MOST_STEPS or source.numel * rows.length > MOST_WORK:
+    most = MOST_SOFTWARE_WORK if args.target.software else MOST_WORK
+    if rows.length > MOST_STEPS or source.numel * rows.length > most:
         raise UnsupportedError(f"{args.call}: the host sorts rows of {rows.length} faster")
     return [
         Dispatch(

@@ -56,7 +56,7 @@ def test_documents_are_searched_shown_and_kept() -> None:
         await drop(app, File("numbers.pdf", pdf), File("more.txt", b"She laughed."))
         assert browser.text["status"] == "Added 2 documents with 3 passages"
         assert "2 pages · 2 passages" in text_of(browser)
-        await search(app, "It will rain.")
+        await search(app, "It will\nrain.")
         found = text_of(browser, "documents-found")
         assert found.split("numbers.pdf, page 2")[1].split()[:4] == ["1.00", "It", "will", "rain."]
         assert "3 passages searched in" in found

@@ -148,7 +148,7 @@ class DocumentsPanel(Panel):
     def _show_adding(self, adding: Adding) -> None:
         self._adding = adding
         if self._throttle.ready(force=not adding.total):
-            self._draw_list()
+            self.draw()
 
     async def _keep(self, collection: Collection) -> None:
         """Keep the documents in the library; without room there, they are there until a reload."""
@@ -171,6 +171,7 @@ class DocumentsPanel(Panel):
         await self._keep(collection)
         if self._shown is not None and self._shown.document == name:
             self._shown = None
+        self._found = [one for one in self._found if one.document != name]
         self._search_again()
         self.draw()
         self.state.undo.offer(f"Removed {name}.", lambda: self._add_again(document))
@@ -327,9 +328,6 @@ class DocumentsPanel(Panel):
         collection = self._collection
         assert collection is not None  # as draw has seen
         return markup.list_view(collection.index, self._adding, collection.problem, self.act, busy)
-
-    def _draw_list(self) -> None:
-        self.draw()
 
     def _found_view(self) -> Html:
         return markup.found_view(self._found, self._summary, self.act)
