@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from webpte.errors import InputError
+from webpte.errors import DocumentError
 
 MOST_CHARACTERS = 32_000_000  # of one document
 MOST_NAME = 1000
@@ -77,9 +77,9 @@ class Document:
 
 def _check(text: str, name: str) -> None:
     if not name or len(name) > MOST_NAME:
-        raise InputError(f"a document needs a name of 1 to {MOST_NAME} characters")
+        raise DocumentError(f"a document needs a name of 1 to {MOST_NAME} characters")
     if len(text) > MOST_CHARACTERS:
-        raise InputError(
+        raise DocumentError(
             f"{name} has {len(text):,} characters; a document has at most {MOST_CHARACTERS:,}: "
             "split it"
         )

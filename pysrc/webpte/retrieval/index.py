@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.errors import ClosedError, DeviceLostError, InputError
+from webpte.errors import ClosedError, DeviceLostError, DocumentError, InputError
 from webpte.retrieval.documents import Document
 from webpte.retrieval.embedder import Embedder
 from webpte.retrieval.passages import PassagePlace, cut_document
@@ -123,7 +123,7 @@ class Index:
         document = await read_document(source, name)
         places = await self._cut(document)
         if not places:
-            raise InputError(f"{document.name} has no text to search in")
+            raise DocumentError(f"{document.name} has no text to search in")
         async with self._changing:
             old = self._entries.get(document.name)
             count = len(self) + len(places) - (len(old.places) if old else 0)

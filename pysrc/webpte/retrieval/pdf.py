@@ -7,7 +7,7 @@ import io
 import logging
 from typing import Any
 
-from webpte.errors import InputError
+from webpte.errors import DocumentError
 from webpte.retrieval.documents import MOST_CHARACTERS
 from webpte.runtime.base.libraries import python_package
 
@@ -24,26 +24,26 @@ async def read_pdf(data: bytes, name: str) -> list[str]:
     try:
         count = len(reader.pages)
         if count > MOST_PAGES:
-            raise InputError(f"{name} has {count:,} pages; at most {MOST_PAGES:,} are read")
+            raise DocumentError(f"{name} has {count:,} pages; at most {MOST_PAGES:,} are read")
         room = MOST_CHARACTERS
         for number in range(count):
             found.append(_plain(reader.pages[number].extract_text()))
             room -= len(found[-1]) + 1
             if room < 0:
-                raise InputError(
+                raise DocumentError(
                     f"{name} has over {MOST_CHARACTERS:,} characters up to page {number + 1}: "
                     "split it"
                 )
             if number % _PAGES_AT_ONCE == 0:
                 await asyncio.sleep(0)
-    except InputError:
+    except DocumentError:
         raise
     except MemoryError as error:
-        raise InputError(f"{name} does not fit into memory when it is unpacked") from error
+        raise DocumentError(f"{name} does not fit into memory when it is unpacked") from error
     except Exception as error:  # of a broken file, anything
         raise _broken(name, f"page {len(found) + 1}", error) from error
     if not any(page.strip() for page in found):
-        raise InputError(
+        raise DocumentError(
             f"{name} has no text in its {len(found)} pages: pictures of text need to be recognized "
             "first (OCR)"
         )
@@ -60,7 +60,7 @@ def _opened(pypdf: Any, data: bytes, name: str) -> Any:
         else:
             raise _broken(name, "its structure", error) from error
     if locked:
-        raise InputError(f"{name} is encrypted: save it without a password, then add it again")
+        raise DocumentError(f"{name} is encrypted: save it without a password, then add it again")
     return reader
 
 
@@ -69,6 +69,6 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text).rstrip()
 
 
-def _broken(name: str, where: str, error: Exception) -> InputError:
+def _broken(name: str, where: str, error: Exception) -> DocumentError:
     why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    return InputError(f"{name} is a broken PDF, or one that cannot be read ({where}): {why}")
+    return DocumentError(f"{name} is a broken PDF, or one that cannot be read ({where}): {why}")

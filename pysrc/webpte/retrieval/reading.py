@@ -1,6 +1,6 @@
 """Reads documents: text files, Markdown and PDF.
 
-Files are untrusted: their sizes are limited, and what cannot be read is an InputError that names
+Files are untrusted: their sizes are limited, and what cannot be read is an DocumentError that names
 the file.
 """
 
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from webpte.errors import InputError
+from webpte.errors import DocumentError
 from webpte.retrieval.documents import Document
 from webpte.retrieval.pdf import read_pdf
 from webpte.runtime.base.open import open_source
@@ -35,7 +35,7 @@ async def read_document(source: Any, name: str | None = None) -> Document:
     file = await open_source(source, name=given)
     given = given or file.name
     if file.size > MOST_FILE_BYTES:
-        raise InputError(
+        raise DocumentError(
             f"{given} has {file.size:,} bytes; documents of at most {MOST_FILE_BYTES:,} are read"
         )
     data = await file.read(0, file.size)
@@ -52,17 +52,17 @@ def document_of(text: str, name: str) -> Document:
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """Return the text of a file; raise InputError if it is none."""
+    """Return the text of a file; raise DocumentError if it is none."""
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         text = data.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(
+        raise DocumentError(
             f"{name} is not a text in UTF-8 (byte {error.start}), nor a PDF: save it as one of them"
         ) from error
     found = _BEYOND_TEXT.search(text)
     if found is not None:
-        raise InputError(
+        raise DocumentError(
             f"{name} is not a text: character {found.start()} is {found.group()!r}; text, Markdown "
             "and PDF are read"
         )

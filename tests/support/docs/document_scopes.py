@@ -93,6 +93,9 @@ ENCODED = {
 PICTURE = {**LINES, "x": np.zeros((1, 1, 28, 28), np.float32)}
 TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.json")}
 
+# Documents: that their text is not in a PDF is nothing to a search.
+WRITTEN = {"manual.pdf": "It is washed by hand.", "notes.md": "# Home\nThe dog is lazy."}
+
 PREPARED = {
     "README.md": Prepared(
         {"llama": Q4, "prompt_tokens": [5, 9, 33], "Unary": Unary},
@@ -151,6 +154,16 @@ PREPARED = {
     "docs/openai.md": Prepared(CHAT),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
     "docs/page.md": Prepared(),
+    "docs/retrieval.md": Prepared(
+        files={
+            "out/minilm": MODELS / "vectors",
+            "out/chat/model.pte": SAMPLES / "stories.pte",
+            "out/chat/tokenizer.json": SAMPLES / "stories.tokenizer.json",
+            "out/chat/tokenizer_config.json": SAMPLES / "stories.tokenizer_config.json",
+            **WRITTEN,
+        },
+        printed=("manual.pdf", "memo.txt None Buy milk."),
+    ),
     "docs/samples.md": Prepared(
         {
             **LINES,
@@ -172,6 +185,7 @@ PREPARED = {
                 ("feelings", "feelings"),
                 ("names", "entities"),
                 ("answers", "answers"),
+                ("minilm", "vectors"),
                 ("photos", "shapes"),
                 ("things", "things"),
                 ("depth", "depths"),
@@ -183,7 +197,8 @@ PREPARED = {
                 ("front", "cutouts"),
                 ("voice-activity", "voices"),
             )
-        },
+        }
+        | WRITTEN,
         printed=("'label': ", "PER", "'answer': "),
     ),
     "docs/tuning.md": Prepared(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.write.pdf_writer import encrypted, write_pdf
-from webpte.errors import InputError, SourceError
+from webpte.errors import DocumentError, SourceError
 from webpte.retrieval import Document, Section, documents, pdf, read_document, reading
 
 PAGES = [["The first page.", "It has (two) lines."], [], ["The third page ends."]]
@@ -70,7 +70,7 @@ def test_paths_and_documents(tmp_path: Path) -> None:
     ids=["bytes", "binary", "encrypted", "pictures", "head only", "cut off"],
 )
 def test_refused_files(data: bytes, why: str) -> None:
-    with pytest.raises(InputError, match=why) as caught:
+    with pytest.raises(DocumentError, match=why) as caught:
         read(data, "given.file")
     assert "given.file" in str(caught.value)
 
@@ -82,17 +82,17 @@ def test_pdf_with_an_empty_password_opens() -> None:
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(pdf, "MOST_PAGES", 2)
-        with pytest.raises(InputError, match="3 pages; at most 2"):
+        with pytest.raises(DocumentError, match="3 pages; at most 2"):
             read(write_pdf(PAGES), "a.pdf")
     with monkeypatch.context() as patch:
         patch.setattr(pdf, "MOST_CHARACTERS", 20)
-        with pytest.raises(InputError, match="over 20 characters up to page 1"):
+        with pytest.raises(DocumentError, match="over 20 characters up to page 1"):
             read(write_pdf(PAGES), "a.pdf")
     monkeypatch.setattr(documents, "MOST_CHARACTERS", 5)
-    with pytest.raises(InputError, match="at most 5: split it"):
+    with pytest.raises(DocumentError, match="at most 5: split it"):
         read(b"123456", "a.txt")
     monkeypatch.setattr(reading, "MOST_FILE_BYTES", 5)
-    with pytest.raises(InputError, match="6 bytes"):
+    with pytest.raises(DocumentError, match="6 bytes"):
         read(b"123456", "a.txt")
 
 
@@ -104,7 +104,7 @@ def test_damaged_pdfs_are_read_or_refused() -> None:
             damaged[chance.randrange(9, len(damaged))] = chance.randrange(256)
         try:
             read(bytes(damaged), "damaged.pdf")
-        except InputError as error:
+        except DocumentError as error:
             refused.append(str(error))
     assert refused
     assert all("damaged.pdf" in why for why in refused)

@@ -13,7 +13,7 @@ import webpte
 from support.devices.losable import Losable
 from support.harness.embedders import open_retrieval
 from support.write.pdf_writer import write_pdf
-from webpte.errors import ClosedError, DeviceLostError, InputError
+from webpte.errors import ClosedError, DeviceLostError, DocumentError, InputError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.retrieval import Document, Index, Passage
 from webpte.retrieval import index as index_module
@@ -181,7 +181,7 @@ def test_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             for count in (0, 1025, True, 2.5):
                 with pytest.raises(InputError, match="top_k"):
                     await task.index.search("a", count)  # type: ignore[arg-type]
-            with pytest.raises(InputError, match="no text to search"):
+            with pytest.raises(DocumentError, match="no text to search"):
                 await task.add({"name": "a", "text": " \n"})
             with pytest.raises(InputError, match="has name and text"):
                 await task.add({"name": "a", "content": "x"})

@@ -102,7 +102,7 @@ def search_view(query: str, found: Html, act: Act) -> Html:
     """Return the field for a search, and what was found."""
     field = h(
         "input",
-        type="search",
+        type="text",
         value=query,
         placeholder="Search by meaning",
         autocomplete="off",
@@ -167,9 +167,9 @@ def ask_view(
             h(
                 "div",
                 choice("answered by", options, chosen, name="model", disabled=busy),
-                h("label", cite, " a citation after every statement", class_="documents-check"),
                 class_="controls",
             ),
+            h("label", cite, "Cite after every statement", class_="documents-check"),
             h("button", "Ask", type="submit", class_="primary", disabled=busy),
             data_act=act("ask"),
             class_="documents-form",
@@ -185,7 +185,7 @@ def answer_view(asked: Answered | None, progress: str, act: Act, busy: bool) -> 
         return render([])
     stop = h("button", "Stop", type="button", class_="quiet", data_act=act("cancel"))
     cited = [
-        h("li", _number_button(one.number, place_of(one.passage), act), value=one.number)
+        h("li", _number_button(one.number, f"[{one.number}] {place_of(one.passage)}", act))
         for one in asked.citations
     ]
     return render(

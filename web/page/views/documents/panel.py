@@ -108,6 +108,7 @@ class DocumentsPanel(Panel):
         sources = [self.state.browser.source(file) for file in files]
         given = [(source.data, source.name) for source in sources]
         self.state.show(error="")
+        self.state.tell("Adding documents", "busy")
         await self.state.do(session, self._add(collection, given), _ADDING, at_once=True)
         self.draw()
 
@@ -350,7 +351,7 @@ class DocumentsPanel(Panel):
 VIEW = View(
     "documents",
     "Documents",
-    order=16,
+    order=15,
     make=DocumentsPanel,
     needs=(SENTENCE_ENCODER,),
     follows=(Change.SESSION, Change.BUSY),
