@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from webpte.retrieval.answer import Citation, CitedReply, answer
 from webpte.retrieval.documents import Document, Section
-from webpte.retrieval.embedder import Embedder
+from webpte.retrieval.embedder import Embedder, encodes_texts
 from webpte.retrieval.index import Index, Passage
 from webpte.retrieval.passages import PassagePlace, cut_document
 from webpte.retrieval.reading import read_document
@@ -28,5 +28,6 @@ __all__ = [
     "Section",
     "answer",
     "cut_document",
+    "encodes_texts",
     "read_document",
 ]

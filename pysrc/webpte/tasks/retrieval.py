@@ -46,12 +46,12 @@ class Retrieval(FeatureExtraction):
 
     @property
     def key(self) -> str:
-        """How vectors are made."""
+        """The way in which vectors are made."""
         return self._pooling
 
     @property
     def pooling(self) -> str:
-        """How the vectors of tokens become that of a text: "mean", or "cls", the first one's."""
+        """The vector of a text: the "mean" of those of its tokens, or "cls", the first one's."""
         return self._pooling
 
     @pooling.setter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,8 +16,9 @@ from support.harness.embedders import open_retrieval
 from support.write.pdf_writer import write_pdf
 from webpte.errors import ClosedError, DeviceLostError, DocumentError, InputError
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.retrieval import Document, Index, Passage
+from webpte.retrieval import Document, Index, Passage, encodes_texts
 from webpte.retrieval import index as index_module
+from webpte.runtime.base.info import MethodInfo, TensorInfo
 
 T = TypeVar("T")
 DOGS = "The dog is lazy. It sleeps all day.\n\nThe fox is quick, and it jumps over the dog."
@@ -63,6 +65,20 @@ def test_search_is_that_of_numpy(device: str) -> None:
             index.close()
 
     wait(run())
+
+
+def test_encoders_are_known_by_their_inputs_and_outputs(root: Path) -> None:
+    def methods(texts: Sequence[int], inputs: int, *dims: int) -> dict[str, MethodInfo]:
+        given = [TensorInfo(str(n), tuple(texts), "int64", True) for n in range(inputs)]
+        made = (TensorInfo("y", dims, "float32", True),)
+        return {"forward": MethodInfo("forward", tuple(given), made, {}, {}, {}, (), False)}
+
+    assert encodes_texts(methods((8, 512), 1, 8, 384))
+    assert encodes_texts(methods((8, 512), 3, 8, 512, 384))
+    assert not encodes_texts(methods((8, 512), 3, 8, 512, 9))  # labels of tokens
+    assert not encodes_texts(methods((8, 512), 2, 8, 512, 30_522))  # words
+    assert not encodes_texts(methods((8, 512), 4, 8, 512, 384))
+    assert not encodes_texts(asyncio.run(webpte.inspect(root / "web/samples/stories.pte")))
 
 
 def test_ties_come_in_the_order_of_adding() -> None:

@@ -19,7 +19,7 @@ from page.views.documents import markup
 from page.views.documents.answering import Answered, LanguageModel, model_cards, open_model
 from page.views.documents.collection import Collection
 from page.views.documents.markup import Adding
-from page.views.view import SENTENCE_ENCODER, Panel, View
+from page.views.view import TEXT_ENCODER, Panel, View
 from webpte.errors import SourceError, WebpteError
 from webpte.retrieval import Document, Passage
 
@@ -90,7 +90,7 @@ class DocumentsPanel(Panel):
     def accepts(self, name: str) -> bool:
         """Take PDF and Markdown; of an open encoder also text, which else has labels."""
         name = name.lower()
-        is_text = name.endswith(".txt") and SENTENCE_ENCODER.met(self.state)
+        is_text = name.endswith(".txt") and TEXT_ENCODER.met(self.state)
         return is_text or name.endswith(tuple(set(markup.ENDINGS) - {".txt"}))
 
     async def accept_files(self, files: Sequence[Any]) -> None:
@@ -353,7 +353,7 @@ VIEW = View(
     "Documents",
     order=15,
     make=DocumentsPanel,
-    needs=(SENTENCE_ENCODER,),
+    needs=(TEXT_ENCODER,),
     follows=(Change.SESSION, Change.BUSY),
     style=True,
 )
