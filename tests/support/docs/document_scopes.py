@@ -94,7 +94,10 @@ PICTURE = {**LINES, "x": np.zeros((1, 1, 28, 28), np.float32)}
 TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.json")}
 
 # Documents: that their text is not in a PDF is nothing to a search.
-WRITTEN = {"manual.pdf": "It is washed by hand.", "notes.md": "# Home\nThe dog is lazy."}
+WRITTEN: dict[str, Path | str] = {
+    "manual.pdf": "It is washed by hand.",
+    "notes.md": "# Home\nThe dog is lazy.",
+}
 
 PREPARED = {
     "README.md": Prepared(
@@ -179,7 +182,8 @@ PREPARED = {
             "reviews": ["Good.", "Bad."],
             "samples": make_bursts([2000, 9000]),
         },
-        {
+        WRITTEN
+        | {
             f"out/{name}": MODELS / model
             for name, model in (
                 ("feelings", "feelings"),
@@ -197,8 +201,7 @@ PREPARED = {
                 ("front", "cutouts"),
                 ("voice-activity", "voices"),
             )
-        }
-        | WRITTEN,
+        },
         printed=("'label': ", "PER", "'answer': "),
     ),
     "docs/tuning.md": Prepared(
