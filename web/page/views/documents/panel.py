@@ -230,6 +230,8 @@ class DocumentsPanel(Panel):
 
         await self.state.do(session, work(), _ANSWERING, at_once=True, redo=work)
         self._progress = ""
+        if session.runner.stopping and session is self.state.session:
+            self.state.tell("Stopped: the answer is as far as it came")
         if self._asked is not None:
             self._asked.ended = True
         self.draw()
