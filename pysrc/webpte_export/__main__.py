@@ -41,7 +41,10 @@ def run(request: dict[str, Any]) -> Report:
         chosen["half"] = True
     if request["kind"] == "llm":
         from webpte_export.llm import export_llm
+        from webpte_export.training.adapters import LoraOptions
 
+        if request.get("train") is not None:
+            chosen["train"] = LoraOptions(**request["train"])
         return export_llm(
             request["source"], request["out"], max_context=request["max_context"], **chosen
         )

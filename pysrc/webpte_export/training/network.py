@@ -7,9 +7,7 @@ settings  the learning rate, the weight decay, and AdamW's two bias corrections,
 w, m, v   all matrices of the LoRA one after the other (`adapters.layout`), and AdamW's moments
 
 Programs have no autograd. Each part below returns its result with what its backward pass needs, so
-that the two can be read side by side. Rows are tokens: activations are (N, width), N = B T. Weights
-that are quantized are dequantized for the backward pass, one layer at a time.
-"""
+that the two can be read side by side. Rows are tokens: activations are (N, width), N = B T."""
 
 from __future__ import annotations
 
@@ -22,6 +20,7 @@ from torch import Tensor, nn
 
 from webpte_export.llm.source import Shape
 from webpte_export.training.adapters import BETAS, EPSILON, Adapter, LoraOptions
+from webpte_export.training.frozen import frozen_layer
 
 _HIDDEN_SCORE = -1e30  # of a token that comes later; softmax makes zero of it
 
@@ -31,7 +30,7 @@ class Layer(nn.Module):
 
     def __init__(self, frozen: nn.Module, adapter: Adapter | None, scale: float) -> None:
         super().__init__()
-        self.frozen = frozen
+        self.frozen = frozen_layer(frozen)
         self.adapter = adapter
         self.scale = scale
 
@@ -42,7 +41,7 @@ class Layer(nn.Module):
         return a, w[one.middle : one.end].reshape(one.outputs, one.rank)
 
     def forward(self, x: Tensor, w: Tensor) -> tuple[Tensor, Any]:
-        y = self.frozen(x)
+        y: Tensor = self.frozen(x)
         if self.adapter is None:
             return y, None
         a, b = self.matrices(w)
@@ -51,7 +50,7 @@ class Layer(nn.Module):
 
     def backward(self, dy: Tensor, kept: Any, gradients: dict[int, Tensor]) -> Tensor:
         """Return the gradient of x; put those of A and B where they begin in the flat vector."""
-        dx = torch.mm(dy, dense(self.frozen))
+        dx: Tensor = self.frozen.backward(dy)
         if self.adapter is None:
             return dx
         x, low, a, b = kept
@@ -59,17 +58,6 @@ class Layer(nn.Module):
         gradients[self.adapter.start] = torch.ops.et_vk.linear_dW(d_low, x)
         gradients[self.adapter.middle] = torch.ops.et_vk.linear_dW(dy, low)
         return dx + torch.mm(d_low, a)
-
-
-def dense(linear: nn.Module) -> Tensor:
-    """Return the weights of a layer in floats, (outputs, inputs)."""
-    if hasattr(linear, "scales"):  # `webpte_export.quantize.row_quantized`
-        weight: Tensor = torch.ops.quantized_decomposed.dequantize_per_channel(
-            linear.weight, linear.scales, linear.zeros, 0, -127, 127, torch.int8
-        )
-        return weight
-    found: Tensor = linear.weight
-    return found
 
 
 class Norm(nn.Module):
@@ -248,7 +236,7 @@ class Step(nn.Module):
             for number, block in enumerate(model.layers)
         )
         self.norm = Norm(model.norm.weight, shape.norm_eps)
-        self.output = model.output
+        self.output = frozen_layer(model.output)
         for name in ("cosines", "sines"):
             table = getattr(model.rope, {"cosines": "freqs_cos", "sines": "freqs_sin"}[name])
             self.register_buffer(name, table[: options.length].clone())
@@ -257,10 +245,10 @@ class Step(nn.Module):
     def forward(
         self, tokens: Tensor, targets: Tensor, settings: Tensor, w: Tensor, m: Tensor, v: Tensor
     ) -> tuple[Tensor, ...]:
-        loss, gradient = self._gradient(tokens, targets, w)
+        loss, gradient = self.gradient(tokens, targets, w)
         return loss, *adamw(w, m, v, gradient, settings)
 
-    def _gradient(self, tokens: Tensor, targets: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    def gradient(self, tokens: Tensor, targets: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss of the targets, and the gradient of all matrices, flat."""
         tables = Tables(self.cosines, self.sines, self.places)
         x = self.embedding(tokens.reshape(-1))
@@ -273,7 +261,7 @@ class Step(nn.Module):
         total, d_logits = torch.ops.et_vk.fused_ce(logits, labels, 1.0)
         counted = labels.ge(0).to(torch.float32).reshape(1, -1).sum(-1)
         count = torch.clamp(counted, min=1.0)
-        d_last = torch.mm(d_logits, dense(self.output)) / count
+        d_last = self.output.backward(d_logits) / count
         dx, gradients = self.norm.backward(d_last, x), dict[int, Tensor]()
         for block, one in zip(reversed(self.blocks), reversed(kept), strict=True):
             dx = block.backward(dx, one, tables, gradients)
