@@ -33,6 +33,7 @@ from webpte.runtime.lora.slots import (
 )
 
 LAYERS_METHOD = "get_linear_layers"
+TRAINING_METHOD = "learn"  # takes a LoRA as its input: no room for another one in there
 ADD = "aten.add.Tensor"
 # Operators of linear layers: the names of their input and weights.
 OPERANDS = {
@@ -49,7 +50,7 @@ def with_room(contents: Contents, room: LoraRoom | int) -> tuple[Contents, LoraS
     planner, found = SlotPlanner(room), dict[tuple[str, int], list[_Siblings]]()
     for name, method in contents.methods.items():
         for index, graph in enumerate(method.graphs):
-            if graph is not None:
+            if graph is not None and name != TRAINING_METHOD:
                 groups = list(_groups(graph, _layers(graph, modules)))
                 found[name, index] = groups
                 for group in groups:
@@ -62,7 +63,7 @@ def with_room(contents: Contents, room: LoraRoom | int) -> tuple[Contents, LoraS
     methods = dict(contents.methods)
     for name, method in methods.items():
         graphs = tuple(
-            graph if graph is None else _branched(graph, found[name, index], slots)
+            graph if graph is None else _branched(graph, found.get((name, index), []), slots)
             for index, graph in enumerate(method.graphs)
         )
         if graphs != method.graphs:

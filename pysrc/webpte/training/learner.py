@@ -33,8 +33,6 @@ Array = np.ndarray
 Vary = Callable[[Array, np.random.Generator], Array]
 
 LEARN, PREDICT = "learn", "predict"
-__all__ = ["Form", "Learner", "can_be_taught", "form_of"]
-
 RATE = 0.003
 STEPS_AT_ONCE = 4  # losses are read together: fewer round trips, and still a smooth curve
 _GIVEN, _OF_WEIGHT = 3, 3  # inputs of `learn` before the weights; tensors for each weight
