@@ -39,7 +39,7 @@ KEEP_EVERY = 32  # steps after which the state is read back, in case the device 
 
 
 class LoraTrainer:
-    """A LoRA in training. One `learn` at a time; everything else may be called in between.
+    """A LoRA in training. One `learn` at a time: a new one ends the one before.
 
     rate   the learning rate; it may be set between steps
     decay  AdamW's weight decay
@@ -63,7 +63,8 @@ class LoraTrainer:
         self._state: list[Array | GpuTensor] = []
         self._kept: tuple[int, list[Array]] = 0, []
         self._rng = np.random.default_rng(seed)
-        self._is_learning = self._is_stopped = False
+        self._run: object = None  # the `learn` that goes on
+        self._is_busy = False  # with steps on the device
         self._used: Lora | None = None
         self.reset(seed)
 
@@ -91,21 +92,20 @@ class LoraTrainer:
         go on.
         """
         self._check_idle()
-        self._is_learning, self._is_stopped = True, False
-        try:
-            form = self.form
-            examples = examples_of(lines, self._tokenizer, form.length)
-            batches = Batches(examples, form.batch, form.length, self._rng, packed)
-            for start in range(0, steps, STEPS_AT_ONCE):
-                if self._is_stopped:
-                    return
-                count = min(STEPS_AT_ONCE, steps - start)
-                for loss in await self._steps(batches, count):
-                    yield loss
-        finally:
-            self._is_learning = False
+        form, run = self.form, object()
+        examples = examples_of(lines, self._tokenizer, form.length)
+        batches = Batches(examples, form.batch, form.length, self._rng, packed)
+        self._run = run
+        for start in range(0, steps, STEPS_AT_ONCE):
+            losses = await self._steps(batches, min(STEPS_AT_ONCE, steps - start))
+            for loss in losses:
+                yield loss
+            if self._run is not run:
+                return
 
     async def _steps(self, batches: Batches, count: int) -> list[float]:
+        self._check_idle()
+        self._is_busy = True
         try:
             if self.steps - self._kept[0] >= KEEP_EVERY:
                 self._kept = self.steps, await self._arrays()
@@ -115,6 +115,8 @@ class LoraTrainer:
             self.steps, kept = self._kept
             self._state = list(kept)
             raise
+        finally:
+            self._is_busy = False
         found = [float(one.reshape(())) for one in arrays]
         if not all(map(math.isfinite, found)):
             raise InputError(
@@ -145,7 +147,7 @@ class LoraTrainer:
 
     def stop(self) -> None:
         """End a `learn` that is under way after the steps that it has begun."""
-        self._is_stopped = True
+        self._run = None
 
     async def save(self) -> SavedLora:
         """Return the LoRA as PEFT's two files."""
@@ -172,6 +174,7 @@ class LoraTrainer:
         return lora
 
     def _set(self, w: Array) -> None:
+        self._run = None
         self.steps = 0
         self._state = [w, np.zeros_like(w), np.zeros_like(w)]
         self._kept = 0, [w, np.zeros_like(w), np.zeros_like(w)]
@@ -189,8 +192,8 @@ class LoraTrainer:
         return rows
 
     def _check_idle(self) -> None:
-        if self._is_learning:
-            raise InputError("this LoRA is in training already: stop it, and wait for its end")
+        if self._is_busy:
+            raise InputError("this LoRA is in training: wait for its steps, or stop it before")
 
 
 async def _array(value: Array | GpuTensor) -> Array:
