@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.errors import ChatTemplateError, InputError
-from webpte.text import Tokenizer
+from webpte.text import ChatTemplate, Tokenizer
 
 Line = str | tuple[str, str]
 UNCOUNTED = -1  # a target that is not learned
@@ -43,7 +43,12 @@ def read_lines(text: str, between: str = "=>") -> list[Line]:
     return found
 
 
-def examples_of(lines: Sequence[Line], tokenizer: Tokenizer, length: int) -> list[Example]:
+def examples_of(
+    lines: Sequence[Line],
+    tokenizer: Tokenizer,
+    length: int,
+    template: ChatTemplate | None = None,
+) -> list[Example]:
     """Return the examples of lines: rows of up to `length` tokens and the one after the last.
 
     A longer text is cut into several examples, each of which begins with the last token of the one
@@ -51,9 +56,12 @@ def examples_of(lines: Sequence[Line], tokenizer: Tokenizer, length: int) -> lis
     """
     if isinstance(lines, str):
         raise InputError("lines are a list of texts, not one text: split it, as read_lines does")
-    found: list[Example] = []
+    template, found = template or tokenizer.template, list[Example]()
     for number, line in enumerate(lines, 1):
-        whole = _text(line, tokenizer) if isinstance(line, str) else _pair(line, tokenizer, number)
+        if isinstance(line, str):
+            whole = _text(line, tokenizer)
+        else:
+            whole = _pair(line, tokenizer, template, number)
         if whole.given > length:
             raise InputError(
                 f"line {number}: its question takes {whole.given} tokens, and a row of this "
@@ -75,18 +83,20 @@ def _text(line: str, tokenizer: Tokenizer) -> Example:
     return Example(tuple(tokens), 1)
 
 
-def _pair(line: Sequence[str], tokenizer: Tokenizer, number: int) -> Example:
+def _pair(
+    line: Sequence[str], tokenizer: Tokenizer, template: ChatTemplate | None, number: int
+) -> Example:
     if len(line) != 2 or not all(isinstance(part, str) for part in line):
         raise InputError(f"line {number} is neither a text nor a question with its answer")
-    if tokenizer.template is None:
+    if template is None:
         raise ChatTemplateError(
             f"line {number} is a question with its answer, but the tokenizer has no chat template "
             "to write them: give plain texts, or load it with its tokenizer_config.json"
         )
     asked = {"role": "user", "content": line[0]}
     said = {"role": "assistant", "content": line[1]}
-    before = tokenizer.template.render([asked])
-    text = tokenizer.template.render([asked, said], add_generation_prompt=False)
+    before = template.render([asked])
+    text = template.render([asked, said], add_generation_prompt=False)
     if not text.startswith(before):  # the template writes an answer in another way than it asks
         before = text[: text.rfind(line[1].strip())]
     prompt = tokenizer.encode(before, special=False)

@@ -25,7 +25,7 @@ from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.lora.files import read_lora
 from webpte.runtime.lora.switch import Lora
 from webpte.runtime.program import Program
-from webpte.text import Tokenizer
+from webpte.text import ChatTemplate, Tokenizer
 from webpte.text.tokenizer import check_fits
 from webpte.training.lines import Batches, Line, examples_of
 from webpte.training.lora_files import SavedLora, flat_vector, saved_lora
@@ -44,6 +44,7 @@ class LoraTrainer:
     rate   the learning rate; it may be set between steps
     decay  AdamW's weight decay
     seed   of the matrices to begin with, and of the order of lines
+    template   a chat template in place of the tokenizer's own, for questions with answers
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class LoraTrainer:
         rate: float = RATE,
         decay: float = 0.0,
         seed: int = 0,
+        template: ChatTemplate | None = None,
     ) -> None:
         self.form = lora_form(program.methods)
         check_fits(tokenizer, program)
         self.rate, self.decay = rate, decay
         self.steps = 0  # since `reset`
         self._program, self._tokenizer = program, tokenizer
+        self._template = template or tokenizer.template
         self._state: list[Array | GpuTensor] = []
         self._kept: tuple[int, list[Array]] = 0, []
         self._rng = np.random.default_rng(seed)
@@ -93,7 +96,7 @@ class LoraTrainer:
         """
         self._check_idle()
         form, run = self.form, object()
-        examples = examples_of(lines, self._tokenizer, form.length)
+        examples = examples_of(lines, self._tokenizer, form.length, self._template)
         batches = Batches(examples, form.batch, form.length, self._rng, packed)
         self._run = run
         for start in range(0, steps, STEPS_AT_ONCE):

@@ -82,7 +82,5 @@ class GroupLayer(nn.Module):
         return y
 
     def backward(self, dy: Tensor) -> Tensor:
-        dx: Tensor = torch.ops.et_vk.linear_q4gsw_backward(
-            dy, self.weight, self.scale, GROUP_SIZE
-        )
+        dx: Tensor = torch.ops.et_vk.linear_q4gsw_backward(dy, self.weight, self.scale, GROUP_SIZE)
         return dx

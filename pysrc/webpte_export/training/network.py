@@ -110,9 +110,7 @@ class Attention(nn.Module):
         y, kept_out = self.out(mixed, w)
         return y, (kept_q, kept_k, kept_v, kept_out, raw, q, k, v, chances)
 
-    def backward(
-        self, dy: Tensor, kept: Any, step: Tables, gradients: dict[int, Tensor]
-    ) -> Tensor:
+    def backward(self, dy: Tensor, kept: Any, step: Tables, gradients: dict[int, Tensor]) -> Tensor:
         kept_q, kept_k, kept_v, kept_out, raw, q, k, v, chances = kept
         mixed = self._grouped(self._heads(self.out.backward(dy, kept_out, gradients)))
         dv = torch.bmm(chances.transpose(1, 2), mixed)
@@ -121,7 +119,10 @@ class Attention(nn.Module):
         d_scores = (weighted - chances * weighted.sum(-1, keepdim=True)) * self.scale
         dq, dk = torch.bmm(d_scores, k), torch.bmm(d_scores.transpose(1, 2), q)
         heads, key_heads = self.shape.heads, self.shape.kv_heads
-        dq, dk = self._heads(self._ungrouped(dq, heads)), self._heads(self._ungrouped(dk, key_heads))
+        dq, dk = (
+            self._heads(self._ungrouped(dq, heads)),
+            self._heads(self._ungrouped(dk, key_heads)),
+        )
         dq, dk = torch.ops.et_vk.apply_rotary_emb(dq, dk, step.cosines, step.back_sines)
         if self.q_norm is not None and self.k_norm is not None:
             dq, dk = self.q_norm.backward(dq, raw[0]), self.k_norm.backward(dk, raw[1])
@@ -215,7 +216,11 @@ _LINEARS = {"attention": ("wq", "wk", "wv", "wo"), "feed_forward": ("w1", "w2", 
 
 
 class Tables:
-    """Tensors that all blocks of a step use: the rotation's tables (T, size / 2), the mask (T, T)"""
+    """Tensors that all blocks of a step use.
+
+    cosines, sines  of the rotary embedding (T, head size / 2); back_sines rotate the other way
+    mask            (T, T), added to scores: hides the tokens that come later
+    """
 
     def __init__(self, cosines: Tensor, sines: Tensor, places: Tensor) -> None:
         self.cosines, self.sines, self.back_sines = cosines, sines, -sines
@@ -223,7 +228,7 @@ class Tables:
 
 
 class Step(nn.Module):
-    """The method `learn`, of a model that `webpte_export.llm.model.build` made, perhaps quantized."""
+    """The method `learn` of a model that `webpte_export.llm.model` built, and perhaps quantized."""
 
     def __init__(
         self, model: Any, shape: Shape, adapters: Sequence[Adapter], options: LoraOptions

@@ -43,9 +43,7 @@ def prepare(
     return {METHOD: PreparedMethod(step, calls, tolerance=_TOLERANCE)}, facts(adapters, options)
 
 
-def _calls(
-    tokens: Sequence[int], options: LoraOptions, count: int
-) -> list[tuple[Tensor, ...]]:
+def _calls(tokens: Sequence[int], options: LoraOptions, count: int) -> list[tuple[Tensor, ...]]:
     """Return two steps: one on full rows, one whose last row is padded."""
     batch, length = options.batch, options.length
     generator = torch.Generator().manual_seed(0)

@@ -156,7 +156,9 @@ def test_what_does_not_fit_is_told() -> None:
         with pytest.raises(InputError, match="which this program does not train"):
             await trainer.load(safetensors_bytes(strange), **fewer)
         with pytest.raises(VocabularyError):
-            LoraTrainer(program, await webpte.text.load_tokenizer(SAMPLES / "stories.tokenizer.json"))
+            LoraTrainer(
+                program, await webpte.text.load_tokenizer(SAMPLES / "stories.tokenizer.json")
+            )
 
     trained(script)
 
@@ -178,4 +180,4 @@ def test_other_programs_cannot_be_trained() -> None:
     with pytest.raises(InputError, match="'learn' and 'get_lora'; this one has: learn, predict"):
         lora_form(teach)
     assert not can_train_lora({**methods, "learn": teach["learn"]})
-    assert training_models.RANK == lora_form(methods).rank
+    assert lora_form(methods).rank == training_models.RANK

@@ -1,0 +1,311 @@
+"""The view Train: a language model learns lines as a LoRA, and answers with and without it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import PurePath
+from time import perf_counter
+from typing import Any
+
+from page.browser import Message
+from page.html.markup import render
+from page.persistence import codec as codecs
+from page.persistence.codec import Codec
+from page.session.session import Session
+from page.session.state import AppState, Change
+from page.session.throttle import Throttle
+from page.views.train import course as courses
+from page.views.train import markup
+from page.views.train.course import Course
+from page.views.view import Need, Panel, View
+from webpte import Lora, Program
+from webpte.errors import WebpteError
+from webpte.llm import Chat
+from webpte.training import LoraTrainer, can_train_lora
+
+_TRAINING, _ANSWERING = "training", "answering"
+_MOST_TOKENS = 160  # of an answer
+
+
+def _trainable(state: AppState) -> bool:
+    return state.session is not None and can_train_lora(state.session.methods)
+
+
+TRAINABLE = Need(
+    "Open a language model that was exported with --train lora.", _trainable, hides=True
+)
+
+
+class TrainPanel(Panel):
+    def __init__(self, view: View, state: AppState) -> None:
+        super().__init__(view, state)
+        self._courses: dict[str, Course] = {}  # by file: it may be opened again, or elsewhere
+        self._codec: Codec | None = None
+        self._note = ""  # why there is no tokenizer
+        self._search: asyncio.Task[None] | None = None
+        self._trainer: LoraTrainer | None = None  # of the session that is open
+        self._speaker: _Speaker | None = None
+        self._doing = ""
+
+    @property
+    def _course(self) -> Course:
+        session = self.state.session
+        assert session is not None  # as TRAINABLE says
+        file = _file_of(session)
+        if file not in self._courses:
+            saved = self.state.store.read(courses.key_of(file))
+            self._courses[file] = courses.from_json(saved) or Course()
+        return self._courses[file]
+
+    def _save(self) -> None:
+        """Keep the course for the next visit."""
+        if self.state.session is not None:
+            key = courses.key_of(_file_of(self.state.session))
+            self.state.store.write(key, courses.to_json(self._course))
+
+    def forget(self) -> None:
+        """Drop what belongs to a program; lines and LoRA stay with its file."""
+        self._codec = self._search = self._trainer = None
+        self._note = ""
+        if self._speaker is not None:
+            self._speaker.close()
+            self._speaker = None
+
+    # ---- the tokenizer
+
+    async def _find(self, session: Session) -> None:
+        try:
+            self._codec = await codecs.find_codec(session.source, self.state.browser)
+        except WebpteError as error:
+            self._note = str(error)
+        self._note = self._note or ("" if self._codec else "There is no tokenizer.json beside it.")
+        if session is self.state.session:
+            self.draw()
+
+    # ---- lines
+
+    def on_example(self, message: Message) -> None:
+        if self.state.idle_session() is not None:
+            self._course.text = courses.EXAMPLE
+            self._save()
+            self.draw()
+
+    async def on_file(self, message: Message) -> None:
+        await self.accept_files(message["files"])
+
+    def accepts(self, name: str) -> bool:
+        return name.lower().endswith(".txt") and _trainable(self.state)
+
+    async def accept_files(self, files: Sequence[Any]) -> None:
+        """Add the lines of text files to those that are there."""
+        if self.state.idle_session() is None:
+            return
+        texts = [self._course.text.rstrip()] if self._course.text.strip() else []
+        for file in files:
+            source = self.state.browser.source(file)
+            if source.size > 4 * courses.MOST_TEXT:
+                self.state.tell(f"{source.name} is too large for lines to learn", "bad")
+                return
+            data = await self.state.browser.read(source.data)
+            texts.append(data.decode("utf-8", "replace").strip())
+        self._course.text = "\n".join(texts)[: courses.MOST_TEXT]
+        self._save()
+        self.draw()
+
+    # ---- training
+
+    async def on_train(self, message: Message) -> None:
+        session, course = self.state.idle_session(), self._course
+        if session is None or self._codec is None:
+            return
+        wrong = course.take(message["fields"])
+        if wrong:
+            self.state.tell(wrong, "bad")
+            return
+        self._save()
+        self.state.show(error="")
+        self.state.tell("Training", "busy")
+        await self._work(session, self._train(session, self._codec, course), _TRAINING)
+
+    async def _work(self, session: Session, work: Any, doing: str) -> None:
+        self._doing = doing
+        try:
+            await self.state.do(session, work, doing)
+        finally:
+            self._doing = ""
+            self.draw()
+
+    async def _trainer_of(self, session: Session, codec: Codec, course: Course) -> LoraTrainer:
+        if self._trainer is None:
+            self._trainer = LoraTrainer(session.program, codec.tokenizer, template=codec.template)
+            if course.lora is not None:
+                try:
+                    await self._trainer.load(course.lora.weights, config=course.lora.config)
+                except WebpteError:  # a file of this name had another form on an earlier visit
+                    course.forget()
+        return self._trainer
+
+    async def _train(self, session: Session, codec: Codec, course: Course) -> None:
+        self.draw()
+        trainer, throttle = await self._trainer_of(session, codec, course), Throttle()
+        trainer.rate = course.rate / 1000
+        learning = trainer.learn(course.lines, course.steps)
+        started, done = perf_counter(), 0
+        try:
+            async for loss in learning:
+                course.losses.append(loss)
+                done += 1
+                if throttle.ready():
+                    shown = render(markup.learns_view(course, done))
+                    self.state.browser.show(html={markup.LEARNS: shown})
+                    throttle.restart()
+                await asyncio.sleep(0)  # handles messages: on NumPy a step never awaits
+                if session.runner.stopping:
+                    break
+        finally:
+            await learning.aclose()
+        course.lora, course.answers = await trainer.save(), ("", "")
+        if self._speaker is not None:
+            self._speaker.outdated = True
+        self._save()
+        self.state.tell(markup.told_after(course, done / (perf_counter() - started)))
+
+    def on_stop(self, message: Message) -> None:
+        session = self.state.session
+        if session is not None and session.runner.busy and self._doing:
+            session.runner.cancel()
+            self.state.tell("Stopping", "busy")
+
+    def on_reset(self, message: Message) -> None:
+        if self.state.idle_session() is not None:
+            self._course.forget()
+            self._trainer = None
+            self._save()
+            self.draw()
+            self.state.tell("Reset: the lines are kept")
+
+    def on_save(self, message: Message) -> None:
+        """Download the LoRA as PEFT's two files, in an archive."""
+        session, course = self.state.session, self._course
+        if session is None or course.lora is None:
+            return
+        url = self.state.browser.download_url(course.lora.zip())
+        name = f"{PurePath(session.source.name).stem}.lora.zip"
+        self.state.browser.show(download={"url": url, "name": name})
+
+    # ---- answers with and without what was learned
+
+    async def on_ask(self, message: Message) -> None:
+        session, course = self.state.idle_session(), self._course
+        question = str(message["fields"]["question"]).strip()
+        if session is None or self._codec is None or course.lora is None or not question:
+            return
+        course.question, course.answers = question, ("", "")
+        self.state.show(error="")
+        self.state.tell("Answering", "busy")
+        await self._work(session, self._ask(session, self._codec, course), _ANSWERING)
+
+    async def _ask(self, session: Session, codec: Codec, course: Course) -> None:
+        self.draw()
+        if self._speaker is None:
+            rank = (await self._trainer_of(session, codec, course)).form.rank
+            self._speaker = _Speaker(await self._load_again(session, rank))
+        found = ["", ""]
+        for number, trained in enumerate((False, True)):
+            program = await self._speaker.prepared(course, trained)
+            chat = Chat(program, codec.tokenizer, template=codec.template)
+            throttle = Throttle()
+            async for piece in chat.send(course.question, _MOST_TOKENS):
+                found[number] += piece
+                course.answers = found[0], found[1]
+                if throttle.ready():
+                    self._show_answers(course)
+                    throttle.restart()
+                await asyncio.sleep(0)
+                if session.runner.stopping:
+                    break
+        self._show_answers(course)
+        self.state.tell("Answered twice")
+
+    def _show_answers(self, course: Course) -> None:
+        shown = render(markup.answers_view(course.answers))
+        self.state.browser.show(html={markup.ANSWERS: shown})
+
+    async def _load_again(self, session: Session, rank: int) -> Program:
+        """Load the program with room for LoRA; the GPU has its weights once."""
+        source = session.source
+        program: Program = await self.state.engine.load(
+            source.data,
+            data=source.extra,
+            device=session.device,
+            name=source.name,
+            max_context=source.max_context,
+            kv_cache=source.kv_cache,
+            lora=rank,
+        )
+        return program
+
+    # ---- what is shown
+
+    def draw(self) -> None:
+        session = self.state.session
+        if session is None or not _trainable(self.state):
+            return
+        if self._codec is None:
+            if self._search is None:
+                self._search = self.start(self._find(session), "looking for the tokenizer")
+            self.show(render(markup.no_tokenizer(self._note)))
+            return
+        busy, course = session.runner.busy, self._course
+        training, answering = (busy and self._doing == one for one in (_TRAINING, _ANSWERING))
+        cards = (
+            markup.lines_card(course, training, busy, self.act),
+            markup.ask_card(course, busy, answering, self.act),
+        )
+        self.show(render(cards))
+
+
+class _Speaker:
+    """The program once more, with room for a LoRA, to answer with it and without it."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._lora: Lora | None = None
+        self.outdated = True
+
+    async def prepared(self, course: Course, trained: bool) -> Program:
+        """Return the program as it was, or as trained."""
+        assert course.lora is not None
+        program = self._program
+        if program.device_info.kind != "numpy" and program.device.lost:
+            await program.recover()
+        if self.outdated:
+            old, saved = self._lora, course.lora
+            self._lora = await self._program.load_lora(
+                saved.weights, config=saved.config, name="trained"
+            )
+            self.outdated = False
+            if old is not None:
+                await self._program.use_lora(None)
+                old.close()
+        await self._program.use_lora(self._lora if trained else None)
+        return self._program
+
+    def close(self) -> None:
+        self._program.close()
+
+
+def _file_of(session: Session) -> str:
+    return session.source.address or session.source.name
+
+
+VIEW = View(
+    "train",
+    "Train",
+    order=13,
+    make=TrainPanel,
+    needs=(TRAINABLE,),
+    follows=(Change.SESSION,),
+    style=True,
+)
