@@ -41,10 +41,12 @@ def run(request: dict[str, Any]) -> Report:
         chosen["half"] = True
     if request["kind"] == "llm":
         from webpte_export.llm import export_llm
-        from webpte_export.training.adapters import LoraOptions
 
         if request.get("train") is not None:
-            chosen["train"] = LoraOptions(**request["train"])
+            from webpte_export.training.adapters import LoraOptions
+            from webpte_export.training.prepare import lora_training
+
+            chosen["train"] = lora_training(LoraOptions(**request["train"]))
         return export_llm(
             request["source"], request["out"], max_context=request["max_context"], **chosen
         )

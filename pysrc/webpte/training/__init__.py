@@ -9,16 +9,16 @@ See docs/samples.md (teach) and docs/training.md.
 from __future__ import annotations
 
 from webpte.training.learner import Form, Learner, can_be_taught, form_of
-from webpte.training.lines import Example, Line
+from webpte.training.lines import Line, LineTokens
 from webpte.training.lora_files import SavedLora
 from webpte.training.lora_form import LoraForm, can_train_lora, lora_form
 from webpte.training.lora_trainer import LoraTrainer
 
 __all__ = [
-    "Example",
     "Form",
     "Learner",
     "Line",
+    "LineTokens",
     "LoraForm",
     "LoraTrainer",
     "SavedLora",

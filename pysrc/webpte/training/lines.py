@@ -19,7 +19,7 @@ UNCOUNTED = -1  # a target that is not learned
 
 
 @dataclass(frozen=True)
-class Example:
+class LineTokens:
     """The tokens of a line, and how many of them are given rather than learned."""
 
     tokens: tuple[int, ...]
@@ -48,7 +48,7 @@ def examples_of(
     tokenizer: Tokenizer,
     length: int,
     template: ChatTemplate | None = None,
-) -> list[Example]:
+) -> list[LineTokens]:
     """Return the examples of lines: rows of up to `length` tokens and the one after the last.
 
     A longer text is cut into several examples, each of which begins with the last token of the one
@@ -56,7 +56,7 @@ def examples_of(
     """
     if isinstance(lines, str):
         raise InputError("lines are a list of texts, not one text: split it, as read_lines does")
-    template, found = template or tokenizer.template, list[Example]()
+    template, found = template or tokenizer.template, list[LineTokens]()
     for number, line in enumerate(lines, 1):
         if isinstance(line, str):
             whole = _text(line, tokenizer)
@@ -73,19 +73,19 @@ def examples_of(
     return found
 
 
-def _text(line: str, tokenizer: Tokenizer) -> Example:
+def _text(line: str, tokenizer: Tokenizer) -> LineTokens:
     tokens = tokenizer.encode(line)
     begin, end = (_special(tokenizer, name) for name in ("bos_token", "eos_token"))
     if begin is not None and tokens[:1] != [begin]:
         tokens = [begin, *tokens]
     if end is not None and tokens[-1:] != [end]:
         tokens = [*tokens, end]
-    return Example(tuple(tokens), 1)
+    return LineTokens(tuple(tokens), 1)
 
 
 def _pair(
     line: Sequence[str], tokenizer: Tokenizer, template: ChatTemplate | None, number: int
-) -> Example:
+) -> LineTokens:
     if len(line) != 2 or not all(isinstance(part, str) for part in line):
         raise InputError(f"line {number} is neither a text nor a question with its answer")
     if template is None:
@@ -101,7 +101,7 @@ def _pair(
         before = text[: text.rfind(line[1].strip())]
     prompt = tokenizer.encode(before, special=False)
     answer = tokenizer.encode(text[len(before) :], special=False)
-    return Example((*prompt, *answer), len(prompt))
+    return LineTokens((*prompt, *answer), len(prompt))
 
 
 def _special(tokenizer: Tokenizer, name: str) -> int | None:
@@ -109,10 +109,10 @@ def _special(tokenizer: Tokenizer, name: str) -> int | None:
     return tokenizer.id_of(text) if text else None
 
 
-def _pieces(example: Example, length: int) -> Iterator[Example]:
+def _pieces(example: LineTokens, length: int) -> Iterator[LineTokens]:
     for start in range(0, max(1, len(example.tokens) - 1), length):
         tokens = example.tokens[start : start + length + 1]
-        yield Example(tokens, max(1, example.given - start))
+        yield LineTokens(tokens, max(1, example.given - start))
 
 
 class Batches:
@@ -124,7 +124,7 @@ class Batches:
 
     def __init__(
         self,
-        examples: Sequence[Example],
+        examples: Sequence[LineTokens],
         rows: int,
         length: int,
         rng: np.random.Generator,

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from webpte_export.errors import ExportError
-from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
+from webpte_export.exporter import (
+    Clock,
+    PreparedMethod,
+    export_prepared,
+    program_path,
+    quiet_logs,
+)
 from webpte_export.exporter_patches import patch_exporter
 from webpte_export.layer_names import LayerNames, NamedLayer
 from webpte_export.llm.huggingface import llama_layer
@@ -19,7 +25,9 @@ from webpte_export.llm.source import Shape, Source
 from webpte_export.quantize import QUANTIZATIONS
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
-from webpte_export.training.adapters import LoraOptions
+
+# From a source, its model and the tokens of a text to further methods, and to constant ones.
+Training = Callable[[Source, Any, list[int]], tuple[dict[str, PreparedMethod], dict[str, str]]]
 
 _TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are of the order of ten
 _HALF_TOLERANCE = Tolerance(0.2, 5e-2)
@@ -38,7 +46,7 @@ def export_llm(
     max_context: int | None = None,
     max_chunk: int = 512,
     half: bool = False,
-    train: LoraOptions | None = None,
+    train: Training | None = None,
 ) -> Report:
     """Export a language model for webpte.llm: PATH.pte and the files that go with it.
 
@@ -50,8 +58,8 @@ def export_llm(
     max_context  tokens that the KV cache holds; by default the model's own, at most 2048
     max_chunk    tokens that one call can take
     half         f16 values on the GPU
-    train        adds the method `learn`, which trains a LoRA of the model in steps: see
-                 `webpte_export.training` and webpte.training.LoraTrainer. Of Llama-like models
+    train        adds the method `learn`, which trains a LoRA in steps, of Llama-like models:
+                 `webpte_export.training.prepare.lora_training(...)`; for webpte.training.LoraTrainer
 
     The program takes tokens (1, n) and input_pos (1,), returns logits (1, vocabulary) of the last
     token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc.
@@ -99,7 +107,7 @@ def export_source(
     chunk: int,
     half: bool,
     clock: Clock,
-    train: LoraOptions | None = None,
+    train: Training | None = None,
 ) -> Report:
     """Export a model that has been read; the arguments are those of `export_llm`."""
     from webpte_export.llm.simplify_graph import rewritten
@@ -111,7 +119,7 @@ def export_source(
     chunk = min(chunk, getattr(model, "max_chunk", None) or chunk)
     before, facts = {}, metadata(source, context, chunk)
     if train is not None:
-        before, described = _trained(source, model, train, tokens)
+        before, described = train(source, getattr(model, "model", None), tokens)
         facts |= described
     clock.lap("quantization")
     return export_prepared(
@@ -153,15 +161,6 @@ def _model(
         quantized(quantize)
         extra[f"perplexity_{quantize}"] = round(perplexity(text), 3)
     return module, extra
-
-
-def _trained(
-    source: Source, program: Any, train: LoraOptions, tokens: list[int]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the method that trains, of the model in a program, and what tells its form."""
-    from webpte_export.training.prepare import prepare
-
-    return prepare(source, getattr(program, "model", None), train, tokens)
 
 
 class _Parts(NamedTuple):

@@ -82,7 +82,7 @@ class Norm(nn.Module):
 class Attention(nn.Module):
     """Causal attention of (B, T) tokens; queries of one key head are rows of one product."""
 
-    def __init__(self, block: Any, shape: Shape, layers: dict[str, Layer], step: Step) -> None:
+    def __init__(self, block: Any, shape: Shape, layers: dict[str, Layer], step: LearnStep) -> None:
         super().__init__()
         self.shape, self.batch, self.length = shape, step.options.batch, step.options.length
         self.queries, self.keys = layers["attention.wq"], layers["attention.wk"]
@@ -178,7 +178,9 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """x + attention(norm(x)), and then x + feed_forward(norm(x))."""
 
-    def __init__(self, block: Any, shape: Shape, adapters: Iterator[Adapter], step: Step) -> None:
+    def __init__(
+        self, block: Any, shape: Shape, adapters: Iterator[Adapter], step: LearnStep
+    ) -> None:
         super().__init__()
         options = step.options
         trained = {one.kind: one for one in adapters}
@@ -227,7 +229,7 @@ class Tables:
         self.mask = torch.relu(places[None, :] - places[:, None]) * _HIDDEN_SCORE
 
 
-class Step(nn.Module):
+class LearnStep(nn.Module):
     """The method `learn` of a model that `webpte_export.llm.model` built, and perhaps quantized."""
 
     def __init__(

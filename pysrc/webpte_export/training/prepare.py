@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,10 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from webpte_export.errors import ExportError
 from webpte_export.exporter import PreparedMethod
+from webpte_export.llm.export import Training
 from webpte_export.llm.source import Shape, Source
 from webpte_export.suite_writer import Tolerance
 from webpte_export.training.adapters import BETAS, FACTS, METHOD, LoraOptions, facts, layout
-from webpte_export.training.network import Step, Tables
+from webpte_export.training.network import LearnStep, Tables
 
 _RATE, _DECAY = 1e-3, 0.01  # of the calls that are compared
 _SPREAD = 0.02  # of the matrices in these: B is not zero, so that A has a gradient, too
@@ -22,8 +24,13 @@ _MOST_DIFFERENCE = 1e-3  # of the largest element of a gradient, and of a logit
 _TOLERANCE = Tolerance(1e-5, 1e-2)  # gradients and their squares are small
 
 
-def prepare(
-    source: Source, model: Any, options: LoraOptions, tokens: Sequence[int]
+def lora_training(options: LoraOptions) -> Training:
+    """Return what `export_llm` takes as `train`."""
+    return partial(_prepare, options)
+
+
+def _prepare(
+    options: LoraOptions, source: Source, model: Any, tokens: Sequence[int]
 ) -> tuple[dict[str, PreparedMethod], dict[str, str]]:
     """Return the method, and the constant method that describes it.
 
@@ -37,7 +44,7 @@ def prepare(
         )
     options.check(source.shape)
     adapters = layout(source.shape, options)
-    step = Step(model, source.shape, adapters, options).eval()
+    step = LearnStep(model, source.shape, adapters, options).eval()
     calls = _calls(tokens, options, adapters[-1].end)
     _check(step, model, calls[0])
     return {METHOD: PreparedMethod(step, calls, tolerance=_TOLERANCE)}, facts(adapters, options)
@@ -61,7 +68,7 @@ def _calls(tokens: Sequence[int], options: LoraOptions, count: int) -> list[tupl
     return found
 
 
-def _check(step: Step, model: Any, call: tuple[Tensor, ...]) -> None:
+def _check(step: LearnStep, model: Any, call: tuple[Tensor, ...]) -> None:
     """Compare the logits with the model's own, and the gradient with that of autograd."""
     tokens, targets, _, w, *_ = call
     model.generate_full_logits = True
@@ -91,7 +98,7 @@ def _check(step: Step, model: Any, call: tuple[Tensor, ...]) -> None:
             )
 
 
-def _logits(step: Step, tokens: Tensor, w: Tensor) -> Tensor:
+def _logits(step: LearnStep, tokens: Tensor, w: Tensor) -> Tensor:
     """Return the logits after each token, (N, vocabulary), by the forward pass alone."""
     x = step.embedding(tokens.reshape(-1))
     tables = Tables(step.cosines, step.sines, step.places)

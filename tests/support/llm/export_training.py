@@ -136,7 +136,9 @@ def batches(folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return tokens, targets
 
 
-def train(model: Any, tokens: np.ndarray, targets: np.ndarray) -> tuple[Any, np.ndarray, list[Any]]:
+def trained(
+    model: Any, tokens: np.ndarray, targets: np.ndarray
+) -> tuple[Any, np.ndarray, list[Any]]:
     """Return the model that PEFT has trained, the losses, and the matrices to begin with."""
     import peft
     import torch
@@ -186,19 +188,21 @@ def export(name: str, packed: zipfile.ZipFile) -> None:
     from webpte_export.llm.export import export_llm
     from webpte_export.llm.read_source import read_source
     from webpte_export.training.adapters import LoraOptions
+    from webpte_export.training.prepare import lora_training
 
     kind, quantize = MODELS[name]
     options = LoraOptions(rank=RANK, alpha=ALPHA, batch=ROWS, length=LENGTH)
     with TemporaryDirectory() as made:
         folder, out = Path(made) / "model", Path(made) / "out"
         model = write_model(kind, folder)
-        report = export_llm(folder, out / name, quantize=quantize, max_chunk=32, train=options)
+        train = lora_training(options)
+        report = export_llm(folder, out / name, quantize=quantize, max_chunk=32, train=train)
         print(report.text())
         if not report.passed:
             raise SystemExit(f"{name}: {report.problem or report.max_abs}")
         as_exported(model, folder, quantize)
         tokens, targets = batches(folder)
-        wrapped, losses, start = train(model, tokens, targets)
+        wrapped, losses, start = trained(model, tokens, targets)
         prompt = torch.from_numpy(tokens[:1, 0, :7])
         with torch.no_grad():
             logits = wrapped(input_ids=prompt, use_cache=False).logits[0, -1].numpy()

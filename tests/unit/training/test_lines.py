@@ -9,12 +9,12 @@ from support.graphs.graphs import wait
 from support.llm.training_models import folder, tokenizer
 from webpte.errors import ChatTemplateError, InputError
 from webpte.text import load_tokenizer
-from webpte.training.lines import UNCOUNTED, Batches, Example, examples_of, read_lines
+from webpte.training.lines import UNCOUNTED, Batches, LineTokens, examples_of, read_lines
 
 LENGTH = 8
 
 
-def batches(examples: list[Example], rows: int = 2, packed: bool = False) -> Batches:
+def batches(examples: list[LineTokens], rows: int = 2, packed: bool = False) -> Batches:
     return Batches(examples, rows, LENGTH, np.random.default_rng(1), packed)
 
 
@@ -61,20 +61,20 @@ def test_what_are_no_lines(lines: object) -> None:
 
 
 def test_rows_have_the_next_tokens_as_targets() -> None:
-    tokens, targets = batches([Example((5, 6, 7, 8), 2)], rows=1).next()
+    tokens, targets = batches([LineTokens((5, 6, 7, 8), 2)], rows=1).next()
     assert tokens.tolist() == [[5, 6, 7, 0, 0, 0, 0, 0]]
     assert targets.tolist() == [[UNCOUNTED, 7, 8, *[UNCOUNTED] * 5]]
 
 
 def test_every_line_comes_once_before_any_comes_again() -> None:
-    made = batches([Example((n, n + 100), 1) for n in range(6)])
+    made = batches([LineTokens((n, n + 100), 1) for n in range(6)])
     for _ in range(3):
         seen = [int(row[0]) for _ in range(3) for row in made.next()[0]]
         assert sorted(seen) == list(range(6))
 
 
 def test_packed_rows_have_several_lines() -> None:
-    examples = [Example((n, 10 + n, 20 + n, 30 + n), 1) for n in range(1, 5)]
+    examples = [LineTokens((n, 10 + n, 20 + n, 30 + n), 1) for n in range(1, 5)]
     tokens, targets = batches(examples, packed=True).next()
     for row, wanted in zip(tokens, targets, strict=True):
         starts = row[[0, 3]]
