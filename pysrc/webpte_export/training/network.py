@@ -82,9 +82,11 @@ class Norm(nn.Module):
 class Attention(nn.Module):
     """Causal attention of (B, T) tokens; queries of one key head are rows of one product."""
 
-    def __init__(self, block: Any, shape: Shape, layers: dict[str, Layer], step: LearnStep) -> None:
+    def __init__(
+        self, block: Any, shape: Shape, layers: dict[str, Layer], options: LoraOptions
+    ) -> None:
         super().__init__()
-        self.shape, self.batch, self.length = shape, step.options.batch, step.options.length
+        self.shape, self.batch, self.length = shape, options.batch, options.length
         self.queries, self.keys = layers["attention.wq"], layers["attention.wk"]
         self.values, self.out = layers["attention.wv"], layers["attention.wo"]
         own = block.attention
@@ -179,10 +181,9 @@ class Block(nn.Module):
     """x + attention(norm(x)), and then x + feed_forward(norm(x))."""
 
     def __init__(
-        self, block: Any, shape: Shape, adapters: Iterator[Adapter], step: LearnStep
+        self, block: Any, shape: Shape, adapters: Iterator[Adapter], options: LoraOptions
     ) -> None:
         super().__init__()
-        options = step.options
         trained = {one.kind: one for one in adapters}
         layers = {
             f"{part}.{name}": Layer(
@@ -194,7 +195,7 @@ class Block(nn.Module):
             for name in names
         }
         self.attention_norm = Norm(block.attention_norm.weight, shape.norm_eps)
-        self.attention = Attention(block, shape, layers, step)
+        self.attention = Attention(block, shape, layers, options)
         self.ffn_norm = Norm(block.ffn_norm.weight, shape.norm_eps)
         self.feed_forward = FeedForward(layers)
 
@@ -239,7 +240,7 @@ class LearnStep(nn.Module):
         self.options = options
         self.embedding = model.tok_embeddings
         self.blocks = nn.ModuleList(
-            Block(block, shape, _of_block(adapters, number), self)
+            Block(block, shape, _of_block(adapters, number), options)
             for number, block in enumerate(model.layers)
         )
         self.norm = Norm(model.norm.weight, shape.norm_eps)
