@@ -11,7 +11,7 @@ from __future__ import annotations
 from webpte.training.learner import Form, Learner, can_be_taught, form_of
 from webpte.training.lines import Line, LineTokens
 from webpte.training.lora_files import SavedLora
-from webpte.training.lora_form import LoraForm, can_train_lora, lora_form
+from webpte.training.lora_form import LoraForm, can_train_lora, lora_form, lora_rank
 from webpte.training.lora_trainer import LoraTrainer
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "can_train_lora",
     "form_of",
     "lora_form",
+    "lora_rank",
 ]

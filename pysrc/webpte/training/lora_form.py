@@ -20,9 +20,10 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.json_reader import Table, parse_table
 from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
+from webpte.runtime.load.program_file import LORA_FACTS, LORA_TRAINING
 from webpte.runtime.lora.slots import LinearModule
 
-LEARN, FACTS = "learn", "get_lora"
+LEARN, FACTS = LORA_TRAINING, LORA_FACTS
 _LARGEST = 1 << 24  # of a layer's width
 
 
@@ -88,24 +89,42 @@ class LoraForm:
 
 def lora_form(methods: Mapping[str, MethodInfo]) -> LoraForm:
     """Return the form of a program; raise InputError if it does not train LoRAs."""
+    if LEARN not in methods and FACTS in methods:
+        raise InputError(f"{LEARN!r} was not read: load the program with training=True")
     if LEARN not in methods or FACTS not in methods:
         listed = ", ".join(methods) or "none"
         raise InputError(
             f"a program that trains LoRAs has the methods {LEARN!r} and {FACTS!r}; this one has: "
             f"{listed}. Export it with `serve.py export FOLDER OUT --train lora`"
         )
-    outputs = methods[FACTS].outputs
-    said = outputs[0] if len(outputs) == 1 else None
-    if not isinstance(said, ScalarInfo) or not isinstance(said.value, str):
-        raise InputError(f"{FACTS!r} does not return a text that describes the LoRA")
-    table = parse_table(said.value, FACTS, InputError)
-    rank = table.integer("rank", low=1, high=1 << 16)
+    table, rank = _facts(methods)
     alpha, betas = float(table.number("alpha")), table.listed("betas")
     if len(betas) != 2 or not all(isinstance(one, float) and 0 <= one < 1 for one in betas):
         raise InputError(f"{FACTS!r}: betas must be two numbers from 0 to 1")
     layers = tuple(_layers(table.table("layers"), rank))
     batch, length = _sizes(methods[LEARN], layers)
     return LoraForm(batch, length, rank, alpha, (betas[0], betas[1]), layers)
+
+
+def _facts(methods: Mapping[str, MethodInfo]) -> tuple[Table, int]:
+    """Return what a program says about its LoRA, and the rank of that."""
+    outputs = methods[FACTS].outputs
+    said = outputs[0] if len(outputs) == 1 else None
+    if not isinstance(said, ScalarInfo) or not isinstance(said.value, str):
+        raise InputError(f"{FACTS!r} does not return a text that describes the LoRA")
+    table = parse_table(said.value, FACTS, InputError)
+    return table, table.integer("rank", low=1, high=1 << 16)
+
+
+def lora_rank(methods: Mapping[str, MethodInfo]) -> int:
+    """Return the rank of the LoRAs that a program trains, loaded with `training` or without it.
+
+    It is 0 for a program that trains none.
+    """
+    try:
+        return _facts(methods)[1] if FACTS in methods else 0
+    except InputError:
+        return 0
 
 
 def can_train_lora(methods: Mapping[str, MethodInfo]) -> bool:

@@ -1,6 +1,6 @@
 """LoRA training of a language model on a user's own lines, on the GPU.
 
-    program = await webpte.load("chat.pte", lora=8)  # exported with --train lora
+    program = await webpte.load("chat.pte", training=True, lora=8)  # exported with --train lora
     trainer = webpte.training.LoraTrainer(program, tokenizer)
     async for loss in trainer.learn(["A line.", ("A question?", "Its answer.")], steps=100):
         print(loss)

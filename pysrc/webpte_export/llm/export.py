@@ -59,7 +59,7 @@ def export_llm(
     max_chunk    tokens that one call can take
     half         f16 values on the GPU
     train        adds the method `learn`, which trains a LoRA in steps, of Llama-like models:
-                 `webpte_export.training.prepare.lora_training(...)`; for webpte.training.LoraTrainer
+                 `webpte_export.training.prepare.lora_training(...)` makes it
 
     The program takes tokens (1, n) and input_pos (1,), returns logits (1, vocabulary) of the last
     token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc.

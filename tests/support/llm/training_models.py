@@ -44,7 +44,9 @@ async def tokenizer() -> Tokenizer:
 
 
 async def open_model(name: str, device: Any, **options: Any) -> webpte.Program:
-    return await webpte.load(folder() / f"{name}.pte", device=device, **{"lora": RANK, **options})
+    return await webpte.load(
+        folder() / f"{name}.pte", device=device, **{"lora": RANK, "training": True, **options}
+    )
 
 
 def start_of(trainer: LoraTrainer, w: np.ndarray) -> SavedLora:

@@ -172,7 +172,11 @@ def test_a_program_without_room_says_so() -> None:
 
 
 def test_other_programs_cannot_be_trained() -> None:
-    methods = wait(webpte.inspect(folder() / "llama_8w.pte"))
+    plain = wait(webpte.inspect(folder() / "llama_8w.pte"))
+    assert "learn" not in plain
+    with pytest.raises(InputError, match="training=True"):
+        lora_form(plain)
+    methods = wait(webpte.inspect(folder() / "llama_8w.pte", training=True))
     assert can_train_lora(methods)
     assert not can_be_taught(methods)
     teach = wait(webpte.inspect(SAMPLES / "teach.pte"))

@@ -18,18 +18,18 @@ from page.session.throttle import Throttle
 from page.views.train import course as courses
 from page.views.train import markup
 from page.views.train.course import Course
+from page.views.train.trained_program import TrainedProgram
 from page.views.view import Need, Panel, View
-from webpte import Lora, Program
 from webpte.errors import WebpteError
 from webpte.llm import Chat
-from webpte.training import LoraTrainer, can_train_lora
+from webpte.training import lora_rank
 
 _TRAINING, _ANSWERING = "training", "answering"
 _MOST_TOKENS = 160  # of an answer
 
 
 def _trainable(state: AppState) -> bool:
-    return state.session is not None and can_train_lora(state.session.methods)
+    return state.session is not None and lora_rank(state.session.methods) > 0
 
 
 TRAINABLE = Need(
@@ -44,8 +44,7 @@ class TrainPanel(Panel):
         self._codec: Codec | None = None
         self._note = ""  # why there is no tokenizer
         self._search: asyncio.Task[None] | None = None
-        self._trainer: LoraTrainer | None = None  # of the session that is open
-        self._speaker: _Speaker | None = None
+        self._own: TrainedProgram | None = None  # of the session that is open
         self._doing = ""
 
     @property
@@ -66,11 +65,11 @@ class TrainPanel(Panel):
 
     def forget(self) -> None:
         """Drop what belongs to a program; lines and LoRA stay with its file."""
-        self._codec = self._search = self._trainer = None
+        self._codec = self._search = None
         self._note = ""
-        if self._speaker is not None:
-            self._speaker.close()
-            self._speaker = None
+        if self._own is not None:
+            self._own.close()
+            self._own = None
 
     # ---- the tokenizer
 
@@ -136,19 +135,23 @@ class TrainPanel(Panel):
             self._doing = ""
             self.draw()
 
-    async def _trainer_of(self, session: Session, codec: Codec, course: Course) -> LoraTrainer:
-        if self._trainer is None:
-            self._trainer = LoraTrainer(session.program, codec.tokenizer, template=codec.template)
+    async def _opened(self, session: Session, codec: Codec, course: Course) -> TrainedProgram:
+        """Return the program once more, with `learn` and room for a LoRA; weights are shared."""
+        if self._own is None:
+            self.state.tell("Preparing the training", "busy")
+            self._own = await TrainedProgram.load(self.state.engine, session, codec)
             if course.lora is not None:
                 try:
-                    await self._trainer.load(course.lora.weights, config=course.lora.config)
+                    await self._own.trainer.load(course.lora.weights, config=course.lora.config)
                 except WebpteError:  # a file of this name had another form on an earlier visit
                     course.forget()
-        return self._trainer
+        await self._own.recover()
+        return self._own
 
     async def _train(self, session: Session, codec: Codec, course: Course) -> None:
         self.draw()
-        trainer, throttle = await self._trainer_of(session, codec, course), Throttle()
+        own, throttle = await self._opened(session, codec, course), Throttle()
+        trainer = own.trainer
         trainer.rate = course.rate / 1000
         learning = trainer.learn(course.lines, course.steps)
         started, done = perf_counter(), 0
@@ -166,8 +169,7 @@ class TrainPanel(Panel):
         finally:
             await learning.aclose()
         course.lora, course.answers = await trainer.save(), ("", "")
-        if self._speaker is not None:
-            self._speaker.outdated = True
+        own.outdated = True
         self._save()
         self.state.tell(markup.told_after(course, done / (perf_counter() - started)))
 
@@ -180,7 +182,8 @@ class TrainPanel(Panel):
     def on_reset(self, message: Message) -> None:
         if self.state.idle_session() is not None:
             self._course.forget()
-            self._trainer = None
+            if self._own is not None:
+                self._own.trainer.reset()
             self._save()
             self.draw()
             self.state.tell("Reset: the lines are kept")
@@ -208,12 +211,9 @@ class TrainPanel(Panel):
 
     async def _ask(self, session: Session, codec: Codec, course: Course) -> None:
         self.draw()
-        if self._speaker is None:
-            rank = (await self._trainer_of(session, codec, course)).form.rank
-            self._speaker = _Speaker(await self._load_again(session, rank))
-        found = ["", ""]
+        own, found = await self._opened(session, codec, course), ["", ""]
         for number, trained in enumerate((False, True)):
-            program = await self._speaker.prepared(course, trained)
+            program = await own.prepared(trained)
             chat = Chat(program, codec.tokenizer, template=codec.template)
             throttle = Throttle()
             async for piece in chat.send(course.question, _MOST_TOKENS):
@@ -231,20 +231,6 @@ class TrainPanel(Panel):
     def _show_answers(self, course: Course) -> None:
         shown = render(markup.answers_view(course.answers))
         self.state.browser.show(html={markup.ANSWERS: shown})
-
-    async def _load_again(self, session: Session, rank: int) -> Program:
-        """Load the program with room for LoRA; the GPU has its weights once."""
-        source = session.source
-        program: Program = await self.state.engine.load(
-            source.data,
-            data=source.extra,
-            device=session.device,
-            name=source.name,
-            max_context=source.max_context,
-            kv_cache=source.kv_cache,
-            lora=rank,
-        )
-        return program
 
     # ---- what is shown
 
@@ -264,36 +250,6 @@ class TrainPanel(Panel):
             markup.ask_card(course, busy, answering, self.act),
         )
         self.show(render(cards))
-
-
-class _Speaker:
-    """The program once more, with room for a LoRA, to answer with it and without it."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._lora: Lora | None = None
-        self.outdated = True
-
-    async def prepared(self, course: Course, trained: bool) -> Program:
-        """Return the program as it was, or as trained."""
-        assert course.lora is not None
-        program = self._program
-        if program.device_info.kind != "numpy" and program.device.lost:
-            await program.recover()
-        if self.outdated:
-            old, saved = self._lora, course.lora
-            self._lora = await self._program.load_lora(
-                saved.weights, config=saved.config, name="trained"
-            )
-            self.outdated = False
-            if old is not None:
-                await self._program.use_lora(None)
-                old.close()
-        await self._program.use_lora(self._lora if trained else None)
-        return self._program
-
-    def close(self) -> None:
-        self._program.close()
 
 
 def _file_of(session: Session) -> str:
