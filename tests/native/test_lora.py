@@ -31,14 +31,7 @@ def test_steps_of_training_are_those_of_pytorch(name: str) -> None:
     wait(training_models.check_model(name, make_device(), 3))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "llama_8w",
-        pytest.param("qwen2_4w", marks=pytest.mark.thorough),
-        pytest.param("qwen3", marks=pytest.mark.thorough),
-    ],
-)
+@pytest.mark.parametrize("name", training_models.MODELS)
 def test_a_hundred_steps_are_those_of_pytorch(name: str) -> None:
     """The kernels are those for this adapter: on lavapipe a GPU's take fifteen times as long."""
     wait(training_models.check_model(name, "native", 100))

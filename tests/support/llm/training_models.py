@@ -19,7 +19,7 @@ from webpte.training import LoraTrainer, SavedLora
 from webpte.training.lora_files import saved_lora
 from webpte_host.base.layout import ROOT
 
-MODELS = ("llama_8w", "qwen2_4w", "qwen3")
+MODELS = ("llama_8w",)
 RATE, DECAY, RANK = 2e-3, 0.01, 4
 CLOSE = 2e-5  # of a loss: 100 steps add up rounding errors
 TEMPLATE = (

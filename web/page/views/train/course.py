@@ -87,7 +87,10 @@ def from_json(saved: Any) -> Course | None:
         course = Course(str(saved["text"]), int(saved["steps"]), float(saved["rate"]))
         if saved.get("weights"):
             unpacker = zlib.decompressobj()
-            weights = unpacker.decompress(b64decode(saved["weights"]), _LARGEST)
+            packed = b64decode(saved["weights"], validate=True)
+            weights = unpacker.decompress(packed, _LARGEST)
+            if not unpacker.eof:
+                return None
             course.lora = SavedLora(weights, dict(saved["config"]))
             course.losses = [float(loss) for loss in saved["losses"]]
     except (TypeError, KeyError, ValueError, AttributeError, zlib.error, binascii.Error):

@@ -140,9 +140,24 @@ def answers_view(answers: Sequence[str]) -> Html | None:
     return h("div", columns, class_="train-answers")
 
 
-def no_tokenizer(note: str) -> Html:
-    told = note or "This program has no tokenizer beside it: open its tokenizer.json in Chat."
-    return h("section", h("h2", "Lines to learn"), h("p", told, class_="note"), class_="card")
+def needs_tokenizer(problem: str, searching: bool, act: Act) -> Html:
+    """Return what stands in place of the lines while there is no tokenizer."""
+    if searching:
+        told = h("p", "Looking for the tokenizer…", class_="note")
+        return h("section", h("h2", "Lines to learn"), told, class_="card")
+    chosen = h(
+        "label",
+        "Choose tokenizer.json",
+        h("input", type="file", multiple=True, data_act=act("tokenizer")),
+        class_="button",
+    )
+    return h(
+        "section",
+        h("h2", "Lines to learn"),
+        h("p", problem, class_="notice notice-warn"),
+        h("div", chosen),
+        class_="card train-lines",
+    )
 
 
 def told_after(course: Course, rate: float) -> str:

@@ -78,9 +78,15 @@ class TrainPanel(Panel):
             self._codec = await codecs.find_codec(session.source, self.state.browser)
         except WebpteError as error:
             self._note = str(error)
-        self._note = self._note or ("" if self._codec else "There is no tokenizer.json beside it.")
+        if self._codec is None and not self._note:
+            self._note = "No tokenizer.json was found next to the program."
         if session is self.state.session:
             self.draw()
+
+    async def on_tokenizer(self, message: Message) -> None:
+        sources = [self.state.browser.source(file) for file in message["files"]]
+        self._codec = await codecs.load_codec(codecs.files_by_kind(sources), self.state.browser)
+        self.draw()
 
     # ---- lines
 
@@ -106,7 +112,7 @@ class TrainPanel(Panel):
             if source.size > 4 * courses.MOST_TEXT:
                 self.state.tell(f"{source.name} is too large for lines to learn", "bad")
                 return
-            data = await self.state.browser.read(source.data)
+            data = await self.state.browser.read(file)
             texts.append(data.decode("utf-8", "replace").strip())
         self._course.text = "\n".join(texts)[: courses.MOST_TEXT]
         self._save()
@@ -241,7 +247,7 @@ class TrainPanel(Panel):
         if self._codec is None:
             if self._search is None:
                 self._search = self.start(self._find(session), "looking for the tokenizer")
-            self.show(render(markup.no_tokenizer(self._note)))
+            self.show(render(markup.needs_tokenizer(self._note, not self._note, self.act)))
             return
         busy, course = session.runner.busy, self._course
         training, answering = (busy and self._doing == one for one in (_TRAINING, _ANSWERING))
