@@ -19,9 +19,10 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.json_reader import Table, parse_table
-from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
+from webpte.runtime.base.info import MethodInfo, ScalarInfo
 from webpte.runtime.load.program_file import LORA_FACTS, LORA_TRAINING
 from webpte.runtime.lora.slots import LinearModule
+from webpte.training.learner import shapes_of
 
 LEARN, FACTS = LORA_TRAINING, LORA_FACTS
 _LARGEST = 1 << 24  # of a layer's width
@@ -160,7 +161,7 @@ def _layers(table: Table, rank: int) -> Iterator[TrainedLayer]:
 def _sizes(learn: MethodInfo, layers: tuple[TrainedLayer, ...]) -> tuple[int, int]:
     """Return the rows and tokens of a step; raise InputError if `learn` is another method."""
     count = layers[-1].end if layers else 0
-    taken, given = _shapes(learn.inputs), _shapes(learn.outputs)
+    taken, given = shapes_of(learn.inputs), shapes_of(learn.outputs)
     rows = taken[0] if taken else ()
     state = [(count,)] * 3
     if len(rows) != 2 or taken != [rows, rows, (4,), *state] or given != [(1,), *state]:
@@ -169,8 +170,3 @@ def _sizes(learn: MethodInfo, layers: tuple[TrainedLayer, ...]) -> tuple[int, in
             f"{count:,} elements, and gives a loss and these; it takes {taken} and gives {given}"
         )
     return rows[0], rows[1]
-
-
-def _shapes(values: object) -> list[tuple[int, ...]]:
-    assert isinstance(values, tuple)
-    return [tuple(one.shape) if isinstance(one, TensorInfo) else () for one in values]

@@ -27,6 +27,7 @@ from webpte.runtime.lora.switch import Lora
 from webpte.runtime.program import Program
 from webpte.text import ChatTemplate, Tokenizer
 from webpte.text.tokenizer import check_fits
+from webpte.training.learner import array_of
 from webpte.training.lines import Batches, Line, examples_of
 from webpte.training.lora_files import SavedLora, flat_vector, saved_lora
 from webpte.training.lora_form import LEARN, lora_form
@@ -113,7 +114,7 @@ class LoraTrainer:
             if self.steps - self._kept[0] >= KEEP_EVERY:
                 self._kept = self.steps, await self._arrays()
             losses = [await self.step(*batches.next()) for _ in range(count)]
-            arrays = await asyncio.gather(*map(_array, losses))
+            arrays = await asyncio.gather(*map(array_of, losses))
         except DeviceLostError:
             self.steps, kept = self._kept
             self._state = list(kept)
@@ -154,7 +155,7 @@ class LoraTrainer:
 
     async def save(self) -> SavedLora:
         """Return the LoRA as PEFT's two files."""
-        return saved_lora(self.form, await _array(self._state[0]), self._program.name)
+        return saved_lora(self.form, await array_of(self._state[0]), self._program.name)
 
     async def load(self, source: Any, *, config: Any = None, name: str | None = None) -> None:
         """Go on with a LoRA of the same form; the arguments are those of `Program.load_lora`."""
@@ -183,7 +184,7 @@ class LoraTrainer:
         self._kept = 0, [w, np.zeros_like(w), np.zeros_like(w)]
 
     async def _arrays(self) -> list[Array]:
-        return list(await asyncio.gather(*map(_array, self._state)))
+        return list(await asyncio.gather(*map(array_of, self._state)))
 
     def _rows(self, array: Array) -> Array:
         rows = np.asarray(array)
@@ -197,7 +198,3 @@ class LoraTrainer:
     def _check_idle(self) -> None:
         if self._is_busy:
             raise InputError("this LoRA is in training: wait for its steps, or stop it before")
-
-
-async def _array(value: Array | GpuTensor) -> Array:
-    return await value.numpy() if isinstance(value, GpuTensor) else value

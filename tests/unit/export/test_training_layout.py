@@ -40,7 +40,7 @@ def form_of(options: LoraOptions = OPTIONS, changes: dict[str, Any] | None = Non
     said = json.loads(facts(adapters, options)[FACTS]) | (changes or {})
 
     def tensor(*shape: int) -> TensorInfo:
-        return TensorInfo("x", "float32", shape, dynamic=False)
+        return TensorInfo("x", shape=shape, dtype="float32", dynamic=False)
 
     rows, state = tensor(options.batch, options.length), [tensor(adapters[-1].end)] * 3
     rest: Any = ({}, {}, {}, ())
