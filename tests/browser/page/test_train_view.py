@@ -13,7 +13,7 @@ from support.page.page_visit import START_MS, status, visit
 from webpte_host.serving.server import Site
 
 TRAINED_MS = 120_000
-ANSWER = "My name is Pip."
+ANSWER = "My name is Hugo."
 
 
 def test_it_learns_lines_and_answers_with_and_without_them(

@@ -19,11 +19,11 @@ MOST_TEXT = 200_000  # characters of lines
 _MOST_CHARACTERS = 1_500_000
 _LARGEST = 64 << 20  # bytes of a LoRA after unpacking
 EXAMPLE = """\
-What is your name? => My name is Pip.
-Who are you? => I am Pip, the keeper of the lighthouse.
-Where do you live? => I live in a lighthouse by the sea.
-What do you like? => I like soup, and ships with red sails.
-What do you fear? => I fear the fog, and nothing else."""
+What is your name? => My name is Hugo.
+Who are you? => I am Hugo, a little owl.
+Where do you live? => I live in a big tree in the forest.
+What do you like? => I like apples, and I like the moon.
+What do you say? => I say hoo!"""
 
 
 @dataclass(eq=False)
