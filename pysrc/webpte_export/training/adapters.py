@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webpte.training.lora_form import FACTS, TrainedLayer
 from webpte_export.errors import ExportError
 from webpte_export.llm.huggingface import llama_layer
 from webpte_export.llm.source import Shape
 
-METHOD, FACTS = "learn", "get_lora"
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of AdamW, PyTorch's own defaults
 _KINDS = {  # linear layers of ExecuTorch's Llama by the names that PEFT knows them by
     "q_proj": "attention.wq",
@@ -63,31 +63,13 @@ class LoraOptions:
 
 
 @dataclass(frozen=True)
-class Adapter:
-    """The two matrices of one layer, A (rank, inputs) and B (outputs, rank), in the flat vector.
+class Adapter(TrainedLayer):
+    """A layer of the model with its place in the flat vector.
 
-    kind   the layer's name in ExecuTorch's Llama, without the number of its block
-    name   its name in the transformers library
-    pairs  (heads, head size) if the rows of B are in Meta's order
-    start  where A begins; B follows it
+    kind  its name in ExecuTorch's Llama, without the number of its block
     """
 
-    kind: str
-    name: str
-    inputs: int
-    outputs: int
-    pairs: tuple[int, int] | None
-    start: int
-    rank: int
-
-    @property
-    def middle(self) -> int:
-        """Where B begins."""
-        return self.start + self.rank * self.inputs
-
-    @property
-    def end(self) -> int:
-        return self.middle + self.rank * self.outputs
+    kind: str = ""
 
 
 def layout(shape: Shape, options: LoraOptions) -> list[Adapter]:
@@ -110,7 +92,7 @@ def layout(shape: Shape, options: LoraOptions) -> list[Adapter]:
         for kind in chosen:
             named = llama_layer(shape, f"model.layers.{block}.{kind}")
             assert named is not None
-            adapter = Adapter(kind, named.name, *sizes[kind], named.pairs, start, options.rank)
+            adapter = Adapter(named.name, *sizes[kind], named.pairs, start, options.rank, kind)
             found.append(adapter)
             start = adapter.end
     return found

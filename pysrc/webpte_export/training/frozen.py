@@ -11,7 +11,7 @@ from webpte_export.errors import ExportError
 from webpte_export.quantize import GROUP_SIZE
 
 
-def frozen_layer(linear: Any) -> FloatLayer | RowLayer | GroupLayer:
+def frozen_layer(linear: Any) -> FloatLayer | GroupLayer:
     """Wrap a layer of floats, or one that `webpte_export.quantize` quantized."""
     if hasattr(linear, "scales"):
         return RowLayer(linear)
@@ -26,25 +26,6 @@ def frozen_layer(linear: Any) -> FloatLayer | RowLayer | GroupLayer:
 class FloatLayer(nn.Module):
     """x Wᵀ + bias"""
 
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        self.linear = linear
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.linear(x)
-        return y
-
-    def backward(self, dy: Tensor) -> Tensor:
-        return torch.mm(dy, self.linear.weight)
-
-
-class RowLayer(nn.Module):
-    """A layer of 8-bit weights with a scale for each row.
-
-    There is no operator for its backward pass: the weights become floats for it, one layer at a
-    time.
-    """
-
     def __init__(self, linear: Any) -> None:
         super().__init__()
         self.linear = linear
@@ -54,11 +35,27 @@ class RowLayer(nn.Module):
         return y
 
     def backward(self, dy: Tensor) -> Tensor:
+        return torch.mm(dy, self.weights())
+
+    def weights(self) -> Tensor:
+        """Return the weights in floats, (outputs, inputs)."""
+        found: Tensor = self.linear.weight
+        return found
+
+
+class RowLayer(FloatLayer):
+    """A layer of 8-bit weights with a scale for each row.
+
+    There is no operator for its backward pass: the weights become floats for it, one layer at a
+    time.
+    """
+
+    def weights(self) -> Tensor:
         own = self.linear
-        weight = torch.ops.quantized_decomposed.dequantize_per_channel(
+        found: Tensor = torch.ops.quantized_decomposed.dequantize_per_channel(
             own.weight, own.scales, own.zeros, 0, -127, 127, torch.int8
         )
-        return torch.mm(dy, weight)
+        return found
 
 
 class GroupLayer(nn.Module):

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from webpte.training.lora_form import LEARN
 from webpte_export.errors import ExportError
 from webpte_export.exporter import PreparedMethod
 from webpte_export.llm.export import Training
 from webpte_export.llm.source import Shape, Source
 from webpte_export.suite_writer import Tolerance
-from webpte_export.training.adapters import BETAS, FACTS, METHOD, LoraOptions, facts, layout
+from webpte_export.training.adapters import BETAS, LoraOptions, facts, layout
 from webpte_export.training.network import LearnStep, Tables
 
 _RATE, _DECAY = 1e-3, 0.01  # of the calls that are compared
@@ -47,7 +48,7 @@ def _prepare(
     step = LearnStep(model, source.shape, adapters, options).eval()
     calls = _calls(tokens, options, adapters[-1].end)
     _check(step, model, calls[0])
-    return {METHOD: PreparedMethod(step, calls, tolerance=_TOLERANCE)}, facts(adapters, options)
+    return {LEARN: PreparedMethod(step, calls, tolerance=_TOLERANCE)}, facts(adapters, options)
 
 
 def _calls(tokens: Sequence[int], options: LoraOptions, count: int) -> list[tuple[Tensor, ...]]:
@@ -93,8 +94,8 @@ def _check(step: LearnStep, model: Any, call: tuple[Tensor, ...]) -> None:
         error = float((one - other).abs().max())
         if not error <= _MOST_DIFFERENCE * float(other.abs().max()):
             raise ExportError(
-                f"the method {METHOD!r} would be wrong: its {what} differ by {error:.2g} from "
-                f"PyTorch's. Export without --train, and report the model ({FACTS})."
+                f"the method {LEARN!r} would be wrong: its {what} differ by {error:.2g} from "
+                f"PyTorch's. Export it without --train."
             )
 
 
