@@ -121,6 +121,9 @@ def test_an_error_is_shown_and_the_next_training_works() -> None:
 def test_lines_come_from_a_file_or_the_example() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await opened(app)
+        await act(app, "typed", value="My own line.")
+        await act(app, "file", files=[File("one.txt", b"And another.")])
+        assert re.search(r"My own line.\s+And another.", text_of(browser))
         await act(app, "example")
         assert EXAMPLE.splitlines()[0] in text_of(browser)
         await act(app, "file", files=[File("more.txt", b"One more line.\n")])

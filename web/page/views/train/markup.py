@@ -23,8 +23,9 @@ _ABOUT = (
 def lines_card(course: Course, training: bool, busy: bool, act: Act) -> Html:
     field = h(
         "textarea",
-        course.text,
+        "\n" + course.text,  # a textarea drops the first line break of its markup
         name="lines",
+        data_act=act("typed"),
         rows="8",
         id="train-lines",
         placeholder=EXAMPLE,
