@@ -93,7 +93,6 @@ class TrainPanel(Panel):
     def on_typed(self, message: Message) -> None:
         """Keep what is typed: the field is drawn anew when something else changes."""
         self._course.text = str(message["value"])[: courses.MOST_TEXT]
-        self._save()
 
     def on_example(self, message: Message) -> None:
         if self.state.idle_session() is not None:
