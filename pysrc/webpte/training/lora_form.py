@@ -44,7 +44,7 @@ class TrainedLayer:
 
     @property
     def middle(self) -> int:
-        """Where B begins."""
+        """The start of B."""
         return self.start + self.rank * self.inputs
 
     @property
