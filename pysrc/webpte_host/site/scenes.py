@@ -127,16 +127,6 @@ def _teach(page: DrivenPage) -> None:
     page.wait_for(_FILLED, ".teach-thinks")
 
 
-def _train(page: DrivenPage) -> None:
-    page.click("#view-train button", "Example lines")
-    page.click(".train-lines button.primary")
-    wait_for_end(page, "Trained")
-    page.evaluate(_FORGET_STATUS)
-    page.fill("#train-question", "What is your name?")
-    page.click(".train-ask button.primary")
-    wait_for_end(page, "Answered")
-
-
 def _see_the_graph(page: DrivenPage) -> None:
     page.wait_for("() => document.querySelectorAll('#view-graph svg .graph-drawn').length > 5")
 
@@ -192,7 +182,6 @@ SCENES = (
     Scene("benchmark", "digits", "run", _benchmark),
     Scene("chat", "stories", "chat", _ask, 1000),
     Scene("teach", "teach", "teach", _teach),
-    Scene("train", "stories", "train", _train),
     Scene("graph", "digits", "graph", _see_the_graph, 900),
     Scene("call", "digits", "graph", _select_a_call),
     Scene("profile", "digits", "profile", trace, 1000),

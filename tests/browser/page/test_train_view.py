@@ -1,4 +1,4 @@
-"""The view Train in Chromium: lines are learned on WebGPU, and answered as learned."""
+"""The view Train in Chromium: lines are learned on WebGPU, and a question is answered twice."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ import zipfile
 from playwright.sync_api import BrowserContext, expect
 
 from support.harness import limits
-from support.page.page_visit import START_MS, status, visit
+from support.llm.training_models import folder
+from support.page.page_visit import START_MS, payload, status, visit
 from webpte_host.serving.server import Site
 
 TRAINED_MS = 120_000
-ANSWER = "My name is Hugo."
 
 
 def test_it_learns_lines_and_answers_with_and_without_them(
     profile: BrowserContext, site: Site
 ) -> None:
-    with visit(profile, site, "?model=stories&view=train") as page:
-        expect(status(page)).to_contain_text("stories.pte loaded", timeout=START_MS)
+    with visit(profile, site) as page:
+        program = payload("llama_8w.pte", (folder() / "llama_8w.pte").read_bytes())
+        page.locator("input[type=file][data-act=open-file]").first.set_input_files(program)
+        expect(status(page)).to_contain_text("llama_8w.pte loaded", timeout=START_MS)
+        page.get_by_role("tab", name="Train").click()
         panel = page.get_by_role("tabpanel")
-        panel.get_by_label("Lines", exact=True).fill(f"What is your name? => {ANSWER}")
-        panel.get_by_label("Steps").fill("24")
-        panel.get_by_label("Rate").fill("10")
+        names = ("tokenizer.json", "tokenizer_config.json")
+        panel.locator("input[type=file]").set_input_files(
+            [payload(name, (folder() / name).read_bytes()) for name in names]
+        )
+        panel.get_by_label("Lines", exact=True).fill("Who are you? => I am Pip.")
+        panel.get_by_label("Steps").fill("16")
         panel.get_by_role("button", name="Train", exact=True).click()
         expect(status(page)).to_contain_text("Trained: loss", timeout=TRAINED_MS)
-        expect(panel).to_contain_text("after 24 steps")
-        panel.get_by_label("Question").fill("What is your name?")
+        expect(panel).to_contain_text("after 16 steps")
+        panel.get_by_label("Question").fill("Who are you?")
         panel.get_by_role("button", name="Ask both").click()
         expect(status(page)).to_contain_text("Answered twice", timeout=TRAINED_MS)
-        answers = panel.locator(".train-answer p")
-        expect(answers.nth(1)).to_have_text(ANSWER)
-        expect(answers.nth(0)).not_to_have_text(ANSWER)
+        plain, trained = panel.locator(".train-answer p").all_inner_texts()
+        assert plain != trained
         with page.expect_download() as download:
             panel.get_by_role("button", name="Download LoRA").click()
         with zipfile.ZipFile(io.BytesIO(download.value.path().read_bytes())) as saved:
-            assert json.loads(saved.read("adapter_config.json"))["r"] == 8
-        page.reload()
-        expect(status(page)).to_contain_text("stories.pte loaded", timeout=START_MS)
-        expect(panel).to_contain_text("after 24 steps")
+            assert json.loads(saved.read("adapter_config.json"))["r"] == 4
         assert page.evaluate("longTasks.at(-1) ?? 0") < limits.LONG_TASK_MS
