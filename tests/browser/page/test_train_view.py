@@ -21,7 +21,7 @@ def test_it_learns_lines_and_answers_with_and_without_them(
 ) -> None:
     with visit(profile, site) as page:
         program = payload("llama_8w.pte", (folder() / "llama_8w.pte").read_bytes())
-        page.locator("input[type=file][data-act=open-file]").first.set_input_files(program)
+        page.locator("[data-act=open-file]").set_input_files(program)
         expect(status(page)).to_contain_text("llama_8w.pte loaded", timeout=START_MS)
         page.get_by_role("tab", name="Train").click()
         panel = page.get_by_role("tabpanel")
