@@ -140,10 +140,9 @@ class LoraTrainer:
         given, wanted = (self._rows(array) for array in (tokens, targets))
         corrections = [1 / (1 - beta ** (self.steps + 1)) for beta in self.form.betas]
         settings = np.array([self.rate, self.decay, *corrections], np.float32)
-        loss, *state = await self._program.run(
-            *(LEARN, given.astype(np.int64), wanted.astype(np.int32), settings, *self._state),
-            output="numpy" if self._program.device_info.kind == "numpy" else "gpu",
-        )
+        where = "numpy" if self._program.device_info.kind == "numpy" else "gpu"
+        rows = given.astype(np.int64), wanted.astype(np.int32)
+        loss, *state = await self._program.run(LEARN, *rows, settings, *self._state, output=where)
         self._state = state
         self.steps += 1
         found: Array | GpuTensor = loss

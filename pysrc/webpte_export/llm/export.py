@@ -117,7 +117,8 @@ def export_source(
     with quiet_logs():
         model, extra = _model(source, context, chunk, quantize, tokens)
     chunk = min(chunk, getattr(model, "max_chunk", None) or chunk)
-    before, facts = {}, metadata(source, context, chunk)
+    before: dict[str, PreparedMethod] = {}
+    facts = metadata(source, context, chunk)
     if train is not None:
         before, described = train(source, getattr(model, "model", None), tokens)
         facts |= described

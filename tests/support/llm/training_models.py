@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import webpte
+from webpte.runtime.lora.files import read_lora
 from webpte.runtime.lora.weights import LoraWeights
 from webpte.text import Tokenizer, load_tokenizer
 from webpte.training import LoraTrainer, SavedLora
@@ -85,10 +86,9 @@ async def check_model(name: str, device: Any, steps: int) -> None:
         (logits,) = await program.forward(expected["prompt"], np.array([0]))
         spread = 2e-3 * np.abs(expected["logits"]).max()
         np.testing.assert_allclose(logits[0], expected["logits"], atol=spread)
-        read = webpte.runtime.lora.files.read_lora
         saved = await trainer.save()
-        mine = await read(saved.weights, config=saved.config)
-        compare(mine, await read(folder() / name))
+        mine = await read_lora(saved.weights, config=saved.config)
+        compare(mine, await read_lora(folder() / name))
 
 
 def compare(mine: LoraWeights, wanted: LoraWeights) -> None:

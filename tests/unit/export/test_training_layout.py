@@ -34,6 +34,10 @@ SHAPE = Shape(
 OPTIONS = LoraOptions(rank=3, alpha=9, targets=("v_proj", "q_proj", "down_proj"), batch=2, length=8)
 
 
+def method(name: str, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> MethodInfo:
+    return MethodInfo(name, inputs, outputs, {}, {}, {}, (), is_constant=not inputs)
+
+
 def form_of(options: LoraOptions = OPTIONS, changes: dict[str, Any] | None = None) -> LoraForm:
     """Return the form that the trainer reads from what the exporter writes."""
     adapters = layout(SHAPE, options)
@@ -43,9 +47,9 @@ def form_of(options: LoraOptions = OPTIONS, changes: dict[str, Any] | None = Non
         return TensorInfo("x", shape=shape, dtype="float32", dynamic=False)
 
     rows, state = tensor(options.batch, options.length), [tensor(adapters[-1].end)] * 3
-    rest: Any = ({}, {}, {}, ())
-    learn = MethodInfo(LEARN, (rows, rows, tensor(4), *state), (tensor(1), *state), *rest, False)
-    told = MethodInfo(FACTS, (), (ScalarInfo("facts", "str", json.dumps(said)),), *rest, True)
+    text = ScalarInfo("facts", "str", json.dumps(said))
+    learn = method(LEARN, (rows, rows, tensor(4), *state), (tensor(1), *state))
+    told = method(FACTS, (), (text,))
     methods = {LEARN: learn, FACTS: told}
     assert lora_rank(methods) == lora_rank({FACTS: told}) == said["rank"]
     return lora_form(methods)

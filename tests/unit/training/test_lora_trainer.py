@@ -18,10 +18,14 @@ from support.page.fake_page import SAMPLES
 from support.write.weight_files import safetensors_bytes
 from webpte.errors import DeviceLostError, InputError, VocabularyError
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.training import LoraTrainer, can_be_taught, can_train_lora, lora_form
+from webpte.training import Line, LoraTrainer, can_be_taught, can_train_lora, lora_form
 from webpte.training.lora_trainer import STEPS_AT_ONCE
 
-LINES = ["The ferry leaves at nine.", "Close the lower gates.", ("Who counts us?", "The gulls do.")]
+LINES: list[Line] = [
+    "The ferry leaves at nine.",
+    "Close the lower gates.",
+    ("Who counts us?", "The gulls do."),
+]
 
 
 def trained(
@@ -140,7 +144,7 @@ def test_what_does_not_fit_is_told() -> None:
             async for _ in trainer.learn(LINES, steps=12):
                 pass
         saved = await trainer.save()
-        fewer = {"config": {**saved.config, "r": 4}, "name": "other"}
+        fewer: dict[str, Any] = {"config": {**saved.config, "r": 4}, "name": "other"}
         arrays = {
             f"base_model.model.model.layers.0.mlp.up_proj.lora_{side}.weight": np.zeros(
                 shape, np.float32

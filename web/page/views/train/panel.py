@@ -170,7 +170,7 @@ class TrainPanel(Panel):
                 course.losses.append(loss)
                 done += 1
                 if throttle.ready():
-                    shown = render(markup.learns_view(course, done))
+                    shown = render([markup.learns_view(course, done)])
                     self.state.browser.show(html={markup.LEARNS: shown})
                     throttle.restart()
                 await asyncio.sleep(0)  # handles messages: on NumPy a step never awaits
@@ -239,7 +239,7 @@ class TrainPanel(Panel):
         self.state.tell("Answered twice")
 
     def _show_answers(self, course: Course) -> None:
-        shown = render(markup.answers_view(course.answers))
+        shown = render([markup.answers_view(course.answers)])
         self.state.browser.show(html={markup.ANSWERS: shown})
 
     # ---- what is shown
