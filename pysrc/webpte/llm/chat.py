@@ -270,6 +270,21 @@ class Chat:
 
     # A full context
 
+    def has_room(self, text: str, max_new_tokens: int = MAX_NEW_TOKENS) -> bool:
+        """Tell whether the context can hold a question and its answer.
+
+        Long answers count with the part of the context that `send` would make free for them.
+        """
+        most = self._generator.max_context
+        if most is None:
+            return True
+        try:
+            turns = [*self._all_turns(), Turn("user", text)]
+            prompt, _, _ = self._fit(turns, None, max_new_tokens)
+        except InputError:
+            return False
+        return len(prompt.tokens) + min(max_new_tokens, most // ROOM) <= most
+
     def _fit(
         self, turns: Sequence[Turn], continued: Turn | None, max_new_tokens: int
     ) -> tuple[Prompt, int, int]:

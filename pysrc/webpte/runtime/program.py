@@ -32,6 +32,7 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
+from webpte.runtime.load.fingerprint import fingerprint
 from webpte.runtime.load.pack_cache import cache_bytes, fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
 from webpte.runtime.load.supported import check_supported
@@ -388,6 +389,11 @@ def call_log_of(program: Program) -> CallLog:
 def kv_cache_bytes(program: Program) -> dict[str, int]:
     """Count the bytes of the KV caches by the `kv_cache` that the program could be loaded with."""
     return cache_bytes(program._contents)
+
+
+async def fingerprint_of(program: Program) -> str:
+    """Return a hash that tells the program apart from others."""
+    return await fingerprint(program._contents)
 
 
 LOADED: WeakSet[Program] = WeakSet()  # those that something still holds: see `webpte.tune`

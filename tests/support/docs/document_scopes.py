@@ -94,6 +94,12 @@ ENCODED = {
 PICTURE = {**LINES, "x": np.zeros((1, 1, 28, 28), np.float32)}
 TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.json")}
 
+# Documents: that their text is not in a PDF is nothing to a search.
+WRITTEN: dict[str, Path | str] = {
+    "manual.pdf": "It is washed by hand.",
+    "notes.md": "# Home\nThe dog is lazy.",
+}
+
 PREPARED = {
     "README.md": Prepared(
         {"llama": Q4, "prompt_tokens": [5, 9, 33], "Unary": Unary},
@@ -152,6 +158,16 @@ PREPARED = {
     "docs/openai.md": Prepared(CHAT),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
     "docs/page.md": Prepared(),
+    "docs/retrieval.md": Prepared(
+        files={
+            "out/minilm": MODELS / "vectors",
+            "out/chat/model.pte": SAMPLES / "stories.pte",
+            "out/chat/tokenizer.json": SAMPLES / "stories.tokenizer.json",
+            "out/chat/tokenizer_config.json": SAMPLES / "stories.tokenizer_config.json",
+            **WRITTEN,
+        },
+        printed=("manual.pdf", "memo.txt None Buy milk."),
+    ),
     "docs/samples.md": Prepared(
         {
             **LINES,
@@ -167,12 +183,14 @@ PREPARED = {
             "reviews": ["Good.", "Bad."],
             "samples": make_bursts([2000, 9000]),
         },
-        {
+        WRITTEN
+        | {
             f"out/{name}": MODELS / model
             for name, model in (
                 ("feelings", "feelings"),
                 ("names", "entities"),
                 ("answers", "answers"),
+                ("minilm", "vectors"),
                 ("photos", "shapes"),
                 ("things", "things"),
                 ("depth", "depths"),

@@ -170,6 +170,8 @@ ANSWERING = {
     *("text2text-generation", "summarization", "translation"),
     "automatic-speech-recognition",
 }
+# Those that are tested in tests/unit/retrieval.
+SEARCHING = {"retrieval"}
 
 
 def made(argument: Any) -> Any:
