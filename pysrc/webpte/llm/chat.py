@@ -88,8 +88,8 @@ class Chat:
                 "the tokenizer has no chat template: load it with its tokenizer_config.json "
                 "(config=...), or give the Chat one (template=await ChatTemplate.load(...))"
             )
-        check_fits(tokenizer, program, method)
         self._generator = Generator(program, method)
+        check_fits(tokenizer, program, self._generator.method)
         self._tokenizer = tokenizer
         self._prompts = PromptMaker(tokenizer, template, variables or {})
         self._stop = tuple(stop)
