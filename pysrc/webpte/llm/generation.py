@@ -121,7 +121,8 @@ class Generator:
         """Return a picture for prompts, given as the program's `vision_encoder` takes it.
 
         Its `tokens` go where the picture is in a conversation. It is encoded when they are
-        computed: those of a prefix that is in the cache are not. Keep it as long as you use them.
+        computed: those of a prefix that is in the cache are not. Keep it as long as you use them
+        after other prompts.
         """
         if not isinstance(self._session, PictureSession):
             raise InputError(f"{self.program.name} sees no pictures: it has no vision_encoder")

@@ -55,7 +55,7 @@ class PictureSession(KVSession):
         self._pictures = WeakValueDictionary[int, Picture]()  # by number
         self._known = WeakValueDictionary[bytes, Picture]()  # by what they show
         self._made = 0
-        self._held: tuple[Picture, ...] = ()  # those of the context
+        self._held: tuple[Picture, ...] = ()  # those of the context, and new ones
         self._encoded: tuple[Picture, Any] | None = None  # the last one of a prefill, and its rows
         self._ends_in_picture = False
 
@@ -76,6 +76,7 @@ class PictureSession(KVSession):
             known = Picture(array.copy(), tuple(range(first, first + self.rows)))
             self._known[key] = self._pictures[self._made] = known
             self._made += 1
+        self._held = (*self._held, known)
         return known
 
     def check_tokens(self, tokens: Iterable[int]) -> list[int]:

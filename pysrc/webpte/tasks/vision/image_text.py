@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from webpte.errors import InputError
@@ -88,7 +88,7 @@ class ImageTextToText(Task):
         text: Any = None,
         max_new_tokens: int = MAX_NEW_TOKENS,
         **options: Unpack[GenerationOptions],
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         """Yield the pieces of one answer; the arguments are those of a call."""
         calls, many = _calls(images, text)
         if many:
@@ -99,7 +99,7 @@ class ImageTextToText(Task):
 
     async def _answer(
         self, pictures: Sequence[Any], said: Any, count: int, options: GenerationOptions
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         async with self._turn:
             if isinstance(said, str) and pictures and self._prompts.image not in said:
                 parts: list[dict[str, Any]] = [{"type": "image", "image": p} for p in pictures]
