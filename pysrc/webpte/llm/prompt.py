@@ -58,10 +58,27 @@ class PromptMaker:
         self._tokenizer = tokenizer
         self._template = template
         self._variables = dict(variables)
+        self._in_parts = not self._shows(_MARK) and self._shows([{"type": "text", "text": _MARK}])
+
+    def _shows(self, content: Any) -> bool:
+        """Return whether the template writes a user's message with such a content."""
+        try:
+            return _MARK in self._template.render(
+                [{"role": "user", "content": content}], **self._variables
+            )
+        except ChatTemplateError:
+            return False
+
+    def _messages(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+        """Return messages as the template takes them: those of models that see take parts."""
+        messages: list[dict[str, Any]] = [{**turn.message} for turn in turns]
+        for message in messages if self._in_parts else ():
+            message["content"] = [{"type": "text", "text": message["content"]}]
+        return messages
 
     def prompt(self, turns: Sequence[Turn]) -> Prompt:
         """Return the conversation, up to where the template has the answer begin."""
-        text = self._template.render([turn.message for turn in turns], **self._variables)
+        text = self._template.render(self._messages(turns), **self._variables)
         answers = [turn for turn in turns if turn.role == "assistant"]
         for count, turn in enumerate(reversed(answers)):
             rest = _after(turn, text)
@@ -83,7 +100,7 @@ class PromptMaker:
 
     def turn_end(self) -> int | None:
         """Return the special token that the template puts after an answer, or None."""
-        messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": _MARK}]
+        messages = self._messages([Turn("user", "a"), Turn("assistant", _MARK)])
         try:
             text = self._template.render(messages, add_generation_prompt=False, **self._variables)
         except ChatTemplateError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -118,16 +119,18 @@ def test_options_of_answers_work() -> None:
 
 def test_text_alone_chats_as_other_models() -> None:
     async def run() -> None:
-        tokenizer = await load_tokenizer(FOLDER / "tokenizer.json")
-        template = await webpte.text.ChatTemplate.load(
-            "{% for m in messages %}{{ m.content }}{% endfor %}"
-        )
+        config = json.loads((FOLDER / "tokenizer_config.json").read_text())
+        tokenizer = await load_tokenizer(FOLDER / "tokenizer.json", config=config)
         async with loaded() as program:
-            chat = Chat(program, tokenizer, template=template)
+            chat = Chat(program, tokenizer)  # its template takes contents in parts
             first = await chat.send("What is it?", 4)
             saved = await chat.save()
             rest = await chat.send("And?", 4)
-            other = Chat(program, tokenizer, template=template)
+            context = tokenizer.decode(chat._generator.context, special=True)
+            asked = "<|im_start|>User: What is it?<end_of_utterance>\nAssistant:"
+            assert context.startswith(asked)
+            assert "User: And?<end_of_utterance>" in context
+            other = Chat(program, tokenizer)
             await other.restore(saved)
             assert other.messages[-1]["content"] == first
             assert await other.send("And?", 4) == rest
