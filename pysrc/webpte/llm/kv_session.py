@@ -49,7 +49,7 @@ class KVSession:
         self._embedding = embedding_of(program, method)
         self.vocabulary = logits.shape[-1]
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
-        self.max_chunk = tokens.shape[1]
+        self.max_chunk, self._each = tokens.shape[1], position.shape[0] > 1
         self.max_context = max_context_of(program)
         self.eos = frozenset(numbers_of(program, "get_eos_ids"))
         self._cached: list[int] = []
@@ -217,8 +217,12 @@ class KVSession:
 
     async def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Any, ...]:
         """Return the method's inputs: tokens (1, S), position (1,), and what is given."""
-        places = np.asarray([position], self._dtypes[1])
+        places = self._places(position, len(tokens))
         return np.asarray([tokens], self._dtypes[0]), places, *self.given
+
+    def _places(self, position: int, count: int) -> np.ndarray:
+        """Return the first position (1,), or the positions (S,) of all if the method takes those"""
+        return np.arange(position, position + (count if self._each else 1), dtype=self._dtypes[1])
 
     @contextmanager
     def _writing(self, position: int) -> Iterator[None]:

@@ -134,7 +134,7 @@ class PictureSession(KVSession):
         if len(tokens) < self.rows:  # a call takes fewer than all
             whole = rows if isinstance(rows, np.ndarray) else await rows.numpy()
             rows = whole[:, first : first + len(tokens)]
-        return rows, np.asarray([position], self._dtypes[1])
+        return rows, self._places(position, len(tokens))
 
     async def _encode(self, picture: Picture) -> Any:
         """Return the rows of a picture (1, rows, width), on the GPU where there is one."""

@@ -8,6 +8,8 @@ prompt goes token by token.
 Models that also see pictures have `token_embedding` (tokens [1, S] in, embeddings [1, S, width]
 out), `text_decoder` (embeddings and the position in, logits out), and `vision_encoder` (a picture
 in, embeddings [1, rows, width] out).
+
+Some exports take the position of each token, [S], in the place of that of the first.
 """
 
 from __future__ import annotations

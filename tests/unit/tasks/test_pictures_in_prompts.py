@@ -16,6 +16,7 @@ import webpte
 from support.harness.image_text_cases import models_folder
 from support.page.chats import Q4
 from webpte.errors import ContextError, InputError, UnsupportedError
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Chat, Generator, Scheduler
 from webpte.runtime.program import Program
 from webpte.text import load_tokenizer
@@ -26,8 +27,8 @@ NEW = 6
 
 
 @asynccontextmanager
-async def loaded() -> AsyncIterator[Program]:
-    async with await webpte.load(FOLDER / "model.pte", device="numpy") as program:
+async def loaded(device: Any = "numpy") -> AsyncIterator[Program]:
+    async with await webpte.load(FOLDER / "model.pte", device=device) as program:
         yield program
 
 
@@ -55,9 +56,10 @@ async def by_hand(program: Program, seeds: list[int]) -> list[int]:
     return found
 
 
-def test_rows_of_pictures_go_between_tokens() -> None:
+@pytest.mark.parametrize("device", ["numpy", SimulatedDevice])
+def test_rows_of_pictures_go_between_tokens(device: Any) -> None:
     async def run() -> None:
-        async with loaded() as program:
+        async with loaded(device if isinstance(device, str) else device()) as program:
             one, both = await by_hand(program, [1]), await by_hand(program, [1, 2])
             none = await by_hand(program, [])
             generator = Generator(program)
