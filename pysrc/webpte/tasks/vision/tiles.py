@@ -20,6 +20,9 @@ from webpte.tasks.vision.resample import LANCZOS, resize
 Array = np.ndarray
 _TILED = ("Idefics3", "SmolVLM")
 _LARGEST = 4096  # pixels of a side
+# Settings that hold where the file does not say, and those for tiles, which have their size.
+_COLOURS = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+_AS_IT_IS = {"image_processor_type": "ViTImageProcessor", "do_resize": False, "do_pad": False}
 _AROUND, _WHOLE = "<fake_token_around_image>", "<global-img>"
 
 
@@ -58,10 +61,8 @@ class TiledPictures:
         self._side = self._edge("max_image_size")
         self._longest = self._edge("size")
         self._resample = settings.integer("resample", LANCZOS)
-        self._scale = settings.number("rescale_factor", 1 / 255)
-        self._mean, self._std = (self._channels(key) for key in ("image_mean", "image_std"))
-        if not np.all(self._std):
-            raise InputError(f"{settings.name}: image_std has a 0, by which nothing can be divided")
+        content = {**_COLOURS, **settings.content, **_AS_IT_IS}
+        self._prepared = Preprocessor(Table(content, settings.name, InputError))
 
     def _edge(self, key: str) -> int:
         size = self.settings.content.get(key)
@@ -72,13 +73,6 @@ class TiledPictures:
                 f"{_LARGEST}"
             )
         return side
-
-    def _channels(self, key: str) -> Array:
-        values = self.settings.content.get(key, 0.5)
-        listed = values if isinstance(values, list) else [values]
-        if len(listed) not in (1, 3) or not all(isinstance(one, int | float) for one in listed):
-            raise InputError(f"{self.settings.name}: {key} must have 3 numbers, got {values!r}")
-        return np.array(listed, np.float32)
 
     def _does(self, step: str) -> bool:
         found = self.settings.content.get(f"do_{step}")
@@ -107,14 +101,6 @@ class TiledPictures:
         if pixels.shape[:2] == (height, width):
             return pixels
         return resize(pixels, height, width, self._resample)
-
-    def _prepared(self, pixels: Array) -> Array:
-        values = pixels.astype(np.float32)
-        if self._does("rescale"):
-            values = (pixels.astype(np.float64) * self._scale).astype(np.float32)
-        if self._does("normalize"):
-            values = (values - self._mean) / self._std
-        return np.ascontiguousarray(np.moveaxis(values, 2, 0))
 
     def text(self, seen: SeenTiles, image: str, count: int) -> str:
         """Return what stands for a picture in a prompt; `image` is repeated for each row."""
