@@ -86,7 +86,7 @@ def parse(arguments: list[str]) -> dict[str, Any]:
         if not Path(options.source).is_dir():
             raise HostError("--task takes a folder with config.json and *.safetensors.")
         if options.max_context is not None and options.task != _SEEING:
-            raise HostError(f"--max-context is for language models and {_SEEING}.")
+            raise HostError(f"--max-context is for language models; of tasks, for {_SEEING}.")
         kind = "task"
     if kind == "function" and options.max_context is not None:
         raise HostError("--max-context is for language models (a .gguf file or a folder).")
