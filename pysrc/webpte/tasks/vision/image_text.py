@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from webpte.errors import InputError
-from webpte.llm import GenerationOptions, Generator, Reply
+from webpte.llm import Chat, GenerationOptions, Generator, Reply
 from webpte.llm.prompt import end_tokens
 from webpte.llm.reply import StopStrings, stats_of
 from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
@@ -40,14 +40,21 @@ class ImageTextToText(Task):
         self.tokenizer: Tokenizer = files.tokenizer
         self._generator = Generator(files.program)
         check_fits(self.tokenizer, self._generator.vocabulary)
-        self._prompts = PicturePrompts(
-            self._generator,
-            self.tokenizer,
-            pictures_of(files.table(PREPROCESSOR)),
-            files.table(CONFIG),
-        )
+        self._prompts = self._reader(self._generator)
         self._stops = end_tokens(self.tokenizer, None)
         self._turn = asyncio.Lock()  # the program's state belongs to one answer at a time
+
+    def _reader(self, generator: Generator) -> PicturePrompts:
+        pictures = pictures_of(self.files.table(PREPROCESSOR))
+        return PicturePrompts(generator, self.tokenizer, pictures, self.files.table(CONFIG))
+
+    def chat(self, system: str | None = None, **options: Any) -> Chat:
+        """Return a conversation: `chat.send("What is it?", pictures=[picture])`.
+
+        It has the program's KV cache, which the task uses, too: each continues its own conversation
+        and computes it again if the other came between. `options` are those of `webpte.llm.Chat`.
+        """
+        return Chat(self.program, self.tokenizer, system, reader=self._reader, **options)
 
     async def __call__(
         self,

@@ -12,8 +12,9 @@ import numpy as np
 from webpte.errors import ChatTemplateError, InputError
 from webpte.json_reader import Table
 from webpte.llm import Generator, Picture
-from webpte.tasks.vision.pictures import picture_of
-from webpte.tasks.vision.tiles import Pictures, SeenTiles
+from webpte.llm.prompt import PromptPicture
+from webpte.tasks.vision.pictures import checked_picture, picture_of
+from webpte.tasks.vision.tiles import Pictures
 from webpte.text import ChatTemplate, Tokenizer
 
 Array = np.ndarray
@@ -25,7 +26,7 @@ class PicturePrompt:
     """A prompt: tokens with those of pictures between them, which it keeps."""
 
     tokens: list[int]
-    pictures: tuple[Picture, ...]
+    pictures: tuple[PromptPicture, ...]
 
 
 class PicturePrompts:
@@ -79,24 +80,30 @@ class PicturePrompts:
                 f"there are {len(pictures)} pictures, but {self.image} is in the text "
                 f"{len(between) - 1} times"
             )
-        seen = [self._pictures(await picture_of(one)) for one in pictures]
-        frames, count = self._frames(seen)
-        whole = between[0]
-        for one, after in zip(seen, between[1:], strict=True):
-            whole += self._pictures.text(one, self.image, count) + after
+        seen = [self.see(await picture_of(one)) for one in pictures]
+        return PicturePrompt(self.encode(text, seen, special), tuple(seen))
+
+    def see(self, pixels: Array) -> PromptPicture:
+        """Prepare a picture (height, width, 3) of bytes."""
+        given = checked_picture(pixels)
+        seen = self._pictures(given)
+        parts = tuple(self._generator.picture(tile[None]) for tile in seen.tiles)
+        text = self._pictures.text(seen, self.image, len(parts[0].tokens))
+        return PromptPicture(given, text, parts)
+
+    def encode(self, text: str, pictures: Sequence[PromptPicture], special: bool) -> list[int]:
+        """Return the tokens of a text in which `image` stands for each picture."""
+        between = text.split(self.image)
+        pairs = zip(pictures, between[1:], strict=True)
+        whole = between[0] + "".join(one.text + after for one, after in pairs)
         first = self._tokenizer.special.get("bos_token")
         added = special and not (first and whole.startswith(first))
-        tokens = self._tokenizer.encode(whole, special=added)
-        return PicturePrompt(self._with_rows(tokens, frames, count), tuple(frames))
+        frames = [part for one in pictures for part in one.parts]
+        return self._with_rows(self._tokenizer.encode(whole, special=added), frames)
 
-    def _frames(self, seen: Sequence[SeenTiles]) -> tuple[list[Picture], int]:
-        """Return all tiles as parts of conversations, and the number of rows of one."""
-        tiles = [tile for one in seen for tile in one.tiles]
-        frames = [self._generator.picture(tile[None]) for tile in tiles]
-        return frames, len(frames[0].tokens) if frames else 0
-
-    def _with_rows(self, tokens: list[int], frames: Sequence[Picture], count: int) -> list[int]:
+    def _with_rows(self, tokens: list[int], frames: Sequence[Picture]) -> list[int]:
         """Return the tokens with rows of pictures in their places."""
+        count = len(frames[0].tokens) if frames else 0
         rows = iter([number for frame in frames for number in frame.tokens])
         lengths = [
             len(list(run)) for key, run in groupby(tokens, lambda one: one == self._number) if key
