@@ -100,7 +100,7 @@ class Model:
         self.program, self.tokenizer = program, tokenizer
         self.queue = _Queue(name, waiting)
         self._template = template or tokenizer.template
-        self._sees = None
+        self._sees: PicturePrompts | None = None
         if vision is not None:
             pictures = pictures_of(vision[0])
             self._sees = PicturePrompts(generator, tokenizer, pictures, vision[1], self._template)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
+import numpy as np
 import pytest
 
 import webpte
@@ -38,8 +40,6 @@ def test_answers_are_those_of_the_pipeline(model: str) -> None:
 
 def test_steps_run_ahead_and_survive_a_recovery() -> None:
     async def run() -> None:
-        import numpy as np
-
         program = await webpte.load(models_folder() / "patches" / "model.pte", device="native")
         async with program:
             generator = Generator(program)
@@ -47,7 +47,7 @@ def test_steps_run_ahead_and_survive_a_recovery() -> None:
             picture = generator.picture(pixels)
             prompt = [2, 20, *picture.tokens, 30]
 
-            async def answer(given: list[int], **options: int) -> tuple[list[int], int, str | None]:
+            async def answer(given: list[int], **options: Any) -> tuple[list[int], int, str | None]:
                 found = generator.generate(given, 16, **options)
                 tokens = [token async for token in found]
                 return tokens, found.stats.submissions, found.stats.step_by_step

@@ -14,6 +14,7 @@ import shutil
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,7 @@ def llava(tokens: Any) -> tuple[Any, Any]:
 
 
 def make_models(root: Path) -> None:
-    makers = {
+    makers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
         "tiles": idefics,
         "one-tile": lambda tokens: idefics(tokens, do_image_splitting=False),
         "patches": llava,

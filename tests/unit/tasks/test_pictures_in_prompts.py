@@ -107,7 +107,7 @@ def test_options_of_answers_work() -> None:
         async with loaded() as program:
             generator = Generator(program)
             prompt = [*BEFORE, *generator.picture(pixels(1)).tokens, *AFTER]
-            sampled = {"temperature": 0.9, "seed": 3, "repetition_penalty": 1.3, "top": 2}
+            sampled: Any = {"temperature": 0.9, "seed": 3, "repetition_penalty": 1.3, "top": 2}
             first = generator.generate(prompt, NEW, logprobs=True, **sampled)
             tokens = [token async for token in first]
             assert len(first.logprobs) == NEW
