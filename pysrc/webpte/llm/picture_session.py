@@ -22,7 +22,7 @@ from webpte.errors import InputError, UnsupportedError
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import EMBEDDING, VISION, check_token_ids
 from webpte.llm.saved import SavedContext
-from webpte.runtime.base.gpu_tensor import GpuTensor, with_shape
+from webpte.runtime.base.gpu_tensor import GpuTensor, join_rows, with_shape
 from webpte.runtime.base.info import TensorInfo
 from webpte.runtime.decode.decode_steps import DecodeSteps
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
@@ -56,7 +56,8 @@ class PictureSession(KVSession):
         self._known = WeakValueDictionary[bytes, Picture]()  # by what they show
         self._made = 0
         self._held: tuple[Picture, ...] = ()  # those of the context, and new ones
-        self._encoded: tuple[Picture, Any] | None = None  # the last one of a prefill, and its rows
+        self._encoded: dict[Picture, Any] = {}  # rows of pictures, during a prefill
+        self._joined: list[Any] = []  # what its calls were given
         self._ends_in_picture = False
 
     def picture(self, pixels: np.ndarray) -> Picture:
@@ -121,37 +122,63 @@ class PictureSession(KVSession):
         return sampled
 
     def _chunks(self, tokens: list[int]) -> list[list[int]]:
-        """Split tokens into those of each call, which has text or rows of one picture."""
-        runs = [list(run) for _, run in groupby(tokens, key=self._number)]
-        return [chunk for run in runs for chunk in super(PictureSession, self)._chunks(run)]
+        """Split tokens into those of each call; the text after the last picture is apart.
+
+        That goes to the delegate whose steps take the sampled token on the GPU.
+        """
+        plain = next((n for n, one in enumerate(reversed(tokens)) if self._number(one) >= 0), None)
+        split = 0 if plain is None else len(tokens) - plain
+        return [*super()._chunks(tokens[:split]), *super()._chunks(tokens[split:])]
 
     async def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Any, ...]:
-        if self._number(tokens[0]) < 0:
+        text = [token for token in tokens if self._number(token) < 0]
+        if len(text) == len(tokens):
             return await super()._inputs(tokens, position)
-        picture = self._picture_of(tokens[0])
-        rows = await self._encode(picture)
-        first = tokens[0] - picture.tokens[0]
-        if len(tokens) < self.rows:  # a call takes fewer than all
-            whole = rows if isinstance(rows, np.ndarray) else await rows.numpy()
-            rows = whole[:, first : first + len(tokens)]
-        return rows, self._places(position, len(tokens))
+        embedded = await self._embed(text) if text else None
+        parts, read = list[tuple[Any, int, int]](), 0
+        for number, run in groupby(tokens, key=self._number):
+            first, *rest = run
+            if number < 0:
+                parts.append((embedded, read, 1 + len(rest)))
+                read += 1 + len(rest)
+            else:
+                picture = self._picture_of(first)
+                rows = await self._encode(picture)
+                parts.append((rows, first - picture.tokens[0], 1 + len(rest)))
+        return await self._join(parts), self._places(position, len(tokens))
+
+    async def _join(self, parts: Sequence[tuple[Any, int, int]]) -> Any:
+        """Return rows of several arrays or tensors (1, rows, width), one after the other."""
+        if isinstance(parts[0][0], np.ndarray):
+            return np.concatenate([rows[:, at : at + count] for rows, at, count in parts], axis=1)
+        self._joined.append(await join_rows(parts))
+        return self._joined[-1]
+
+    async def _embed(self, tokens: list[int]) -> Any:
+        """Return the embeddings of tokens (1, n, width), on the GPU where there is one."""
+        given = np.asarray([tokens], self._dtypes[0])
+        (rows,) = await self.program.run(EMBEDDING, given, output=self._place)
+        self._joined.append(rows)
+        return rows
 
     async def _encode(self, picture: Picture) -> Any:
         """Return the rows of a picture (1, rows, width), on the GPU where there is one."""
-        if self._encoded is not None and self._encoded[0] is picture:
-            return self._encoded[1]
-        self._free()
-        place = NUMPY if self.program.device_info.kind == NUMPY else "gpu"
-        (rows,) = await self.program.run(VISION, picture.pixels, output=place)
-        shape = (1, self.rows, rows.shape[-1])
-        rows = with_shape(rows, shape) if isinstance(rows, GpuTensor) else rows.reshape(shape)
-        self._encoded = picture, rows
-        return rows
+        if picture not in self._encoded:
+            (rows,) = await self.program.run(VISION, picture.pixels, output=self._place)
+            shape = (1, self.rows, rows.shape[-1])
+            rows = with_shape(rows, shape) if isinstance(rows, GpuTensor) else rows.reshape(shape)
+            self._encoded[picture] = rows
+        return self._encoded[picture]
+
+    @property
+    def _place(self) -> str:
+        return NUMPY if self.program.device_info.kind == NUMPY else "gpu"
 
     def _free(self) -> None:
-        if self._encoded is not None and isinstance(self._encoded[1], GpuTensor):
-            self._encoded[1].destroy()
-        self._encoded = None
+        for rows in (*self._encoded.values(), *self._joined):
+            if isinstance(rows, GpuTensor):
+                rows.destroy()
+        self._encoded, self._joined = {}, []
 
     def _history(self, tokens: list[int]) -> list[int]:
         """Return the tokens with others of them in the place of pictures: none is penalized."""

@@ -47,19 +47,18 @@ def test_steps_run_ahead_and_survive_a_recovery() -> None:
             picture = generator.picture(pixels)
             prompt = [2, 20, *picture.tokens, 30]
 
-            async def answer(given: list[int], **options: Any) -> tuple[list[int], int, str | None]:
+            async def answer(given: list[int], **options: Any) -> tuple[list[int], str | None]:
                 found = generator.generate(given, 16, **options)
                 tokens = [token async for token in found]
-                return tokens, found.stats.submissions, found.stats.step_by_step
+                return tokens, found.stats.step_by_step
 
-            tokens, submissions, reason = await answer(prompt)
-            assert submissions < 8
-            assert reason is None
+            tokens, reason = await answer(prompt)
+            assert reason is None  # they run ahead
             assert (await answer(prompt, steps_ahead=1))[0] == tokens
             left = generator.generate(prompt, 16)
             assert await anext(left) == tokens[0]  # others are under way
             assert (await answer([*prompt, *tokens[:3]]))[0][:8] == tokens[3:11]
-            assert (await answer(prompt[:-1]))[2] == "the prompt ends with a picture"
+            assert (await answer(prompt[:-1]))[1] == "the prompt ends with a picture"
             await program.recover()
             assert (await answer(prompt))[0] == tokens
 
