@@ -147,7 +147,7 @@ class ProjectedPatches(nn.Module):
         return found
 
 
-_VISIONS = {
+_VISIONS: dict[str, Any] = {
     "idefics3": ShuffledPatches,
     "smolvlm": ShuffledPatches,
     "llava": ProjectedPatches,
@@ -161,7 +161,8 @@ def vision_encoder(model: Any, side: int) -> nn.Module:
         raise ExportError(
             f"the model is a {kind}; of image-text-to-text, {', '.join(_VISIONS)} can be exported."
         )
-    return _VISIONS[kind](model, side).eval()
+    made: nn.Module = _VISIONS[kind](model, side)
+    return made.eval()
 
 
 def language_model(model: Any) -> Any:

@@ -27,7 +27,8 @@ from tokenizers.trainers import BpeTrainer
 
 from support.harness.image_text_cases import ARCHIVE, CASES, EXPECTED, made, models_folder
 from support.write.task_models import save
-from support.write.vision_models import spread, tf
+from support.write.task_models import transformers as tf
+from support.write.vision_models import spread
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.tasks import export_task
 

@@ -47,7 +47,8 @@ async def by_hand(program: Program, seeds: list[int]) -> list[int]:
     for seed in seeds:
         (rows,) = await program.run("vision_encoder", pixels(seed))
         parts.append(rows)
-    given, found, place = np.concatenate([*parts, await embedded(AFTER)], axis=1), [], 0
+    given, place = np.concatenate([*parts, await embedded(AFTER)], axis=1), 0
+    found: list[int] = []
     while len(found) < NEW:
         (logits,) = await program.run("text_decoder", given, np.array([place]))
         found.append(int(logits[0].argmax()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -82,10 +81,10 @@ class TiledPictures:
         """Return a picture (height, width, 3) of bytes as a model sees it."""
         side = self._side
         if self._does("resize"):
-            pixels = self._resized(pixels, *_longest_to(*pixels.shape[:2], self._longest))
+            pixels = self._resized(pixels, *_longest_to(pixels, self._longest))
         if not self._does("image_splitting"):
             return SeenTiles((self._prepared(self._resized(pixels, side, side)),))
-        pixels = self._resized(pixels, *_whole_tiles(*pixels.shape[:2], side))
+        pixels = self._resized(pixels, *_whole_tiles(pixels, side))
         rows, columns = (size // side for size in pixels.shape[:2])
         if rows == columns == 1:
             return SeenTiles((self._prepared(pixels),))
@@ -125,9 +124,10 @@ def pictures_of(settings: Table) -> Pictures:
     return TiledPictures(settings) if kind.startswith(_TILED) else WholePictures(settings)
 
 
-def _longest_to(height: int, width: int, longest: int) -> tuple[int, int]:
+def _longest_to(pixels: Array, longest: int) -> tuple[int, int]:
     """Return the size with this longer side; the shorter one is even, as the models had it."""
-    share: Any = width / height
+    height, width = pixels.shape[:2]
+    share = width / height
     if width >= height:
         other = int(longest / share)
         return max(other + other % 2, 1), longest
@@ -135,8 +135,9 @@ def _longest_to(height: int, width: int, longest: int) -> tuple[int, int]:
     return longest, max(other + other % 2, 1)
 
 
-def _whole_tiles(height: int, width: int, side: int) -> tuple[int, int]:
+def _whole_tiles(pixels: Array, side: int) -> tuple[int, int]:
     """Return the size of a picture in whole tiles, which may change its proportions a little."""
+    height, width = pixels.shape[:2]
 
     def whole(length: float) -> int:
         return max(math.ceil(length / side), 1) * side
