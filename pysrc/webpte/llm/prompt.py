@@ -159,8 +159,8 @@ class PromptMaker:
         between = text.split(self._reader.image)
         if len(between) != len(marks) + 1:
             raise InputError(
-                f"{len(marks)} pictures, but the template's text has {self._reader.image} "
-                f"{len(between) - 1} times: leave it out of messages"
+                f"the template's text has {self._reader.image} {len(between) - 1} times; pictures "
+                f"of the messages: {len(marks)}. Leave it out of the text of messages"
             )
         pairs = zip(marks, between[1:], strict=True)
         return between[0] + "".join(mark + after for mark, after in pairs)

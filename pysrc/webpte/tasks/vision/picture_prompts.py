@@ -77,8 +77,8 @@ class PicturePrompts:
         between = text.split(self.image)
         if len(between) != len(pictures) + 1:
             raise InputError(
-                f"there are {len(pictures)} pictures, but {self.image} is in the text "
-                f"{len(between) - 1} times"
+                f"the text has {self.image} {len(between) - 1} times; pictures that were given: "
+                f"{len(pictures)}"
             )
         seen = [self.see(await picture_of(one)) for one in pictures]
         return PicturePrompt(self.encode(text, seen, special), tuple(seen))
