@@ -225,8 +225,9 @@ class Program(TakesLora):
                 (indices,) = await build.with_sampler(delegate, ARGMAX).run(given)
             return indices
 
-    def _decoder(self, method: str) -> Decoder:
-        return Decoder(self._build, self._known(method), self._log)
+    def _decoder(self, method: str, embedding: str | None) -> Decoder:
+        before = None if embedding is None else self._known(embedding)
+        return Decoder(self._build, self._known(method), self._log, before)
 
     def _call_context(self) -> CallContext:
         return self._log.context()
@@ -376,9 +377,12 @@ class Program(TakesLora):
 # The use that `webpte.llm` and the page make of a program: no part of the public API
 
 
-def decoder_of(program: Program, method: str) -> Decoder:
-    """Return a language model's method with a sampler after it; until `recover` builds it anew."""
-    return program._decoder(method)
+def decoder_of(program: Program, method: str, embedding: str | None = None) -> Decoder:
+    """Return a language model's method with a sampler after it; until `recover` builds it anew.
+
+    `embedding` is the method that embeds tokens, if the other one takes embeddings.
+    """
+    return program._decoder(method, embedding)
 
 
 def call_log_of(program: Program) -> CallLog:

@@ -27,6 +27,7 @@ _ANSWERING = {
     "translation": (_TOKENIZER,),
     "automatic-speech-recognition": (_TOKENIZER, _PREPROCESSOR, "generation_config.json"),
 }
+_SEEING = "image-text-to-text"
 _COPIED = (
     "config.json",
     "tokenizer.json",
@@ -52,7 +53,8 @@ def export_task(
                 for automatic-speech-recognition
     out         the folder to write: model.pte with its manifest, suite and report, and copies of
                 the files that say how inputs are prepared and what labels mean
-    max_length  tokens of a text; by default the model's own number, at most 512
+    max_length  tokens of a text; by default the model's own number, at most 512. Of
+                image-text-to-text, those of a conversation: at most 4096
     """
     folder, out = Path(folder), Path(out)
     if not (folder / "config.json").is_file():
@@ -66,9 +68,15 @@ def export_task(
     from webpte_export.tasks.heads import ArrayModel, PictureModel, read_module
     from webpte_export.tasks.parts import PARTS
 
+    if task == _SEEING:
+        from webpte_export.tasks.image_text import export_image_text
+
+        return export_image_text(
+            *(folder, out / PROGRAM), quantize=quantize, max_context=max_length, half=half
+        )
     if task in PARTS:
         return _export_parts(folder, out, task, quantize, half)
-    module = read_module(folder, task, (*_ANSWERING, *PARTS))
+    module = read_module(folder, task, (*_ANSWERING, *PARTS, _SEEING))
     arrays = isinstance(module, ArrayModel)
     _check_files(folder, task, (_PREPROCESSOR if arrays else _TOKENIZER,))
     changed: dict[str, Any] = {}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import webpte
+from support.harness import image_text_cases
 from support.harness.inspecting import APART
 from support.harness.task_cases import make_bursts, make_picture, models_folder
 from support.harness.texts import BYTES, FOLDER
@@ -25,6 +26,7 @@ SAMPLES, LORAS = ROOT / "web/samples", lora_models.folder()
 TRAINED = training_models.folder()
 DIGITS, PHOTO = SAMPLES / "digits.pte", SAMPLES / "photo.pte"
 MODELS = models_folder()  # of tasks
+SEEN = image_text_cases.models_folder()
 TEXT = FOLDER / BYTES  # a tokenizer with its configuration
 
 
@@ -91,6 +93,12 @@ ENCODED = {
     "generation_config": _GENERATION,
     "samples": small_seq2seq.sound(0.7),
 }
+SEEING = {
+    "seeing": SEEN / "patches" / "model.pte",
+    "pixels": np.zeros((1, 3, 16, 16), np.float32),
+    "before": [2, 20],
+    "after": [30],
+}
 PICTURE = {**LINES, "x": np.zeros((1, 1, 28, 28), np.float32)}
 TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.json")}
 
@@ -128,7 +136,7 @@ PREPARED = {
         printed=("layer x2", "all agree", "bytes on the GPU"),
     ),
     "docs/language_models.md": Prepared(
-        {**CHAT, **ENCODED, "draft": Q4.with_name("llama_tiny_fp32.pte")},
+        {**CHAT, **ENCODED, **SEEING, "draft": Q4.with_name("llama_tiny_fp32.pte")},
         {
             "chat.pte": Q4,
             "model.pte": Q4,
@@ -202,7 +210,8 @@ PREPARED = {
                 ("front", "cutouts"),
                 ("voice-activity", "voices"),
             )
-        },
+        }
+        | {"out/seeing": SEEN / "patches"},
         printed=("'label': ", "PER", "'answer': "),
     ),
     "docs/training.md": Prepared(
