@@ -7,8 +7,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar
 
-from webpte.errors import InputError
-from webpte.speech import LogMel, Whisper
+from webpte.errors import InputError, SourceError
+from webpte.speech import LogMel, Moonshine, Whisper
 from webpte.speech.phrases import LoudnessStream, PhraseFinder, PhraseSettings, VoiceStream
 from webpte.tasks.files import (
     CONFIG,
@@ -28,7 +28,7 @@ from webpte.text import Tokenizer
 
 @task("automatic-speech-recognition")
 class SpeechRecognition(Task):
-    """Turns sounds into text, by Whisper.
+    """Turns sounds into text, by Whisper or Moonshine.
 
     await task(samples)                                # {"text": ...}
     await task(samples, return_timestamps=True)        # also "chunks", with their times
@@ -36,21 +36,20 @@ class SpeechRecognition(Task):
     async for heard in task.listen(microphone): ...    # phrases of a sound that is still coming
     """
 
-    needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER, PREPROCESSOR, GENERATION)
-    wanted: ClassVar[Sequence[str]] = (TOKENIZER_CONFIG,)
+    needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER, PREPROCESSOR)
+    wanted: ClassVar[Sequence[str]] = (TOKENIZER_CONFIG, GENERATION)
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
         assert files.tokenizer is not None  # it is needed
         self.tokenizer: Tokenizer = files.tokenizer
-        features = LogMel.of(files.table(PREPROCESSOR).content)
-        self._model = Whisper(files.program, features, files.table(GENERATION).content)
+        self._model = _model_of(files)
         self._turn = asyncio.Lock()  # the program's state belongs to one window at a time
 
     @property
     def rate(self) -> int:
         """The samples of a second that sounds must have."""
-        return self._model.features.rate
+        return self._model.rate
 
     @property
     def languages(self) -> list[str]:
@@ -159,11 +158,11 @@ class SpeechRecognition(Task):
             speech=int(min_speech_duration_ms * second),
             silence=int(min_silence_duration_ms * second),
             pad=int(speech_pad_ms * second),
-            longest=self._model.features.window_samples,
+            longest=self._model.window_samples,
         )
         every = None if partial_seconds is None else max(1, int(partial_seconds * self.rate))
         resampler = BlockResampler(self.rate, sampling_rate)
-        reader = BlockReader(blocks, resampler, self._model.features.window_samples)
+        reader = BlockReader(blocks, resampler, self._model.window_samples)
         text = ""
         heard = hear_phrases(reader, stream, PhraseFinder(settings), every)
         async with aclosing(heard):
@@ -192,3 +191,14 @@ class SpeechRecognition(Task):
                 f"{VOICE_RATE}: leave out voice"
             )
         return voice.stream()
+
+
+def _model_of(files: ModelFiles) -> Whisper | Moonshine:
+    """Return the model that the files describe: by how sounds are prepared."""
+    settings = files.table(PREPROCESSOR)
+    if settings.content.get("feature_extractor_type") == "Wav2Vec2FeatureExtractor":
+        return Moonshine(files.program, settings)
+    if GENERATION not in files.settings:
+        raise SourceError(f"{files.where} has no {GENERATION}, which Whisper needs")
+    features = LogMel.of(settings.content)
+    return Whisper(files.program, features, files.table(GENERATION).content)

@@ -137,10 +137,10 @@ def test_a_microphone_can_be_cancelled_and_a_missing_file_is_told(folder: Path) 
         await app.receive({"act": "cancel"})
         await listening
         assert browser.other["listen"] == {"input": "speech", "ends": True}
-        (folder / "generation_config.json").unlink()
+        (folder / "preprocessor_config.json").unlink()
         with pytest.raises(AssertionError):
             await opened(app, browser, folder)
-        assert "generation_config.json is not next to model.pte" in browser.html["view-speech"]
+        assert "preprocessor_config.json is not next to model.pte" in browser.html["view-speech"]
 
     drive_with(script)
 
