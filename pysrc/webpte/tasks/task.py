@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from webpte.errors import InputError
 from webpte.runtime.program import Program
@@ -76,7 +76,7 @@ class Task(ABC):
         """Free the program's memory. The task cannot be called afterwards."""
         self.program.close()
 
-    async def __aenter__(self) -> Task:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

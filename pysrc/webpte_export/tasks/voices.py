@@ -11,7 +11,7 @@ exported: relative positions by reshaping, splines of those values that a mask s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -39,15 +39,17 @@ class TextEncoder(nn.Module):
         super().__init__()
         self.text, self.durations = model.text_encoder, model.duration_predictor
         self.draws = model.config.use_stochastic_duration_prediction
-        self.width = model.config.flow_size
+        self.width, self.window = model.config.flow_size, model.config.window_size or 0
         self.scale = math.sqrt(model.config.hidden_size)
 
     def forward(self, tokens: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         states = self.text.embed_tokens(tokens) * self.scale
         places = torch.arange(tokens.shape[1], device=tokens.device)
         distances = (places[None, :] - places[:, None]).to(torch.float32)  # (length, length)
+        steps = range(-self.window, self.window + 1)
+        near = [(distances == step).to(torch.float32) for step in steps]
         for layer in self.text.encoder.layers:
-            attended = attend(layer.attention, states, distances)
+            attended = attend(layer.attention, states, near)
             states = layer.layer_norm(states + attended)
             states = layer.final_layer_norm(states + feed_forward(layer.feed_forward, states))
         hidden = states.transpose(1, 2)
@@ -61,8 +63,11 @@ class TextEncoder(nn.Module):
         return logs[:, 0], stats[:, :, : self.width], stats[:, :, self.width :]
 
 
-def attend(layer: Any, states: Tensor, distances: Tensor) -> Tensor:
-    """Apply attention in which tokens up to `window_size` apart know how far they are apart."""
+def attend(layer: Any, states: Tensor, near: Sequence[Tensor]) -> Tensor:
+    """Apply attention in which tokens up to `window_size` apart know how far they are apart.
+
+    near   for each such distance, 1 where two tokens are so far apart (length, length)
+    """
     length, heads, width = states.shape[1], layer.num_heads, layer.head_dim
 
     def split(values: Tensor) -> Tensor:
@@ -71,15 +76,13 @@ def attend(layer: Any, states: Tensor, distances: Tensor) -> Tensor:
     queries = split(layer.q_proj(states) * layer.scaling)
     keys, values = split(layer.k_proj(states)), split(layer.v_proj(states))
     logits = queries @ keys.transpose(2, 3)  # (1, heads, length, length)
-    window = layer.window_size or 0
-    near = [(distances == step).to(torch.float32) for step in range(-window, window + 1)]
-    if window:
+    if layer.window_size:
         known = queries @ layer.emb_rel_k[0].transpose(0, 1)  # (1, heads, length, 2 window + 1)
         for at, places in enumerate(near):
             logits = logits + known[:, :, :, at : at + 1] * places
     shares = torch.softmax(logits, dim=-1)
     found = shares @ values
-    if window:
+    if layer.window_size:
         parts = [(shares * places).sum(dim=-1, keepdim=True) for places in near]
         found = found + torch.cat(parts, dim=-1) @ layer.emb_rel_v[0]
     return layer.out_proj(found.transpose(1, 2).reshape(1, length, heads * width))

@@ -183,6 +183,9 @@ PREPARED = {
                 ("front", "cutouts"),
                 ("voice-activity", "voices"),
             )
+        }
+        | {
+            "out/ears": small_seq2seq.whisper_folder(),
         },
         printed=("'label': ", "PER", "'answer': "),
     ),

@@ -31,18 +31,27 @@ SAID: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("steady", "Now, slow...", {"speaking_rate": 0.5}),
 )
 
+# A small random Moonshine, and the tokens that transformers hears in sounds of so many seconds.
+EARS, HEARD_TOKENS = DATA / "ears.tar.xz", DATA / "heard.npz"
+HEARD = (0.6, 1.5)
+
 
 @cache
-def _unpacked() -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory(prefix="webpte-voices-")
-    with tarfile.open(VOICES) as archive:
+def _unpacked(packed: Path) -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="webpte-speech-")
+    with tarfile.open(packed) as archive:
         archive.extractall(folder.name, filter="data")
     return folder
 
 
 def voices_folder() -> Path:
     """Return the folder of all voices, which is removed when the process ends."""
-    return Path(_unpacked().name)
+    return Path(_unpacked(VOICES).name)
+
+
+def moonshine_folder() -> Path:
+    """Return the folder of the small Moonshine, which is removed when the process ends."""
+    return Path(_unpacked(EARS).name, "moonshine")
 
 
 def make_wave(count: int) -> np.ndarray:

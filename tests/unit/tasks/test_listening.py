@@ -14,7 +14,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.harness.task_cases import models_folder
-from support.llm.small_seq2seq import RATE, program_of, sound, write_files
+from support.llm.small_seq2seq import RATE, sound, whisper_folder
 from webpte.errors import InputError, SourceError
 from webpte.speech import resample
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
@@ -23,15 +23,13 @@ from webpte.tasks.sound.voice_activity import VoiceActivityDetection, find_phras
 NAME = "automatic-speech-recognition"
 SILENCE = np.zeros(RATE, np.float32)
 SPOKEN = np.concatenate([SILENCE, sound(0.6), SILENCE, 0.8 * sound(0.5)[::-1], SILENCE])
-SAID = {"language": "en", "max_new_tokens": 2}
-QUICK = {"min_silence_duration_ms": 300, "speech_pad_ms": 50, **SAID}
+SAID: dict[str, Any] = {"language": "en", "max_new_tokens": 2}
+QUICK: dict[str, Any] = {"min_silence_duration_ms": 300, "speech_pad_ms": 50, **SAID}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    write_files(tmp_path, "whisper", 80)
-    (tmp_path / "model.pte").write_bytes(program_of("whisper"))
-    return tmp_path
+def folder() -> Path:
+    return whisper_folder()
 
 
 async def opened(folder: Path) -> SpeechRecognition:

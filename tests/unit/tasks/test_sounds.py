@@ -74,8 +74,8 @@ def test_sounds_of_every_kind() -> None:
             for key in ("array", "raw"):
                 assert await task({key: sound, "sampling_rate": 16_000}) == wanted
             assert await task([]) == []
-            given = {"array": make_sound(3000), "sampling_rate": 44_100}
-            assert await task(given) == await task(resample(make_sound(3000), 44_100, 16_000))
+            other = {"array": make_sound(3000), "sampling_rate": 44_100}
+            assert await task(other) == await task(resample(make_sound(3000), 44_100, 16_000))
             for given, said in (
                 (sound[: FRAME - 1], "399 samples is too short"),
                 (np.stack([sound, sound]), "one channel"),

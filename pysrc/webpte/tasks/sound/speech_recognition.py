@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar
 
@@ -99,7 +99,7 @@ class SpeechRecognition(Task):
         language: str | None = None,
         task: str = "transcribe",
         max_new_tokens: int | None = None,
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield chunks of a sound as they are understood: {"timestamp": (start, end), "text"}."""
         samples = samples_of(sound, self.rate)
         segments = self._model.transcribe(
@@ -131,7 +131,7 @@ class SpeechRecognition(Task):
         language: str | None = None,
         task: str = "transcribe",
         max_new_tokens: int | None = None,
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield what is said in a sound that is still coming, a microphone's for example.
 
         Each is {"text", "timestamp": (start, end), "final"}, with seconds since the beginning.

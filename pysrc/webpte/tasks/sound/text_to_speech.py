@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,7 +96,7 @@ class TextToSpeech(Task):
         ]
         return found if many else found[0]
 
-    async def stream(self, text: str, **options: Any) -> AsyncIterator[dict[str, Any]]:
+    async def stream(self, text: str, **options: Any) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the speech of each sentence: {"audio", "sampling_rate", "text"}.
 
         options   those of a call

@@ -91,7 +91,8 @@ class SpeechPanel(Panel):
         if session is None or not isinstance(task, SpeechRecognition):
             self._stop()
             return
-        self._parts = parts = asyncio.Queue()
+        parts: asyncio.Queue[np.ndarray | None] = asyncio.Queue()
+        self._parts = parts
         self.state.show(error="")
         self.state.tell("Listening", "busy")
         try:
@@ -130,7 +131,8 @@ class SpeechPanel(Panel):
             async with aclosing(task.listen(blocks(), language=now.language or None)) as heard:
                 async for one in heard:
                     del now.lines[known:]
-                    now.lines.append(Line(one["text"], *one["timestamp"], one["final"]))
+                    start, end = one["timestamp"]
+                    now.lines.append(Line(one["text"], start, end, one["final"]))
                     known += one["final"]
                     self._show_lines(now)
         except asyncio.CancelledError:
@@ -166,9 +168,10 @@ class SpeechPanel(Panel):
         try:
             async with aclosing(task.stream(samples, language=now.language or None)) as chunks:
                 async for chunk in chunks:
-                    now.lines.append(Line(chunk["text"], *chunk["timestamp"], True))
+                    start, end = chunk["timestamp"]
+                    now.lines.append(Line(chunk["text"], start, end, True))
                     self._show_lines(now)
-                    done = min(chunk["timestamp"][1], length)
+                    done = min(end, length)
                     self.state.tell(f"Transcribing {name}: {done:.0f} of {length:.0f} s", "busy")
         except asyncio.CancelledError:
             self.state.tell(f"Transcribing {name} was cancelled")
