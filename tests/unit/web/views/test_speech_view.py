@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
+import wave
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import webpte
 from page.app import App
 from page.browser import Source
 from page.views.speech.model import hears, speaks
+from support.harness.sounds import voices_folder
 from support.harness.virtual_time import run_virtually
 from support.llm.small_seq2seq import RATE, program_of, sound, write_files
 from support.page.fake_page import FakeBrowser, File
@@ -141,6 +144,21 @@ def test_a_microphone_can_be_cancelled_and_a_missing_file_is_told(folder: Path) 
         with pytest.raises(AssertionError):
             await opened(app, browser, folder)
         assert "preprocessor_config.json is not next to model.pte" in browser.html["view-speech"]
+
+    drive_with(script)
+
+
+def test_a_text_is_spoken() -> None:
+    async def script(app: App, browser: SpeechBrowser) -> None:
+        await opened(app, browser, voices_folder() / "drawn")
+        await app.receive({"act": "speech:speak", "fields": {"text": " "}})
+        assert "Write what is to be said" in browser.text["status"]
+        await app.receive({"act": "speech:speak", "fields": {"text": "Hello. You there!"}})
+        assert "Spoke: " in browser.text["status"]
+        assert "<audio" in browser.html["view-speech"]
+        with wave.open(io.BytesIO(browser.links[-1])) as file:
+            assert file.getframerate() == 8000
+            assert file.getnframes() > 100
 
     drive_with(script)
 

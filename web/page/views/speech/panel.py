@@ -103,10 +103,9 @@ class SpeechPanel(Panel):
             self._stop()
 
     def on_part(self, message: Message) -> None:
-        """Take the samples that came, and ask for the next."""
+        """Take the samples that came."""
         if self._parts is not None:
             self._parts.put_nowait(np.frombuffer(bytes(message["samples"]), np.float32))
-            self._ask()
 
     def on_close(self, _message: Message) -> None:
         if self._parts is not None:
@@ -122,10 +121,11 @@ class SpeechPanel(Panel):
         self, task: SpeechRecognition, now: Speech, parts: asyncio.Queue[np.ndarray | None]
     ) -> None:
         async def blocks() -> AsyncIterator[np.ndarray]:
+            self._ask()
             while (part := await parts.get()) is not None:
+                self._ask()  # not before: if the model is slow, the page drops what is too old
                 yield part
 
-        self._ask()
         known = len(now.lines)
         try:
             async with aclosing(task.listen(blocks(), language=now.language or None)) as heard:
