@@ -165,10 +165,11 @@ CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
     ("voices", "voice-activity-detection", [PAUSES], {"neg_threshold": 0.2}),
 ]
 
-# Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests.
+# Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests, and of
+# voices, which test_voices.py tests.
 ANSWERING = {
     *("text2text-generation", "summarization", "translation"),
-    "automatic-speech-recognition",
+    *("automatic-speech-recognition", "text-to-speech"),
 }
 
 
