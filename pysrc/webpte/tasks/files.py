@@ -62,6 +62,16 @@ async def open_files(
             contents[name] = data
         elif name in needed:
             raise SourceError(f"{source} has no {name}, which {task} needs{_advice(task)}")
+    program = await load(entry, **loading)
+    try:
+        return await files_of(program, str(source), contents)
+    except BaseException:
+        program.close()
+        raise
+
+
+async def files_of(program: Program, where: str, contents: Mapping[str, bytes]) -> ModelFiles:
+    """Return a loaded program with the contents of files, by their names, for a task."""
     tables = {
         name: parse_table(data, name, InputError, not_finite=True)
         for name, data in contents.items()
@@ -73,8 +83,7 @@ async def open_files(
         tokenizer = await load_tokenizer(
             contents[TOKENIZER], config=config.content if config is not None else {}
         )
-    program = await load(entry, **loading)
-    return ModelFiles(program, str(source), tokenizer, tables)
+    return ModelFiles(program, where, tokenizer, tables)
 
 
 async def find_program(source: str | Path, keep: bool = False, advice: str = "") -> str | Path:

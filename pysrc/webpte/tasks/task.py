@@ -88,7 +88,7 @@ async def _batches(
 ) -> AsyncIterator[list[Any]]:
     """Yield lists of inputs, all of a size but the last one."""
     batch = list[Any]()
-    async for one in inputs if isinstance(inputs, AsyncIterable) else _awaited(inputs):
+    async for one in inputs if isinstance(inputs, AsyncIterable) else awaited(inputs):
         batch.append(one)
         if len(batch) == size:
             yield batch
@@ -97,7 +97,8 @@ async def _batches(
         yield batch
 
 
-async def _awaited(inputs: Iterable[Any]) -> AsyncIterator[Any]:
+async def awaited(inputs: Iterable[Any]) -> AsyncIterator[Any]:
+    """Yield each of some inputs."""
     for one in inputs:
         yield one
 

@@ -33,7 +33,9 @@ _COPIED = (
     "tokenizer.json",
     "tokenizer_config.json",
     "preprocessor_config.json",
+    "vocab.json",
 )
+_VOICES, _VOICE_FILES = "text-to-speech", ("vocab.json", "tokenizer_config.json")
 _TOLERANCE, _HALF_TOLERANCE = (1e-3, 1e-3), (2e-2, 2e-2)
 
 
@@ -74,9 +76,9 @@ def export_task(
         return export_image_text(
             *(folder, out / PROGRAM), quantize=quantize, max_context=max_length, half=half
         )
-    if task in PARTS:
-        return _export_parts(folder, out, task, quantize, half)
-    module = read_module(folder, task, (*_ANSWERING, *PARTS, _SEEING))
+    if task in PARTS or task == _VOICES:
+        return _export_parts(folder, out, task, quantize, half, max_length)
+    module = read_module(folder, task, (*_ANSWERING, *PARTS, _SEEING, _VOICES))
     arrays = isinstance(module, ArrayModel)
     _check_files(folder, task, (_PREPROCESSOR if arrays else _TOKENIZER,))
     changed: dict[str, Any] = {}
@@ -98,26 +100,35 @@ def export_task(
     )
 
 
-def _export_parts(folder: Path, out: Path, task: str, quantize: str | None, half: bool) -> Report:
+def _export_parts(
+    folder: Path, out: Path, task: str, quantize: str | None, half: bool, max_length: int | None
+) -> Report:
     """Export a model as a program of several methods."""
     import torch
 
     from webpte_export.tasks.heads import read_model
     from webpte_export.tasks.parts import PARTS
+    from webpte_export.tasks.voices import READER, split_vits
 
-    clock, parts = Clock(), PARTS[task]
-    _check_files(folder, task, parts.needed)
-    model = read_model(folder, task, parts.reader)
-    settings, size = settle_size(_read(folder / _PREPROCESSOR), folder)
+    clock, parts = Clock(), PARTS.get(task)
+    _check_files(folder, task, _VOICE_FILES if parts is None else parts.needed)
+    model = read_model(folder, task, READER if parts is None else parts.reader)
+    changed: dict[str, Any] = {}
+    if parts is not None:
+        changed[_PREPROCESSOR], size = settle_size(_read(folder / _PREPROCESSOR), folder)
     clock.lap("reading")
+    constants: dict[str, Any] = {}
     with torch.no_grad(), quiet_logs():
         if quantize is not None and not quantize_weights(model, quantize):
             raise ExportError(
                 f"quantize={quantize!r} quantizes linear layers, but the model has none that fits; "
                 "omit it."
             )
-        methods, constants = parts.split(model, size)
-    copied = _copy_files(folder, out, {_PREPROCESSOR: settings})
+        if parts is None:
+            methods = split_vits(model, max_length)
+        else:
+            methods, constants = parts.split(model, size)
+    copied = _copy_files(folder, out, changed)
     clock.lap("quantization")
     return export_methods(
         methods,

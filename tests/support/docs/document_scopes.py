@@ -12,6 +12,7 @@ import numpy as np
 import webpte
 from support.harness import image_text_cases
 from support.harness.inspecting import APART
+from support.harness.sounds import voices_folder
 from support.harness.task_cases import make_bursts, make_picture, models_folder
 from support.harness.texts import BYTES, FOLDER
 from support.llm import lora_models, small_seq2seq, training_models
@@ -211,7 +212,11 @@ PREPARED = {
                 ("voice-activity", "voices"),
             )
         }
-        | {"out/seeing": SEEN / "patches"},
+        | {
+            "out/seeing": SEEN / "patches",
+            "out/ears": small_seq2seq.whisper_folder(),
+            "out/mms-tts-eng": voices_folder() / "drawn",
+        },
         printed=("'label': ", "PER", "'answer': "),
     ),
     "docs/training.md": Prepared(
