@@ -103,7 +103,7 @@ class Card:
     name: str
     title: str
     program: str
-    view: str = "run"
+    view: str = ""  # the one that opens; none: the program says
     task: str = ""
     licence: str = ""
     about: str = ""
@@ -139,7 +139,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             name=name,
             title=str(raw.get("title") or name),
             program=folder + str(program),
-            view=str(raw.get("view") or "run"),
+            view=str(raw.get("view") or ""),
             task=str(raw.get("task") or ""),
             licence=str(raw.get("licence") or ""),
             about=str(raw.get("about") or raw.get("notes") or ""),

@@ -1,0 +1,131 @@
+"""The inputs of each task: a picture, a sound or texts, and the options that the view offers.
+
+`FORMS` has a row for each task of `webpte.tasks`; how a result is shown follows from its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+PICTURE, SOUND, TEXT = "picture", "sound", "text"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A text that a task is called with.
+
+    name     of the argument
+    label    on the page
+    start    the text that is there at first
+    rows     of the field; 1: one line
+    split    between items, if the argument is a list
+    named    it is given by its name, not by its place
+    """
+
+    name: str
+    label: str
+    start: str = ""
+    rows: int = 3
+    split: str = ""
+    named: bool = False
+
+    def value(self, text: str) -> Any:
+        """Return the argument for a typed text."""
+        if not self.split:
+            return text
+        return [item.strip() for item in text.split(self.split) if item.strip()]
+
+
+@dataclass(frozen=True)
+class Slider:
+    """An option of a task that is a number."""
+
+    name: str
+    label: str
+    start: float
+    low: float = 0.0
+    high: float = 1.0
+    step: float = 0.01
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a task takes.
+
+    kind     PICTURE, SOUND, or TEXT if it takes nothing but texts
+    fixed    options that are always the same
+    points   whether the call takes points, which are clicked in the picture
+    """
+
+    kind: str
+    fields: Sequence[Field] = ()
+    sliders: Sequence[Slider] = ()
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    points: bool = False
+
+
+_SENTENCE = "What a lovely day in Turin, said Ada."
+_LONG = "Ada Lovelace was born in London in 1815. She wrote the first program for a machine."
+_TEXT = Field("text", "text", _SENTENCE)
+_LABELS = Field("labels", "labels, with commas between", "a cat, a dog, a tree", 1, ",")
+_ANY = {"top_k": None, "truncation": True}
+_CUT = {"truncation": True}
+
+
+def _answered(start: str) -> Form:
+    return Form(TEXT, (Field("text", "text", start, 5),), fixed=_CUT)
+
+
+FORMS: Mapping[str, Form] = {
+    "text-classification": Form(TEXT, (_TEXT,), fixed=_ANY),
+    "token-classification": Form(TEXT, (_TEXT,), fixed={"aggregation_strategy": "simple"}),
+    "question-answering": Form(
+        TEXT,
+        (
+            Field("question", "question", "Where was Ada born?", 1, named=True),
+            Field("context", "text", _LONG, 5, named=True),
+        ),
+    ),
+    "zero-shot-classification": Form(
+        TEXT, (_TEXT, Field("labels", _LABELS.label, "weather, money, travel", 1, ","))
+    ),
+    "fill-mask": Form(TEXT, (Field("text", "text with [MASK]", "Rome is a [MASK].", 2),)),
+    "feature-extraction": Form(TEXT, (_TEXT,), fixed={"pooling": "mean", **_CUT}),
+    "reranking": Form(
+        TEXT,
+        (
+            Field("query", "query", "animals that live with people", 1),
+            Field(
+                "documents",
+                "texts, one in each line",
+                "A cat sleeps on the sofa.\nThe shop opens at nine.\nWolves hunt in packs.",
+                6,
+                "\n",
+            ),
+        ),
+    ),
+    "text2text-generation": _answered(_LONG),
+    "summarization": _answered(_LONG),
+    "translation": _answered(_SENTENCE),
+    "image-classification": Form(PICTURE, fixed={"top_k": 10}),
+    "image-feature-extraction": Form(PICTURE),
+    "object-detection": Form(PICTURE, sliders=(Slider("threshold", "score above", 0.5),)),
+    "depth-estimation": Form(PICTURE),
+    "image-segmentation": Form(PICTURE),
+    "mask-generation": Form(PICTURE, points=True),
+    "zero-shot-image-classification": Form(PICTURE, (_LABELS,)),
+    "zero-shot-object-detection": Form(
+        PICTURE, (_LABELS,), (Slider("threshold", "score above", 0.1),)
+    ),
+    "image-to-image": Form(PICTURE),
+    "background-removal": Form(PICTURE),
+    "audio-classification": Form(SOUND, fixed={"top_k": 10}),
+    "automatic-speech-recognition": Form(SOUND, fixed={"return_timestamps": True}),
+    "voice-activity-detection": Form(
+        SOUND,
+        sliders=(Slider("threshold", "probability of speech above", 0.5),),
+        fixed={"return_seconds": True},
+    ),
+}
