@@ -46,7 +46,16 @@ ORDER = (
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
     *("runtime.lora", "runtime.autotune", "runtime", "training", "library", "text"),
-    *("llm.constrain", "llm", "speech", "tasks", "tasks.sound", "tasks.vision", "openai"),
+    *(
+        "llm.constrain",
+        "llm",
+        "speech",
+        "tasks",
+        "tasks.sound",
+        "tasks.vision",
+        "tasks.ocr",
+        "openai",
+    ),
     *("ray", "bench"),
     "webpte",
 )

@@ -110,6 +110,7 @@ class Card:
     size: int = 0  # bytes of the program
     examples: tuple[str, ...] = ()
     check: str = ""  # inputs with the outputs of a reference, see `Program.check`
+    picture: str = ""  # of the card, which may be an example of what the model takes
     tokenizer: str = ""
     tokenizer_config: str = ""
     questions: tuple[str, ...] = ()  # that a chat may begin with
@@ -146,6 +147,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             size=int(raw.get("size") or 0),
             examples=tuple(folder + str(one) for one in _listed(example)),
             check=_address(folder, named.get("check")),
+            picture=_address(folder, named.get("picture")),
             tokenizer=_address(folder, named.get("tokenizer")),
             tokenizer_config=_address(folder, named.get("tokenizer_config")),
             questions=tuple(map(str, raw.get("questions") or ())),

@@ -16,9 +16,9 @@ import pytest
 import webpte
 from page.app import App
 from page.npy import write_npy
-from page.views.task.asked import Answer, GivenPicture, GivenSound
 from page.views.task.forms import FORMS
 from page.views.task.results import WAYS, way_of
+from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json, png_of
 from support.harness.task_cases import models_folder
 from support.page.fake_page import FakeBrowser, File, drive
@@ -245,12 +245,12 @@ def test_results_choose_their_way_by_their_fields() -> None:
     for result, way in zip(results, WAYS, strict=True):
         assert way_of(result) is way
         texts = {"context": "Rome is old."}
-        html = way.draw(Answer("a-task", result, 1.0, picture, sound, texts), {})
+        html = way.draw(TaskAnswer("a-task", result, 1.0, picture, sound, texts), {})
         assert html
         json.dumps(as_json(result))
-    assert "Hi &lt;b&gt;" in WAYS[0].draw(Answer("a", results[0], 1.0, picture), {})
+    assert "Hi &lt;b&gt;" in WAYS[0].draw(TaskAnswer("a", results[0], 1.0, picture), {})
     assert WAYS[0].text is not None
-    assert WAYS[0].text(Answer("a", results[0], 1.0)) == "Hi <b>"
+    assert WAYS[0].text(TaskAnswer("a", results[0], 1.0)) == "Hi <b>"
 
 
 @pytest.mark.parametrize(("shape", "kind"), [((5, 7), 0), ((5, 7, 3), 2), ((5, 7, 4), 6)])

@@ -2,59 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from page.npy import Array
-from page.views.task.forms import PICTURE, SOUND, TEXT, Form
+from page.views.task.forms import PICTURE, SOUND, TEXT, TaskForm
+from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from webpte.tasks import Task
 
 
-@dataclass(frozen=True)
-class GivenPicture:
-    """A picture: its pixels (height, width, 3) uint8, and an address that shows them."""
-
-    name: str
-    pixels: Array
-    url: str
-
-
-@dataclass(frozen=True)
-class GivenSound:
-    """A sound: its samples (count,), of which there are `rate` in a second."""
-
-    name: str
-    samples: Array
-    rate: int
-
-    @property
-    def seconds(self) -> float:
-        return len(self.samples) / self.rate
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A result, and what it is of.
-
-    settings  how it is shown, texts by name
-    """
-
-    task: str
-    result: Any
-    spent: float  # milliseconds
-    picture: GivenPicture | None = None
-    sound: GivenSound | None = None
-    texts: dict[str, str] = field(default_factory=dict)
-    points: Sequence[tuple[float, float]] = ()
-
-
 @dataclass(eq=False)
-class Asked:
+class AskedTask:
     """The inputs, options and the last answer of a task; `form` is its row of `FORMS`."""
 
     name: str
-    form: Form
+    form: TaskForm
     task: Task | None = None
     problem: str = ""  # why there is no task
     picture: GivenPicture | None = None
@@ -62,7 +23,7 @@ class Asked:
     texts: dict[str, str] = field(default_factory=dict)
     options: dict[str, float] = field(default_factory=dict)
     points: list[tuple[float, float]] = field(default_factory=list)  # x and y, parts of the picture
-    answer: Answer | None = None
+    answer: TaskAnswer | None = None
     settings: dict[str, str] = field(default_factory=dict)  # of how the answer is shown
     camera: bool = False  # it is open, and sends pictures
     seen: Any = None  # the picture that the encoder of a prompted model has read

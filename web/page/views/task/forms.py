@@ -51,7 +51,7 @@ class Slider:
 
 
 @dataclass(frozen=True)
-class Form:
+class TaskForm:
     """What a task takes.
 
     kind     PICTURE, SOUND, or TEXT if it takes nothing but texts
@@ -74,26 +74,26 @@ _ANY = {"top_k": None, "truncation": True}
 _CUT = {"truncation": True}
 
 
-def _answered(start: str) -> Form:
-    return Form(TEXT, (Field("text", "text", start, 5),), fixed=_CUT)
+def _answered(start: str) -> TaskForm:
+    return TaskForm(TEXT, (Field("text", "text", start, 5),), fixed=_CUT)
 
 
-FORMS: Mapping[str, Form] = {
-    "text-classification": Form(TEXT, (_TEXT,), fixed=_ANY),
-    "token-classification": Form(TEXT, (_TEXT,), fixed={"aggregation_strategy": "simple"}),
-    "question-answering": Form(
+FORMS: Mapping[str, TaskForm] = {
+    "text-classification": TaskForm(TEXT, (_TEXT,), fixed=_ANY),
+    "token-classification": TaskForm(TEXT, (_TEXT,), fixed={"aggregation_strategy": "simple"}),
+    "question-answering": TaskForm(
         TEXT,
         (
             Field("question", "question", "Where was Ada born?", 1, named=True),
             Field("context", "text", _LONG, 5, named=True),
         ),
     ),
-    "zero-shot-classification": Form(
+    "zero-shot-classification": TaskForm(
         TEXT, (_TEXT, Field("labels", _LABELS.label, "weather, money, travel", 1, ","))
     ),
-    "fill-mask": Form(TEXT, (Field("text", "text with [MASK]", "Rome is a [MASK].", 2),)),
-    "feature-extraction": Form(TEXT, (_TEXT,), fixed={"pooling": "mean", **_CUT}),
-    "reranking": Form(
+    "fill-mask": TaskForm(TEXT, (Field("text", "text with [MASK]", "Rome is a [MASK].", 2),)),
+    "feature-extraction": TaskForm(TEXT, (_TEXT,), fixed={"pooling": "mean", **_CUT}),
+    "reranking": TaskForm(
         TEXT,
         (
             Field("query", "query", "animals that live with people", 1),
@@ -109,21 +109,24 @@ FORMS: Mapping[str, Form] = {
     "text2text-generation": _answered(_LONG),
     "summarization": _answered(_LONG),
     "translation": _answered(_SENTENCE),
-    "image-classification": Form(PICTURE, fixed={"top_k": 10}),
-    "image-feature-extraction": Form(PICTURE),
-    "object-detection": Form(PICTURE, sliders=(Slider("threshold", "score above", 0.5),)),
-    "depth-estimation": Form(PICTURE),
-    "image-segmentation": Form(PICTURE),
-    "mask-generation": Form(PICTURE, points=True),
-    "zero-shot-image-classification": Form(PICTURE, (_LABELS,)),
-    "zero-shot-object-detection": Form(
+    "image-classification": TaskForm(PICTURE, fixed={"top_k": 10}),
+    "image-feature-extraction": TaskForm(PICTURE),
+    "object-detection": TaskForm(PICTURE, sliders=(Slider("threshold", "score above", 0.5),)),
+    "depth-estimation": TaskForm(PICTURE),
+    "image-segmentation": TaskForm(PICTURE),
+    "mask-generation": TaskForm(PICTURE, points=True),
+    "zero-shot-image-classification": TaskForm(PICTURE, (_LABELS,)),
+    "zero-shot-object-detection": TaskForm(
         PICTURE, (_LABELS,), (Slider("threshold", "score above", 0.1),)
     ),
-    "image-to-image": Form(PICTURE),
-    "background-removal": Form(PICTURE),
-    "audio-classification": Form(SOUND, fixed={"top_k": 10}),
-    "automatic-speech-recognition": Form(SOUND, fixed={"return_timestamps": True}),
-    "voice-activity-detection": Form(
+    "image-to-image": TaskForm(PICTURE),
+    "background-removal": TaskForm(PICTURE),
+    "optical-character-recognition": TaskForm(
+        PICTURE, sliders=(Slider("text_score", "score of lines above", 0.5),)
+    ),
+    "audio-classification": TaskForm(SOUND, fixed={"top_k": 10}),
+    "automatic-speech-recognition": TaskForm(SOUND, fixed={"return_timestamps": True}),
+    "voice-activity-detection": TaskForm(
         SOUND,
         sliders=(Slider("threshold", "probability of speech above", 0.5),),
         fixed={"return_seconds": True},

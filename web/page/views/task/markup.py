@@ -8,9 +8,10 @@ from page.html.fields import labelled
 from page.html.markup import Html, h
 from page.html.units import ms_text, number_text
 from page.outputs.figures import plot
-from page.views.task.asked import Answer, Asked
+from page.views.task.asked import AskedTask
 from page.views.task.forms import PICTURE, SOUND, Field, Slider
 from page.views.task.results import way_of
+from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.sounds import wave
 
 RESULT, GIVEN = "task-result", "task-given"
@@ -19,7 +20,7 @@ _FILES = {PICTURE: ("image/*", "Choose a picture"), SOUND: ("audio/*", "Choose a
 Act = Callable[[str], str]
 
 
-def task_view(asked: Asked, act: Act, busy: bool) -> Html:
+def task_view(asked: AskedTask, act: Act, busy: bool) -> Html:
     """Return the whole panel."""
     return h(
         "div",
@@ -50,7 +51,7 @@ def title_of(name: str) -> str:
     return f"{words[:1].upper()}{words[1:]}"
 
 
-def _given(asked: Asked, act: Act) -> Html | None:
+def _given(asked: AskedTask, act: Act) -> Html | None:
     kind = asked.form.kind
     if kind not in _FILES:
         return None
@@ -75,7 +76,7 @@ def _given(asked: Asked, act: Act) -> Html | None:
     )
 
 
-def _preview(asked: Asked) -> Html:
+def _preview(asked: AskedTask) -> Html:
     """Return the picture or the sound that is given, or what to do."""
     picture, sound = asked.picture, asked.sound
     if picture is not None:
@@ -101,7 +102,7 @@ def _preview(asked: Asked) -> Html:
     return h("p", asked.missing(), class_="task-empty")
 
 
-def _field(one: Field, asked: Asked, act: Act) -> Html:
+def _field(one: Field, asked: AskedTask, act: Act) -> Html:
     known = {"data_act": act("text"), "data_name": one.name, "autocomplete": "off"}
     text = asked.texts[one.name]
     if one.rows == 1:
@@ -109,7 +110,7 @@ def _field(one: Field, asked: Asked, act: Act) -> Html:
     return labelled(one.label, h("textarea", text, rows=one.rows, **known), "task-field")
 
 
-def _slider(one: Slider, asked: Asked, act: Act) -> Html:
+def _slider(one: Slider, asked: AskedTask, act: Act) -> Html:
     value = asked.options[one.name]
     field = h(
         "input",
@@ -124,7 +125,7 @@ def _slider(one: Slider, asked: Asked, act: Act) -> Html:
     return labelled(f"{one.label} {number_text(round(value, 3))}", field, "task-field")
 
 
-def result_view(asked: Asked, act: Act, busy: bool) -> list[Html | None]:
+def result_view(asked: AskedTask, act: Act, busy: bool) -> list[Html | None]:
     """Return the result with its buttons, or what there is instead."""
     answer = asked.answer
     head = h(
@@ -150,7 +151,7 @@ def result_view(asked: Asked, act: Act, busy: bool) -> list[Html | None]:
     return [head, working, way.draw(answer, asked.settings), _saving(answer, act)]
 
 
-def _saving(answer: Answer, act: Act) -> Html:
+def _saving(answer: TaskAnswer, act: Act) -> Html:
     way = way_of(answer.result)
     has_picture = way.png is not None or (way.over and answer.picture is not None)
     return h(

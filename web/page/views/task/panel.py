@@ -17,10 +17,11 @@ from page.inputs.photos import Photo, whole_of
 from page.inputs.sounds import LONGEST_SECONDS
 from page.session.session import Session
 from page.session.state import AppState, Change
-from page.views.task.asked import Answer, Asked, GivenPicture, GivenSound
+from page.views.task.asked import AskedTask
 from page.views.task.forms import FORMS, PICTURE, SOUND
 from page.views.task.markup import DEVICE, RESULT, result_view, task_view, title_of
 from page.views.task.results import way_of
+from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json
 from page.views.view import Need, Panel, View
 from webpte.errors import SourceError, WebpteError
@@ -43,7 +44,7 @@ TASK = Need("Open a model with a task, by its manifest or its card.", _has_task,
 class TaskPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
-        self._asked: Asked | None = None
+        self._asked: AskedTask | None = None
         self._wanted = False  # what is given has changed since the last answer began
         self._following: asyncio.Task[None] | None = None
 
@@ -56,7 +57,7 @@ class TaskPanel(Panel):
             if session is not None and session.source.task == kept.name:
                 self._take_over(kept)
 
-    def _take_over(self, kept: Asked) -> None:
+    def _take_over(self, kept: AskedTask) -> None:
         """Keep what was given when a model of the same task is opened, such as the same one on
         another device."""
         now = self._now
@@ -65,18 +66,18 @@ class TaskPanel(Panel):
         self._wanted = True
 
     @property
-    def _now(self) -> Asked:
+    def _now(self) -> AskedTask:
         session = self.state.session
         assert session is not None  # as TASK says
         if self._asked is None:
             name = session.source.task
-            self._asked = Asked(name, FORMS[name])
+            self._asked = AskedTask(name, FORMS[name])
             self.start(self._bind(session, self._asked), "reading the model's files")
         return self._asked
 
     # ---- the task
 
-    async def _bind(self, session: Session, asked: Asked) -> None:
+    async def _bind(self, session: Session, asked: AskedTask) -> None:
         """Read the files beside the program, and make the task of them."""
         try:
             made = webpte.tasks.find(asked.name)
@@ -89,8 +90,22 @@ class TaskPanel(Panel):
         mask = getattr(asked.task, "mask", None)
         if isinstance(mask, str):  # of models that fill gaps
             asked.texts = {name: text.replace("[MASK]", mask) for name, text in asked.texts.items()}
+        await self._take_example(session, asked)
         self.draw()
         self._follow()
+
+    async def _take_example(self, session: Session, asked: AskedTask) -> None:
+        """Start with the picture of the model's card, if it takes one and has none yet."""
+        card = session.source.card
+        if card is None or not card.picture or asked.form.kind != PICTURE or asked.picture:
+            return
+        try:
+            data = await self.state.browser.fetch_bytes(card.picture)
+            photo = await self.state.browser.decode(data, LARGEST)
+        except (SourceError, ValueError):
+            return  # there is no example, then
+        if asked.picture is None:
+            self._take_photo(asked, photo, card.picture.rpartition("/")[2])
 
     async def _read_files(
         self, session: Session, needed: Sequence[str], wanted: Sequence[str]
@@ -152,7 +167,7 @@ class TaskPanel(Panel):
             self.draw()
             self._follow()
 
-    def _take_photo(self, asked: Asked, photo: Photo, name: str) -> None:
+    def _take_photo(self, asked: AskedTask, photo: Photo, name: str) -> None:
         scale = min(1.0, LARGEST / max(photo.height, photo.width))
         height, width = (max(1, round(side * scale)) for side in (photo.height, photo.width))
         pixels = photo.part(whole_of(photo), height, width)
@@ -205,7 +220,7 @@ class TaskPanel(Panel):
     # ---- answers
 
     def _follow(self) -> None:
-        """Answer soon what is given now; a slow answer to older inputs is cancelled."""
+        """TaskAnswer soon what is given now; a slow answer to older inputs is cancelled."""
         session, asked = self.state.session, self._asked
         if session is None or asked is None or asked.task is None:
             return
@@ -224,7 +239,7 @@ class TaskPanel(Panel):
         session = self.state.session
         return session is not None and session.runner.busy and session.runner.doing == _DOING
 
-    async def _keep_up(self, session: Session, asked: Asked) -> None:
+    async def _keep_up(self, session: Session, asked: AskedTask) -> None:
         try:
             while self._wanted and asked is self._asked:
                 if session.runner.busy:
@@ -247,14 +262,14 @@ class TaskPanel(Panel):
         if asked.camera:
             self.state.browser.show(frame=DEVICE)
 
-    async def _answer(self, session: Session, asked: Asked) -> None:
+    async def _answer(self, session: Session, asked: AskedTask) -> None:
         if asked is not self._asked:
             return
         slow = asyncio.get_running_loop().call_later(LONG_SECONDS, self._show_result)
         started = perf_counter()
         try:
             session.lose_state("a task has used it")
-            given = Answer(
+            given = TaskAnswer(
                 asked.name, None, 0, asked.picture, asked.sound, dict(asked.texts), asked.points[:]
             )
             result = await asked.run()
@@ -262,7 +277,7 @@ class TaskPanel(Panel):
             slow.cancel()
         spent = 1000 * (perf_counter() - started)
         known = (given.picture, given.sound, given.texts, given.points)
-        asked.answer = Answer(asked.name, result, spent, *known)
+        asked.answer = TaskAnswer(asked.name, result, spent, *known)
         self.state.show(error="")
         self.state.tell(f"Done in {ms_text(spent)}")
 
@@ -302,7 +317,7 @@ class TaskPanel(Panel):
         else:
             self.tell_script(save=f"{self._stem(answer)}.png")
 
-    def _stem(self, answer: Answer) -> str:
+    def _stem(self, answer: TaskAnswer) -> str:
         given = answer.picture or answer.sound
         stem = given.name.rpartition(".")[0] if given is not None else ""
         return f"{stem}.{answer.task}" if stem else answer.task

@@ -13,7 +13,7 @@ from page.html.markup import Html, h
 from page.npy import Array
 from page.outputs.pictures import data_url, png_grey, png_rgb, png_rgba
 from page.outputs.renderers.mask import colour_of
-from page.views.task.asked import Answer
+from page.views.task.results.answer import TaskAnswer
 
 Settings = Mapping[str, str]
 MOST_SHOWN = 200  # items of a list
@@ -32,9 +32,9 @@ class Way:
     """
 
     fits: Callable[[Any], bool]
-    draw: Callable[[Answer, Settings], Html]
-    text: Callable[[Answer], str] | None = None
-    png: Callable[[Answer], bytes] | None = None
+    draw: Callable[[TaskAnswer, Settings], Html]
+    text: Callable[[TaskAnswer], str] | None = None
+    png: Callable[[TaskAnswer], bytes] | None = None
     over: bool = False
 
 
@@ -60,7 +60,7 @@ def percent(score: float) -> str:
     return f"{100 * score:.1f} %"
 
 
-def stage(answer: Answer, drawn: object, label: str) -> Html:
+def stage(answer: TaskAnswer, drawn: object, label: str) -> Html:
     """Return the picture with an SVG over it, in the picture's pixels."""
     assert answer.picture is not None
     height, width = answer.picture.pixels.shape[:2]

@@ -7,7 +7,7 @@ from typing import Any
 
 from page.html.markup import Html, h
 from page.outputs.figures import bar
-from page.views.task.asked import Answer
+from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import MOST_SHOWN, Settings, Way, has_items, percent
 
 
@@ -28,7 +28,7 @@ def _bars(rows: Iterable[tuple[str, float]], shares: bool = True) -> Html:
     return h("ol", items, class_="bars task-bars")
 
 
-def _draw_labels(answer: Answer, settings: Settings) -> Html:
+def _draw_labels(answer: TaskAnswer, settings: Settings) -> Html:
     return _bars((str(one["label"]), one["score"]) for one in answer.result)
 
 
@@ -36,7 +36,7 @@ def _is_labelled(result: Any) -> bool:
     return isinstance(result, dict) and {"labels", "scores"} <= result.keys()
 
 
-def _draw_labelled(answer: Answer, settings: Settings) -> Html:
+def _draw_labelled(answer: TaskAnswer, settings: Settings) -> Html:
     found = answer.result
     return _bars(zip(map(str, found["labels"]), found["scores"], strict=True))
 
@@ -52,7 +52,7 @@ def _is_filled(result: Any) -> bool:
     return all(has_items(gap, "token_str", "score") for gap in _gaps(result))
 
 
-def _draw_filled(answer: Answer, settings: Settings) -> Html:
+def _draw_filled(answer: TaskAnswer, settings: Settings) -> Html:
     gaps = _gaps(answer.result)
     return h(
         "div",
@@ -69,7 +69,7 @@ def _draw_filled(answer: Answer, settings: Settings) -> Html:
     )
 
 
-def _draw_ranked(answer: Answer, settings: Settings) -> Html:
+def _draw_ranked(answer: TaskAnswer, settings: Settings) -> Html:
     found = answer.result
     shares = all(0 <= one["score"] <= 1 for one in found)
     return _bars(((str(one["text"]), one["score"]) for one in found), shares)

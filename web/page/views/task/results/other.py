@@ -11,13 +11,13 @@ from page.html.markup import Html, h
 from page.html.units import number_text, shape_text
 from page.outputs.figures import picture_figure
 from page.outputs.pictures import picture
-from page.views.task.asked import Answer
+from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import Settings, Way, as_json, stage
 
 _FIRST = 32  # values of an array
 
 
-def _draw_array(answer: Answer, settings: Settings) -> Html:
+def _draw_array(answer: TaskAnswer, settings: Settings) -> Html:
     values = np.asarray(answer.result, np.float32)
     rows = values.reshape(-1, values.shape[-1]) if values.ndim else values.reshape(1, 1)
     made = picture(rows) if min(rows.shape) >= 2 else None
@@ -37,7 +37,7 @@ def _is_array(result: Any) -> bool:
     return isinstance(result, np.ndarray) and result.dtype.kind in "fiu" and result.size > 0
 
 
-def _draw_plain(answer: Answer, settings: Settings) -> Html:
+def _draw_plain(answer: TaskAnswer, settings: Settings) -> Html:
     if not isinstance(answer.result, np.ndarray) and answer.result in ([], {}, ""):
         told = "Nothing was found."
         shown = stage(answer, [], told) if answer.picture is not None else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from page.html.markup import Html, h
 from page.html.units import plural
-from page.views.task.asked import Answer
+from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
     MOST_SHOWN,
     Settings,
@@ -26,7 +26,7 @@ _OPACITY = 55
 _SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
-def _thickness(answer: Answer) -> float:
+def _thickness(answer: TaskAnswer) -> float:
     """Return how thick lines are, in pixels of the picture."""
     assert answer.picture is not None
     return max(answer.picture.pixels.shape[:2]) / 250
@@ -35,7 +35,7 @@ def _thickness(answer: Answer) -> float:
 # ---- boxes with names
 
 
-def _draw_boxes(answer: Answer, settings: Settings) -> Html:
+def _draw_boxes(answer: TaskAnswer, settings: Settings) -> Html:
     found = answer.result[:MOST_SHOWN]
     numbers = colours_of([str(one["label"]) for one in found])
     thick = _thickness(answer)
@@ -99,7 +99,7 @@ def _beside(picture: Html, *told: object) -> Html:
 # ---- lines of text
 
 
-def _draw_lines(answer: Answer, settings: Settings) -> Html:
+def _draw_lines(answer: TaskAnswer, settings: Settings) -> Html:
     found = answer.result
     thick = _thickness(answer) / 2
     drawn = [_outline(one, thick, at) for at, one in enumerate(found)]
@@ -126,14 +126,14 @@ def _outline(one: Any, thick: float, at: int) -> Html:
     return h("g", h("title", told), frame, data_item=at)
 
 
-def _lines_text(answer: Answer) -> str:
+def _lines_text(answer: TaskAnswer) -> str:
     return "\n".join(str(one["text"]) for one in answer.result)
 
 
 # ---- masks
 
 
-def _draw_masks(answer: Answer, settings: Settings) -> Html:
+def _draw_masks(answer: TaskAnswer, settings: Settings) -> Html:
     found = answer.result[:MOST_SHOWN]
     numbers = colours_of([str(one["label"]) for one in found])
     masks = [one["mask"] for one in found]
@@ -151,7 +151,7 @@ def _draw_masks(answer: Answer, settings: Settings) -> Html:
 
 
 def _masked(
-    answer: Answer,
+    answer: TaskAnswer,
     settings: Settings,
     masks: Sequence[Any],
     kinds: Sequence[int],
@@ -184,7 +184,7 @@ def _is_prompted(result: Any) -> bool:
     return isinstance(result, dict) and {"masks", "scores"} <= result.keys()
 
 
-def _draw_prompted(answer: Answer, settings: Settings) -> Html:
+def _draw_prompted(answer: TaskAnswer, settings: Settings) -> Html:
     masks, scores = answer.result["masks"], answer.result["scores"]
     chosen = int(setting(settings, "mask", 0, 0, len(masks) - 1))
     rows = [

@@ -9,7 +9,7 @@ import numpy as np
 from page.html.markup import Html, h
 from page.html.units import number_text
 from page.outputs.pictures import data_url, heat_map
-from page.views.task.asked import Answer
+from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
     Settings,
     Way,
@@ -23,7 +23,7 @@ from page.views.task.results.base import (
 _LARGEST = 1 << 14  # pixels of a side: all of them
 
 
-def _draw_picture(answer: Answer, settings: Settings) -> Html:
+def _draw_picture(answer: TaskAnswer, settings: Settings) -> Html:
     pixels = answer.result
     height, width = pixels.shape[:2]
     clear = pixels.ndim == 3 and pixels.shape[2] == 4
@@ -37,7 +37,7 @@ def _is_depth(result: Any) -> bool:
     return isinstance(result, dict) and {"depth", "predicted_depth"} <= result.keys()
 
 
-def _draw_depth(answer: Answer, settings: Settings) -> Html:
+def _draw_depth(answer: TaskAnswer, settings: Settings) -> Html:
     """Return the depths in colours over the picture, with a slider between the two."""
     depths = answer.result["predicted_depth"]
     share = setting(settings, "depth", 100)
@@ -62,7 +62,7 @@ def _draw_depth(answer: Answer, settings: Settings) -> Html:
     )
 
 
-def _depth_png(answer: Answer) -> bytes:
+def _depth_png(answer: TaskAnswer) -> bytes:
     return png_of(answer.result["depth"])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from page.html.markup import Html, h
 from page.html.units import plural
 from page.outputs.figures import plot
-from page.views.task.asked import Answer, GivenSound
+from page.views.task.results.answer import GivenSound, TaskAnswer
 from page.views.task.results.base import MOST_SHOWN, Settings, Way, colour, has_items
 
 _WIDE, _TALL = 600, 80  # units of the drawing
@@ -30,7 +30,7 @@ def wave(sound: GivenSound) -> Html:
     return h("path", d=lines, stroke="currentColor", stroke_width=f"{0.7 * step:.2f}", fill="none")
 
 
-def _draw_spans(answer: Answer, settings: Settings) -> Html:
+def _draw_spans(answer: TaskAnswer, settings: Settings) -> Html:
     sound = answer.sound
     assert sound is not None
     found = answer.result[:MOST_SHOWN]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from page.html.markup import Html, h
-from page.views.task.asked import Answer
+from page.views.task.results.answer import TaskAnswer
 from page.views.task.results.base import (
     Settings,
     Way,
@@ -26,7 +26,7 @@ def _name(one: Any) -> str:
     return str(one.get("entity_group") or one.get("entity"))
 
 
-def _draw_entities(answer: Answer, settings: Settings) -> Html:
+def _draw_entities(answer: TaskAnswer, settings: Settings) -> Html:
     """Return the text with its entities marked; each kind has a colour, and its name beside it."""
     (text,) = answer.texts.values()
     numbers = colours_of([_name(one) for one in answer.result])
@@ -58,7 +58,7 @@ def _is_answers(result: Any) -> bool:
     return has_items(listed, "answer", "start", "end", "score")
 
 
-def _draw_answers(answer: Answer, settings: Settings) -> Html:
+def _draw_answers(answer: TaskAnswer, settings: Settings) -> Html:
     found = answer.result if isinstance(answer.result, list) else [answer.result]
     best = found[0]
     context = answer.texts.get("context", "")
@@ -75,7 +75,7 @@ def _draw_answers(answer: Answer, settings: Settings) -> Html:
     )
 
 
-def _answers_text(answer: Answer) -> str:
+def _answers_text(answer: TaskAnswer) -> str:
     found = answer.result if isinstance(answer.result, list) else [answer.result]
     return "\n".join(str(one["answer"]) for one in found)
 
@@ -91,7 +91,7 @@ def _written_of(result: Any) -> str | None:
     return None
 
 
-def _draw_written(answer: Answer, settings: Settings) -> Html:
+def _draw_written(answer: TaskAnswer, settings: Settings) -> Html:
     text = _written_of(answer.result) or ""
     return h("p", text, class_="task-text task-long") if text else h("p", "an empty text")
 
@@ -100,7 +100,7 @@ def _is_spoken(result: Any) -> bool:
     return isinstance(result, dict) and isinstance(result.get("text"), str)
 
 
-def _draw_spoken(answer: Answer, settings: Settings) -> Html:
+def _draw_spoken(answer: TaskAnswer, settings: Settings) -> Html:
     text = answer.result["text"].strip()
     rows = [
         h(
