@@ -1,4 +1,4 @@
-"""What a task is given and has found, of one open program."""
+"""The inputs of a task, its options and its last answer, of one open program."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Slider:
 
 @dataclass(frozen=True)
 class TaskForm:
-    """What a task takes.
+    """The inputs and options of a task.
 
     kind     PICTURE, SOUND, or TEXT if it takes nothing but texts
     fixed    options that are always the same
