@@ -162,6 +162,7 @@ def test_a_clicked_thing_is_masked() -> None:
         await settled(app)
         assert not browser.html.get("error"), browser.html["error"]
         assert 'cx="15.5" cy="5.8"' in browser.html["task-result"]
+        assert "Remove points" in browser.html["view-task"]
         await app.receive({"act": "task:setting", "name": "mask", "value": "1"})
         assert browser.html["task-result"].count('aria-pressed="true"') == 1
 

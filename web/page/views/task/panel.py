@@ -210,6 +210,7 @@ class TaskPanel(Panel):
         asked = self._now
         if asked.form.points and asked.picture is not None:
             asked.points.append((float(message["x"]), float(message["y"])))
+            self.draw()
             self._follow()
 
     def on_clear(self, message: Message) -> None:
