@@ -42,6 +42,11 @@ def run(request: dict[str, Any]) -> Report:
     if request["kind"] == "llm":
         from webpte_export.llm import export_llm
 
+        if request.get("train") is not None:
+            from webpte_export.training.adapters import LoraOptions
+            from webpte_export.training.prepare import lora_training
+
+            chosen["train"] = lora_training(LoraOptions(**request["train"]))
         return export_llm(
             request["source"], request["out"], max_context=request["max_context"], **chosen
         )

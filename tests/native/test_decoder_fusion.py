@@ -22,6 +22,7 @@ from support.devices import native
 from support.devices.native import need_native
 from support.graphs.fusion_graphs import Sizes
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.write.pte_writer import GraphWriter, write_pte
 
 
@@ -46,20 +47,20 @@ def compare(
     wait(native.compare(write_pte(graph), steps, tolerance, adapter))
 
 
-@pytest.mark.parametrize("case", CHANGED, ids=str)
+@pytest.mark.parametrize("case", extent.share(CHANGED, 2), ids=str)
 def test_changed_heads(case: ChangedHeads) -> None:
     net = changed_attention(case)
     compare(net.g, changed_steps(net, case), 5e-3 if case.kind == "rounded" else 1e-5)
 
 
 @pytest.mark.usefixtures("_halves")
-@pytest.mark.parametrize("case", [CHANGED[i] for i in (0, 3, 4, 6)], ids=str)
+@pytest.mark.parametrize("case", extent.share([CHANGED[i] for i in (0, 3, 4, 6)], 2), ids=str)
 def test_changed_heads_of_f16(case: ChangedHeads) -> None:
     net = changed_attention(case)
     compare(net.g, changed_steps(net, case), 4e-3)
 
 
-@pytest.mark.parametrize("case", EPILOGUES, ids=str)
+@pytest.mark.parametrize("case", extent.share(EPILOGUES, 2), ids=str)
 def test_epilogues(case: EpilogueCase) -> None:
     graph, inputs = with_epilogue(case)
     compare(graph, [inputs], 2e-3 if case.kind == "rounded" else 1e-5)
@@ -72,10 +73,18 @@ def test_epilogues_of_f16(case: EpilogueCase) -> None:
     compare(graph, [inputs], 4e-3)
 
 
-@pytest.mark.parametrize("op", [GELU, RELU])
 @pytest.mark.parametrize(
-    ("sizes", "kind"),
-    [(Sizes(1, 576, 100), "q4"), (Sizes(3, 64, 12), "int8"), (Sizes(1, 40, 7), "float")],
+    ("sizes", "kind", "op"),
+    extent.some(
+        [
+            (Sizes(1, 576, 100), "q4", GELU),
+            (Sizes(3, 64, 12), "int8", RELU),
+            (Sizes(1, 40, 7), "float", GELU),
+        ],
+        (Sizes(1, 576, 100), "q4", RELU),
+        (Sizes(3, 64, 12), "int8", GELU),
+        (Sizes(1, 40, 7), "float", RELU),
+    ),
     ids=str,
 )
 def test_gates(sizes: Sizes, kind: str, op: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import io
 from dataclasses import replace
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -74,28 +75,36 @@ def device_for(adapter: str) -> NativeDevice:
     return device
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("case", "adapter"), extent.share(ROWS, 2), ids=str)
+# Steps that do not divide the number of kinds: each is there.
+@pytest.mark.parametrize(
+    ("case", "adapter", "kind"),
+    extent.share([(*row, kind) for row in ROWS for kind in KINDS], 3),
+    ids=str,
+)
 def test_attention_reads_what_the_reference_reads(case: CacheCase, adapter: str, kind: str) -> None:
     compare(case, adapter, kind)
 
 
-@pytest.mark.parametrize("kind", [None, *KINDS])
-@pytest.mark.parametrize("adapter", ["gpu", "plain"])
-@pytest.mark.parametrize("case", BENT, ids=str)
+@pytest.mark.parametrize(
+    ("case", "adapter", "kind"),
+    extent.share(list(product(BENT, ("gpu", "plain"), (None, *KINDS))), 4),
+    ids=str,
+)
 def test_windows_and_soft_caps(case: CacheCase, adapter: str, kind: str | None) -> None:
     compare(case, adapter, kind)
 
 
-@pytest.mark.parametrize("kind", [None, "int8"])
-@pytest.mark.parametrize("case", BENT_TILES, ids=str)
+@pytest.mark.parametrize(
+    ("case", "kind"), extent.share(list(product(BENT_TILES, (None, "int8"))), 3), ids=str
+)
 def test_windows_and_soft_caps_of_many_queries(case: CacheCase, kind: str | None) -> None:
     compare(case, "gpu", kind)
 
 
-@pytest.mark.parametrize("kind", [None, *KINDS])
 @pytest.mark.parametrize("adapter", extent.some(["gpu"], "phone"))
-@pytest.mark.parametrize("case", LONG, ids=str)
+@pytest.mark.parametrize(
+    ("case", "kind"), extent.share(list(product(LONG, (None, *KINDS))), 2), ids=str
+)
 def test_attention_near_the_end_of_a_long_context(
     case: CacheCase, adapter: str, kind: str | None
 ) -> None:

@@ -45,10 +45,11 @@ ORDER = (
     *("ops.sampling", "ops.training", "portable", "rewrite", "rewrite.fusion", "plan"),
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
-    *("runtime.lora", "runtime.autotune", "runtime", "training", "library", "text"),
+    *("runtime.lora", "runtime.autotune", "runtime", "library", "text"),
     *(
         "llm.constrain",
         "llm",
+        "training",
         "speech",
         "tasks",
         "tasks.sound",

@@ -238,6 +238,20 @@ addEventListener("py:progress", ({ detail }) => {
   if (detail === "Loading Pyodide") stage("python");
   if (detail === "Loaded interpreter") stage("webpte");
 });
+// A browser without module workers never asks for the type, and would wait for Python for ever.
+const hasModuleWorkers = () => {
+  let asked = false;
+  const options = { get type() { asked = true; return "module"; } };
+  try {
+    new Worker("data:text/javascript,", options).terminate();
+  } catch {
+    // Where it may not be started for another reason, PyScript's own error says more.
+  }
+  return asked;
+};
+if (!hasModuleWorkers()) {
+  failed("this browser has no module workers. Use Chrome 113, Firefox 141, Safari 26 or newer.");
+}
 import("../runtime/pyscript/core.js").then(
   ({ hooks }) => hooks.main.onWorker.add(connect),
   () => failed("PyScript is missing: run serve.py again to set up the runtime."),

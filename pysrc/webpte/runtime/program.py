@@ -58,6 +58,7 @@ async def load(
     max_context: int | None = None,
     kv_cache: str | None = None,
     lora: LoraRoom | int | None = None,
+    training: bool = False,
 ) -> Program:
     """Open a `.pte`, or the one in a `.bpte`, and make it ready to run.
 
@@ -82,6 +83,8 @@ async def load(
               says, "f32" only if the file says so
     lora      of a language model: room for LoRAs of up to this rank, or a `webpte.LoraRoom`; see
               `Program.load_lora`
+    training  of a language model that was exported with `--train lora`: also read its method
+              `learn`, for `webpte.training.LoraTrainer`
     """
     if isinstance(device, str) and kind_of(device) not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -102,7 +105,7 @@ async def load(
         for file in data:
             files.append(await open_source(file, **fetch))
         clock.lap("fetch")
-        contents = await read_contents(files[0], files[1:])
+        contents = await read_contents(files[0], files[1:], training)
         contents, slots = fit_caches(contents, max_context, kv_cache), None
         if lora is not None:
             contents, slots = with_room(contents, lora)

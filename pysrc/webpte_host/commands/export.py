@@ -22,9 +22,16 @@ from webpte_host.setup.export_environment import export_python, export_variables
 
 QUANTIZATIONS = ("none", "4w", "8w", "8da4w")
 _TAIL_LINES = 15
+# Options of --train by the last part of their names: fields of `LoraOptions`, and what they say.
+_TRAINING = {
+    "rank": ("rank", "rank of the LoRA (8)"),
+    "alpha": ("alpha", "its scale times its rank (16)"),
+    "batch": ("batch", "lines in a step (4)"),
+    "length": ("length", "tokens in a line (128)"),
+}
 _USAGE = """\
 python3 serve.py export MODULE:FUNCTION OUT [options]
-       python3 serve.py export MODEL.gguf|FOLDER OUT [options]
+       python3 serve.py export MODEL.gguf|FOLDER OUT [--train lora] [options]
        python3 serve.py export FOLDER OUT --task NAME [options]"""
 _DESCRIPTION = """\
 Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE, which
@@ -81,6 +88,16 @@ def parse(arguments: list[str]) -> dict[str, Any]:
     parser.add_argument(
         "--task", metavar="NAME", help="export for webpte.tasks, such as text-classification"
     )
+    parser.add_argument(
+        "--train",
+        choices=("lora",),
+        help="add the method `learn`, which trains a LoRA of a Llama-like language model",
+    )
+    for name, (_, text) in _TRAINING.items():
+        parser.add_argument(f"--lora-{name}", type=_size, metavar="N", help=text)
+    parser.add_argument(
+        "--lora-targets", metavar="NAMES", help="layers to train, such as q_proj,v_proj (all)"
+    )
     options = parser.parse_args(arguments)
     kind = _kind(options.source)
     if options.task is not None:
@@ -91,6 +108,8 @@ def parse(arguments: list[str]) -> dict[str, Any]:
         kind = "task"
     if kind == "function" and options.max_context is not None:
         raise HostError("--max-context is for language models (a .gguf file or a folder).")
+    if options.train is not None and kind != "llm":
+        raise HostError("--train is for language models (a .gguf file or a folder).")
     source = options.source if kind == "function" else str(Path(options.source).resolve())
     return {
         "kind": kind,
@@ -100,7 +119,22 @@ def parse(arguments: list[str]) -> dict[str, Any]:
         "half": options.half,
         "max_context": options.max_context,
         "task": options.task,
+        "train": _training(options),
     }
+
+
+def _training(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return what was chosen for the training, by the names of `LoraOptions`."""
+    given = {
+        field: getattr(options, f"lora_{name}")
+        for name, (field, _) in _TRAINING.items()
+        if getattr(options, f"lora_{name}") is not None
+    }
+    if options.lora_targets is not None:
+        given["targets"] = [name.strip() for name in options.lora_targets.split(",")]
+    if given and options.train is None:
+        raise HostError("--lora-... options need --train lora.")
+    return None if options.train is None else given
 
 
 def _count(text: str) -> int:
@@ -108,6 +142,13 @@ def _count(text: str) -> int:
     if count < 2:
         raise argparse.ArgumentTypeError(f"{text} is not a number of tokens above 1")
     return count
+
+
+def _size(text: str) -> int:
+    size = int(text)
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return size
 
 
 def _kind(source: str) -> str:

@@ -19,7 +19,14 @@ from playwright.sync_api import (
 )
 
 from support.harness import extent, limits
-from support.page.page_visit import TWO_FRAMES, leave, show_samples, status, visit
+from support.page.page_visit import (
+    TWO_FRAMES,
+    leave,
+    long_benchmark,
+    show_samples,
+    status,
+    visit,
+)
 from webpte_host.serving.server import Site
 
 WIDE = ViewportSize(width=1280, height=900)
@@ -157,12 +164,10 @@ def test_a_cancel_scrolls_nowhere(page: Page) -> None:
     page.set_viewport_size(NARROW)
     palette(page, "open superres")
     expect(status(page)).to_contain_text("superres.pte loaded")
-    page.get_by_label("Runs of the benchmark").fill("10000")
-    page.get_by_role("button", name="Benchmark").click()
-    expect(page.locator("#timing")).to_contain_text("of 10,000")
-    before, cancel = box(page, "#outputs"), box(page, "[data-act=cancel]")
-    page.mouse.click(cancel["x"] + 9, cancel["y"] + 9)
-    expect(status(page)).to_contain_text("stopped early")
+    with long_benchmark(page):
+        before, cancel = box(page, "#outputs"), box(page, "[data-act=cancel]")
+        page.mouse.click(cancel["x"] + 9, cancel["y"] + 9)
+        expect(status(page)).to_contain_text("stopped early")
     assert box(page, "#outputs")["y"] == pytest.approx(before["y"], abs=2)
 
 

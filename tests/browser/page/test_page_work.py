@@ -18,6 +18,7 @@ from support.page.page_visit import (
     drop,
     give_npy,
     leave,
+    long_benchmark,
     npy,
     open_sample,
     payload,
@@ -158,25 +159,6 @@ SLOW_COMPILER = """() => {
 }"""
 
 
-# A GPU that takes its time: no result is read for 30 ms, so that 10,000 runs take five minutes.
-SLOW_GPU = """() => {
-    const read = GPUBuffer.prototype.mapAsync;
-    GPUBuffer.prototype.mapAsync = async function (...range) {
-        await new Promise((resolve) => setTimeout(resolve, 30));
-        return read.apply(this, range);
-    };
-    globalThis.letRead = () => { GPUBuffer.prototype.mapAsync = read; };
-}"""
-
-
-@pytest.fixture
-def slow_gpu(page: Page) -> Iterator[None]:
-    (python,) = page.workers
-    python.evaluate(SLOW_GPU)
-    yield
-    python.evaluate("() => letRead()")
-
-
 def softmax() -> bytes:
     """Build a softmax of rows of up to 8 values; rows of 8 have a vectorized kernel."""
     g = GraphWriter()
@@ -223,25 +205,21 @@ def test_a_double_click_runs_and_does_not_cancel(page: Page) -> None:
     expect(status(page)).not_to_contain_text("stopped early")
 
 
-@pytest.mark.usefixtures("slow_gpu")
 def test_what_is_dropped_while_it_runs_waits_for_its_turn(page: Page) -> None:
     open_sample(page)
     page.get_by_label("Live").uncheck()
-    page.get_by_label("Runs of the benchmark").fill("10000")
-    page.get_by_role("button", name="Benchmark").click()
-    expect(page.locator("#timing")).to_contain_text("of 10,000")
-    drop(page, "footer", ("broken.pte", SIGMOID[:600]))
-    expect(page.locator(".error")).to_contain_text("open broken.pte")
-    expect(page.get_by_role("button", name="Cancel")).to_be_visible()  # it goes on
-    drop(page, "footer", ("zeros.npy", npy(np.zeros(SHAPE, np.float32))))
-    expect(page.locator("#outputs-age")).to_have_text(EARLIER)
-    drop(page, "footer", ("new.pte", (SAMPLES / "add.pte").read_bytes()))
-    expect(status(page)).to_contain_text("new.pte loaded")
+    with long_benchmark(page):
+        drop(page, "footer", ("broken.pte", SIGMOID[:600]))
+        expect(page.locator(".error")).to_contain_text("open broken.pte")
+        expect(page.get_by_role("button", name="Cancel")).to_be_visible()  # it goes on
+        drop(page, "footer", ("zeros.npy", npy(np.zeros(SHAPE, np.float32))))
+        expect(page.locator("#outputs-age")).to_have_text(EARLIER)
+        drop(page, "footer", ("new.pte", (SAMPLES / "add.pte").read_bytes()))
+        expect(status(page)).to_contain_text("new.pte loaded")
     expect(page.locator("#outputs")).to_have_text("")
     run(page)
 
 
-@pytest.mark.usefixtures("slow_gpu")
 def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Page) -> None:
     page.route("**/samples/add.pte", lambda route: None)  # which nobody answers for now
     show_samples(page)
@@ -259,12 +237,10 @@ def test_a_run_while_another_program_is_opened_says_which_of_them_runs(page: Pag
     expect(status(page)).to_contain_text("Opening add.pte")
     page.get_by_role("button", name=RUN).click()
     expect(status(page)).to_contain_text(re.compile("^Done.* Still opening add.pte$"))
-    page.get_by_label("Runs of the benchmark").fill("10000")
-    page.get_by_role("button", name="Benchmark").click()
-    expect(page.locator("#timing")).to_contain_text("of 10,000")
-    page.unroute("**/samples/add.pte")  # what is held goes on
-    expect(status(page)).to_contain_text("add.pte loaded")
-    expect(status(page)).to_contain_text("that ended running the benchmark of sigmoid.pte")
+    with long_benchmark(page):
+        page.unroute("**/samples/add.pte")  # what is held goes on
+        expect(status(page)).to_contain_text("add.pte loaded")
+        expect(status(page)).to_contain_text("that ended running the benchmark of sigmoid.pte")
 
 
 @pytest.mark.thorough

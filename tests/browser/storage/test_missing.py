@@ -19,6 +19,8 @@ from webpte_host.site.command import build
 
 SAMPLE = "?url=samples/sigmoid.pte"
 NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker;"
+# As in a browser that knows one kind of worker, and never asks for another.
+NO_MODULE_WORKERS = "Worker = class extends Worker { constructor(url) { super(url); } };"
 # Python runs in a worker, which init scripts do not reach.
 IN_WORKER = (
     "from __future__ import annotations\nfrom pyodide.code import run_js\nrun_js('''{}''')\n"
@@ -74,6 +76,15 @@ def test_a_full_disk_is_told_and_the_program_runs(profile: BrowserContext, site:
             browser.send("Storage.overrideQuotaForOrigin", origin)
         page.locator("[data-act=close]").click()
         expect(note).to_be_empty()
+
+
+def test_without_module_workers_the_page_says_what_to_use(
+    profile: BrowserContext, site: Site
+) -> None:
+    page = page_visit.open_page(profile, site, scripts=[NO_MODULE_WORKERS])
+    expect(page_visit.status(page)).to_have_text("Python did not start")
+    expect(page.locator("#boot-note")).to_contain_text("this browser has no module workers. Use")
+    page.close()
 
 
 @pytest.fixture(scope="module")

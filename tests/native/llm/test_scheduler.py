@@ -11,6 +11,7 @@ import pytest
 
 import webpte
 from support.devices.native import need_native
+from support.devices.plain_matrices import matrix_device, plain_matrices
 from support.llm.small_decoders import program_of
 from webpte.gpu.native.device import NativeDevice
 from webpte.llm import BatchedGeneration, Generator, Scheduler
@@ -30,6 +31,8 @@ def _driver() -> None:
 
 
 Job = tuple[list[int], int, dict[str, Any]]
+# A step of 20 rows, and some of two.
+TWENTY_ROWS: list[Job] = [([n, 7, 9, 1, 3, 2, 8, 30, 5, 4], 3, {}) for n in (1, 2)]
 
 
 def jobs(count: int, most: int, asked: list[dict[str, Any]]) -> list[Job]:
@@ -74,11 +77,20 @@ def test_with_the_kernels_of_a_gpu() -> None:
         device = await NativeDevice.create()
         device.info = replace(device.info, software=False)
         async with await webpte.load(LLAMA, device=device) as program:
-            # A step of 20 rows, and some of two.
-            given: list[Job] = [([n, 7, 9, 1, 3, 2, 8, 30, 5, 4], 3, {}) for n in (1, 2)]
-            await check(program, given, 2, chunk=32)
+            await check(program, TWENTY_ROWS, 2, chunk=32)
 
     asyncio.run(run())
+
+
+def test_with_subgroup_matrices() -> None:
+    """Queries, keys and values of 20 rows are one GEMM."""
+
+    async def run(device: NativeDevice) -> None:
+        async with await webpte.load(LLAMA, device=device) as program:
+            await check(program, TWENTY_ROWS, 2, chunk=32)
+
+    with plain_matrices():
+        asyncio.run(run(matrix_device()))
 
 
 @pytest.mark.parametrize("family", ["gemma3", "gpt2", "phi", "cohere"])

@@ -13,7 +13,7 @@ import webpte
 from support.harness.inspecting import APART
 from support.harness.task_cases import make_bursts, make_picture, models_folder
 from support.harness.texts import BYTES, FOLDER
-from support.llm import lora_models, small_seq2seq
+from support.llm import lora_models, small_seq2seq, training_models
 from support.page.chats import Q4
 from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
@@ -22,6 +22,7 @@ from webpte.ops.elementwise.unary import Unary
 from webpte_host.base.layout import ROOT
 
 SAMPLES, LORAS = ROOT / "web/samples", lora_models.folder()
+TRAINED = training_models.folder()
 DIGITS, PHOTO = SAMPLES / "digits.pte", SAMPLES / "photo.pte"
 MODELS = models_folder()  # of tasks
 TEXT = FOLDER / BYTES  # a tokenizer with its configuration
@@ -185,6 +186,13 @@ PREPARED = {
             )
         },
         printed=("'label': ", "PER", "'answer': "),
+    ),
+    "docs/training.md": Prepared(
+        LINES,
+        {
+            "out/chat.pte": TRAINED / "llama_8w.pte",
+            **{f"out/{name}": TRAINED / name for name in TOKENIZER},
+        },
     ),
     "docs/tuning.md": Prepared(
         {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},

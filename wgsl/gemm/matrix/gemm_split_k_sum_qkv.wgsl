@@ -1,5 +1,5 @@
-// Adds up the parts of the sums of joined weights, and writes each weight's columns, with its bias, to its own output. See
-// gemm_split_k_sum.wgsl and linear_q4_multi_matrix.wgsl.
+// Adds up the parts of the sums of joined weights, and writes each weight's columns, with its bias, to its own output or
+// one weight's after the other's. See gemm_split_k_sum.wgsl and linear_q4_multi_matrix.wgsl.
 
 // use lib/grid.wgsl
 // use lib/gemm/gemm.wgsl
@@ -14,10 +14,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> bias: array<Stored>;
 @group(0) @binding(2) var<storage, read> second_bias: array<Stored>;
 @group(0) @binding(3) var<storage, read> third_bias: array<Stored>;
-@group(0) @binding(4) var<storage, read_write> output: array<Out>;
-@group(0) @binding(5) var<storage, read_write> second_output: array<Out>;
-@group(0) @binding(6) var<storage, read_write> third_output: array<Out>;
-@group(0) @binding(7) var<uniform> params: Params;
+// use lib/matrix/outputs_${OUTPUTS}.wgsl
 
 fn bias_at(matrix: u32, column: u32) -> f32 {
     if (params.matrices[matrix].w == 0u) {
@@ -50,11 +47,5 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     }
     sum += bias_at(matrix, column);
     let at = element / gemm.n * shape.x + column;
-    if (matrix == 0u) {
-        output[at] = Out(sum);
-    } else if (matrix == 1u) {
-        second_output[at] = Out(sum);
-    } else {
-        third_output[at] = Out(sum);
-    }
+    write_output(matrix, at, sum);
 }

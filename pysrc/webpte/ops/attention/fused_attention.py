@@ -106,7 +106,7 @@ def qkv_steps(parts: Sequence[Part]) -> list[FusedStep] | None:
     joined = joined_linears(linears, biases, outs)
     if joined is None:
         return None
-    return gathered(parts, places, lambda _: matrix_qkv(joined, outs))
+    return gathered(parts, places, lambda _: matrix_qkv(joined, [out.id for out in outs]))
 
 
 def rotates_quads(rope: Part) -> bool:

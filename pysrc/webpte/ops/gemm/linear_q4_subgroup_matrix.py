@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from webpte.ops.core.args import TensorArg
 from webpte.ops.core.quads import WORKGROUP_SIZE
-from webpte.ops.core.records import Dispatch, ceil_div, fold_grid, pack
+from webpte.ops.core.records import Binding, Dispatch, ceil_div, fold_grid, pack
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.gemm import (
     Gemm,
@@ -130,8 +130,11 @@ class JoinedLinears:
         return tuned_matrix_tile_config(name, self.whole, self.target, whole)
 
 
-def matrix_qkv(joined: JoinedLinears, outs: Sequence[TensorArg]) -> list[Dispatch]:
-    """Return three linear layers: the split, the GEMM, and a sum that writes three outputs."""
+def matrix_qkv(joined: JoinedLinears, outs: Sequence[Binding]) -> list[Dispatch]:
+    """Return three linear layers: the split, the GEMM, and a sum that writes their outputs.
+
+    One output gets all of them as f32, one after the other.
+    """
     tiling, wanted = joined.config(whole=False)
     begins, columns = list[int](), 0
     for gemm in joined.gemms:
@@ -145,10 +148,10 @@ def matrix_qkv(joined: JoinedLinears, outs: Sequence[TensorArg]) -> list[Dispatc
     addends = [gemm.addend_id for gemm in joined.gemms]
     sums = Dispatch(
         kernel="gemm_split_k_sum_qkv",
-        bindings=(parts, *addends, *(out.id for out in outs)),
+        bindings=(parts, *addends, *outs),
         params=whole.params(1, 1, k_parts) + matrices,
         grid=fold_grid(ceil_div(whole.m * whole.n, WORKGROUP_SIZE)),
-        types=whole.types(whole.stored),
+        types=(*whole.types(whole.stored), ("OUTPUTS", "together" if len(outs) == 1 else "apart")),
     )
     return [split, multiply, sums]
 

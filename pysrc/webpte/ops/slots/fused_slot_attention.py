@@ -2,8 +2,9 @@
 
     slot_attention_block   as `attention_block`, with `webpte.slot_sdpa` at its end
 
-For few rows one kernel computes queries, keys and values, one rotates them and writes keys and
-values to their slots, and attention follows. Otherwise all calls run one after the other.
+One kernel computes queries, keys and values, or three with subgroup matrices; one rotates them and
+writes keys and values to their slots, and attention follows. Otherwise all calls run one after the
+other, but the three GEMMs at once where a kernel takes them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 from webpte.ops.attention.attention import stored_as
 from webpte.ops.attention.attention_kernels import Attention, lower_split, scratch
-from webpte.ops.attention.fused_attention import ROPES, parts_are_dense
+from webpte.ops.attention.fused_attention import ROPES, parts_are_dense, qkv_steps
 from webpte.ops.attention.rope import angles_of, operands, shape_of
 from webpte.ops.core.args import Args
 from webpte.ops.core.fused_call import (
@@ -35,7 +36,11 @@ from webpte.ops.gemm.fused_linear_q4 import (
 )
 from webpte.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.ops.gemm.gemv_multi import lower_gemv_multi
+from webpte.ops.gemm.joined_linears import joined_linears
+from webpte.ops.gemm.linear_q4 import LinearQ4
+from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_qkv
 from webpte.ops.gemm.matmul import LINEAR
+from webpte.ops.gemm.prologue import Prologue
 from webpte.ops.slots.slot_attention import fits_split, read_slots
 
 SLOT_ATTENTION_BLOCK = "webpte.slot_attention_block"
@@ -47,11 +52,14 @@ def lower_slot_block(args: Args) -> list[Dispatch]:
     found = fused_dispatches(args, parts)
     if found is not None:
         return found
-    first, rest = parts[0], parts[1:]
-    if first[0].name == RMS_NORM and fused_dispatches(args, rest) is not None:
-        return lower_after_norm(args, parts, lambda own: fused_dispatches(args, own))
-    steps = grouped(parts, {LINEAR}, qkv_dispatches) if parts_are_dense(parts) else None
-    return lower_parts(args, steps)
+    if parts[0][0].name == RMS_NORM:
+        found = fused_dispatches(args, parts[1:])
+        if found is not None:
+            return lower_after_norm(args, parts, lambda _: found)
+    dense = parts_are_dense(parts)
+    return lower_parts(
+        args, grouped(parts, {LINEAR}, qkv_dispatches) if dense else qkv_steps(parts)
+    )
 
 
 def fused_dispatches(args: Args, parts: Sequence[Part]) -> list[Dispatch] | None:
@@ -71,7 +79,7 @@ def fused_dispatches(args: Args, parts: Sequence[Part]) -> list[Dispatch] | None
     if parts_are_dense(parts):
         gemms = lower_gemv_multi(linears, prologue_of(parts), qkv, "f32")
     else:
-        gemms = lower_qkv(linears_of(list(parts)), prologue_of(parts), qkv)
+        gemms = quantized_dispatches(linears_of(list(parts)), prologue_of(parts), qkv)
     if gemms is None:
         return None
     rope = next(part for part in parts if part[0].name in ROPES)
@@ -79,6 +87,17 @@ def fused_dispatches(args: Args, parts: Sequence[Part]) -> list[Dispatch] | None
     begins = sizes[0], sizes[0] + sizes[1]
     turned = rotate_into_slots(call, rope, qkv, begins, queries)
     return [*gemms, turned, *lower_split(call, None, "slot_attention", (queries,))]
+
+
+def quantized_dispatches(
+    linears: list[tuple[LinearQ4, Args]], norm: Prologue | None, qkv: Scratch
+) -> list[Dispatch] | None:
+    """Return q, k and v by the skinny kernel or by subgroup matrices, which take no norm."""
+    found = lower_qkv(linears, norm, qkv)
+    if found is not None or norm is not None:
+        return found
+    joined = joined_linears(linears, [None] * len(linears), [part.out for _, part in linears])
+    return None if joined is None else matrix_qkv(joined, (qkv,))
 
 
 def rotate_into_slots(
