@@ -47,7 +47,7 @@ ORDER = (
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
     *("runtime.search", "runtime.lora", "runtime.autotune", "runtime", "library", "text"),
     *("llm.constrain", "llm", "training", "speech", "retrieval", "tasks", "tasks.sound"),
-    *("tasks.vision", "openai", "ray", "bench"),
+    *("tasks.vision", "tasks.ocr", "openai", "ray", "bench"),
     "webpte",
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.

@@ -50,14 +50,16 @@ def main(arguments: list[str]) -> int:
     with display.stage(f"Exporting {request['source']}"):
         result = run_export(python, request)
     print(result["text"])
-    for line in next_steps(Path(result["suite"])):
+    for line in next_steps(Path(result["suite"]), request["kind"] == "task"):
         print(line, flush=True)
     return 0 if result["passed"] else 1
 
 
-def next_steps(suite: Path) -> list[str]:
+def next_steps(suite: Path, is_task: bool = False) -> list[str]:
     """Return how to check an export in a browser, and how to open it on the page."""
-    folder, address = suite.parent, f"http://localhost:8000/?url=/folder/{quote(suite.stem)}.pte"
+    # The manifest names the task, for which the page has a view.
+    name = f"{quote(suite.stem)}.{'manifest.json' if is_task else 'pte'}"
+    folder, address = suite.parent, f"http://localhost:8000/?url=/folder/{name}"
     return [
         f"To check it on WebGPU: python3 serve.py verify {_short(suite)}",
         f"To open it: python3 serve.py --folder {_short(folder)}, then {address}",
