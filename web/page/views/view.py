@@ -145,6 +145,7 @@ class View:
     follows  changes after which it is redrawn while it is in front
     style    whether it has a `<name>.css`
     commands rows of the palette: `Command("Copy as Python", "copy")` calls `on_copy`
+    leads    it comes to the front when a program opens for which it has a tab
     """
 
     name: str
@@ -155,6 +156,7 @@ class View:
     follows: tuple[Change, ...] = (Change.SESSION, Change.METHOD, Change.RESULTS)
     style: bool = False
     commands: tuple[Command, ...] = ()
+    leads: bool = False
 
     @property
     def panel_id(self) -> str:
