@@ -28,7 +28,8 @@ Array = np.ndarray
 LABELS = "labels.txt"
 _DETECTOR, _CLASSIFIER, _RECOGNIZER = "detector", "classifier", "recognizer"
 _LEAST_SIDE, _MOST_SIDE = 30, 2000  # of a picture
-_SHORT_SIDE = 736  # that the detector sees, at least
+_SHORT_SIDE = 736  # that the detector sees, if the longer side has room
+_LEAST_SEEN = 64  # pixels a side that the detector takes
 _WIDEST = 8.0  # times its height; wider pictures get margins above and below
 _MAP_THRESHOLD = 0.3
 _TURNED, _SURELY = 1, 0.9  # the label of a line that is upside down, and from which score on
@@ -117,7 +118,7 @@ class OpticalCharacterRecognition(Task):
         (_, most_rows), (_, most_columns) = self._detector[2:]
         scale = min(scale, most_rows / height, most_columns / width)
         rows, columns = (
-            min(max(to_multiple(side * scale, 32), low), high)
+            min(max(to_multiple(side * scale, 32), _LEAST_SEEN, low), high)
             for side, (low, high) in zip((height, width), self._detector[2:], strict=True)
         )
         given = normalized(resized(picture, rows, columns))[None]
