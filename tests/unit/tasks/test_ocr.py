@@ -171,7 +171,7 @@ def test_lines_are_found_and_read_in_batches() -> None:
     assert all(line["score"] == pytest.approx(0.75) for line in found)
     assert all(set(line["text"]) <= set("abc") and line["text"] for line in found)
     names = [name for name, _ in program.calls]
-    assert names == ["detector", *["classifier"] * 2, *["recognizer"] * 2]
+    assert names == ["detector", *["classifier"] * 2, *["recognizer"] * 2]  # two lines in a call
     assert program.calls[0][1] == (1, 3, 736, 800)
     widths = [shape[3] for name, shape in program.calls if name == "recognizer"]
     assert all(width % 8 == 0 and 320 <= width <= 640 for width in widths)
