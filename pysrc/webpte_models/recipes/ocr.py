@@ -18,22 +18,11 @@ _MOST_EIGHTHS = 256  # of 8 pixels, a line's width
 
 
 def build(files: Path) -> Methods:
-    from torch import Tensor, nn
     from torch.export import Dim
 
+    from webpte_models.networks.letters import Letters
     from webpte_models.networks.onnx import OnnxNetwork
     from webpte_models.networks.onnx_file import read_metadata
-
-    class Letters(nn.Module):
-        """The likeliest letter at each place: all the others need not leave the GPU."""
-
-        def __init__(self, path: Path) -> None:
-            super().__init__()
-            self.network = OnnxNetwork(path)
-
-        def forward(self, lines: Tensor) -> tuple[Tensor, Tensor]:
-            scores, letters = self.network(lines).max(dim=-1)
-            return scores, letters
 
     page = _normalized(photo(files, "page.png", _PAGE).expand(-1, 3, -1, -1))
     line = _normalized(photo(files, "page.png", (48, 400), _LINE).expand(-1, 3, -1, -1))

@@ -31,7 +31,7 @@ def layer_norm(root: str = "Sqrt") -> Graph:
             node("Add", "weighted bias", "y"),
             node("Relu", "y", "z"),
         ],
-        two=np.float32(2),
+        two=np.array(2, np.float32),
         epsilon=np.array([1e-6], np.float32),
         weight=np.ones(4, np.float32),
         bias=np.zeros(4, np.float32),

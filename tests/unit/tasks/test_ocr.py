@@ -25,14 +25,16 @@ from webpte.tasks.ocr.text_regions import (
 )
 
 DATA = Path(__file__).parents[2] / "data" / "ocr" / "regions.npz"
-USUAL = {"threshold": 0.3, "least_score": 0.5, "growth": 1.6}
+USUAL: dict[str, Any] = {"threshold": 0.3, "least_score": 0.5, "growth": 1.6}
 
 
 @pytest.mark.parametrize("name", ["rotated", "perspective", "columns"])
 def test_regions_and_crops_are_as_rapidocrs(name: str) -> None:
     kept = np.load(DATA)
     page, wanted = kept[f"{name}_page"], kept[f"{name}_regions"]
-    found = find_regions(kept[f"{name}_map"] / np.float32(255), *page.shape, **USUAL)
+    found = find_regions(
+        kept[f"{name}_map"] / np.float32(255), page.shape[0], page.shape[1], **USUAL
+    )
     corners = np.array([region.corners for region in found])
     assert corners.shape == wanted.shape
     assert np.abs(corners - wanted).max() <= 1  # pixels
