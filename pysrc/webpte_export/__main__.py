@@ -53,6 +53,8 @@ def run(request: dict[str, Any]) -> Report:
     if request["kind"] == "task":
         from webpte_export.tasks import export_task
 
+        if request["max_context"] is not None:
+            chosen["max_length"] = request["max_context"]
         return export_task(request["source"], request["out"], request["task"], **chosen)
     from webpte_export.exporter import export
 

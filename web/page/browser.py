@@ -91,8 +91,9 @@ class Browser(Protocol):
 
     async def read(self, file: Any) -> bytes: ...
 
-    def file_of(self, data: bytes, name: str) -> Any:
-        """Return bytes as a file, which `source`, `read` and `hear` take."""
+    def file_of(self, data: bytes | Sequence[bytes], name: str) -> Any:
+        """Return bytes, or parts one after the other, as a file, which `source`, `read` and `hear`
+        take."""
 
     async def decode(self, file: Any, largest: int) -> Photo:
         """Decode a picture from a file or its bytes, no side over `largest`. Raises ValueError."""

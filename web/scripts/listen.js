@@ -12,8 +12,8 @@ const open = new Map(); // index of an input -> its stream
 
 // The samples that wait, and the points of both curves as [seconds, value].
 class Stream {
-  constructor(place, input, rate, tell) {
-    Object.assign(this, { place, input, rate, tell, blocks: [], waiting: 0, came: 0, skipped: 0, wanted: 0 });
+  constructor(place, { input, acts = "listen-" }, rate, tell) {
+    Object.assign(this, { place, input, acts, rate, tell, blocks: [], waiting: 0, came: 0, skipped: 0, wanted: 0 });
     Object.assign(this, { levels: [], values: [], name: "", ended: false });
     this.canvas = make("canvas", { className: "listening", width: 640, height: 160 });
     this.canvas.setAttribute("role", "img");
@@ -45,7 +45,7 @@ class Stream {
       at += block.length;
     }
     Object.assign(this, { blocks: [], waiting: 0, wanted: 0 });
-    this.tell({ dataset: { act: "listen-part", input: this.input } }, { samples: new Uint8Array(samples.buffer) });
+    this.tell({ dataset: { act: `${this.acts}part`, input: this.input } }, { samples: new Uint8Array(samples.buffer) });
   }
 
   // Takes the answers to the last part, and the wish for the next.
@@ -82,7 +82,9 @@ class Stream {
     const digits = (value) => String(Number(value.toPrecision(3)));
     this.legend.replaceChildren(
       make("span", { className: "listening-level", textContent: "loudness, 0 to 1" }),
-      make("span", { className: "listening-answer", textContent: `${this.name || "answer"}, ${digits(low)} to ${digits(high)}` }),
+      ...(this.acts === "listen-"
+        ? [make("span", { className: "listening-answer", textContent: `${this.name || "answer"}, ${digits(low)} to ${digits(high)}` })]
+        : []),
     );
     canvas.ariaLabel = `Loudness and ${this.name || "answers"} of the last ${SHOWN_SECONDS} seconds`;
   }
@@ -102,7 +104,7 @@ class Stream {
   }
 }
 
-// `tell(element, more)` sends an act to Python.
+// `tell(element, more)` sends an act to Python: of a view, its acts begin with `data-acts`.
 const listen = async (control, tell) => {
   const place = placeOf(control);
   const { input } = control.dataset;
@@ -113,7 +115,7 @@ const listen = async (control, tell) => {
   try {
     context = new AudioContext({ sampleRate: Number(control.dataset.rate) });
     await context.audioWorklet.addModule(new URL("./listen_worklet.js", import.meta.url));
-    const stream = new Stream(place, input, context.sampleRate, tell);
+    const stream = new Stream(place, control.dataset, context.sampleRate, tell);
     const node = new AudioWorkletNode(context, "listener", { numberOfOutputs: 0, channelCount: 1, channelCountMode: "explicit" });
     context.createMediaStreamSource(device).connect(node);
     node.port.onmessage = ({ data }) => stream.take(data);
@@ -124,13 +126,13 @@ const listen = async (control, tell) => {
       context.close();
       open.delete(input);
       place.replaceChildren();
-      if (told) tell({ dataset: { act: "listen-close", input } });
+      if (told) tell({ dataset: { act: `${stream.acts}close`, input } });
     };
     const stop = button("Stop", () => stream.close(), "primary");
     place.replaceChildren(stream.canvas, stream.legend, stream.told, make("div", { className: "controls" }, stop));
     stop.focus();
     open.set(input, stream);
-    tell({ dataset: { act: "listen-open", input } });
+    tell({ dataset: { act: `${stream.acts}open`, input } });
     const draw = () => {
       if (stream.ended) return;
       const over = device.getTracks().every((track) => track.readyState === "ended");

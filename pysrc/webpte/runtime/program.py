@@ -32,6 +32,7 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
+from webpte.runtime.load.fingerprint import fingerprint
 from webpte.runtime.load.pack_cache import cache_bytes, fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
 from webpte.runtime.load.supported import check_supported
@@ -224,8 +225,9 @@ class Program(TakesLora):
                 (indices,) = await build.with_sampler(delegate, ARGMAX).run(given)
             return indices
 
-    def _decoder(self, method: str) -> Decoder:
-        return Decoder(self._build, self._known(method), self._log)
+    def _decoder(self, method: str, embedding: str | None) -> Decoder:
+        before = None if embedding is None else self._known(embedding)
+        return Decoder(self._build, self._known(method), self._log, before)
 
     def _call_context(self) -> CallContext:
         return self._log.context()
@@ -375,9 +377,12 @@ class Program(TakesLora):
 # The use that `webpte.llm` and the page make of a program: no part of the public API
 
 
-def decoder_of(program: Program, method: str) -> Decoder:
-    """Return a language model's method with a sampler after it; until `recover` builds it anew."""
-    return program._decoder(method)
+def decoder_of(program: Program, method: str, embedding: str | None = None) -> Decoder:
+    """Return a language model's method with a sampler after it; until `recover` builds it anew.
+
+    `embedding` is the method that embeds tokens, if the other one takes embeddings.
+    """
+    return program._decoder(method, embedding)
 
 
 def call_log_of(program: Program) -> CallLog:
@@ -388,6 +393,11 @@ def call_log_of(program: Program) -> CallLog:
 def kv_cache_bytes(program: Program) -> dict[str, int]:
     """Count the bytes of the KV caches by the `kv_cache` that the program could be loaded with."""
     return cache_bytes(program._contents)
+
+
+async def fingerprint_of(program: Program) -> str:
+    """Return a hash that tells the program apart from others."""
+    return await fingerprint(program._contents)
 
 
 LOADED: WeakSet[Program] = WeakSet()  # those that something still holds: see `webpte.tune`

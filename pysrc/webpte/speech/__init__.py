@@ -8,6 +8,7 @@ async for segment in listener.transcribe(samples, language="en"):
 from __future__ import annotations
 
 from webpte.speech.log_mel import LogMel
+from webpte.speech.resample import Resampler, resample
 from webpte.speech.whisper import SpokenSegment, Whisper
 
-__all__ = ["LogMel", "SpokenSegment", "Whisper"]
+__all__ = ["LogMel", "Resampler", "SpokenSegment", "Whisper", "resample"]

@@ -73,6 +73,16 @@ class Whisper:
         tasks = table.table("task_to_id", empty).content
         self.tasks = {key: int(token) for key, token in tasks.items()}
 
+    @property
+    def rate(self) -> int:
+        """The samples of a second."""
+        return self.features.rate
+
+    @property
+    def window_samples(self) -> int:
+        """The longest sound that is understood at once."""
+        return self.features.window_samples
+
     async def language_of(self, samples: np.ndarray) -> str:
         """Return the language that the model finds in the first window of a sound."""
         if not self.languages:

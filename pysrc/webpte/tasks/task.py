@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from webpte.errors import InputError
 from webpte.runtime.program import Program
@@ -76,7 +76,7 @@ class Task(ABC):
         """Free the program's memory. The task cannot be called afterwards."""
         self.program.close()
 
-    async def __aenter__(self) -> Task:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -88,7 +88,7 @@ async def _batches(
 ) -> AsyncIterator[list[Any]]:
     """Yield lists of inputs, all of a size but the last one."""
     batch = list[Any]()
-    async for one in inputs if isinstance(inputs, AsyncIterable) else _awaited(inputs):
+    async for one in inputs if isinstance(inputs, AsyncIterable) else awaited(inputs):
         batch.append(one)
         if len(batch) == size:
             yield batch
@@ -97,7 +97,8 @@ async def _batches(
         yield batch
 
 
-async def _awaited(inputs: Iterable[Any]) -> AsyncIterator[Any]:
+async def awaited(inputs: Iterable[Any]) -> AsyncIterator[Any]:
+    """Yield each of some inputs."""
     for one in inputs:
         yield one
 

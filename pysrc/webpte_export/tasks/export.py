@@ -28,12 +28,15 @@ _ANSWERING = {
     "translation": (_TOKENIZER,),
     "automatic-speech-recognition": (_TOKENIZER, _PREPROCESSOR, "generation_config.json"),
 }
+_SEEING = "image-text-to-text"
 _COPIED = (
     "config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "preprocessor_config.json",
+    "vocab.json",
 )
+_VOICES, _VOICE_FILES = "text-to-speech", ("vocab.json", "tokenizer_config.json")
 _TOLERANCE, _HALF_TOLERANCE = (1e-3, 1e-3), (2e-2, 2e-2)
 
 
@@ -54,7 +57,8 @@ def export_task(
     out         the folder to write: model.pte with its manifest, which names the task, suite and
                 report, and copies of the files that say how inputs are prepared and what labels
                 mean
-    max_length  tokens of a text; by default the model's own number, at most 512
+    max_length  tokens of a text; by default the model's own number, at most 512. Of
+                image-text-to-text, those of a conversation: at most 4096
     """
     report = _export(Path(folder), Path(out), task, quantize, half, max_length)
     add_task(report.program, task)
@@ -76,9 +80,15 @@ def _export(
     from webpte_export.tasks.heads import ArrayModel, PictureModel, read_module
     from webpte_export.tasks.parts import PARTS
 
-    if task in PARTS:
-        return _export_parts(folder, out, task, quantize, half)
-    module = read_module(folder, task, (*_ANSWERING, *PARTS))
+    if task == _SEEING:
+        from webpte_export.tasks.image_text import export_image_text
+
+        return export_image_text(
+            *(folder, out / PROGRAM), quantize=quantize, max_context=max_length, half=half
+        )
+    if task in PARTS or task == _VOICES:
+        return _export_parts(folder, out, task, quantize, half, max_length)
+    module = read_module(folder, task, (*_ANSWERING, *PARTS, _SEEING, _VOICES))
     arrays = isinstance(module, ArrayModel)
     _check_files(folder, task, (_PREPROCESSOR if arrays else _TOKENIZER,))
     changed: dict[str, Any] = {}
@@ -100,26 +110,35 @@ def _export(
     )
 
 
-def _export_parts(folder: Path, out: Path, task: str, quantize: str | None, half: bool) -> Report:
+def _export_parts(
+    folder: Path, out: Path, task: str, quantize: str | None, half: bool, max_length: int | None
+) -> Report:
     """Export a model as a program of several methods."""
     import torch
 
     from webpte_export.tasks.heads import read_model
     from webpte_export.tasks.parts import PARTS
+    from webpte_export.tasks.voices import READER, split_vits
 
-    clock, parts = Clock(), PARTS[task]
-    _check_files(folder, task, parts.needed)
-    model = read_model(folder, task, parts.reader)
-    settings, size = settle_size(_read(folder / _PREPROCESSOR), folder)
+    clock, parts = Clock(), PARTS.get(task)
+    _check_files(folder, task, _VOICE_FILES if parts is None else parts.needed)
+    model = read_model(folder, task, READER if parts is None else parts.reader)
+    changed: dict[str, Any] = {}
+    if parts is not None:
+        changed[_PREPROCESSOR], size = settle_size(_read(folder / _PREPROCESSOR), folder)
     clock.lap("reading")
+    constants: dict[str, Any] = {}
     with torch.no_grad(), quiet_logs():
         if quantize is not None and not quantize_weights(model, quantize):
             raise ExportError(
                 f"quantize={quantize!r} quantizes linear layers, but the model has none that fits; "
                 "omit it."
             )
-        methods, constants = parts.split(model, size)
-    copied = _copy_files(folder, out, {_PREPROCESSOR: settings})
+        if parts is None:
+            methods = split_vits(model, max_length)
+        else:
+            methods, constants = parts.split(model, size)
+    copied = _copy_files(folder, out, changed)
     clock.lap("quantization")
     return export_methods(
         methods,

@@ -33,6 +33,7 @@ _USAGE = """\
 python3 serve.py export MODULE:FUNCTION OUT [options]
        python3 serve.py export MODEL.gguf|FOLDER OUT [--train lora] [options]
        python3 serve.py export FOLDER OUT --task NAME [options]"""
+_SEEING = "image-text-to-text"  # a task whose models keep a conversation
 _DESCRIPTION = """\
 Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE, which
 is imported from the current folder, returns (model, inputs), (model, inputs, dynamic_shapes), or a
@@ -103,8 +104,8 @@ def parse(arguments: list[str]) -> dict[str, Any]:
     if options.task is not None:
         if not Path(options.source).is_dir():
             raise HostError("--task takes a folder with config.json and *.safetensors.")
-        if options.max_context is not None:
-            raise HostError("--max-context is for language models, which have no --task.")
+        if options.max_context is not None and options.task != _SEEING:
+            raise HostError(f"--max-context is for language models; of tasks, for {_SEEING}.")
         kind = "task"
     if kind == "function" and options.max_context is not None:
         raise HostError("--max-context is for language models (a .gguf file or a folder).")

@@ -20,6 +20,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "worker-src 'self' blob:",
         "style-src 'self'",
         "img-src 'self' data: blob:",
+        "media-src 'self' blob:",
         "font-src 'self'",
         "manifest-src 'self'",
         "frame-src 'self'",

@@ -165,11 +165,14 @@ CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
     ("voices", "voice-activity-detection", [PAUSES], {"neg_threshold": 0.2}),
 ]
 
-# Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests.
+# Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests, and of
+# models that see (test_image_text.py) or speak (test_voices.py).
 ANSWERING = {
     *("text2text-generation", "summarization", "translation"),
-    "automatic-speech-recognition",
+    *("automatic-speech-recognition", "image-text-to-text", "text-to-speech"),
 }
+# Those that are tested in tests/unit/retrieval.
+SEARCHING = {"retrieval"}
 
 
 def made(argument: Any) -> Any:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import tempfile
 import zipfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,19 @@ def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
         files |= {"preprocessor_config": features, "generation_config": generation}
     for name, content in files.items():
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+@cache
+def _whisper() -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="webpte-whisper-")
+    write_files(Path(folder.name), "whisper", 80)
+    Path(folder.name, "model.pte").write_bytes(program_of("whisper"))
+    return folder
+
+
+def whisper_folder() -> Path:
+    """Return a folder with the small Whisper, which is removed when the process ends."""
+    return Path(_whisper().name)
 
 
 def program_of(family: str) -> bytes:

@@ -9,12 +9,10 @@ older than version 13, which scales some tall pictures in another order.
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,7 @@ from support.harness.task_cases import (
     make_picture,
     models_folder,
 )
+from support.write.pack_folders import pack
 from support.write.task_models import make_models, transformers
 from support.write.voice_model import Reference, export_voice
 from webpte_export.manifest_writer import write_manifest
@@ -272,22 +271,9 @@ def main(old: str, *only: str) -> None:
             else:
                 report = export_task(models / name, out / name, tasks[name])
             print(name, report.program_bytes, "passed" if report.passed else report.problem)
-        pack(out, sorted(tasks))
+        pack(out, ARCHIVE, KEPT, sorted(tasks))
     text = json.dumps(results, ensure_ascii=False)
     EXPECTED.write_text(text + "\n", encoding="utf-8")
-
-
-def pack(out: Path, names: list[str]) -> None:
-    """Write an archive in which files that models have in common take no room."""
-    ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
-        for file in KEPT:
-            for name in names:
-                if (out / name / file).is_file():
-                    entry = tarfile.TarInfo(f"{name}/{file}")  # of a fixed time and user
-                    data = (out / name / file).read_bytes()
-                    entry.size = len(data)
-                    archive.addfile(entry, io.BytesIO(data))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import webpte
 from support.harness.task_cases import make_bursts, make_sound, models_folder
 from webpte.errors import InputError, UnsupportedError
 from webpte.json_reader import Table
+from webpte.speech import resample
 from webpte.tasks.sound.kaldi_spectrogram import FRAME, HOP, KaldiSpectrogram
 from webpte.tasks.sound.voice_activity import VoiceActivityDetection, find_phrases, pad_phrases
 
@@ -73,13 +74,16 @@ def test_sounds_of_every_kind() -> None:
             for key in ("array", "raw"):
                 assert await task({key: sound, "sampling_rate": 16_000}) == wanted
             assert await task([]) == []
+            other = {"array": make_sound(3000), "sampling_rate": 44_100}
+            assert await task(other) == await task(resample(make_sound(3000), 44_100, 16_000))
             for given, said in (
                 (sound[: FRAME - 1], "399 samples is too short"),
                 (np.stack([sound, sound]), "one channel"),
                 ((sound * 1000).astype(np.int16), "int16"),
                 (np.append(sound, np.nan), "NaN"),
-                ({"array": sound, "sampling_rate": 44_100}, "44100 samples a second"),
-                ({"array": sound}, "resample"),
+                ({"array": sound, "sampling_rate": 44_100}, "327 samples is too short"),
+                ({"array": sound, "sampling_rate": 0}, "sampling rate of 0"),
+                ({"array": sound}, "no sampling_rate"),
                 ("sound.wav", "not a str"),
             ):
                 with pytest.raises(InputError, match=said):
@@ -110,6 +114,24 @@ def test_what_was_heard_before_counts() -> None:
     assert np.allclose(likely, wanted, atol=1e-5)
     likely, phrases = asyncio.run(hear(wave[:0]))
     assert len(likely) == len(phrases) == 0
+
+
+def test_phrases_have_the_times_of_the_sound_that_was_given() -> None:
+    wave = make_bursts([9000, 30_000, 12_000, 30_000, 9000])
+
+    async def hear() -> None:
+        async with await webpte.tasks.open(
+            "voice-activity-detection", models_folder() / "voices", device="numpy"
+        ) as task:
+            plain = await task(wave)
+            slow = await task({"array": np.repeat(wave, 3), "sampling_rate": 48_000})
+            assert len(plain) == len(slow) == 2
+            for one, other in zip(plain, slow, strict=True):
+                for key in ("start", "end"):
+                    assert abs(3 * one[key] - other[key]) <= 3 * 512
+                    assert other[key] > 1.5 * one[key]
+
+    asyncio.run(hear())
 
 
 def test_phrases_share_what_is_between_them() -> None:

@@ -34,7 +34,7 @@ class AudioClassification(ArrayTask):
         """Return labels with scores, the best first; all of them without `top_k`.
 
         inputs   samples (count,) of floats, 16,000 a second, or {"array" (or "raw"),
-                 "sampling_rate"}, or a list of those
+                 "sampling_rate"} of any rate, or a list
         """
         many = isinstance(inputs, list | tuple)
         function = function_of(function_to_apply, self.config, len(self.labels))

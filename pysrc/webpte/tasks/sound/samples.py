@@ -1,4 +1,7 @@
-"""Sounds as people have them: arrays of samples, with their rate where it is known."""
+"""Sounds as people have them: arrays of samples, with their rate where it is known.
+
+A sound of another rate than the model's is resampled.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +12,61 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.speech.resample import Resampler, check_rate, resample
 
 Array = np.ndarray
 
 
 def samples_of(given: Any, rate: int) -> Array:
-    """Return the samples of a sound, (count,) floats; raise InputError if it has another rate.
+    """Return the samples of a sound at a rate, (count,) floats.
 
-    given   samples, or {"array" (or "raw"), "sampling_rate"} as the pipelines take them
+    given   samples of that rate, or {"array" (or "raw"), "sampling_rate"} as the pipelines take
+            them, which are resampled if need be
     """
+    samples, own = read_sound(given)
+    return samples if own is None else resample(samples, own, rate)
+
+
+def read_sound(given: Any) -> tuple[Array, int | None]:
+    """Return the samples of a sound (count,) and their rate, None if it is not told."""
+    rate = None
     if isinstance(given, Mapping):
-        if given.get("sampling_rate") != rate:
-            raise InputError(
-                f"the sound has {given.get('sampling_rate')} samples a second (sampling_rate), "
-                f"but the model takes {rate}: resample it first"
-            )
+        if given.get("sampling_rate") is None:
+            raise InputError("the sound has no sampling_rate: give its samples of a second")
+        rate = check_rate(given["sampling_rate"])
         given = given.get("raw", given.get("array"))
     if not isinstance(given, np.ndarray):
         raise InputError(f"a sound is a NumPy array of samples, not a {type(given).__name__}")
-    return _check_sound(given)
+    return _check_sound(given), rate
+
+
+class BlockResampler:
+    """Blocks of one sound, each as `samples_of` takes it, at the rate of a model.
+
+    old   the rate of blocks that do not tell theirs; None: that of the model
+    """
+
+    def __init__(self, rate: int, old: int | None = None) -> None:
+        self._rate = rate
+        self._old = None if old is None else check_rate(old)
+        self._resampler: Resampler | None = None
+
+    def push(self, block: Any) -> Array:
+        """Return the samples that a block adds."""
+        samples, own = read_sound(block)
+        own = own or self._old or self._rate
+        if self._resampler is None:
+            self._old, self._resampler = own, Resampler(own, self._rate)
+        if own != self._old:
+            raise InputError(
+                f"a block of {own} samples a second came after one of {self._old}: a sound has one "
+                "sampling_rate"
+            )
+        return self._resampler.push(samples)
+
+    def finish(self) -> Array:
+        """Return the samples that are left when the sound has ended."""
+        return np.zeros(0, np.float32) if self._resampler is None else self._resampler.finish()
 
 
 def _check_sound(samples: Array) -> Array:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any, ClassVar
 
+from webpte.errors import InputError
 from webpte.speech import LogMel, Whisper
+from webpte.speech.phrases import LoudnessStream, PhraseFinder, PhraseSettings, VoiceStream
 from webpte.tasks.files import (
     CONFIG,
     GENERATION,
@@ -15,7 +18,10 @@ from webpte.tasks.files import (
     TOKENIZER_CONFIG,
     ModelFiles,
 )
-from webpte.tasks.sound.samples import samples_of
+from webpte.tasks.sound.listening import BlockReader, hear_phrases
+from webpte.tasks.sound.samples import BlockResampler, samples_of
+from webpte.tasks.sound.voice_activity import RATE as VOICE_RATE
+from webpte.tasks.sound.voice_activity import STEP_DOWN, VoiceActivityDetection
 from webpte.tasks.task import Task, task
 from webpte.text import Tokenizer
 
@@ -27,6 +33,7 @@ class SpeechRecognition(Task):
     await task(samples)                                # {"text": ...}
     await task(samples, return_timestamps=True)        # also "chunks", with their times
     async for chunk in task.stream(samples): ...       # chunks as they are understood
+    async for heard in task.listen(microphone): ...    # phrases of a sound that is still coming
     """
 
     needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER, PREPROCESSOR, GENERATION)
@@ -43,7 +50,7 @@ class SpeechRecognition(Task):
     @property
     def rate(self) -> int:
         """The samples of a second that sounds must have."""
-        return self._model.features.rate
+        return self._model.rate
 
     @property
     def languages(self) -> list[str]:
@@ -62,7 +69,7 @@ class SpeechRecognition(Task):
         """Return the text of a sound, or of each in a list.
 
         inputs   samples (count,) of floats, `rate` a second, or {"array" (or "raw"),
-                 "sampling_rate"}, or a list of those
+                 "sampling_rate"} of any rate, or a list
         return_timestamps   also return "chunks": {"timestamp": (start, end), "text"}
         language            one of `languages`; by default the sound's first window tells
         task                "transcribe", or "translate" into English
@@ -93,7 +100,7 @@ class SpeechRecognition(Task):
         language: str | None = None,
         task: str = "transcribe",
         max_new_tokens: int | None = None,
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield chunks of a sound as they are understood: {"timestamp": (start, end), "text"}."""
         samples = samples_of(sound, self.rate)
         segments = self._model.transcribe(
@@ -110,3 +117,78 @@ class SpeechRecognition(Task):
                 return
             times = (round(one.start, 2), round(one.end, 2))
             yield {"timestamp": times, "text": self.tokenizer.decode(one.text_tokens)}
+
+    async def listen(
+        self,
+        blocks: AsyncIterable[Any] | Iterable[Any],
+        *,
+        sampling_rate: int | None = None,
+        voice: Task | None = None,
+        partial_seconds: float | None = 1.0,
+        threshold: float = 0.5,
+        min_speech_duration_ms: float = 250,
+        min_silence_duration_ms: float = 500,
+        speech_pad_ms: float = 200,
+        language: str | None = None,
+        task: str = "transcribe",
+        max_new_tokens: int | None = None,
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield what is said in a sound that is still coming, a microphone's for example.
+
+        Each is {"text", "timestamp": (start, end), "final"}, with seconds since the beginning.
+        While somebody speaks, it is the text so far; when the phrase has ended it is final. A
+        phrase ends with a pause, or where the model's window is full. Closing the generator closes
+        `blocks`.
+
+        blocks            one after the other, as sounds are given; they are taken while the model
+                          works, up to a window of the model, then they have to wait
+        sampling_rate     of blocks that are plain arrays; by default `rate`
+        voice             a voice-activity-detection task that tells speech from silence; without
+                          one, speech is what is 10 dB louder than the noise
+        partial_seconds   how much a phrase has to grow until it is told again; None: only its end
+        threshold, min_speech_duration_ms, min_silence_duration_ms, speech_pad_ms
+                          as for voice-activity-detection
+        language, task, max_new_tokens   of each phrase, as for a sound
+        """
+        second = self.rate / 1000
+        stream = self._voice_stream(voice)
+        settings = PhraseSettings(
+            frame=stream.frame,
+            high=threshold,
+            low=max(threshold - STEP_DOWN, 0.01),
+            speech=int(min_speech_duration_ms * second),
+            silence=int(min_silence_duration_ms * second),
+            pad=int(speech_pad_ms * second),
+            longest=self._model.window_samples,
+        )
+        every = None if partial_seconds is None else max(1, int(partial_seconds * self.rate))
+        resampler = BlockResampler(self.rate, sampling_rate)
+        reader = BlockReader(blocks, resampler, self._model.window_samples)
+        text = ""
+        heard = hear_phrases(reader, stream, PhraseFinder(settings), every)
+        async with aclosing(heard):
+            async for one in heard:
+                found = await self(
+                    one.phrase.samples, language=language, task=task, max_new_tokens=max_new_tokens
+                )
+                if one.final or found["text"] != text:
+                    start, end = (
+                        round(at / self.rate, 2) for at in (one.phrase.start, one.phrase.end)
+                    )
+                    yield {"text": found["text"], "timestamp": (start, end), "final": one.final}
+                text = "" if one.final else found["text"]
+
+    def _voice_stream(self, voice: Task | None) -> VoiceStream:
+        """Return what tells speech from silence; raise InputError for a task that cannot."""
+        if voice is None:
+            return LoudnessStream(self.rate)
+        if not isinstance(voice, VoiceActivityDetection):
+            raise InputError(
+                f"voice is a {type(voice).__name__}; open a voice-activity-detection task for it"
+            )
+        if self.rate != VOICE_RATE:
+            raise InputError(
+                f"{self.program.name} takes {self.rate} samples a second, but {voice.program.name} "
+                f"{VOICE_RATE}: leave out voice"
+            )
+        return voice.stream()

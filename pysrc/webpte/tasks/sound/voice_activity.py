@@ -9,15 +9,17 @@ import numpy as np
 
 from webpte.errors import ExecutionError, InputError
 from webpte.runtime.base.info import TensorInfo
+from webpte.runtime.program import Program
+from webpte.speech.resample import resample
 from webpte.tasks.files import ModelFiles
-from webpte.tasks.sound.samples import samples_of
+from webpte.tasks.sound.samples import read_sound, samples_of
 from webpte.tasks.task import Task, task
 
 Array = np.ndarray
 RATE = 16_000  # samples of a second
 FRAME, KEPT = 512, 64  # new samples of a frame, and those that it repeats of the one before
 _METHOD = "forward"
-_STEP_DOWN = 0.15  # speech ends where it is less likely by this than where it starts
+STEP_DOWN = 0.15  # speech ends where it is less likely by this than where it starts
 _LEAST = 0.01
 
 
@@ -67,7 +69,7 @@ class VoiceActivityDetection(Task):
         """Return when speech starts and ends, in samples, or for a list of sounds a list of each.
 
         inputs                   samples (count,) of floats, 16,000 a second, or {"array" (or
-                                 "raw"), "sampling_rate"}, or a list of those
+                                 "raw"), "sampling_rate"} of any rate, or a list of those
         threshold                a frame that is likelier starts speech
         neg_threshold            one that is less likely ends it; by default 0.15 below
         min_speech_duration_ms   shorter speech is left out
@@ -75,12 +77,13 @@ class VoiceActivityDetection(Task):
         speech_pad_ms            added before and after
         return_seconds           times are in seconds, with one digit after the point
         """
-        low = max(threshold - _STEP_DOWN, _LEAST) if neg_threshold is None else neg_threshold
+        low = max(threshold - STEP_DOWN, _LEAST) if neg_threshold is None else neg_threshold
         second = RATE / 1000
         many = isinstance(inputs, list | tuple)
         found = []
         for sound in inputs if many else [inputs]:
-            samples = samples_of(sound, RATE)
+            given, rate = read_sound(sound)
+            samples = given if rate is None else resample(given, rate, RATE)
             phrases = find_phrases(
                 await self.probabilities(samples),
                 len(samples),
@@ -89,27 +92,60 @@ class VoiceActivityDetection(Task):
                 min_silence_duration_ms * second,
             )
             padded = pad_phrases(phrases, len(samples), speech_pad_ms * second)
-            found.append([_told(*one, len(samples), return_seconds) for one in padded])
+            scale = (rate or RATE) / RATE
+            found.append([_told(*one, len(given), scale, return_seconds) for one in padded])
         return found if many else found[0]
 
     async def probabilities(self, samples: Any) -> Array:
         """Return how likely each frame of 512 samples is speech."""
-        wave = samples_of(samples, RATE).astype(np.float32, copy=False)
-        count = -(-len(wave) // FRAME)
+        stream = self.stream()
+        found = await stream.push(samples_of(samples, RATE))
+        return np.concatenate([found, await stream.finish()])
+
+    def stream(self) -> VoiceActivityStream:
+        """Return what tells the same of a sound that is still coming, 16,000 samples a second."""
+        return VoiceActivityStream(self.program, self._frames, self._state)
+
+
+class VoiceActivityStream:
+    """How likely the frames of one sound are speech, as it comes; see webpte.speech.phrases.
+
+    A call of the program takes several frames, so shares come for several at once.
+    """
+
+    frame = FRAME
+
+    def __init__(self, program: Program, frames: int, state: Sequence[int]) -> None:
+        self._program, self._frames = program, frames
+        self._states: tuple[Any, ...] = (np.zeros(state, np.float32),) * 2
+        self._samples = np.zeros(KEPT, np.float32)  # the last ones of the frame before come first
+
+    async def push(self, samples: Array) -> Array:
+        wave = samples.astype(np.float32, copy=False)
+        self._samples = np.concatenate([self._samples, wave])
+        return await self._run((len(self._samples) - KEPT) // (self._frames * FRAME))
+
+    async def finish(self) -> Array:
+        """Return the shares of the frames that are left; silence fills the last call."""
+        count = -(-(len(self._samples) - KEPT) // FRAME)
         calls = -(-count // self._frames)
-        filled = np.zeros(KEPT + max(calls * self._frames, 1) * FRAME, np.float32)
-        filled[KEPT : KEPT + len(wave)] = wave
-        frames = np.lib.stride_tricks.sliding_window_view(filled, KEPT + FRAME)[::FRAME]
-        states: tuple[Any, ...] = (np.zeros(self._state, np.float32),) * 2
+        missing = KEPT + calls * self._frames * FRAME - len(self._samples)
+        self._samples = np.concatenate([self._samples, np.zeros(missing, np.float32)])
+        return (await self._run(calls))[:count]
+
+    async def _run(self, calls: int) -> Array:
         found = [np.zeros(0, np.float32)]
-        for start in range(0, calls * self._frames, self._frames):
-            part = np.ascontiguousarray(frames[start : start + self._frames])
-            likely, *states_ = await self.program.run(_METHOD, part, *states)
-            states = tuple(states_)
+        for _ in range(calls):
+            new = self._frames * FRAME
+            wave, self._samples = self._samples[: KEPT + new], self._samples[new:]
+            frames = np.lib.stride_tricks.sliding_window_view(wave, KEPT + FRAME)[::FRAME]
+            given = np.ascontiguousarray(frames)
+            likely, *states = await self._program.run(_METHOD, given, *self._states)
+            self._states = tuple(states)
             if not np.isfinite(likely).all():
-                raise ExecutionError(f"{self.program.name} returned NaN or infinities")
+                raise ExecutionError(f"{self._program.name} returned NaN or infinities")
             found.append(likely)
-        return np.concatenate(found)[:count]
+        return np.concatenate(found)
 
 
 def find_phrases(
@@ -157,7 +193,9 @@ def pad_phrases(
     return list(zip(starts, ends, strict=True))
 
 
-def _told(start: int, end: int, count: int, seconds: bool) -> dict[str, Any]:
+def _told(start: int, end: int, count: int, scale: float, seconds: bool) -> dict[str, Any]:
+    """Return when speech starts and ends, of a sound of `count` samples at `scale` times RATE."""
     if not seconds:
-        return {"start": start, "end": end}
-    return {"start": round(start / RATE, 1), "end": min(round(end / RATE, 1), count / RATE)}
+        return {"start": round(start * scale), "end": min(round(end * scale), count)}
+    length = count / scale / RATE
+    return {"start": round(start / RATE, 1), "end": min(round(end / RATE, 1), length)}

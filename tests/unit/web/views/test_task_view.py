@@ -8,6 +8,7 @@ import re
 import struct
 import zlib
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 import webpte
 from page.app import App
 from page.npy import write_npy
-from page.views.task.forms import FORMS
+from page.views.task.forms import ELSEWHERE, FORMS
 from page.views.task.results import WAYS, way_of
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json, png_of
@@ -60,7 +61,12 @@ def plain(html: str) -> str:
 
 
 def test_every_task_has_a_form() -> None:
-    assert sorted(FORMS) == webpte.tasks.names()
+    assert sorted([*FORMS, *ELSEWHERE]) == webpte.tasks.names()
+
+
+def test_other_views_are_there(root: Path) -> None:
+    for view in ELSEWHERE.values():
+        assert (root / "web" / "page" / "views" / view / "panel.py").is_file()
 
 
 def test_a_manifest_with_a_task_opens_the_view() -> None:

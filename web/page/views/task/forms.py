@@ -1,6 +1,7 @@
 """The inputs of each task: a picture, a sound or texts, and the options that the view offers.
 
-`FORMS` has a row for each task of `webpte.tasks`; how a result is shown follows from its fields.
+`FORMS` has a row for each task of `webpte.tasks` but those with a view of their own; how a result
+is shown follows from its fields.
 """
 
 from __future__ import annotations
@@ -121,14 +122,24 @@ FORMS: Mapping[str, TaskForm] = {
     ),
     "image-to-image": TaskForm(PICTURE),
     "background-removal": TaskForm(PICTURE),
+    "image-text-to-text": TaskForm(
+        PICTURE,
+        (Field("text", "question", "What is in the picture?", 2, named=True),),
+        fixed={"return_full_text": False},
+    ),
     "optical-character-recognition": TaskForm(
         PICTURE, sliders=(Slider("text_score", "score of lines above", 0.5),)
     ),
     "audio-classification": TaskForm(SOUND, fixed={"top_k": 10}),
-    "automatic-speech-recognition": TaskForm(SOUND, fixed={"return_timestamps": True}),
     "voice-activity-detection": TaskForm(
         SOUND,
         sliders=(Slider("threshold", "probability of speech above", 0.5),),
         fixed={"return_seconds": True},
     ),
+}
+# Tasks that other views show, by the name of the view.
+ELSEWHERE = {
+    "automatic-speech-recognition": "speech",
+    "text-to-speech": "speech",
+    "retrieval": "documents",
 }

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-import webpte
 from page.browser import Message
 from page.html.markup import render
 from page.html.units import ms_text
@@ -17,6 +16,7 @@ from page.inputs.photos import Photo, whole_of
 from page.inputs.sounds import LONGEST_SECONDS
 from page.session.session import Session
 from page.session.state import AppState, Change
+from page.session.task_files import bind_task
 from page.views.task.asked import AskedTask
 from page.views.task.forms import FORMS, PICTURE, SOUND
 from page.views.task.markup import DEVICE, RESULT, result_view, task_view, title_of
@@ -25,8 +25,6 @@ from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json
 from page.views.view import Need, Panel, View
 from webpte.errors import SourceError, WebpteError
-from webpte.runtime.base.manifest_files import beside
-from webpte.runtime.base.siblings import is_missing
 
 LONG_SECONDS = 1.0  # an answer that has taken longer is cancelled for newer inputs
 LARGEST = 2048  # pixels a side of a picture
@@ -80,9 +78,7 @@ class TaskPanel(Panel):
     async def _bind(self, session: Session, asked: AskedTask) -> None:
         """Read the files beside the program, and make the task of them."""
         try:
-            made = webpte.tasks.find(asked.name)
-            files = await self._read_files(session, made.needed, made.wanted)
-            asked.task = await webpte.tasks.bind(asked.name, session.program, files)
+            asked.task = await bind_task(asked.name, session, self.state.browser)
         except (WebpteError, ValueError) as error:
             asked.problem = f"This model cannot be used for {asked.name}: {error}"
             self.draw()
@@ -106,22 +102,6 @@ class TaskPanel(Panel):
             return  # there is no example, then
         if asked.picture is None:
             self._take_photo(asked, photo, card.picture.rpartition("/")[2])
-
-    async def _read_files(
-        self, session: Session, needed: Sequence[str], wanted: Sequence[str]
-    ) -> dict[str, bytes]:
-        source, browser = session.source, self.state.browser
-        found: dict[str, bytes] = {}
-        for name in (*needed, *wanted):
-            if name in source.beside:
-                found[name] = await browser.read(source.beside[name])
-            elif source.address:
-                try:
-                    found[name] = await browser.fetch_bytes(str(beside(source.address, name)))
-                except SourceError as error:
-                    if not is_missing(error):
-                        raise
-        return found
 
     def on_again(self, message: Message) -> None:
         self._asked = None

@@ -1,0 +1,158 @@
+"""Writes tests/data/speech: sounds at other rates by SciPy, and small random models of speech.
+
+    PYTHONPATH=pysrc:tests python tests/support/write/make_speech.py [resampled] [voices]
+
+What transformers says with a voice is kept with the noise that it drew. It needs the environment of
+`serve.py export`, with SciPy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.signal import resample_poly  # type: ignore[import-untyped]
+
+from support.harness.sounds import (
+    DATA,
+    LETTERS,
+    RESAMPLED,
+    RESAMPLED_RATES,
+    SAID,
+    SPOKEN,
+    VOICES,
+    make_wave,
+)
+from support.write.pack_folders import pack
+from support.write.task_models import transformers
+from webpte_export.tasks import export_task
+
+
+def resampled() -> None:
+    """Write sounds at other rates."""
+    found: dict[str, Any] = {}
+    for old, new in RESAMPLED_RATES:
+        common = math.gcd(old, new)
+        for count in (1, 613):
+            wave = make_wave(count).astype(np.float64)
+            made = resample_poly(wave, new // common, old // common)
+            found[f"{old}_{new}_{count}"] = made.astype(np.float32)
+    np.savez_compressed(RESAMPLED, **found)
+
+
+SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "window_size": 2,
+    "num_attention_heads": 2,
+    "ffn_dim": 24,
+    "flow_size": 8,
+    "spectrogram_bins": 9,
+    "upsample_initial_channel": 16,
+    "upsample_rates": [4, 2],
+    "upsample_kernel_sizes": [8, 4],
+    "resblock_kernel_sizes": [3, 5],
+    "resblock_dilation_sizes": [[1, 3], [1, 2]],
+    "duration_predictor_filter_channels": 16,
+    "duration_predictor_num_flows": 2,
+    "prior_encoder_num_flows": 2,
+    "prior_encoder_num_wavenet_layers": 2,
+    "depth_separable_num_layers": 2,
+    "posterior_encoder_num_wavenet_layers": 1,
+    "sampling_rate": 8000,
+    "use_stochastic_duration_prediction": True,
+}
+
+
+def make_voice(folder: Path, **change: Any) -> None:
+    """Write a random voice as a folder of Hugging Face."""
+    folder.mkdir(parents=True)
+    model = transformers.VitsModel(
+        transformers.VitsConfig(**{**SMALL, "vocab_size": len(LETTERS), **change})
+    )
+    with torch.no_grad():
+        for weights in model.parameters():  # with few digits, for small archives
+            weights.copy_((weights * 32).round() / 32)
+        model.decoder.conv_post.weight *= 2.0**-5  # so that it does not speak too loud
+    model.eval().save_pretrained(folder)
+    vocabulary = {letter: number for number, letter in enumerate(LETTERS)}
+    (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False) + "\n")
+    settings = {
+        "tokenizer_class": "VitsTokenizer",
+        "phonemize": False,
+        "normalize": True,
+        "add_blank": True,
+        "is_uroman": False,
+        "language": "eng",
+        "pad_token": LETTERS[0],
+        "unk_token": "<unk>",
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n")
+
+
+@contextmanager
+def drawn() -> Iterator[list[Any]]:
+    """Collect the noise that a model draws."""
+    found: list[Any] = []
+    usual = torch.randn, torch.randn_like
+
+    def kept(made: Any) -> Any:
+        found.append(made.numpy().copy())
+        return made
+
+    torch.randn = lambda *given, **more: kept(usual[0](*given, **more))
+    torch.randn_like = lambda *given, **more: kept(usual[1](*given, **more))
+    try:
+        yield found
+    finally:
+        torch.randn, torch.randn_like = usual
+
+
+def spoken(root: Path) -> None:
+    """Write what transformers' pipeline says."""
+    found: dict[str, Any] = {}
+    for number, (voice, text, options) in enumerate(SAID):
+        speak = transformers.pipeline("text-to-speech", str(root / voice))
+        torch.manual_seed(number)
+        with drawn() as noise:
+            said = speak(text, forward_params=options)
+        found[f"audio{number}"] = said["audio"].reshape(-1)
+        found[f"rate{number}"] = said["sampling_rate"]
+        tokens = speak.tokenizer(text)["input_ids"]
+        found[f"tokens{number}"] = np.array(tokens, np.int32)
+        for at, one in enumerate(noise):
+            found[f"noise{number}_{at}"] = one
+        peak = np.abs(said["audio"]).max()
+        print(voice, said["audio"].shape, f"{peak:.3f}", [one.shape for one in noise])
+    np.savez_compressed(SPOKEN, **found)
+
+
+def voices() -> None:
+    """Make voices, export them, and let transformers speak with them."""
+    torch.manual_seed(27)
+    with tempfile.TemporaryDirectory() as work:
+        models, out = Path(work, "models"), Path(work, "out")
+        make_voice(models / "drawn")
+        make_voice(models / "steady", use_stochastic_duration_prediction=False)
+        spoken(models)
+        for name in ("drawn", "steady"):
+            report = export_task(models / name, out / name, "text-to-speech", max_length=128)
+            print(name, report.program_bytes, "passed" if report.passed else report.problem)
+            print(report.gpu_ops, report.host_ops, report.delegates, report.submissions)
+        kept = ("model.pte", "model.manifest.json", "config.json")
+        pack(out, VOICES, (*kept, "vocab.json", "tokenizer_config.json"), ("drawn", "steady"))
+
+
+if __name__ == "__main__":
+    DATA.mkdir(parents=True, exist_ok=True)
+    chosen = sys.argv[1:] or ["resampled", "voices"]
+    for name in chosen:
+        {"resampled": resampled, "voices": voices}[name]()

@@ -1,0 +1,1 @@
+"""The view of speech: text of sounds, and texts read aloud."""

@@ -1,0 +1,44 @@
+"""The task of a program that hears or speaks, with the files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from page.browser import Browser
+from page.session.session import Session
+from page.session.task_files import bind_task
+from webpte import MethodInfo
+from webpte.runtime.base.info import TensorInfo
+from webpte.tasks.sound.speech_recognition import SpeechRecognition
+from webpte.tasks.sound.text_to_speech import TextToSpeech
+from webpte.tasks.task import Task
+
+Methods = Mapping[str, MethodInfo]
+
+
+def hears(methods: Methods) -> bool:
+    """Tell whether a program turns sounds into tokens: an encoder of features, and a decoder."""
+    return "text_decoder" in methods and _first(methods, "encoder") == (3, "float")
+
+
+def speaks(methods: Methods) -> bool:
+    """Tell whether a program turns tokens into samples: an encoder of texts, and a decoder."""
+    return _first(methods, "text_encoder") == (2, "int") and _first(methods, "decoder") == (
+        3,
+        "float",
+    )
+
+
+def _first(methods: Methods, name: str) -> tuple[int, str] | None:
+    """Return the rank and the kind of a method's first input."""
+    info = methods.get(name)
+    given = info.inputs[0] if info is not None and info.inputs else None
+    if not isinstance(given, TensorInfo):
+        return None
+    return len(given.shape), given.dtype.rstrip("0123456789")
+
+
+async def open_task(session: Session, browser: Browser) -> Task:
+    """Open the task of a session's program; raise SourceError if files of it are missing."""
+    kind: type[Task] = SpeechRecognition if hears(session.methods) else TextToSpeech
+    return await bind_task(kind.name, session, browser)
