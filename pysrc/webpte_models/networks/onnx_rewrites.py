@@ -15,7 +15,8 @@ from webpte_models.networks.onnx_file import Graph, Node
 
 
 def simplified(graph: Graph) -> Graph:
-    return with_biases(with_layer_norms(with_gelu(without_identities(with_constants(graph)))))
+    plain = without_identities(with_constants(graph))
+    return with_biases(with_heads(with_layer_norms(with_gelu(plain))))
 
 
 def with_constants(graph: Graph) -> Graph:
@@ -30,6 +31,38 @@ def with_constants(graph: Graph) -> Graph:
             constants[node.outputs[0]] = given.reshape(shape.reshape(-1).tolist())
         else:
             nodes.append(node)
+    return replace(graph, nodes=nodes, constants=constants)
+
+
+def with_heads(graph: Graph) -> Graph:
+    """Take the three parts of attention out of a sequence before it has heads: a GPU's tensors have
+    four dims at most, and (batch, length, parts, heads, width) has five."""
+    readers = _readers(graph)
+    constants = dict(graph.constants)
+    changed: dict[str, list[Node]] = {}  # what stands for a node, by its output
+    for turned in (node for node in graph.nodes if node.attributes.get("perm") == [2, 0, 3, 1, 4]):
+        (split,) = (node for node in graph.nodes if node.outputs[0] == turned.inputs[0])
+        count, heads, width = constants[split.inputs[1]].reshape(-1).tolist()[2:]
+        changed |= {split.outputs[0]: [], turned.outputs[0]: []}
+        shape = f"{split.outputs[0]}.heads"
+        constants[shape] = np.array([0, -1, heads, width])
+        for cut in readers[turned.outputs[0]]:
+            part = int(constants[cut.inputs[1]].reshape(-1)[0])
+            assert cut.op == "Slice", cut.op
+            assert part < count
+            flat = _only(readers, cut)
+            names = [
+                f"{flat.outputs[0]}.{what}" for what in ("start", "end", "axis", "cut", "split")
+            ]
+            ends = (part * heads * width, (part + 1) * heads * width, 2)
+            constants |= {name: np.array([one]) for name, one in zip(names, ends, strict=False)}
+            changed[cut.outputs[0]] = []
+            changed[flat.outputs[0]] = [
+                Node("Slice", (split.inputs[0], *names[:3]), (names[3],), {}),
+                Node("Reshape", (names[3], shape), (names[4],), {}),
+                Node("Transpose", (names[4],), flat.outputs, {"perm": [0, 2, 1, 3]}),
+            ]
+    nodes = [one for node in graph.nodes for one in changed.get(node.outputs[0], [node])]
     return replace(graph, nodes=nodes, constants=constants)
 
 

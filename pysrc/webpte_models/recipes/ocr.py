@@ -13,34 +13,20 @@ _DETECTOR = f"{_FOLDER}/PP-OCRv6_det_small.onnx"
 _RECOGNIZER = f"{_FOLDER}/PP-OCRv6_rec_small.onnx"
 _CLASSIFIER = f"{_FOLDER}/ch_ppocr_mobile_v2.0_cls_mobile.onnx"
 _PAGE, _LINE = (191, 384), (0, 8, 240, 37)  # height and width of the photographed page; a line
-_MOST_LINES = 6  # in a call
 _MOST_STEPS = 63  # of 32 pixels, a side of a picture
 _MOST_EIGHTHS = 256  # of 8 pixels, a line's width
 
 
 def build(files: Path) -> Methods:
-    import torch
-    from torch import Tensor, nn
     from torch.export import Dim
 
+    from webpte_models.networks.letters import Letters
     from webpte_models.networks.onnx import OnnxNetwork
     from webpte_models.networks.onnx_file import read_metadata
-
-    class Letters(nn.Module):
-        """The likeliest letter at each place: all the others need not leave the GPU."""
-
-        def __init__(self, path: Path) -> None:
-            super().__init__()
-            self.network = OnnxNetwork(path)
-
-        def forward(self, lines: Tensor) -> tuple[Tensor, Tensor]:
-            scores, letters = self.network(lines).max(dim=-1)
-            return scores, letters
 
     page = _normalized(photo(files, "page.png", _PAGE).expand(-1, 3, -1, -1))
     line = _normalized(photo(files, "page.png", (48, 400), _LINE).expand(-1, 3, -1, -1))
     narrow = line[..., :320]
-    few = {0: Dim("lines", max=_MOST_LINES)}
     rows, columns = (32 * Dim(name, min=2, max=_MOST_STEPS) for name in ("rows", "columns"))
     letters = read_metadata(files / _RECOGNIZER)["character"].splitlines()
     # The first label means "no letter"; the blank is missing in the file.
@@ -55,13 +41,12 @@ def build(files: Path) -> Methods:
             ),
             "classifier": Network(
                 OnnxNetwork(files / _CLASSIFIER),
-                [(torch.cat([line[..., :192], line.flip(2, 3)[..., :192]]),), (line[..., :192],)],
-                (few,),
+                [(line[..., :192],), (line.flip(2, 3)[..., :192],)],
             ),
             "recognizer": Network(
                 Letters(files / _RECOGNIZER),
-                [(torch.cat([narrow, narrow.flip(3)]),), (line,)],
-                ({**few, 3: 8 * Dim("eighths", min=4, max=_MOST_EIGHTHS)},),
+                [(line,), (narrow,)],
+                ({3: 8 * Dim("eighths", min=4, max=_MOST_EIGHTHS)},),
             ),
         },
         files={

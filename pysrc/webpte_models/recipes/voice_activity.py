@@ -49,7 +49,7 @@ def tell(outputs: Sequence[Any], _folder: Path) -> str:
 RECIPE = Recipe(
     name="voice-activity",
     title="Silero VAD",
-    task="when somebody speaks",
+    task="voice-activity-detection",
     licence="MIT",
     licence_from="silero_vad-6.2.3.dist-info/licenses/LICENSE",
     wheels=(
@@ -80,4 +80,5 @@ RECIPE = Recipe(
     ),
     build=build,
     tell=tell,
+    notes="Tells when somebody speaks.",
 )

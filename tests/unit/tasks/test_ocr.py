@@ -25,14 +25,16 @@ from webpte.tasks.ocr.text_regions import (
 )
 
 DATA = Path(__file__).parents[2] / "data" / "ocr" / "regions.npz"
-USUAL = {"threshold": 0.3, "least_score": 0.5, "growth": 1.6}
+USUAL: dict[str, Any] = {"threshold": 0.3, "least_score": 0.5, "growth": 1.6}
 
 
 @pytest.mark.parametrize("name", ["rotated", "perspective", "columns"])
 def test_regions_and_crops_are_as_rapidocrs(name: str) -> None:
     kept = np.load(DATA)
     page, wanted = kept[f"{name}_page"], kept[f"{name}_regions"]
-    found = find_regions(kept[f"{name}_map"] / np.float32(255), *page.shape, **USUAL)
+    found = find_regions(
+        kept[f"{name}_map"] / np.float32(255), page.shape[0], page.shape[1], **USUAL
+    )
     corners = np.array([region.corners for region in found])
     assert corners.shape == wanted.shape
     assert np.abs(corners - wanted).max() <= 1  # pixels
@@ -171,7 +173,7 @@ def test_lines_are_found_and_read_in_batches() -> None:
     assert all(line["score"] == pytest.approx(0.75) for line in found)
     assert all(set(line["text"]) <= set("abc") and line["text"] for line in found)
     names = [name for name, _ in program.calls]
-    assert names == ["detector", *["classifier"] * 2, *["recognizer"] * 2]
+    assert names == ["detector", *["classifier"] * 2, *["recognizer"] * 2]  # two lines in a call
     assert program.calls[0][1] == (1, 3, 736, 800)
     widths = [shape[3] for name, shape in program.calls if name == "recognizer"]
     assert all(width % 8 == 0 and 320 <= width <= 640 for width in widths)

@@ -28,10 +28,12 @@ Array = np.ndarray
 LABELS = "labels.txt"
 _DETECTOR, _CLASSIFIER, _RECOGNIZER = "detector", "classifier", "recognizer"
 _LEAST_SIDE, _MOST_SIDE = 30, 2000  # of a picture
-_SHORT_SIDE = 736  # that the detector sees, at least
+_SHORT_SIDE = 736  # that the detector sees, if the longer side has room
+_LEAST_SEEN = 64  # pixels a side that the detector takes
 _WIDEST = 8.0  # times its height; wider pictures get margins above and below
 _MAP_THRESHOLD = 0.3
 _TURNED, _SURELY = 1, 0.9  # the label of a line that is upside down, and from which score on
+_ALIKE = 6  # lines that are made as wide as the widest of them
 _USUAL_WIDTH = 320  # pixels of a line, at least: shorter ones are padded
 
 
@@ -117,7 +119,7 @@ class OpticalCharacterRecognition(Task):
         (_, most_rows), (_, most_columns) = self._detector[2:]
         scale = min(scale, most_rows / height, most_columns / width)
         rows, columns = (
-            min(max(to_multiple(side * scale, 32), low), high)
+            min(max(to_multiple(side * scale, 32), _LEAST_SEEN, low), high)
             for side, (low, high) in zip((height, width), self._detector[2:], strict=True)
         )
         given = normalized(resized(picture, rows, columns))[None]
@@ -153,23 +155,26 @@ class OpticalCharacterRecognition(Task):
     async def recognize(self, lines: Sequence[Array]) -> list[tuple[str, float]]:
         """Return the text and the score of each line, a picture (height, width, 3).
 
-        Lines of similar proportions share a call, in which they are as wide as the widest.
+        Six lines of similar proportions are made as wide as the widest, as rapidocr does: what is
+        empty behind a line changes its letters a little.
         """
         (_, most), _, (_, height), (least_width, most_width) = self._recognizer
         ratios = np.array([line.shape[1] / line.shape[0] for line in lines])
         order = np.argsort(ratios, kind="stable")
         found: list[tuple[str, float]] = [("", 0.0)] * len(lines)
-        for start in range(0, len(lines), most):
-            group = order[start : start + most].tolist()
+        for start in range(0, len(lines), _ALIKE):
+            group = order[start : start + _ALIKE].tolist()
             widest = max(_USUAL_WIDTH, int(height * float(ratios[group].max())))
             width = min(max(-(-widest // 8) * 8, least_width), most_width)
             filled = np.zeros((len(group), 3, height, width), np.float32)
             for row, at in enumerate(group):
                 wide = line_width(lines[at], height, width)
                 filled[row, :, :, :wide] = normalized(resized(lines[at], height, wide))
-            scores, letters = await self._run(_RECOGNIZER, filled)
-            for row, at in enumerate(group):
-                found[at] = self._text(letters[row], scores[row])
+            for first in range(0, len(group), most):
+                part = slice(first, first + most)
+                scores, letters = await self._run(_RECOGNIZER, filled[part])
+                for row, at in enumerate(group[part]):
+                    found[at] = self._text(letters[row], scores[row])
         return found
 
     def _text(self, letters: Array, scores: Array) -> tuple[str, float]:

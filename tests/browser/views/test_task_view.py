@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from page.outputs.pictures import png_rgb
-from support.harness.task_cases import make_picture
-from support.page.page_visit import drop, open_address, visit
+from support.harness.task_cases import make_picture, models_folder
+from support.page.page_visit import drop, open_address, payload, visit
 from support.page.task_page import name_task
 from webpte_host.serving.server import Site
 
@@ -38,8 +38,7 @@ def title(task: str) -> str:
 
 
 def give_photo(page: Page) -> None:
-    files = {"name": "photo.png", "mimeType": "image/png", "buffer": PHOTO}
-    page.locator("#task-input input[type=file]").set_input_files([files])  # type: ignore[list-item]
+    page.locator("#task-input input[type=file]").set_input_files(payload("photo.png", PHOTO))
 
 
 def test_things_are_framed_marked_and_saved(page: Page) -> None:
@@ -64,9 +63,7 @@ def test_things_are_framed_marked_and_saved(page: Page) -> None:
     expect(page.locator("#error")).to_be_empty()
 
 
-def test_a_dropped_folder_opens_with_its_task(page: Page, site: Site) -> None:
-    from support.harness.task_cases import models_folder
-
+def test_a_dropped_folder_opens_with_its_task(page: Page) -> None:
     folder = models_folder() / "depths"
     names = ["model.pte", name_task("depths", "depth-estimation")]
     names += ["config.json", "preprocessor_config.json"]
@@ -122,6 +119,5 @@ def test_a_recording_is_answered(page: Page) -> None:
 
 def test_a_file_that_is_no_picture_is_told(page: Page) -> None:
     open_task(page, "shapes", "image-classification")
-    files = {"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"}
-    page.locator("#task-input input[type=file]").set_input_files([files])  # type: ignore[list-item]
+    page.locator("#task-input input[type=file]").set_input_files(payload("no.png", b"no picture"))
     expect(page.locator("#error")).to_contain_text("cannot read this picture")
