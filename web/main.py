@@ -13,7 +13,7 @@ import contextlib
 import json
 import sys
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_hex
 from typing import Any
 
@@ -187,8 +187,9 @@ class WorkerBrowser:
     async def read(self, file: JsProxy) -> bytes:
         return bytes((await file.arrayBuffer()).to_bytes())
 
-    def file_of(self, data: bytes, name: str) -> JsProxy:
-        return js.File.new([to_js(data)], name)
+    def file_of(self, data: bytes | Sequence[bytes], name: str) -> JsProxy:
+        parts = [data] if isinstance(data, bytes) else data
+        return js.File.new(to_js([to_js(part) for part in parts]), name)
 
     async def decode(self, file: JsProxy | bytes, largest: int) -> BitmapPhoto:
         blob = js.Blob.new([to_js(file)]) if isinstance(file, bytes) else file

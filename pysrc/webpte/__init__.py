@@ -8,7 +8,18 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, library, llm, report, speech, tasks, text, training, vision
+from webpte import (
+    errors,
+    library,
+    llm,
+    report,
+    retrieval,
+    speech,
+    tasks,
+    text,
+    training,
+    vision,
+)
 from webpte.download import Download
 from webpte.errors import WebpteError
 from webpte.format.bundled import BundledCase
@@ -62,6 +73,7 @@ __all__ = [
     "load",
     "native_adapters",
     "report",
+    "retrieval",
     "shared_device",
     "speech",
     "tasks",

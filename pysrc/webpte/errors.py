@@ -35,7 +35,8 @@ WebpteError
 ├── SourceError                 the file could not be fetched or read
 │   ├── FileChangedError        it became another file on its server while it was being read
 │   ├── DigestError             its SHA-256 is not that of its manifest; has both
-│   └── ManifestError           a manifest is not valid
+│   ├── ManifestError           a manifest is not valid
+│   └── DocumentError           a document is broken, encrypted, too large, or has no text
 └── ClosedError                 the program was closed, or the GPU tensor destroyed
 """
 
@@ -221,6 +222,10 @@ class DigestError(SourceError):
 
 class ManifestError(SourceError):
     """A manifest is not valid."""
+
+
+class DocumentError(SourceError):
+    """A document is broken, encrypted, too large, or has no text."""
 
 
 class ClosedError(WebpteError):

@@ -4,14 +4,16 @@
       "program": "model.pte",
       "data": ["weights.ptd"],
       "tokenizer": "tokenizer.json",
+      "task": "text-classification",
       "files": [
         {"name": "model.pte", "bytes": 4096, "sha256": "9f86d081..."},
         {"name": "weights.ptd", "bytes": 943718400, "sha256": "60303ae2..."}
       ]
     }
 
-Names are relative to the manifest. `data` and `tokenizer` may be missing, and so may `files`, or
-the size and the hash of one. The card of an installed model (docs/models.md) is a manifest, too.
+Names are relative to the manifest. `data`, `tokenizer` and `task` (a name of `webpte.tasks`) may be
+missing, and so may `files`, or the size and the hash of one. The card of an installed
+model (docs/models.md) is a manifest, too.
 """
 
 from __future__ import annotations
@@ -41,11 +43,15 @@ class ManifestPart:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a program: the `.pte`, its `.ptd` files, and its tokenizer."""
+    """The files of a program: the `.pte`, its `.ptd` files, and its tokenizer.
+
+    task   what the model does; on the card of a model it may be a description
+    """
 
     program: ManifestPart
     data: tuple[ManifestPart, ...] = ()
     tokenizer: ManifestPart | None = None
+    task: str = ""
 
 
 def read_manifest(data: bytes | str, name: str) -> Manifest:
@@ -79,6 +85,7 @@ def read_manifest(data: bytes | str, name: str) -> Manifest:
         find(table.text("program"), "program"),
         tuple(find(file, "data") for file in files),
         None if tokenizer is None else find(tokenizer, "tokenizer"),
+        table.text("task", ""),
     )
 
 

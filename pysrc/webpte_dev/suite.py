@@ -253,7 +253,9 @@ async def _load(
 ) -> webpte.Program:
     """Load the program; the report gets its operators even if loading fails."""
     try:
-        program = await webpte.load(source, device=device, progress=progress, options=options)
+        program = await webpte.load(
+            source, device=device, progress=progress, options=options, training=True
+        )
         methods = program.methods
     except Exception:
         with contextlib.suppress(Exception):

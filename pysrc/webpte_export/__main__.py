@@ -42,12 +42,19 @@ def run(request: dict[str, Any]) -> Report:
     if request["kind"] == "llm":
         from webpte_export.llm import export_llm
 
+        if request.get("train") is not None:
+            from webpte_export.training.adapters import LoraOptions
+            from webpte_export.training.prepare import lora_training
+
+            chosen["train"] = lora_training(LoraOptions(**request["train"]))
         return export_llm(
             request["source"], request["out"], max_context=request["max_context"], **chosen
         )
     if request["kind"] == "task":
         from webpte_export.tasks import export_task
 
+        if request["max_context"] is not None:
+            chosen["max_length"] = request["max_context"]
         return export_task(request["source"], request["out"], request["task"], **chosen)
     from webpte_export.exporter import export
 

@@ -111,11 +111,13 @@ def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placed:
 
 async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
     entry = parse_entry(raw)
-    contents = await read_contents(await open_source(suite / entry.pte))
+    contents = await read_contents(await open_source(suite / entry.pte), training=True)
     method = contents.methods[entry.method]
     submissions, where, problem = None, {}, None
     try:
-        async with await webpte.load(suite / entry.pte, device=SimulatedDevice()) as program:
+        async with await webpte.load(
+            suite / entry.pte, device=SimulatedDevice(), training=True
+        ) as program:
             where = _places(program, entry.method)
             if method.info.constant_bytes <= _MOST_BYTES_TO_COUNT:
                 inputs = [

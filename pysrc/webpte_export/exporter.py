@@ -108,13 +108,15 @@ def export(
 class PreparedMethod:
     """A method to export: its module, already quantized, and calls of it, in order.
 
-    `rewrite` changes the graph module between PyTorch's export and ExecuTorch's.
+    `rewrite` changes the graph module between PyTorch's export and ExecuTorch's; `tolerance` is
+    the method's own in the suite.
     """
 
     module: Any
     calls: Sequence[tuple[Any, ...]]
     dynamic_shapes: Any = None
     rewrite: Callable[[Any], Any] | None = None
+    tolerance: Tolerance | None = None
 
 
 def export_prepared(
@@ -124,11 +126,15 @@ def export_prepared(
     *,
     dynamic_shapes: Any,
     rewrite: Callable[[Any], Any] | None = None,
+    before: Mapping[str, PreparedMethod] | None = None,
     **options: Any,
 ) -> Report:
-    """Export one method, `forward`; the other options are those of `export_methods`."""
+    """Export the method `forward`, after those of `before`, if there are any.
+
+    The other options are those of `export_methods`.
+    """
     method = PreparedMethod(module, calls, dynamic_shapes, rewrite)
-    return export_methods({USUAL_METHOD: method}, program, **options)
+    return export_methods({**(before or {}), USUAL_METHOD: method}, program, **options)
 
 
 def export_methods(
@@ -165,7 +171,8 @@ def export_methods(
     _write_whole(program, data)
     write_manifest(program, beside)
     suite = program.with_suffix(".suite")
-    entries = write_suite(suite, program, program.stem, results, tolerance)
+    own = {name: one.tolerance for name, one in methods.items() if one.tolerance is not None}
+    entries = write_suite(suite, program, program.stem, results, tolerance, own)
     if USUAL_METHOD in results:
         write_example(program.with_suffix(".check.npz"), results[USUAL_METHOD][0], tolerance)
     clock.lap("PyTorch's results")

@@ -44,10 +44,11 @@ def write_suite(
     name: str,
     calls: Mapping[str, Sequence[Call]],
     tolerance: Tolerance,
+    own: Mapping[str, Tolerance] | None = None,
 ) -> list[dict[str, Any]]:
     """Replace the folder by one with an entry for each method, whose steps are its calls.
 
-    Returns the entries.
+    `own` has the tolerances of methods for which `tolerance` is not right. Returns the entries.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -59,7 +60,8 @@ def write_suite(
         steps = [_step(folder, f"{prefix}{number}", call) for number, call in enumerate(made)]
         entry: dict[str, Any] = {"op": name, "case": case, "pte": program.name, "steps": steps}
         entry |= {} if alone else {"method": method}
-        entries.append(entry | {"atol": tolerance.atol, "rtol": tolerance.rtol})
+        allowed = (own or {}).get(method, tolerance)
+        entries.append(entry | {"atol": allowed.atol, "rtol": allowed.rtol})
     (folder / "manifest.json").write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
     return entries
 

@@ -39,6 +39,8 @@ async def _seen(recipe: Recipe, folder: Path) -> str:
     if recipe.question:
         answer = await _answer(folder, recipe.question)
         return f'asked "{recipe.question}", it says "{answer}"'
+    if recipe.tell_task is not None:
+        return await recipe.tell_task(folder)
     if recipe.tell is None:
         return ""
     return recipe.tell(await _run_example(folder), folder)

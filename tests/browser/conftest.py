@@ -3,7 +3,8 @@
     def test_something(harness: Harness) -> None:
         assert harness.python("import numpy as np; return np.arange(n).sum()", n=4) == 6
 
-The data folder of the tests is served at `/data/`, the models of tasks at `/tasks/`.
+The data folder of the tests is served at `/data/`, the models of tasks at `/tasks/`, and those that
+answer questions about pictures at `/image_text/`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, BrowserType, Page, expect
 
-from support.harness import limits
+from support.harness import image_text_cases, limits
 from support.harness.parts import CRASH_SECTION
 from support.harness.task_cases import models_folder
 from support.page.page import python
@@ -68,7 +69,11 @@ def patience() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def site(root: Path) -> Iterator[Site]:
     ensure_runtime()
-    mounts = [Mount("/data/", root / "tests" / "data"), Mount("/tasks/", models_folder())]
+    mounts = [
+        Mount("/data/", root / "tests" / "data"),
+        Mount("/tasks/", models_folder()),
+        Mount("/image_text/", image_text_cases.models_folder()),
+    ]
     with Site(mounts=mounts) as site:
         yield site
 

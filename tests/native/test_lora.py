@@ -1,4 +1,4 @@
-"""LoRAs on a GPU's kernels: logits as PyTorch and PEFT compute them."""
+"""LoRAs on a GPU's kernels: logits, and steps of training, as PyTorch and PEFT compute them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from support.devices.native import make_device, need_native
 from support.graphs.graphs import wait
+from support.llm import training_models
 from support.llm.lora_models import check_model
 
 CASES = [("llama", "gpu"), ("llama_4w", "gpu"), ("llama_4w", "phone"), ("phi3_8w", "gpu")]
@@ -23,3 +24,14 @@ def test_logits_are_those_of_pytorch(name: str, way: str) -> None:
 
 def test_with_a_packed_cache() -> None:
     wait(check_model("llama_4w", make_device(), 1e-2, kv_cache="f16"))
+
+
+@pytest.mark.parametrize("name", training_models.MODELS)
+def test_steps_of_training_are_those_of_pytorch(name: str) -> None:
+    wait(training_models.check_model(name, make_device(), 3))
+
+
+@pytest.mark.parametrize("name", training_models.MODELS)
+def test_a_hundred_steps_are_those_of_pytorch(name: str) -> None:
+    """The kernels are those for this adapter: on lavapipe a GPU's take fifteen times as long."""
+    wait(training_models.check_model(name, "native", 100))

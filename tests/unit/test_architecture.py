@@ -45,9 +45,9 @@ ORDER = (
     *("ops.sampling", "ops.training", "portable", "rewrite", "rewrite.fusion", "plan"),
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),
-    *("runtime.lora", "runtime.autotune", "runtime", "training", "library", "text"),
-    *("llm.constrain", "llm", "speech", "tasks", "tasks.sound", "tasks.vision", "openai"),
-    *("ray", "bench"),
+    *("runtime.search", "runtime.lora", "runtime.autotune", "runtime", "library", "text"),
+    *("llm.constrain", "llm", "training", "speech", "retrieval", "tasks", "tasks.sound"),
+    *("tasks.vision", "tasks.ocr", "openai", "ray", "bench"),
     "webpte",
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.

@@ -44,6 +44,7 @@ export class SourceError extends WebpteError {}
 export class FileChangedError extends SourceError {}
 export class DigestError extends SourceError {}
 export class ManifestError extends SourceError {}
+export class DocumentError extends SourceError {}
 export class ClosedError extends WebpteError {}
 export class RequestError extends InputError {}
 export class StartError extends WebpteError {}

@@ -83,6 +83,7 @@ export const FileChangedError = define("FileChangedError", SourceError, AGAIN);
 export const DigestError = define("DigestError", SourceError,
   `${AGAIN} If the hashes differ again, write the manifest again.`);
 export const ManifestError = define("ManifestError", SourceError);
+export const DocumentError = define("DocumentError", SourceError);
 export const ClosedError = define("ClosedError", WebpteError, AGAIN);
 export const RequestError = define("RequestError", InputError, "error.details.param names the parameter.");
 // Of JavaScript alone: Python did not start, or its worker died.

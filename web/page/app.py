@@ -26,9 +26,10 @@ from page.controllers.run_controller import RunController
 from page.controllers.share_controller import ShareController
 from page.controllers.tune_controller import TuneController
 from page.controllers.view_controller import ViewController
-from page.inputs.match_inputs import is_input_file
+from page.inputs.match_inputs import is_input_file, is_media_file
 from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.persistence.last_program import LastProgram
+from page.persistence.manifests import read_dropped
 from page.persistence.saved_inputs import SavedInputs
 from page.session.palette import Command
 from page.session.session import Session
@@ -154,6 +155,8 @@ class App:
         """Open files that were chosen or dropped: a program, its `.ptd` files, inputs, labels,
         files of views."""
         files, accepted = list(message["files"]), dict[Panel, list[Any]]()
+        task, beside = await read_dropped(self._state.browser, files, is_media_file)
+        files = [file for file in files if file not in beside.values()]
         for file in list(files):
             panel = self._views.accepting_panel(self._state.browser.source(file).name)
             if panel is not None:
@@ -174,7 +177,8 @@ class App:
             raise ValueError(f"open one program at a time; these came together: {names}")
         ready = True
         if programs:
-            ready = await self._opening.open(programs[0], extra)
+            program = replace(programs[0], task=task, beside=beside)
+            ready = await self._opening.open(program, extra)
         elif extra:
             ready = await self._opening.open_constants(extra)
         if ready:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from page.cards.cards import Card
@@ -30,6 +30,8 @@ class Source:
     file: LibraryFile | None = None  # `data`, if the library has it or could
     max_context: int | None = None  # tokens that someone chose, of a language model
     kv_cache: str | None = None  # "f16" or "int8", where someone chose it
+    task: str = ""  # of `webpte.tasks`, as its manifest or card says; a card may describe it
+    beside: Mapping[str, Any] = field(default_factory=dict)  # files dropped with it, by name
 
 
 @dataclass(frozen=True)
@@ -89,8 +91,9 @@ class Browser(Protocol):
 
     async def read(self, file: Any) -> bytes: ...
 
-    def file_of(self, data: bytes, name: str) -> Any:
-        """Return bytes as a file, which `source`, `read` and `hear` take."""
+    def file_of(self, data: bytes | Sequence[bytes], name: str) -> Any:
+        """Return bytes, or parts one after the other, as a file, which `source`, `read` and `hear`
+        take."""
 
     async def decode(self, file: Any, largest: int) -> Photo:
         """Decode a picture from a file or its bytes, no side over `largest`. Raises ValueError."""

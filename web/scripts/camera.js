@@ -9,7 +9,8 @@ const open = new Map(); // index of an input -> sends a picture of its camera
 // `tell(element, more)` sends an act to Python.
 const openCamera = async (control, tell, facing = "environment") => {
   const place = placeOf(control);
-  const { input } = control.dataset;
+  const { input, view } = control.dataset;
+  const own = (act) => (view ? `${view}:${act}` : act); // a view has acts of its own
   if (!place) return;
   const stream = await openDevice(place, "camera", { video: { ...WANTED, facingMode: facing } });
   if (!stream) return;
@@ -23,7 +24,7 @@ const openCamera = async (control, tell, facing = "environment") => {
   const send = async (act) => {
     if (!video.isConnected || !video.videoWidth) return;
     const bitmap = await createImageBitmap(video);
-    tell({ dataset: { act, input } }, { bitmap });
+    tell({ dataset: { act: own(act), input } }, { bitmap });
   };
   const take = button("Take picture", async () => {
     try {
@@ -39,7 +40,7 @@ const openCamera = async (control, tell, facing = "environment") => {
   video.onloadeddata = () => {
     take.disabled = false;
     open.set(input, () => send("camera-frame"));
-    tell({ dataset: { act: "camera-open", input } });
+    tell({ dataset: { act: own("camera-open"), input } });
   };
   const turn = button("Other camera", () => {
     close();

@@ -62,7 +62,8 @@ const openRecorder = async (control, tell) => {
     if (!wanted) return;
     place.replaceChildren();
     const file = new File(parts, "recording.webm", { type: recorder.mimeType });
-    tell({ dataset: { act: "npy", input: control.dataset.input } }, { files: [file] });
+    const { input, view } = control.dataset;
+    tell({ dataset: { act: view ? `${view}:npy` : "npy", input } }, { files: [file] });
   };
   const meter = make("meter", { min: 0, max: 1, value: 0 });
   meter.setAttribute("aria-label", "Loudness");

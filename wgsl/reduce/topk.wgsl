@@ -2,6 +2,7 @@
 // An invocation counts the elements that come before its own: that is the element's place.
 
 // use lib/grid.wgsl
+// use lib/reduce/ordered_key.wgsl
 
 override LARGEST: bool;
 
@@ -19,14 +20,9 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> indices: array<i32>;
 @group(0) @binding(3) var<uniform> params: Params;
 
-// Orders as numbers do, with -0.0 as 0.0, and NaN above all; what comes first has the smallest key.
+// What comes first has the smallest key.
 fn key_of(x: f32) -> u32 {
-    let bits = bitcast<u32>(x);
-    let magnitude = bits & 0x7fffffffu;
-    var key = select(magnitude | 0x80000000u, ~bits, bits > 0x80000000u);
-    if (magnitude > 0x7f800000u) {
-        key = 0xffffffffu;
-    }
+    let key = ordered_key(x);
     return select(key, ~key, LARGEST);
 }
 

@@ -23,6 +23,7 @@ from webpte.llm.generation import (
     generate,
 )
 from webpte.llm.logprobs import Candidate, TokenLogprob
+from webpte.llm.picture_session import Picture
 from webpte.llm.reply import Reply, ReplyStats
 from webpte.llm.scheduler import Scheduler, SchedulerStats
 from webpte.llm.seq2seq import Seq2Seq
@@ -40,6 +41,7 @@ __all__ = [
     "Grammars",
     "Matching",
     "OneOf",
+    "Picture",
     "Reply",
     "ReplyOptions",
     "ReplyStats",

@@ -18,7 +18,15 @@ from webpte.llm.generation import (
     restore_context,
     save_context,
 )
-from webpte.llm.prompt import GeneratedSpan, Prompt, PromptMaker, Turn, end_tokens
+from webpte.llm.prompt import (
+    GeneratedSpan,
+    PictureReader,
+    Prompt,
+    PromptMaker,
+    PromptPicture,
+    Turn,
+    end_tokens,
+)
 from webpte.llm.reply import Reply, StopStrings, has_output, kept_tokens, mark_replaced, stats_of
 from webpte.llm.saved import read_saved
 from webpte.llm.saved_turns import turns_from_json, turns_to_json
@@ -71,6 +79,7 @@ class Chat:
         stop_tokens: Collection[int] = (),
         when_full: str = "error",
         method: str = "forward",
+        reader: Callable[[Generator], PictureReader] | None = None,
     ) -> None:
         """
         system     the message before all others
@@ -79,6 +88,8 @@ class Chat:
         stop, stop_tokens   end an answer, besides the stop tokens of the program and the template
         when_full  what to do when the context cannot hold all messages: "error", or "slide": drop
                    the oldest ones, up to the first question that leaves room
+        reader     makes what prepares pictures, for a model that sees; the task
+                   image-text-to-text has `chat()`, which gives it
         """
         if when_full not in WHEN_FULL:
             raise InputError(f"when_full is one of {', '.join(WHEN_FULL)}, not {when_full!r}")
@@ -88,10 +99,11 @@ class Chat:
                 "the tokenizer has no chat template: load it with its tokenizer_config.json "
                 "(config=...), or give the Chat one (template=await ChatTemplate.load(...))"
             )
-        check_fits(tokenizer, program, method)
         self._generator = Generator(program, method)
+        check_fits(tokenizer, program, self._generator.method)
         self._tokenizer = tokenizer
-        self._prompts = PromptMaker(tokenizer, template, variables or {})
+        self._reader = None if reader is None else reader(self._generator)
+        self._prompts = PromptMaker(tokenizer, template, variables or {}, self._reader)
         self._stop = tuple(stop)
         StopStrings(stop)  # raises at once if they are not texts
         self._stop_tokens = frozenset(stop_tokens) | end_tokens(tokenizer, self._prompts)
@@ -108,8 +120,8 @@ class Chat:
     # The messages
 
     @property
-    def messages(self) -> list[dict[str, str]]:
-        """All messages, with the current answer as far as it has come.
+    def messages(self) -> list[dict[str, Any]]:
+        """All messages, with the current answer as far as it has come; with their `pictures`.
 
         This is a copy: to change messages, assign to it, or call `undo` or `edit`.
         """
@@ -118,9 +130,16 @@ class Chat:
     @messages.setter
     def messages(self, messages: Iterable[Message]) -> None:
         known = self._all_turns()
-        turns = [Turn(str(message["role"]), str(message["content"])) for message in messages]
+        turns = [
+            Turn(
+                str(message["role"]),
+                str(message["content"]),
+                pictures=self._seen(message.get("pictures", ())),
+            )
+            for message in messages
+        ]
         for index, (old, new) in enumerate(zip(known, turns, strict=False)):
-            if old.message == new.message:
+            if old.says_the_same(new):
                 turns[index] = old
         self._change(turns)
 
@@ -137,9 +156,15 @@ class Chat:
         if not -len(turns) <= index < len(turns):
             raise InputError(f"there is no message {index}: there are {len(turns)} messages")
         index %= len(turns)
-        role = turns[index].role
+        role, pictures = turns[index].role, turns[index].pictures
         after = turns[index + 1 :] if role == "system" else ()
-        self._change([*turns[:index], Turn(role, text), *after])
+        self._change([*turns[:index], Turn(role, text, pictures=pictures), *after])
+
+    def _seen(self, pictures: Sequence[Any]) -> tuple[PromptPicture, ...]:
+        """Prepare pictures for a message."""
+        if self._reader is None and len(pictures):
+            raise InputError("this chat takes no pictures: open image-text-to-text, and its chat()")
+        return tuple(self._reader.see(picture) for picture in pictures) if self._reader else ()
 
     def _change(self, turns: Sequence[Turn]) -> None:
         self._set_reply(None)
@@ -188,14 +213,21 @@ class Chat:
     # Answers
 
     def send(
-        self, text: str, max_new_tokens: int = MAX_NEW_TOKENS, **options: Unpack[ReplyOptions]
+        self,
+        text: str,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        *,
+        pictures: Sequence[Any] = (),
+        **options: Unpack[ReplyOptions],
     ) -> Reply:
         """Add a question; return its answer, which is generated as it is iterated.
 
+        `pictures` are arrays (height, width, 3) of bytes, which come before the text.
         A previous answer that has not ended is broken off. If the new one is never iterated, or
         fails, the question stays: `regenerate` answers it, `undo` removes it.
         """
-        return self._answer([*self._all_turns(), Turn("user", text)], max_new_tokens, options)
+        turn = Turn("user", text, pictures=self._seen(pictures))
+        return self._answer([*self._all_turns(), turn], max_new_tokens, options)
 
     def regenerate(
         self, max_new_tokens: int | None = None, **options: Unpack[ReplyOptions]
@@ -269,6 +301,21 @@ class Chat:
         return partial(self._grammars.matching, expression_of(regex), f"the regex {regex!r}")
 
     # A full context
+
+    def has_room(self, text: str, max_new_tokens: int = MAX_NEW_TOKENS) -> bool:
+        """Tell whether the context can hold a question and its answer.
+
+        Long answers count with the part of the context that `send` would make free for them.
+        """
+        most = self._generator.max_context
+        if most is None:
+            return True
+        try:
+            turns = [*self._all_turns(), Turn("user", text)]
+            prompt, _, _ = self._fit(turns, None, max_new_tokens)
+        except InputError:
+            return False
+        return len(prompt.tokens) + min(max_new_tokens, most // ROOM) <= most
 
     def _fit(
         self, turns: Sequence[Turn], continued: Turn | None, max_new_tokens: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -21,6 +21,38 @@ from webpte.runtime.decode.sampling import LogitsRule, SampledToken, SamplerSett
 
 BATCH_SECONDS = 0.05
 IN_FLIGHT = 2  # batches: one runs while the tokens of the other are on their way
+
+
+@dataclass
+class GenerationStats:
+    """Tokens and seconds of the two phases, prefill and decode.
+
+    reused_tokens   tokens of the prompt that were in the cache already
+    submissions     for decoding; fewer than tokens where steps are decoded ahead of the host
+    step_by_step    the reason why they are not; None if they are, or if it was not tried
+    proposed_tokens, accepted_tokens  guessed by speculation, and found to be right
+    not_speculating  the reason why tokens are not guessed now; None if they are, or if it was not
+                    requested
+    """
+
+    prefill_tokens: int = 0
+    prefill_seconds: float = 0.0
+    reused_tokens: int = 0
+    decode_tokens: int = 0
+    decode_seconds: float = 0.0
+    submissions: int = 0
+    step_by_step: str | None = None
+    proposed_tokens: int = 0
+    accepted_tokens: int = 0
+    not_speculating: str | None = None
+
+    @property
+    def prefill_tokens_per_second(self) -> float:
+        return self.prefill_tokens / self.prefill_seconds if self.prefill_seconds else 0.0
+
+    @property
+    def decode_tokens_per_second(self) -> float:
+        return self.decode_tokens / self.decode_seconds if self.decode_seconds else 0.0
 
 
 class DecodeLoop:

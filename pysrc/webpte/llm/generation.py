@@ -5,13 +5,13 @@
 
 The program takes `tokens` (int64 [1, S], S up to its maximum) and `input_pos` (int64 [1]), keeps
 its KV cache on the GPU, and returns the logits of the last token or of all. Its limits and stop
-tokens are read from its constant methods (`get_max_context_len`, `get_eos_ids`, ...).
+tokens are read from its constant methods (`get_max_context_len`, `get_eos_ids`, ...). Or it has the
+methods `token_embedding` and `text_decoder`, and perhaps `vision_encoder` for pictures.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypedDict, Unpack
 
@@ -19,9 +19,10 @@ import numpy as np
 
 from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constrain.constraint import Allowed, Constraint
-from webpte.llm.decode import DecodeLoop
+from webpte.llm.decode import DecodeLoop, GenerationStats
 from webpte.llm.kv_session import KVSession
 from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
+from webpte.llm.picture_session import Picture, PictureSession, session_of
 from webpte.llm.program_signature import language_method
 from webpte.llm.saved import SavedContext, read_saved
 from webpte.llm.speculation import Speculate, Speculators
@@ -39,38 +40,6 @@ __all__ = [
 ]
 
 STEPS_AHEAD = 16  # in one submission, at most
-
-
-@dataclass
-class GenerationStats:
-    """Tokens and seconds of the two phases, prefill and decode.
-
-    reused_tokens   tokens of the prompt that were in the cache already
-    submissions     for decoding; fewer than tokens where steps are decoded ahead of the host
-    step_by_step    the reason why they are not; None if they are, or if it was not tried
-    proposed_tokens, accepted_tokens  guessed by speculation, and found to be right
-    not_speculating  the reason why tokens are not guessed now; None if they are, or if it was not
-                    requested
-    """
-
-    prefill_tokens: int = 0
-    prefill_seconds: float = 0.0
-    reused_tokens: int = 0
-    decode_tokens: int = 0
-    decode_seconds: float = 0.0
-    submissions: int = 0
-    step_by_step: str | None = None
-    proposed_tokens: int = 0
-    accepted_tokens: int = 0
-    not_speculating: str | None = None
-
-    @property
-    def prefill_tokens_per_second(self) -> float:
-        return self.prefill_tokens / self.prefill_seconds if self.prefill_seconds else 0.0
-
-    @property
-    def decode_tokens_per_second(self) -> float:
-        return self.decode_tokens / self.decode_seconds if self.decode_seconds else 0.0
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -118,7 +87,7 @@ class Generator:
 
     def __init__(self, program: Program, method: str = "forward") -> None:
         method = language_method(program, method)
-        self._session = session = KVSession(program, method)
+        self._session = session = session_of(program, method)
         self.program, self.method = program, method
         self.max_chunk, self.max_context = session.max_chunk, session.max_context
         self.eos = session.eos
@@ -147,6 +116,17 @@ class Generator:
     def reset(self) -> None:
         """Empty the context, and end the current answer."""
         self._session.reset()
+
+    def picture(self, pixels: np.ndarray) -> Picture:
+        """Return a picture for prompts, given as the program's `vision_encoder` takes it.
+
+        Its `tokens` go where the picture is in a conversation. It is encoded when they are
+        computed: those of a prefix that is in the cache are not. Keep it as long as you use them
+        after other prompts.
+        """
+        if not isinstance(self._session, PictureSession):
+            raise InputError(f"{self.program.name} sees no pictures: it has no vision_encoder")
+        return self._session.picture(pixels)
 
     async def save(self) -> bytes:
         """Return the context with the contents of the KV cache, for `restore`.

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from webpte.errors import ContextError, DeviceError, InputError
+from webpte.errors import ContextError, InputError
 from webpte.llm.program_signature import (
     check_token_ids,
+    embedding_of,
     language_model,
     max_context_of,
     numbers_of,
 )
 from webpte.llm.saved import SavedContext, check_layout
 from webpte.runtime.decode.decode_steps import DecodeSteps, PendingSteps
+from webpte.runtime.decode.rollback_safety import leaves_traces
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.decoder import Decoder
 from webpte.runtime.program import Program, call_log_of, decoder_of
@@ -44,9 +46,10 @@ class KVSession:
         self.method = method
         self._log = call_log_of(program)
         tokens, position, logits = language_model(program, method, more)
+        self._embedding = embedding_of(program, method)
         self.vocabulary = logits.shape[-1]
         self._dtypes = np.dtype(tokens.dtype), np.dtype(position.dtype)
-        self.max_chunk = tokens.shape[1]
+        self.max_chunk, self._each = tokens.shape[1], position.shape[0] > 1
         self.max_context = max_context_of(program)
         self.eos = frozenset(numbers_of(program, "get_eos_ids"))
         self._cached: list[int] = []
@@ -55,6 +58,10 @@ class KVSession:
         self.prefills, self._busy = 0, False
         self.given: tuple[Any, ...] = ()
         self._claim_cache()
+
+    @property
+    def _decoder(self) -> Decoder:
+        return decoder_of(self.program, self.method, self._embedding)
 
     @property
     def position(self) -> int:
@@ -179,7 +186,7 @@ class KVSession:
             except BaseException as error:
                 # Where state follows the position, the next prefill writes the same rows again.
                 run = self._log.calls(self.method) - calls
-                self._is_broken |= not self._can_rewind and _leaves_traces(error, run)
+                self._is_broken |= not self._can_rewind and leaves_traces(error, run)
                 raise
         self._cached += context
         self._pending = []
@@ -188,21 +195,34 @@ class KVSession:
     async def _prefill_chunks(
         self, tokens: list[int], settings: SamplerSettings, allowed: np.ndarray | None
     ) -> SampledToken:
-        program, history, position = self.program, [*self._cached, *tokens], self.position
-        while len(tokens) > self.max_chunk:
-            chunk, tokens = tokens[: self.max_chunk], tokens[self.max_chunk :]
+        history, position = self._history([*self._cached, *tokens]), self.position
+        *chunks, last = self._chunks(tokens)
+        for chunk in chunks:
+            given = await self._inputs(chunk, position)
             with self._writing(position):
-                await decoder_of(program, self.method).run_unread(self._inputs(chunk, position))
+                await self._decoder.run_unread(given)
             position += len(chunk)
+        given = await self._inputs(last, position)
         with self._writing(position):
-            return await decoder_of(program, self.method).sample(
-                self._inputs(tokens, position), settings, history, self.max_context, allowed
-            )
+            return await self._decoder.sample(given, settings, history, self.max_context, allowed)
 
-    def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Any, ...]:
+    def _chunks(self, tokens: list[int]) -> list[list[int]]:
+        """Split tokens into those of each call."""
+        most = self.max_chunk
+        return [tokens[at : at + most] for at in range(0, len(tokens), most)]
+
+    def _history(self, tokens: list[int]) -> list[int]:
+        """Return the tokens that the sampler penalizes."""
+        return tokens
+
+    async def _inputs(self, tokens: Sequence[int], position: int) -> tuple[Any, ...]:
         """Return the method's inputs: tokens (1, S), position (1,), and what is given."""
-        places = np.asarray([position], self._dtypes[1])
+        places = self._places(position, len(tokens))
         return np.asarray([tokens], self._dtypes[0]), places, *self.given
+
+    def _places(self, position: int, count: int) -> np.ndarray:
+        """Return the first position (1,), or the positions (S,) of all if the method takes those"""
+        return np.arange(position, position + (count if self._each else 1), dtype=self._dtypes[1])
 
     @contextmanager
     def _writing(self, position: int) -> Iterator[None]:
@@ -238,8 +258,8 @@ class KVSession:
         assert len(self._pending) == 1
         tokens, position = [*self._pending, *proposed], self.position
         with self._alone(), self._writing(position):
-            given, history = self._inputs(tokens, position), [*self._cached, *tokens]
-            decoder = decoder_of(self.program, self.method)
+            given, history = await self._inputs(tokens, position), [*self._cached, *tokens]
+            decoder = self._decoder
             return await decoder.sample_rows(given, settings, history, self.max_context)
 
     # Saving: the context with what the cache holds of it
@@ -249,7 +269,7 @@ class KVSession:
 
         If those are gone, raise ContextError, or return an empty context with `or_empty`.
         """
-        decoder = decoder_of(self.program, self.method)
+        decoder = self._decoder
         decoder.cache_layout()  # raises if the program has other state
         if self._cached and not or_empty:
             self._check_cache()
@@ -262,7 +282,7 @@ class KVSession:
 
     async def restore(self, saved: SavedContext) -> None:
         """Continue a context that was saved; if that fails, the context is as before, or empty."""
-        decoder = decoder_of(self.program, self.method)
+        decoder = self._decoder
         check_layout(saved, decoder.cache_layout())
         tokens, pending = self.check_tokens(saved.tokens), self.check_tokens(saved.pending)
         if self.max_context is not None and len(tokens) > self.max_context:
@@ -296,7 +316,7 @@ class KVSession:
 
         `masked` is whether each takes a mask of allowed tokens.
         """
-        return decoder_of(self.program, self.method).steps(settings, self.max_context, masked)
+        return self._decoder.steps(settings, self.max_context, masked)
 
     async def step(self, steps: DecodeSteps, allowed: np.ndarray | None) -> SampledToken | str:
         """Run one step on the pending token, which the last call has sampled; as `submit`."""
@@ -319,7 +339,7 @@ class KVSession:
         """Yield the decoder for a call, if the cache is this session's; is its token `given`?"""
         with self._own_call():
             self.prefills += given
-            yield decoder_of(self.program, self.method)
+            yield self._decoder
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -340,7 +360,7 @@ class KVSession:
 
     @property
     def _can_rewind(self) -> bool:
-        return decoder_of(self.program, self.method).follows_position
+        return self._decoder.follows_position
 
     def _claim_cache(self) -> None:
         self._calls = self._log.calls(self.method)
@@ -378,14 +398,3 @@ class KVSession:
 def _check_not_empty(tokens: Sequence[int]) -> None:
     if not tokens:
         raise InputError("there must be at least one token to continue from")
-
-
-def _leaves_traces(error: BaseException, calls: int) -> bool:
-    """Return whether calls that were made before this error may have changed state.
-
-    A call that fails leaves state as it was, but a cancelled one runs to its end if it is on the
-    GPU, and after a failure of the device its effect is unknown.
-    """
-    if calls == 0:
-        return False
-    return calls > 1 or not isinstance(error, Exception) or isinstance(error, DeviceError)

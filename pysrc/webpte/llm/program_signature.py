@@ -4,6 +4,12 @@ Most programs have one method, `forward`: tokens [1, S] and the position in, log
 `prefill` for prompts and `decode` for single tokens, with caches in common or not. One of them
 answers alone: whichever takes any number of tokens, else the one for single tokens, to which a
 prompt goes token by token.
+
+Models that also see pictures have `token_embedding` (tokens [1, S] in, embeddings [1, S, width]
+out), `text_decoder` (embeddings and the position in, logits out), and `vision_encoder` (a picture
+in, embeddings [1, rows, width] out).
+
+Some exports take the position of each token, [S], in the place of that of the first.
 """
 
 from __future__ import annotations
@@ -17,8 +23,8 @@ from webpte.runtime.program import Program
 
 USUAL = "forward"
 INTEGERS = ("int64", "int32")
-PARTS = {"token_embedding", "text_decoder"}
 ENCODER, DECODER = "encoder", "text_decoder"
+EMBEDDING, VISION = "token_embedding", "vision_encoder"
 
 
 def numbers_of(program: Program, method: str) -> list[int]:
@@ -41,14 +47,16 @@ def language_model(
 ) -> tuple[TensorInfo, TensorInfo, TensorInfo]:
     """Return tokens, position and logits of a method; raise InputError if it has others.
 
-    It may take `more` than tokens and position.
+    It may take `more` than tokens and position. Of a method that takes embeddings, the tokens are
+    those of the method that embeds them.
     """
     methods = program.methods
     if method not in methods:
         raise InputError(f"{program.name} has no method {method!r}")
     info = methods[method]
     inputs, outputs = info.inputs, info.outputs
-    if not takes_tokens(info, more):
+    embedding = embedding_of(program, method)
+    if embedding is None and not takes_tokens(info, more):
         raise InputError(
             f"{program.name} is not a language model with a KV cache: it takes "
             f"{'; '.join(map(str, inputs))}, not tokens [1, S] and input_pos [1]"
@@ -60,18 +68,44 @@ def language_model(
         )
     position = inputs[1]
     assert isinstance(position, TensorInfo), "see takes_tokens"
-    return _tokens(info), position, outputs[0]
+    return _tokens(info if embedding is None else methods[embedding]), position, outputs[0]
+
+
+def embedding_of(program: Program, method: str) -> str | None:
+    """Return the method that embeds tokens for one that takes embeddings; None for others."""
+    info, before = program.methods.get(method), program.methods.get(EMBEDDING)
+    return EMBEDDING if info is not None and _takes_embeddings(info, before) else None
+
+
+def _takes_embeddings(info: MethodInfo, before: MethodInfo | None) -> bool:
+    """Return whether a method takes the embeddings that another one gives, and a position."""
+    tensors = [given for given in info.inputs if isinstance(given, TensorInfo)]
+    if before is None or not len(tensors) == len(info.inputs) == 2:
+        return False
+    embeddings, position = tensors
+    tokens = before.inputs[0] if len(before.inputs) == 1 else None
+    given = before.outputs[0] if len(before.outputs) == 1 else None
+    return (
+        isinstance(tokens, TensorInfo)
+        and isinstance(given, TensorInfo)
+        and tokens.dtype in INTEGERS
+        and position.dtype in INTEGERS
+        and (len(tokens.shape), len(given.shape), len(position.shape)) == (2, 3, 1)
+        and (given.dtype, given.shape) == (embeddings.dtype, embeddings.shape)
+        and tokens.shape == given.shape[:2]
+    )
 
 
 def language_method(program: Program, method: str = USUAL) -> str:
     """Return the name of the method to call: the given one, or if there is none, the fitting one.
 
-    Raises InputError for a program whose methods give tokens, or take embeddings.
+    Raises InputError for a program whose methods give tokens, or take other things.
     """
     methods = program.methods
     chosen = method
     if method == USUAL and USUAL not in methods:
-        chosen = _fitting(program.name, methods)
+        parts = embedding_of(program, DECODER) is not None
+        chosen = DECODER if parts else _fitting(program.name, methods)
     info = methods.get(chosen)
     if info is not None and takes_tokens(info) and _gives_tokens(info):
         raise InputError(
@@ -94,8 +128,11 @@ def _fitting(name: str, methods: dict[str, MethodInfo]) -> str:
     why = "none takes tokens [1, S] and input_pos [1]"
     if methods.keys() >= {ENCODER, DECODER}:
         why = "they are an encoder-decoder model's: webpte.llm.Seq2Seq runs it"
-    elif methods.keys() >= PARTS:
-        why = "text_decoder takes embeddings, not tokens: export the model as one method"
+    elif methods.keys() >= {EMBEDDING, DECODER}:
+        why = (
+            f"{DECODER} takes other things than the embeddings [1, S, width] that {EMBEDDING} "
+            "gives, and input_pos [1]"
+        )
     elif found:
         sizes = ", ".join(f"{key} {_tokens(info).shape[1]}" for key, info in found.items())
         why = f"each takes a fixed number of tokens ({sizes}), and none takes one"

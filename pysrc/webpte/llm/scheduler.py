@@ -24,6 +24,7 @@ from webpte.errors import ClosedError, InputError
 from webpte.llm.batched_generation import BatchedGeneration, BatchSequence
 from webpte.llm.program_signature import (
     check_token_ids,
+    embedding_of,
     language_method,
     language_model,
     numbers_of,
@@ -242,7 +243,8 @@ class Scheduler:
     async def _built(self) -> BatchedSteps:
         async with self._building:
             if self._steps is None:
-                decoder = decoder_of(self.program, self.method)
+                embedding = embedding_of(self.program, self.method)
+                decoder = decoder_of(self.program, self.method, embedding)
                 steps = await decoder.with_slots(self.slots, self._rows, self.max_context)
                 if self._closed:
                     steps.close()

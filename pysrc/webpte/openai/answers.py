@@ -14,6 +14,7 @@ from webpte.llm import Reply, TokenLogprob
 from webpte.openai.models import Model, must_be_alone
 from webpte.openai.requests import ChatRequest, CompletionRequest
 from webpte.openai.tools import AnswerParser, ToolCall
+from webpte.tasks.vision.picture_prompts import PicturePrompt
 
 Json = dict[str, Any]
 
@@ -64,12 +65,18 @@ class _Choice:
 class ChatAnswer:
     """The answer to a request for chat completions."""
 
-    def __init__(self, model: Model, request: ChatRequest) -> None:
+    def __init__(self, model: Model, request: ChatRequest, prompt: PicturePrompt) -> None:
         self._model, self._request = model, request
-        self._tokens = model.chat_tokens(request)
+        self._prompt = prompt  # it keeps its pictures
+        self._tokens = prompt.tokens
         self._constraint = model.constraint(request)
         self._alone = must_be_alone(request.decoding, request.top, self._constraint)
         self._head = _AnswerHead("chatcmpl", model.name)
+
+    @classmethod
+    async def create(cls, model: Model, request: ChatRequest) -> ChatAnswer:
+        """Read a request's messages; nothing is generated yet."""
+        return cls(model, request, await model.chat_prompt(request))
 
     async def whole(self) -> Json:
         """Generate all choices."""
@@ -156,6 +163,11 @@ class CompletionAnswer:
         self._prompts = [self._encoded(prompt) for prompt in request.prompts]
         self._alone = must_be_alone(request.decoding, request.top, None)
         self._head = _AnswerHead("cmpl", model.name)
+
+    @classmethod
+    async def create(cls, model: Model, request: CompletionRequest) -> CompletionAnswer:
+        """Read a request's prompts; nothing is generated yet."""
+        return cls(model, request)
 
     def _encoded(self, prompt: str | list[int]) -> tuple[str, list[int]]:
         tokenizer = self._model.tokenizer

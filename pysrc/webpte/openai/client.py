@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from webpte.openai.answers import ChatAnswer, CompletionAnswer, usage_of
@@ -31,7 +31,7 @@ class Client:
         self._models = {model.name: model for model in models}
         if len(self._models) < len(models):
             raise RequestError("two models have the same name")
-        self.completions = _Completions(self, completion_request, CompletionAnswer)
+        self.completions = _Completions(self, completion_request, CompletionAnswer.create)
         self.chat = _ChatEndpoints(self)
         self.embeddings = _Embeddings(self)
         self.models = _Models(self)
@@ -82,7 +82,7 @@ class Client:
 
 class _ChatEndpoints:
     def __init__(self, client: Client) -> None:
-        self.completions = _Completions(client, chat_request, ChatAnswer)
+        self.completions = _Completions(client, chat_request, ChatAnswer.create)
 
 
 class _Completions(Generic[Request]):
@@ -92,7 +92,7 @@ class _Completions(Generic[Request]):
         self,
         client: Client,
         check: Callable[[Mapping[str, Any]], Request],
-        answer: Callable[[Model, Request], ChatAnswer | CompletionAnswer],
+        answer: Callable[[Model, Request], Awaitable[ChatAnswer | CompletionAnswer]],
     ) -> None:
         self._client = client
         self._check = check
@@ -101,7 +101,7 @@ class _Completions(Generic[Request]):
     async def create(self, **body: Any) -> Any:
         """Answer a request; with `stream=True` returns an async iterator of chunks."""
         request = self._check(body)
-        answer = self._answer(self._client.language_model(request.model), request)
+        answer = await self._answer(self._client.language_model(request.model), request)
         return answer.chunks() if request.decoding.stream else await answer.whole()
 
 

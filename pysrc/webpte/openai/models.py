@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ChatTemplateError, InputError, OutOfMemoryError, UnsupportedError
+from webpte.json_reader import Table
 from webpte.llm import BatchedGeneration, Generation, Generator, Scheduler
 from webpte.llm.constrain.constraint import Constraint
 from webpte.llm.constrain.grammar import LazyGrammars
@@ -21,10 +22,13 @@ from webpte.llm.logits_rule import change_logits
 from webpte.llm.prompt import PromptMaker, end_tokens
 from webpte.llm.reply import Reply, StopStrings, stats_of
 from webpte.openai.any_json import any_object
+from webpte.openai.messages import has_pictures
 from webpte.openai.requests import ChatRequest, Decoding
 from webpte.openai.tools import ToolFormat, format_of
 from webpte.openai.values import RequestError
 from webpte.runtime.program import Program
+from webpte.tasks.vision.picture_prompts import PicturePrompt, PicturePrompts
+from webpte.tasks.vision.tiles import pictures_of
 from webpte.text import ChatTemplate, SentenceEncoder, Tokenizer, check_fits
 
 WAITING = 64  # requests that wait for a model, at most
@@ -73,6 +77,7 @@ class Model:
     slots       requests that are answered at once, where the program allows it; those with a
                 constraint or log-probabilities are answered one by one beside them
     one_by_one  the reason why they are not, once `prepare` has found out
+    vision      for a model that sees: its preprocessor_config.json and config.json
     """
 
     kind = "chat"
@@ -87,13 +92,18 @@ class Model:
         method: str = "forward",
         waiting: int = WAITING,
         slots: int = 1,
+        vision: tuple[Table, Table] | None = None,
     ) -> None:
-        check_fits(tokenizer, program, method)
+        self._generator = generator = Generator(program, method)
+        check_fits(tokenizer, program, generator.method)
         self.name, self.created = name, int(time.time())
         self.program, self.tokenizer = program, tokenizer
         self.queue = _Queue(name, waiting)
         self._template = template or tokenizer.template
-        self._generator = Generator(program, method)
+        self._sees: PicturePrompts | None = None
+        if vision is not None:
+            pictures = pictures_of(vision[0])
+            self._sees = PicturePrompts(generator, tokenizer, pictures, vision[1], self._template)
         self._scheduler = Scheduler(program, slots, method=method) if slots > 1 else None
         self.one_by_one = None if slots > 1 else "it has one slot"
         self._grammars = LazyGrammars(tokenizer)
@@ -145,8 +155,8 @@ class Model:
         """The way the model writes calls of tools."""
         return format_of(self._template.source if self._template is not None else "")
 
-    def chat_tokens(self, request: ChatRequest) -> list[int]:
-        """Return the tokens of the messages, up to where the answer begins."""
+    async def chat_prompt(self, request: ChatRequest) -> PicturePrompt:
+        """Return the tokens of the messages, up to where the answer begins, and their pictures."""
         if self._template is None:
             raise RequestError(
                 f"{self.name} has no chat template: use completions", "model", code="no_template"
@@ -158,10 +168,15 @@ class Model:
             else:
                 messages = _with_instructions(messages, self.tool_format, request)
         try:
+            if self._sees is not None:
+                text, pictures = self._sees.render(messages, **variables)
+                return await self._sees.prompt(text, pictures, special=False)
+            if has_pictures(messages):
+                raise RequestError(f"{self.name} sees no pictures: send text alone", "messages")
             text = self._template.render(messages, **variables)
-        except ChatTemplateError as error:
+        except (ChatTemplateError, InputError) as error:
             raise RequestError(str(error), "messages") from error
-        return self.tokenizer.encode(text, special=False)
+        return PicturePrompt(self.tokenizer.encode(text, special=False), ())
 
     def answer(
         self,

@@ -7,12 +7,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from webpte.errors import SourceError
+from webpte.errors import InputError, SourceError
+from webpte.json_reader import Table, parse_table
+from webpte.llm.program_signature import VISION
 from webpte.openai.models import WAITING, EmbeddingModel, Model
 from webpte.runtime.base.manifest_files import beside, is_manifest, open_manifest
 from webpte.runtime.base.siblings import is_missing, read_sibling
 from webpte.runtime.program import load
-from webpte.tasks.files import find_program
+from webpte.tasks.files import CONFIG, PREPROCESSOR, find_program
 from webpte.text import Tokenizer, encodes_sentences, load_tokenizer
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model")
@@ -45,7 +47,8 @@ async def open_model(
     try:
         if encodes_sentences(program.methods):
             return EmbeddingModel(called, program, found, waiting=waiting)
-        model = Model(called, program, found, waiting=waiting, slots=slots)
+        vision = await _vision(entry, keep) if VISION in program.methods else None
+        model = Model(called, program, found, waiting=waiting, slots=slots, vision=vision)
         await model.prepare()
         return model
     except BaseException:
@@ -80,6 +83,17 @@ async def _places(
     for prefix in (f"{stem}.", ""):
         for file in TOKENIZERS:
             yield beside(entry, f"{prefix}{file}")
+
+
+async def _vision(entry: str | Path, keep: bool) -> tuple[Table, Table]:
+    """Read how a model that sees prepares pictures, and its config."""
+    found = []
+    for name in (PREPROCESSOR, CONFIG):
+        data = await read_sibling(entry, name, keep)
+        if data is None:
+            raise SourceError(f"{entry} sees pictures, but has no {name} next to it: copy it there")
+        found.append(parse_table(data, name, InputError, not_finite=True))
+    return found[0], found[1]
 
 
 def _name_of(source: str | Path) -> str:

@@ -24,6 +24,7 @@ from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.row_logits import row_logits
 from webpte.runtime.decode.sampled_delegate import SampledDelegate
 from webpte.runtime.decode.sampler_graph import SamplerKind
+from webpte.runtime.decode.token_graph import token_graph
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.request import Delegate
@@ -76,6 +77,7 @@ class Build:
         self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
         self._constants = constants or ConstantStore()
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
+        self.of_tokens: dict[str, GpuDelegate | str] = {}
         self._drafted: dict[tuple[SampledDelegate, SampledDelegate, int], DraftedRounds] = {}
         self._batched: list[GpuBatchedSteps] = []
         self._building = asyncio.Lock()
@@ -162,6 +164,12 @@ class Build:
         if isinstance(body, NumpyDelegate):
             return body.with_graph(graph)
         assert isinstance(body, GpuDelegate)
+        return await self._with_state_of(body, graph, f"{rows} tokens at once")
+
+    async def _with_state_of(
+        self, body: GpuDelegate, graph: Graph, purpose: str
+    ) -> GpuDelegate | str:
+        """Return a delegate of a graph with the state and constants of another, or why not."""
         state = Dataflow.of(body.graph).state
         try:
             made = await GpuDelegate.create(
@@ -176,9 +184,37 @@ class Build:
                 info=body.info,
             )
         except (GraphError, UnsupportedError, OutOfMemoryError) as error:
-            return f"the graph for {rows} tokens at once cannot be built: {error}"
+            return f"the graph for {purpose} cannot be built: {error}"
         same = all(_kind(body.graph, i) == _kind(made.graph, i) for i in state)
-        return made if same else "the graph for several tokens at once keeps other state"
+        return made if same else f"the graph for {purpose} keeps other state"
+
+    async def with_tokens(self, method: Method, embedding: Method) -> GpuDelegate | str:
+        """Return a delegate that embeds tokens and decodes them, or the reason if it cannot be.
+
+        It has the state of the method that takes embeddings, and takes turns with it. It is built
+        by the first call.
+        """
+        name = method.info.name
+        async with self._building:
+            if name not in self.of_tokens:
+                self.of_tokens[name] = await self._build_of_tokens(method, embedding)
+            return self.of_tokens[name]
+
+    async def _build_of_tokens(self, method: Method, embedding: Method) -> GpuDelegate | str:
+        body, first = method.only_delegate, embedding.only_delegate
+        if not isinstance(body, GpuDelegate) or not isinstance(first, GpuDelegate):
+            return "the methods are not one delegate on a GPU each"
+        names = embedding.info.name, method.info.name
+        parts = [graph for name in names for graph in _graphs(self.stages[name].planned)]
+        if len(parts) != len(names):
+            return "the methods are not one delegate each"
+        graph = token_graph(*parts)
+        if isinstance(graph, str):
+            return graph
+        made = await self._with_state_of(body, graph, "tokens")
+        if isinstance(made, GpuDelegate):
+            made.take_turns_with(body)
+        return made
 
     async def with_slots(
         self, method: Method, slots: int, rows: int, context: int | None
@@ -254,7 +290,7 @@ class Build:
         samplers = [sampled.sampler for sampled in self.sampled.values()]
         leads = [rounds.lead for rounds in self._drafted.values()]
         batched = [delegate for steps in self._batched for delegate in steps.delegates]
-        made = (*samplers, *leads, *self._of_rows.values(), *batched)
+        made = (*samplers, *leads, *self._of_rows.values(), *self.of_tokens.values(), *batched)
         return [*self.gpu_delegates, *(one for one in made if isinstance(one, GpuDelegate))]
 
     @property
@@ -270,7 +306,8 @@ class Build:
             locks = {id(method.turn): method.turn for method in self.methods.values()}
             for lock in locks.values():
                 await turns.enter_async_context(lock)
-            for delegate in self.all_gpu_delegates:
+            by_lock = {id(delegate.lock): delegate for delegate in self.all_gpu_delegates}
+            for delegate in by_lock.values():  # some take turns
                 await turns.enter_async_context(delegate.turn())
             yield
 

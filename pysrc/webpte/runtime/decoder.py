@@ -3,18 +3,28 @@
 The method takes tokens [1, S] and the position. Where it is one delegate on a GPU, the sampler runs
 there, too (`SampledDelegate`), and several steps can go in one submission; elsewhere the logits
 come back, and the NumPy reference of the same operator samples.
+
+A method that takes embeddings instead has another one beside it, which embeds tokens. On a GPU both
+become one delegate for tokens; embeddings, such as those of pictures, go to the method itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    nullcontext,
+)
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from webpte.errors import IndexRangeError, ResizeError, UnsupportedError
 from webpte.runtime.base.call_context import CallLog, executing
+from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.build import Build
 from webpte.runtime.decode.batched_steps import BatchedSteps
 from webpte.runtime.decode.cache_state import (
@@ -31,19 +41,29 @@ from webpte.runtime.decode.sampled_delegate import SampledDelegate
 from webpte.runtime.decode.sampler_graph import SamplerKind, tokens_of_rows
 from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
 from webpte.runtime.execute.delegate import GpuDelegate
+from webpte.runtime.execute.inputs import check_inputs
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.execute.request import Delegate, Input, OutputPlacement, RunRequest
 from webpte.runtime.load.fingerprint import fingerprint
 from webpte.runtime.method import Method
 
+_EMBEDDINGS = "the method takes embeddings, not tokens"
+
 
 class Decoder:
-    """One method of a build, with a sampler; its calls are counted in `log`."""
+    """One method of a build, with a sampler; its calls are counted in `log`.
 
-    def __init__(self, build: Build, method: Method, log: CallLog) -> None:
+    `embedding` is the method that gives the embeddings of tokens, if the method takes those: then
+    the first input of a call is either tokens or embeddings.
+    """
+
+    def __init__(
+        self, build: Build, method: Method, log: CallLog, embedding: Method | None = None
+    ) -> None:
         self._build = build
         self._method = method
         self._log = log
+        self._embedding = embedding
 
     @property
     def follows_position(self) -> bool:
@@ -83,10 +103,41 @@ class Decoder:
 
     async def run_unread(self, inputs: Sequence[Any]) -> None:
         """Run the method for its effect on state (caches) alone: nothing is read back."""
-        method = self._method
+        method, unread = self._method, OutputPlacement.BORROWED
         self._log.count(method.info.name)
-        with self._log.context():
-            await method.run(method.request(inputs, OutputPlacement.BORROWED))
+        with self._build.lifetime.lease(), self._log.context():
+            async with self._given(inputs) as (body, given):
+                if body is method.only_delegate:
+                    await method.run(method.request(given, unread))
+                else:
+                    assert body is not None
+                    with executing(method.info.name):
+                        await body.run(RunRequest(given, unread))
+
+    @asynccontextmanager
+    async def _given(
+        self, inputs: Sequence[Any]
+    ) -> AsyncIterator[tuple[Delegate | None, Sequence[Any]]]:
+        """Yield the delegate that takes these inputs, and the inputs for it or for the method."""
+        method, embedding = self._method, self._embedding
+        first = inputs[0]
+        is_tokens = isinstance(first, np.ndarray) and first.dtype.kind in "iu"
+        if embedding is None or not is_tokens:
+            yield method.only_delegate, inputs
+            return
+        joined = await self._build.with_tokens(method, embedding)
+        if isinstance(joined, GpuDelegate):
+            info = replace(method.info, inputs=(*embedding.info.inputs, *method.info.inputs[1:]))
+            yield joined, check_inputs(info, inputs, joined.device)
+            return
+        on_gpu = isinstance(method.only_delegate, GpuDelegate)
+        place = OutputPlacement.OWNED if on_gpu else OutputPlacement.HOST
+        (made,) = await embedding.run(embedding.request([first], place))
+        try:
+            yield method.only_delegate, (made, *inputs[1:])
+        finally:
+            if isinstance(made, GpuTensor):
+                made.destroy()
 
     async def sample(
         self,
@@ -104,20 +155,24 @@ class Decoder:
         """
         method = self._method
         with self._log.calling(method.info.name, self._build.lifetime):
-            body = method.only_delegate
-            kind = SamplerKind.of(settings, room, allowed is not None)
-            if kind is None or not isinstance(body, GpuDelegate):
-                (logits,) = await method.run(method.request(inputs))
-                return settings.on_host(logits, history, allowed)
-            given = method.take_inputs(inputs)
-            with executing(method.info.name):
-                sampled = self._build.with_sampler(body, kind)
-                extra: list[Input] = [*kind.inputs(settings, len(history))]
-                if allowed is not None:
-                    extra.append(allowed)
-                if kind.penalized:
-                    extra.append(_padded(history, kind.room))
-                tokens, *words = await sampled.run(given, extra, keep_token=True)
+            async with self._given(inputs) as (body, given):
+                kind = SamplerKind.of(settings, room, allowed is not None)
+                joined = body is not method.only_delegate
+                if kind is None or not isinstance(body, GpuDelegate):
+                    if joined and body is not None:
+                        (logits,) = await body.run(RunRequest(given))
+                    else:
+                        (logits,) = await method.run(method.request(given))
+                    return settings.on_host(logits, history, allowed)
+                taken = given if joined else method.take_inputs(given)
+                with executing(method.info.name):
+                    sampled = self._build.with_sampler(body, kind)
+                    extra: list[Input] = [*kind.inputs(settings, len(history))]
+                    if allowed is not None:
+                        extra.append(allowed)
+                    if kind.penalized:
+                        extra.append(_padded(history, kind.room))
+                    tokens, *words = await sampled.run(taken, extra, keep_token=True)
                 return SampledToken(
                     int(tokens.reshape(-1)[-1]), words[0].reshape(-1) if words else None
                 )
@@ -136,6 +191,8 @@ class Decoder:
         `sample`, and can go back to an earlier position.
         """
         method = self._method
+        if self._embedding is not None:
+            return _EMBEDDINGS
         with self._log.calling(method.info.name, self._build.lifetime):
             given = method.take_inputs(inputs)
             with executing(method.info.name):
@@ -179,6 +236,8 @@ class Decoder:
         A step has up to `rows` tokens. Each of the `slots` has a cache of its own, which has as
         many positions as the method's, or `context` if that is less.
         """
+        if self._embedding is not None:
+            raise UnsupportedError(_EMBEDDINGS)
         with self._build.lifetime.lease(), self._log.context(), executing(self._method.info.name):
             return await self._build.with_slots(self._method, slots, rows, context)
 
@@ -207,6 +266,8 @@ class Decoder:
             kind = SamplerKind.of(settings, room, rows=count)
             drafts = SamplerKind.of(SamplerSettings(settings.sampling, settings.seed), room)
             body, draft_body = bodies
+            if self._embedding is not None or draft._embedding is not None:
+                return _EMBEDDINGS
             if not isinstance(body, GpuDelegate) or not isinstance(draft_body, GpuDelegate):
                 return "the two methods are not one delegate on a GPU each"
             if body.device is not draft_body.device:
@@ -238,7 +299,12 @@ class Decoder:
         Each takes the token that the step before has sampled. `room` is as for `sample`, `masked`
         is whether each takes a mask of allowed tokens.
         """
-        body, kind = self._method.only_delegate, SamplerKind.of(settings, room, masked)
+        body: Delegate | str | None = self._method.only_delegate
+        if self._embedding is not None:  # a call with tokens has built it
+            body = self._build.of_tokens.get(self._method.info.name)
+            if isinstance(body, str):
+                return body
+        kind = SamplerKind.of(settings, room, masked)
         if not isinstance(body, GpuDelegate):
             return "the method is not one delegate on a GPU"
         if settings.rule is not None:

@@ -46,15 +46,16 @@ async def forecast(
     max_context: int | None = None,
     kv_cache: str | None = None,
     lora: LoraRoom | int | None = None,
+    training: bool = False,
 ) -> MemoryForecast:
     """Tell how much GPU memory a program will need, before its weights are fetched.
 
-    source, data, name, options, max_context, kv_cache, lora   as for `load`
+    source, data, name, options, max_context, kv_cache, lora, training   as for `load`
     device    what it would run on, by name, or as a Device, or as the info of one
     budget    the most bytes that it may take, for example `report.PHONE_BUDGET`
     """
     files = [await open_source(file) for file in data]
-    contents = await read_contents(await open_source(source, name=name), files)
+    contents = await read_contents(await open_source(source, name=name), files, training)
     contents = fit_caches(contents, max_context, kv_cache)
     if lora is not None:
         contents, _ = with_room(contents, lora)

@@ -32,6 +32,7 @@ from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import DryRun, OutputPlacement
 from webpte.runtime.execute.timings import Timings
 from webpte.runtime.forecast import forecast_contents
+from webpte.runtime.load.fingerprint import fingerprint
 from webpte.runtime.load.pack_cache import cache_bytes, fit_caches
 from webpte.runtime.load.program_file import Contents, read_contents
 from webpte.runtime.load.supported import check_supported
@@ -58,6 +59,7 @@ async def load(
     max_context: int | None = None,
     kv_cache: str | None = None,
     lora: LoraRoom | int | None = None,
+    training: bool = False,
 ) -> Program:
     """Open a `.pte`, or the one in a `.bpte`, and make it ready to run.
 
@@ -82,6 +84,8 @@ async def load(
               says, "f32" only if the file says so
     lora      of a language model: room for LoRAs of up to this rank, or a `webpte.LoraRoom`; see
               `Program.load_lora`
+    training  of a language model that was exported with `--train lora`: also read its method
+              `learn`, for `webpte.training.LoraTrainer`
     """
     if isinstance(device, str) and kind_of(device) not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -102,7 +106,7 @@ async def load(
         for file in data:
             files.append(await open_source(file, **fetch))
         clock.lap("fetch")
-        contents = await read_contents(files[0], files[1:])
+        contents = await read_contents(files[0], files[1:], training)
         contents, slots = fit_caches(contents, max_context, kv_cache), None
         if lora is not None:
             contents, slots = with_room(contents, lora)
@@ -221,8 +225,9 @@ class Program(TakesLora):
                 (indices,) = await build.with_sampler(delegate, ARGMAX).run(given)
             return indices
 
-    def _decoder(self, method: str) -> Decoder:
-        return Decoder(self._build, self._known(method), self._log)
+    def _decoder(self, method: str, embedding: str | None) -> Decoder:
+        before = None if embedding is None else self._known(embedding)
+        return Decoder(self._build, self._known(method), self._log, before)
 
     def _call_context(self) -> CallContext:
         return self._log.context()
@@ -372,9 +377,12 @@ class Program(TakesLora):
 # The use that `webpte.llm` and the page make of a program: no part of the public API
 
 
-def decoder_of(program: Program, method: str) -> Decoder:
-    """Return a language model's method with a sampler after it; until `recover` builds it anew."""
-    return program._decoder(method)
+def decoder_of(program: Program, method: str, embedding: str | None = None) -> Decoder:
+    """Return a language model's method with a sampler after it; until `recover` builds it anew.
+
+    `embedding` is the method that embeds tokens, if the other one takes embeddings.
+    """
+    return program._decoder(method, embedding)
 
 
 def call_log_of(program: Program) -> CallLog:
@@ -385,6 +393,11 @@ def call_log_of(program: Program) -> CallLog:
 def kv_cache_bytes(program: Program) -> dict[str, int]:
     """Count the bytes of the KV caches by the `kv_cache` that the program could be loaded with."""
     return cache_bytes(program._contents)
+
+
+async def fingerprint_of(program: Program) -> str:
+    """Return a hash that tells the program apart from others."""
+    return await fingerprint(program._contents)
 
 
 LOADED: WeakSet[Program] = WeakSet()  # those that something still holds: see `webpte.tune`

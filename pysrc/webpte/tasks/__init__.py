@@ -20,10 +20,11 @@ from pkgutil import walk_packages
 from typing import Any
 
 from webpte.errors import InputError
-from webpte.tasks.files import open_files
+from webpte.runtime.program import Program
+from webpte.tasks.files import bind_files, open_files
 from webpte.tasks.task import TASKS, Task
 
-__all__ = ["Task", "names", "open"]
+__all__ = ["Task", "bind", "find", "names", "open"]
 
 
 @cache
@@ -46,12 +47,28 @@ async def open(task: str, source: str | Path, **loading: Any) -> Task:
     source   the folder of the model, its manifest or its program: a path, in the browser a URL
     loading  arguments of `webpte.load`: device, keep, progress, ...
     """
-    made = _table().get(task)
-    if made is None:
-        raise InputError(f"there is no task {task!r}; there are {', '.join(names())}")
+    made = find(task)
     files = await open_files(task, source, made.needed, made.wanted, **loading)
     try:
         return made(files)
     except BaseException:
         files.program.close()
         raise
+
+
+async def bind(task: str, program: Program, files: Mapping[str, bytes]) -> Task:
+    """Make a task of a program that is loaded already; closing the task closes the program.
+
+    files   the contents of the files beside the program, by name: those that `find(task).needed`
+            names, and those of its `wanted` that there are
+    """
+    made = find(task)
+    return made(await bind_files(task, program, files, made.needed))
+
+
+def find(task: str) -> type[Task]:
+    """Return the class of a task; raise InputError if there is none of this name."""
+    made = _table().get(task)
+    if made is None:
+        raise InputError(f"there is no task {task!r}; there are {', '.join(names())}")
+    return made

@@ -26,13 +26,15 @@ _PROGRAMS = ("model.manifest.json", "card.json", "model.pte")
 class ModelFiles:
     """A program, and the files beside it that were there.
 
-    settings   their tables by name; a file that the task does not need may be missing
+    settings   the tables of JSON files by name; a file that the task does not need may be missing
+    texts      the contents of text files by name
     """
 
     program: Program
     where: str
     tokenizer: Tokenizer | None = None
     settings: Mapping[str, Table] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, name: str) -> Table:
         """Return a file's table; an empty one if the file is not there."""
@@ -62,28 +64,48 @@ async def open_files(
             contents[name] = data
         elif name in needed:
             raise SourceError(f"{source} has no {name}, which {task} needs{_advice(task)}")
+    read = await _read_contents(contents)
     program = await load(entry, **loading)
-    try:
-        return await files_of(program, str(source), contents)
-    except BaseException:
-        program.close()
-        raise
+    return ModelFiles(program, str(source), *read)
 
 
-async def files_of(program: Program, where: str, contents: Mapping[str, bytes]) -> ModelFiles:
-    """Return a loaded program with the contents of files, by their names, for a task."""
+async def bind_files(
+    task: str, program: Program, contents: Mapping[str, bytes], needed: Sequence[str]
+) -> ModelFiles:
+    """Put a loaded program and the contents of files by name together; raise SourceError if one of
+    the needed is missing."""
+    for name in needed:
+        if name not in contents:
+            raise SourceError(f"{program.name} has no {name}, which {task} needs{_advice(task)}")
+    return ModelFiles(program, program.name, *await _read_contents(contents))
+
+
+async def _read_contents(
+    contents: Mapping[str, bytes],
+) -> tuple[Tokenizer | None, dict[str, Table], dict[str, str]]:
+    """Return the tokenizer, if there is one, the tables of JSON files, and other files as text."""
     tables = {
         name: parse_table(data, name, InputError, not_finite=True)
         for name, data in contents.items()
-        if name != TOKENIZER
+        if name.endswith(".json") and name != TOKENIZER
     }
-    tokenizer = None
-    if TOKENIZER in contents:
-        config = tables.get(TOKENIZER_CONFIG)
-        tokenizer = await load_tokenizer(
-            contents[TOKENIZER], config=config.content if config is not None else {}
-        )
-    return ModelFiles(program, where, tokenizer, tables)
+    texts = {
+        name: _text(data, name) for name, data in contents.items() if not name.endswith(".json")
+    }
+    if TOKENIZER not in contents:
+        return None, tables, texts
+    config = tables.get(TOKENIZER_CONFIG)
+    tokenizer = await load_tokenizer(
+        contents[TOKENIZER], config=config.content if config is not None else {}
+    )
+    return tokenizer, tables, texts
+
+
+def _text(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} is not a text in UTF-8: {error}") from error
 
 
 async def find_program(source: str | Path, keep: bool = False, advice: str = "") -> str | Path:

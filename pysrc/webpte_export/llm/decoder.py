@@ -46,6 +46,8 @@ _MOST_HIDDEN = 1 << 24  # values of the wide layer of experts, 64 MiB
 class Decoder(nn.Module):
     """A program for webpte.llm: tokens (1, n), first position (1,) -> logits (1, vocabulary).
 
+    In the place of tokens it takes embeddings (1, n, width), too.
+
     `masked`: attention does not use the library's table, and is given the whole cache and a mask.
     `max_chunk`: the number of tokens that one call can take; None if that is up to the caller.
     """
@@ -106,9 +108,9 @@ class Decoder(nn.Module):
             each = [self(tokens[:, n : n + 1], torch.tensor([n])) for n in range(length)]
             return torch.stack(each, 1)
         finally:
-            self._clear()
+            self.clear()
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Clear the caches: otherwise the file would contain the text's keys and values."""
         for name, buffer in self.named_buffers():
             if name.endswith(CACHE_BUFFERS):
@@ -123,7 +125,8 @@ class Decoder(nn.Module):
             setattr(code, ROTATION, self._rotation)
         try:
             with SmallTopK():
-                logits: Tensor = self.model(input_ids=tokens, return_dict=False, **options)[0]
+                name = "inputs_embeds" if tokens.is_floating_point() else "input_ids"
+                logits: Tensor = self.model(**{name: tokens}, return_dict=False, **options)[0]
         finally:
             STEP.decoder = None
             if self._rotation is not None:
@@ -179,7 +182,7 @@ class Decoder(nn.Module):
                 reasons.append(f"{type(problem).__name__}: {problem}")
                 continue
             finally:
-                self._clear()
+                self.clear()
             if error <= _TOLERANCE * max(1.0, float(expected.abs().max())):
                 return
             reasons.append(f"its logits differ by {error:.2g}")

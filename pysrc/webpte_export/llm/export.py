@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from webpte_export.errors import ExportError
-from webpte_export.exporter import Clock, export_prepared, program_path, quiet_logs
+from webpte_export.exporter import (
+    Clock,
+    PreparedMethod,
+    export_prepared,
+    program_path,
+    quiet_logs,
+)
 from webpte_export.exporter_patches import patch_exporter
 from webpte_export.layer_names import LayerNames, NamedLayer
 from webpte_export.llm.huggingface import llama_layer
@@ -19,6 +25,9 @@ from webpte_export.llm.source import Shape, Source
 from webpte_export.quantize import QUANTIZATIONS
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
+
+# From a source, its model and the tokens of a text to further methods, and to constant ones.
+Training = Callable[[Source, Any, list[int]], tuple[dict[str, PreparedMethod], dict[str, str]]]
 
 _TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are of the order of ten
 _HALF_TOLERANCE = Tolerance(0.2, 5e-2)
@@ -37,6 +46,7 @@ def export_llm(
     max_context: int | None = None,
     max_chunk: int = 512,
     half: bool = False,
+    train: Training | None = None,
 ) -> Report:
     """Export a language model for webpte.llm: PATH.pte and the files that go with it.
 
@@ -48,6 +58,8 @@ def export_llm(
     max_context  tokens that the KV cache holds; by default the model's own, at most 2048
     max_chunk    tokens that one call can take
     half         f16 values on the GPU
+    train        adds the method `learn`, which trains a LoRA in steps, of Llama-like models:
+                 `webpte_export.training.prepare.lora_training(...)` makes it
 
     The program takes tokens (1, n) and input_pos (1,), returns logits (1, vocabulary) of the last
     token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc.
@@ -55,7 +67,14 @@ def export_llm(
     and `text_decoder`: see `webpte_export.llm.seq2seq`.
     """
     _check_arguments(quantize, max_context, max_chunk)
+    if train is not None and (half or quantize == "8da4w"):
+        raise ExportError(
+            "a program that is trained computes in floats: leave out half, and choose 8w, 4w or "
+            "none as the quantization."
+        )
     if is_encoder_decoder(source):
+        if train is not None:
+            raise ExportError(f"{source} is an encoder-decoder model, which cannot be trained.")
         return export_seq2seq(
             *(source, path),
             quantize=quantize,
@@ -75,6 +94,7 @@ def export_llm(
         chunk=max_chunk,
         half=half,
         clock=clock,
+        train=train,
     )
 
 
@@ -87,6 +107,7 @@ def export_source(
     chunk: int,
     half: bool,
     clock: Clock,
+    train: Training | None = None,
 ) -> Report:
     """Export a model that has been read; the arguments are those of `export_llm`."""
     from webpte_export.llm.simplify_graph import rewritten
@@ -96,13 +117,19 @@ def export_source(
     with quiet_logs():
         model, extra = _model(source, context, chunk, quantize, tokens)
     chunk = min(chunk, getattr(model, "max_chunk", None) or chunk)
+    before: dict[str, PreparedMethod] = {}
+    facts = metadata(source, context, chunk)
+    if train is not None:
+        before, described = train(source, getattr(model, "model", None), tokens)
+        facts |= described
     clock.lap("quantization")
     return export_prepared(
         model,
         _calls(tokens, chunk),
         program,
         dynamic_shapes=({1: _length(chunk)}, {0: 1}) if chunk > 1 else None,
-        metadata=metadata(source, context, chunk),
+        before=before,
+        metadata=facts,
         tolerance=_HALF_TOLERANCE if half else _TOLERANCE,
         quantize=quantize,
         half=half,

@@ -13,6 +13,7 @@ from webpte_export.exporter import Clock, export, export_methods, quiet_logs
 from webpte_export.exporter_patches import hide_broken_torchvision
 from webpte_export.llm.export import export_llm
 from webpte_export.llm.seq2seq import is_encoder_decoder
+from webpte_export.manifest_writer import add_task
 from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
@@ -27,6 +28,7 @@ _ANSWERING = {
     "translation": (_TOKENIZER,),
     "automatic-speech-recognition": (_TOKENIZER, _PREPROCESSOR, "generation_config.json"),
 }
+_SEEING = "image-text-to-text"
 _COPIED = (
     "config.json",
     "tokenizer.json",
@@ -52,11 +54,21 @@ def export_task(
     folder      of Hugging Face: config.json, weights, and a tokenizer.json (texts) or a
                 preprocessor_config.json (pictures and sounds); both, and generation_config.json,
                 for automatic-speech-recognition
-    out         the folder to write: model.pte with its manifest, suite and report, and copies of
-                the files that say how inputs are prepared and what labels mean
-    max_length  tokens of a text; by default the model's own number, at most 512
+    out         the folder to write: model.pte with its manifest, which names the task, suite and
+                report, and copies of the files that say how inputs are prepared and what labels
+                mean
+    max_length  tokens of a text; by default the model's own number, at most 512. Of
+                image-text-to-text, those of a conversation: at most 4096
     """
-    folder, out = Path(folder), Path(out)
+    report = _export(Path(folder), Path(out), task, quantize, half, max_length)
+    add_task(report.program, task)
+    return report
+
+
+def _export(
+    folder: Path, out: Path, task: str, quantize: str | None, half: bool, max_length: int | None
+) -> Report:
+    """Export a model as its task wants it; see `export_task`."""
     if not (folder / "config.json").is_file():
         raise ExportError(f"{folder} has no config.json: it is not a model of Hugging Face.")
     hide_broken_torchvision()
@@ -68,9 +80,15 @@ def export_task(
     from webpte_export.tasks.heads import ArrayModel, PictureModel, read_module
     from webpte_export.tasks.parts import PARTS
 
+    if task == _SEEING:
+        from webpte_export.tasks.image_text import export_image_text
+
+        return export_image_text(
+            *(folder, out / PROGRAM), quantize=quantize, max_context=max_length, half=half
+        )
     if task in PARTS or task == _VOICES:
         return _export_parts(folder, out, task, quantize, half, max_length)
-    module = read_module(folder, task, (*_ANSWERING, *PARTS, _VOICES))
+    module = read_module(folder, task, (*_ANSWERING, *PARTS, _SEEING, _VOICES))
     arrays = isinstance(module, ArrayModel)
     _check_files(folder, task, (_PREPROCESSOR if arrays else _TOKENIZER,))
     changed: dict[str, Any] = {}

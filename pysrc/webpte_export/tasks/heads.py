@@ -115,6 +115,7 @@ HEADS = {
     "question-answering": Head("AutoModelForQuestionAnswering", (), AnswerModel),
     "fill-mask": Head("AutoModelForMaskedLM", ("logits",)),
     "feature-extraction": Head("AutoModel", ("last_hidden_state",)),
+    "retrieval": Head("AutoModel", ("last_hidden_state",)),
     "image-classification": Head("AutoModelForImageClassification", ("logits",), PictureModel),
     "image-feature-extraction": Head("AutoModel", ("last_hidden_state",), PictureModel),
     "object-detection": Head(

@@ -23,7 +23,7 @@ from webpte.errors import InputError, WebpteError
 from webpte.json_reader import parse_json
 from webpte.openai import Client, EmbeddingModel, Model, RequestError
 
-MAX_BODY = 1 << 22  # bytes of a request
+MAX_BODY = 1 << 24  # bytes of a request, which may have pictures
 _GONE = 499  # the status of requests whose client went away, which nobody sees but the metrics
 T = TypeVar("T")
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]

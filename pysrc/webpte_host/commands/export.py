@@ -22,10 +22,18 @@ from webpte_host.setup.export_environment import export_python, export_variables
 
 QUANTIZATIONS = ("none", "4w", "8w", "8da4w")
 _TAIL_LINES = 15
+# Options of --train by the last part of their names: fields of `LoraOptions`, and what they say.
+_TRAINING = {
+    "rank": ("rank", "rank of the LoRA (8)"),
+    "alpha": ("alpha", "its scale times its rank (16)"),
+    "batch": ("batch", "lines in a step (4)"),
+    "length": ("length", "tokens in a line (128)"),
+}
 _USAGE = """\
 python3 serve.py export MODULE:FUNCTION OUT [options]
-       python3 serve.py export MODEL.gguf|FOLDER OUT [options]
+       python3 serve.py export MODEL.gguf|FOLDER OUT [--train lora] [options]
        python3 serve.py export FOLDER OUT --task NAME [options]"""
+_SEEING = "image-text-to-text"  # a task whose models keep a conversation
 _DESCRIPTION = """\
 Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE, which
 is imported from the current folder, returns (model, inputs), (model, inputs, dynamic_shapes), or a
@@ -42,14 +50,16 @@ def main(arguments: list[str]) -> int:
     with display.stage(f"Exporting {request['source']}"):
         result = run_export(python, request)
     print(result["text"])
-    for line in next_steps(Path(result["suite"])):
+    for line in next_steps(Path(result["suite"]), request["kind"] == "task"):
         print(line, flush=True)
     return 0 if result["passed"] else 1
 
 
-def next_steps(suite: Path) -> list[str]:
+def next_steps(suite: Path, is_task: bool = False) -> list[str]:
     """Return how to check an export in a browser, and how to open it on the page."""
-    folder, address = suite.parent, f"http://localhost:8000/?url=/folder/{quote(suite.stem)}.pte"
+    # The manifest names the task, for which the page has a view.
+    name = f"{quote(suite.stem)}.{'manifest.json' if is_task else 'pte'}"
+    folder, address = suite.parent, f"http://localhost:8000/?url=/folder/{name}"
     return [
         f"To check it on WebGPU: python3 serve.py verify {_short(suite)}",
         f"To open it: python3 serve.py --folder {_short(folder)}, then {address}",
@@ -79,16 +89,28 @@ def parse(arguments: list[str]) -> dict[str, Any]:
     parser.add_argument(
         "--task", metavar="NAME", help="export for webpte.tasks, such as text-classification"
     )
+    parser.add_argument(
+        "--train",
+        choices=("lora",),
+        help="add the method `learn`, which trains a LoRA of a Llama-like language model",
+    )
+    for name, (_, text) in _TRAINING.items():
+        parser.add_argument(f"--lora-{name}", type=_size, metavar="N", help=text)
+    parser.add_argument(
+        "--lora-targets", metavar="NAMES", help="layers to train, such as q_proj,v_proj (all)"
+    )
     options = parser.parse_args(arguments)
     kind = _kind(options.source)
     if options.task is not None:
         if not Path(options.source).is_dir():
             raise HostError("--task takes a folder with config.json and *.safetensors.")
-        if options.max_context is not None:
-            raise HostError("--max-context is for language models, which have no --task.")
+        if options.max_context is not None and options.task != _SEEING:
+            raise HostError(f"--max-context is for language models; of tasks, for {_SEEING}.")
         kind = "task"
     if kind == "function" and options.max_context is not None:
         raise HostError("--max-context is for language models (a .gguf file or a folder).")
+    if options.train is not None and kind != "llm":
+        raise HostError("--train is for language models (a .gguf file or a folder).")
     source = options.source if kind == "function" else str(Path(options.source).resolve())
     return {
         "kind": kind,
@@ -98,7 +120,22 @@ def parse(arguments: list[str]) -> dict[str, Any]:
         "half": options.half,
         "max_context": options.max_context,
         "task": options.task,
+        "train": _training(options),
     }
+
+
+def _training(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return what was chosen for the training, by the names of `LoraOptions`."""
+    given = {
+        field: getattr(options, f"lora_{name}")
+        for name, (field, _) in _TRAINING.items()
+        if getattr(options, f"lora_{name}") is not None
+    }
+    if options.lora_targets is not None:
+        given["targets"] = [name.strip() for name in options.lora_targets.split(",")]
+    if given and options.train is None:
+        raise HostError("--lora-... options need --train lora.")
+    return None if options.train is None else given
 
 
 def _count(text: str) -> int:
@@ -106,6 +143,13 @@ def _count(text: str) -> int:
     if count < 2:
         raise argparse.ArgumentTypeError(f"{text} is not a number of tokens above 1")
     return count
+
+
+def _size(text: str) -> int:
+    size = int(text)
+    if size < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return size
 
 
 def _kind(source: str) -> str:

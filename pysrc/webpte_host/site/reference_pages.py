@@ -25,6 +25,7 @@ MODULES = (
     *(
         "webpte.library",
         "webpte.llm",
+        "webpte.retrieval",
         "webpte.speech",
         "webpte.tasks",
         "webpte.text",

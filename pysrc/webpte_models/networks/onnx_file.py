@@ -20,7 +20,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _DTYPES = {1: "<f4", 2: "u1", 3: "i1", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8"}
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 
-_MODEL_GRAPH = 7
+_MODEL_GRAPH, _MODEL_METADATA = 7, 14
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 5, 11, 12
 _NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE = 1, 2, 4, 5
 _TENSOR_DIMS, _TENSOR_DTYPE, _TENSOR_NAME, _TENSOR_RAW = 1, 2, 8, 9
@@ -55,6 +55,12 @@ def read_onnx(path: Path) -> Graph:
         inputs=[name for name in inputs if name not in constants],
         outputs=[_text(_message(raw)[1][0]) for raw in graph[_GRAPH_OUTPUT]],
     )
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Return the texts that a file has besides its network, by name."""
+    entries = [_message(raw) for raw in _message(path.read_bytes()).get(_MODEL_METADATA, [])]
+    return {_text(entry[1][0]): _text(entry.get(2, [b""])[0]) for entry in entries}
 
 
 def _message(data: bytes) -> dict[int, list[Any]]:

@@ -1,7 +1,8 @@
 """Simplifies ONNX graphs to forms that the exporter knows.
 
-Three rules: identity nodes are removed, GELU that is spelled out with erf becomes one node, and a
-constant added per channel to a convolution becomes its bias.
+Rules: constants are computed, identity nodes are removed, GELU that is spelled out with erf and a
+layer norm of its parts become one node each, and a constant added per channel to a convolution
+becomes its bias.
 """
 
 from __future__ import annotations
@@ -14,7 +15,59 @@ from webpte_models.networks.onnx_file import Graph, Node
 
 
 def simplified(graph: Graph) -> Graph:
-    return with_biases(with_gelu(without_identities(graph)))
+    return with_biases(with_layer_norms(with_gelu(without_identities(with_constants(graph)))))
+
+
+def with_constants(graph: Graph) -> Graph:
+    """Move constants that are nodes, and reshaped constants, to the graph's own."""
+    constants = dict(graph.constants)
+    nodes = []
+    for node in graph.nodes:
+        if node.op == "Constant":
+            constants[node.outputs[0]] = np.asarray(node.attributes["value"])
+        elif node.op == "Reshape" and all(name in constants for name in node.inputs):
+            given, shape = (constants[name] for name in node.inputs)
+            constants[node.outputs[0]] = given.reshape(shape.reshape(-1).tolist())
+        else:
+            nodes.append(node)
+    return replace(graph, nodes=nodes, constants=constants)
+
+
+def with_layer_norms(graph: Graph) -> Graph:
+    """Replace (x - mean) / sqrt(mean((x - mean)²) + epsilon) * weight + bias by one node."""
+    readers = _readers(graph)
+    makers = {node.outputs[0]: node for node in graph.nodes}
+    dropped: set[str] = set()
+    norms: dict[str, Node] = {}
+    for centred in (node for node in graph.nodes if node.op == "Sub"):
+        source, mean = centred.inputs
+        following = {node.op: node for node in readers[centred.outputs[0]]}
+        if makers[mean].op != "ReduceMean" or following.keys() != {"Pow", "Div"}:
+            continue
+        parts = [centred, makers[mean], following["Pow"]]
+        for op in ("ReduceMean", "Add", "Sqrt", "Div", "Mul", "Add"):
+            parts.append(_only(readers, parts[-1]))
+            if parts[-1].op != op:
+                raise ValueError(f"a layer norm of other parts: {op} is {parts[-1].op}")
+        variance, plus, root, divided, scaled, moved = parts[3:]
+        epsilon = _other(graph, plus, variance.outputs[0])
+        weight, bias = (
+            next(name for name in node.inputs if name in graph.constants)
+            for node in (scaled, moved)
+        )
+        assert divided.inputs == (centred.outputs[0], root.outputs[0])
+        dropped |= {node.outputs[0] for node in parts}
+        norms[moved.outputs[0]] = Node(
+            "LayerNorm", (source, weight, bias), moved.outputs, {"epsilon": epsilon}
+        )
+    nodes = []
+    for node in graph.nodes:
+        made = node.outputs[0]
+        if made in norms:
+            nodes.append(norms[made])
+        elif made not in dropped:
+            nodes.append(node)
+    return replace(graph, nodes=nodes)
 
 
 def without_identities(graph: Graph) -> Graph:

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 import webpte
+from support.harness import image_text_cases
 from support.harness.inspecting import APART
 from support.harness.sounds import voices_folder
 from support.harness.task_cases import make_bursts, make_picture, models_folder
 from support.harness.texts import BYTES, FOLDER
-from support.llm import lora_models, small_seq2seq
+from support.llm import lora_models, small_seq2seq, training_models
 from support.page.chats import Q4
 from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
@@ -23,8 +24,10 @@ from webpte.ops.elementwise.unary import Unary
 from webpte_host.base.layout import ROOT
 
 SAMPLES, LORAS = ROOT / "web/samples", lora_models.folder()
+TRAINED = training_models.folder()
 DIGITS, PHOTO = SAMPLES / "digits.pte", SAMPLES / "photo.pte"
 MODELS = models_folder()  # of tasks
+SEEN = image_text_cases.models_folder()
 TEXT = FOLDER / BYTES  # a tokenizer with its configuration
 
 
@@ -91,8 +94,20 @@ ENCODED = {
     "generation_config": _GENERATION,
     "samples": small_seq2seq.sound(0.7),
 }
+SEEING = {
+    "seeing": SEEN / "patches" / "model.pte",
+    "pixels": np.zeros((1, 3, 16, 16), np.float32),
+    "before": [2, 20],
+    "after": [30],
+}
 PICTURE = {**LINES, "x": np.zeros((1, 1, 28, 28), np.float32)}
 TOKENIZER = {name: TEXT / name for name in ("tokenizer.json", "tokenizer_config.json")}
+
+# Documents: that their text is not in a PDF is nothing to a search.
+WRITTEN: dict[str, Path | str] = {
+    "manual.pdf": "It is washed by hand.",
+    "notes.md": "# Home\nThe dog is lazy.",
+}
 
 PREPARED = {
     "README.md": Prepared(
@@ -122,7 +137,7 @@ PREPARED = {
         printed=("layer x2", "all agree", "bytes on the GPU"),
     ),
     "docs/language_models.md": Prepared(
-        {**CHAT, **ENCODED, "draft": Q4.with_name("llama_tiny_fp32.pte")},
+        {**CHAT, **ENCODED, **SEEING, "draft": Q4.with_name("llama_tiny_fp32.pte")},
         {
             "chat.pte": Q4,
             "model.pte": Q4,
@@ -152,6 +167,16 @@ PREPARED = {
     "docs/openai.md": Prepared(CHAT),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
     "docs/page.md": Prepared(),
+    "docs/retrieval.md": Prepared(
+        files={
+            "out/minilm": MODELS / "vectors",
+            "out/chat/model.pte": SAMPLES / "stories.pte",
+            "out/chat/tokenizer.json": SAMPLES / "stories.tokenizer.json",
+            "out/chat/tokenizer_config.json": SAMPLES / "stories.tokenizer_config.json",
+            **WRITTEN,
+        },
+        printed=("manual.pdf", "memo.txt None Buy milk."),
+    ),
     "docs/samples.md": Prepared(
         {
             **LINES,
@@ -167,12 +192,14 @@ PREPARED = {
             "reviews": ["Good.", "Bad."],
             "samples": make_bursts([2000, 9000]),
         },
-        {
+        WRITTEN
+        | {
             f"out/{name}": MODELS / model
             for name, model in (
                 ("feelings", "feelings"),
                 ("names", "entities"),
                 ("answers", "answers"),
+                ("minilm", "vectors"),
                 ("photos", "shapes"),
                 ("things", "things"),
                 ("depth", "depths"),
@@ -186,10 +213,18 @@ PREPARED = {
             )
         }
         | {
+            "out/seeing": SEEN / "patches",
             "out/ears": small_seq2seq.whisper_folder(),
             "out/mms-tts-eng": voices_folder() / "drawn",
         },
         printed=("'label': ", "PER", "'answer': "),
+    ),
+    "docs/training.md": Prepared(
+        LINES,
+        {
+            "out/chat.pte": TRAINED / "llama_8w.pte",
+            **{f"out/{name}": TRAINED / name for name in TOKENIZER},
+        },
     ),
     "docs/tuning.md": Prepared(
         {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},

@@ -25,7 +25,14 @@ from webpte_host.base.layout import ROOT
 FILE = ROOT / "docs" / "public_api.txt"
 MODULES = (
     *("webpte", "webpte.llm", "webpte.text", "webpte.report", "webpte.training", "webpte.vision"),
-    *("webpte.tasks", "webpte.library", "webpte.openai", "webpte.ray", "webpte.errors"),
+    *(
+        "webpte.tasks",
+        "webpte.retrieval",
+        "webpte.library",
+        "webpte.openai",
+        "webpte.ray",
+        "webpte.errors",
+    ),
 )
 
 _HEAD = """\

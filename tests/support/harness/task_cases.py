@@ -166,11 +166,13 @@ CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
 ]
 
 # Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests, and of
-# voices, which test_voices.py tests.
+# models that see (test_image_text.py) or speak (test_voices.py).
 ANSWERING = {
     *("text2text-generation", "summarization", "translation"),
-    *("automatic-speech-recognition", "text-to-speech"),
+    *("automatic-speech-recognition", "image-text-to-text", "text-to-speech"),
 }
+# Those that are tested in tests/unit/retrieval.
+SEARCHING = {"retrieval"}
 
 
 def made(argument: Any) -> Any:

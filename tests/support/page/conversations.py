@@ -90,8 +90,8 @@ def change_calls(
     """Wrap all that a Generator awaits of a program."""
     decoder = program._decoder
 
-    def changed_decoder(method: str) -> Any:
-        inner: Any = decoder(method)
+    def changed_decoder(*methods: Any) -> Any:
+        inner: Any = decoder(*methods)
         sample, steps, run_unread = inner.sample, inner.steps, inner.run_unread
         inner.sample = lambda *given: change(sample(*given))
         inner.steps = lambda *given: changed_steps(steps(*given))

@@ -213,8 +213,8 @@ class FakeBrowser:
             raise ValueError(f"{file.name}: the browser cannot read this sound") from error
         return samples[(np.arange(rate) * len(samples)) // rate]
 
-    def file_of(self, data: bytes, name: str) -> File:
-        return File(name, data)
+    def file_of(self, data: bytes | Sequence[bytes], name: str) -> File:
+        return File(name, data if isinstance(data, bytes) else b"".join(data))
 
     async def read(self, file: File) -> bytes:
         if file.gate is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from support.harness.task_cases import CASES, EXPECTED, check, made
+from support.harness.task_cases import CASES, EXPECTED, check, made, models_folder
 from support.page.page import python
 from webpte_host.harness.browser import Harness
 
@@ -35,6 +35,14 @@ for model, name, args, options in calls:
         found.append(plain(await task(*[given(one) for one in args], **options)))
 return json.dumps(found)
 """
+
+
+def name_task(model: str, task: str) -> str:
+    """Write a manifest that names a task into the folder of a model; return the file's name."""
+    name = f"{task}.manifest.json"
+    content = {"task": task, "program": "model.pte"}
+    (models_folder() / model / name).write_text(json.dumps(content), encoding="utf-8")
+    return name
 
 
 def packed(argument: Any) -> Any:

@@ -33,7 +33,7 @@ from support.docs.documents import (
 from support.graphs.graphs import wait
 from webpte.llm import Generator
 from webpte.runtime.inspect import kernel_rates
-from webpte.training import Learner
+from webpte.training import Learner, LoraTrainer
 from webpte_host.base.layout import ROOT
 
 MOST_TOKENS = 5
@@ -180,6 +180,12 @@ def _shorten(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Generator, "generate", generate_little)
     monkeypatch.setattr(Learner, "learn", learn_little)
+    train = LoraTrainer.learn
+
+    def train_little(self: LoraTrainer, lines: Any, steps: int, **options: Any) -> Any:
+        return train(self, lines, min(steps, MOST_STEPS), **options)
+
+    monkeypatch.setattr(LoraTrainer, "learn", train_little)
 
 
 @pytest.mark.parametrize("block", all_blocks(), ids=str)

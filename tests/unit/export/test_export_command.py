@@ -55,6 +55,14 @@ def test_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(HostError, match="task"):
             command.parse(wrong)
+    assert request["train"] is None
+    assert command.parse(["llama", "out/l", "--train", "lora"])["train"] == {}
+    chosen = ["--train", "lora", "--lora-rank", "4", "--lora-targets", "q_proj, v_proj"]
+    wanted = {"rank": 4, "targets": ["q_proj", "v_proj"]}
+    assert command.parse(["llama", "out/l", *chosen])["train"] == wanted
+    for wrong in (["llama", "o", "--lora-rank", "4"], ["a:b", "o", "--train", "lora"]):
+        with pytest.raises(HostError, match="--train"):
+            command.parse(wrong)
 
 
 class Answering:

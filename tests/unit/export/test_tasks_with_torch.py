@@ -21,7 +21,7 @@ from PIL import Image  # noqa: E402
 import webpte  # noqa: E402
 from support.llm.export_seq2seq import build  # noqa: E402
 from support.llm.small_seq2seq import answers_of, write_files  # noqa: E402
-from support.write import task_models, vision_models  # noqa: E402
+from support.write import make_image_text, task_models, vision_models  # noqa: E402
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.tasks import export_task  # noqa: E402
 
@@ -110,3 +110,31 @@ def test_folders_that_cannot_be_exported_say_why(tmp_path: Path) -> None:
     (source / "tokenizer.json").unlink()
     with pytest.raises(ExportError, match=r"no tokenizer\.json"):
         export_task(source, tmp_path / "out", "text-classification")
+
+
+def test_a_model_that_sees_is_exported_in_parts(tmp_path: Path) -> None:
+    source, out = tmp_path / "model", tmp_path / "out"
+    model, processor = make_image_text.llava(make_image_text.tokenizer())
+    vision_models.spread(model, 1, 2.0).eval().save_pretrained(source)
+    processor.save_pretrained(source)
+    report = export_task(source, out, "image-text-to-text", quantize="8w", max_length=40)
+    assert report.passed, report.text()
+    assert report.delegates == 3
+    chat = [{"role": "user", "content": [{"type": "image", "image": make_picture(9, 7)}]}]
+
+    async def answer() -> object:
+        async with await webpte.tasks.open("image-text-to-text", out, device="numpy") as task:
+            return await task(chat, max_new_tokens=2, return_full_text=False)
+
+    assert isinstance(wait(answer()), list)
+    with pytest.raises(ExportError, match="the context holds 5: too few"):
+        export_task(source, out, "image-text-to-text", max_length=5)
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**config, "vision_feature_layer": [0, 1]}))
+    with pytest.raises(ExportError):
+        export_task(source, out, "image-text-to-text")
+    (source / "processor_config.json").unlink()
+    with pytest.raises(ExportError, match=r"neither preprocessor_config\.json nor"):
+        export_task(source, out, "image-text-to-text")
+    with pytest.raises(ExportError):
+        export_task(small_model(tmp_path / "text"), out, "image-text-to-text")

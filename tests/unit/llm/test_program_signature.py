@@ -9,6 +9,7 @@ import webpte
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.errors import InputError
+from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, generate
 
 SIZE = 7
@@ -40,6 +41,41 @@ def embeddings() -> GraphWriter:
     g.inputs(x, position)
     g.outputs(g.op("aten.neg.default", x, g.tensor((1, 4, SIZE))))
     return g
+
+
+def in_parts(each: bool) -> dict[str, GraphWriter]:
+    """Write a model of two methods that answers a token with its position, or that of the last."""
+    first = GraphWriter()
+    tokens, table = first.tensor((1, 8), "int64"), first.tensor(TABLE.shape, constant=TABLE)
+    rows = first.op("aten.embedding.default", table, tokens, first.tensor((1, 8, SIZE)))
+    first.inputs(tokens)
+    first.outputs(rows)
+    second = GraphWriter()
+    x, places = second.tensor((1, 8, SIZE)), second.tensor((8 if each else 1,), "int64")
+    known = 9 * np.eye(SIZE, dtype=np.float32)
+    table = second.tensor(known.shape, constant=known)
+    dims = (8 if each else 1, SIZE)
+    added = second.op("aten.embedding.default", table, places, second.tensor(dims))
+    out = second.op("aten.add.Tensor", x, added, second.int(1), second.tensor((1, 8, SIZE)))
+    second.inputs(x, places)
+    second.outputs(out)
+    for writer, values in ((first, (tokens, rows)), (second, (x, out, *([places] * each)))):
+        for value in values:
+            writer.host(value, dynamic=True)
+    return {"token_embedding": first, "text_decoder": second}
+
+
+@pytest.mark.parametrize(("each", "found"), [(True, [2, 3, 4, 5]), (False, [0, 3, 4, 5])])
+@pytest.mark.parametrize("device", ["numpy", "simulated"])
+def test_a_model_of_two_methods_answers(each: bool, found: list[int], device: str) -> None:
+    async def run() -> None:
+        on = SimulatedDevice() if device == "simulated" else device
+        async with await webpte.load(write_pte(methods=in_parts(each)), device=on) as program:
+            generator = Generator(program)
+            assert generator.method == "text_decoder"
+            assert [token async for token in generator.generate([1, 2, 0], 4)] == found
+
+    wait(run())
 
 
 def expected(first: int, count: int) -> list[int]:
@@ -85,9 +121,9 @@ def test_programs_that_give_tokens_are_refused() -> None:
     assert "export the model without its argmax" in told
 
 
-def test_programs_of_embeddings_are_refused() -> None:
+def test_programs_of_embeddings_that_do_not_fit_are_refused() -> None:
     told = refused({"token_embedding": model(4), "text_decoder": embeddings()})
-    assert "text_decoder takes embeddings" in told
+    assert "text_decoder takes other things than the embeddings" in told
 
 
 def test_methods_that_do_not_fit_are_named() -> None:

@@ -103,13 +103,14 @@ class Card:
     name: str
     title: str
     program: str
-    view: str = "run"
+    view: str = ""  # the one that opens; none: the program says
     task: str = ""
     licence: str = ""
     about: str = ""
     size: int = 0  # bytes of the program
     examples: tuple[str, ...] = ()
     check: str = ""  # inputs with the outputs of a reference, see `Program.check`
+    picture: str = ""  # of the card, which may be an example of what the model takes
     tokenizer: str = ""
     tokenizer_config: str = ""
     questions: tuple[str, ...] = ()  # that a chat may begin with
@@ -139,13 +140,14 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             name=name,
             title=str(raw.get("title") or name),
             program=folder + str(program),
-            view=str(raw.get("view") or "run"),
+            view=str(raw.get("view") or ""),
             task=str(raw.get("task") or ""),
             licence=str(raw.get("licence") or ""),
             about=str(raw.get("about") or raw.get("notes") or ""),
             size=int(raw.get("size") or 0),
             examples=tuple(folder + str(one) for one in _listed(example)),
             check=_address(folder, named.get("check")),
+            picture=_address(folder, named.get("picture")),
             tokenizer=_address(folder, named.get("tokenizer")),
             tokenizer_config=_address(folder, named.get("tokenizer_config")),
             questions=tuple(map(str, raw.get("questions") or ())),

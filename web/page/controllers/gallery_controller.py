@@ -86,7 +86,7 @@ class GalleryController:
             if message.get("model"):
                 await self._open_card(str(message["model"]), view)
             elif message.get("url") and await self._opening.open(str(message["url"])):
-                self._views.bring_to_front(view or HOME)
+                self._views.bring_to_front(view or self._views.leading)
 
     async def go(self, message: Message) -> None:
         """Go to a program of the history; if it is open already, only change the view."""
@@ -129,7 +129,7 @@ class GalleryController:
             return
         session = self._state.session
         assert session is not None  # it has just been opened
-        self._views.bring_to_front(view or card.view)
+        self._views.bring_to_front(view or card.view or self._views.leading)
         await self._bring_labels(session, card)
         await self._bring_examples(session, card)
 

@@ -20,7 +20,7 @@ from page.controllers.opening_progress import OpeningProgress
 from page.parts.file_view import contents_view, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, unfetched_text
-from page.persistence.manifests import fetch_manifest
+from page.persistence.manifests import entry_of, fetch_manifest
 from page.session.constant_methods import read_constant_methods
 from page.session.loaded_text import loaded_text
 from page.session.open_tabs import elsewhere_text
@@ -218,6 +218,7 @@ class OpenController:
         if isinstance(wanted, str):
             browser = self._state.browser
             progress("fetch", 0, 0)
+            wanted = await entry_of(browser, wanted)
             if is_manifest(wanted):
                 fetched, *parts = await fetch_manifest(browser, wanted, progress, download)
                 extra = extra or tuple(part.data for part in parts)
@@ -225,7 +226,8 @@ class OpenController:
                 fetched = await browser.fetch(wanted, progress, download)
                 extra = extra or await self._parts_of(fetched)
             name = _name_of(fetched, card)
-            wanted = replace(fetched, name=name, address=wanted, card=card)
+            task = card.task if card is not None else fetched.task
+            wanted = replace(fetched, name=name, address=wanted, card=card, task=task)
         source = replace(wanted, extra=extra)
         try:
             self._check(turn)  # fetching may take long

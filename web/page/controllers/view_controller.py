@@ -36,6 +36,7 @@ class ViewController:
         self._stale = set(self._panels)
         self._drawn_need: dict[str, Need | None] = {}  # the missing need that was drawn, by view
         self._tabs: list[str] = []
+        self._program = ""  # the address or name of the one that was opened last
         state.front = HOME
         state.listeners.append(self._follow)
         state.commands.append(self._commands)
@@ -132,7 +133,23 @@ class ViewController:
                 panel.end_work()
                 self._safely(panel.forget, panel.view)
         self._draw_tabs()
+        if change is Change.SESSION:
+            self._lead()
         self._draw_front()
+
+    def _lead(self) -> None:
+        """Bring a view that leads to the front, if another program was opened."""
+        session = self._state.session
+        before = self._program
+        self._program = "" if session is None else session.source.address or session.source.name
+        if self._program not in ("", before) and self.leading != HOME:
+            self.bring_to_front(self.leading)
+
+    @property
+    def leading(self) -> str:
+        """The view that a program opens with."""
+        views = [self._panels[name].view for name in self._tabs]
+        return next((view.name for view in views if view.leads), HOME)
 
     def _draw_tabs(self) -> None:
         views = [p.view for p in self._panels.values() if p.view.has_tab(self._state)]

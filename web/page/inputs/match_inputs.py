@@ -70,6 +70,10 @@ def is_input_file(name: str) -> bool:
     return is_array_file(name) or is_picture_file(name) or is_sound_file(name)
 
 
+def is_media_file(name: str) -> bool:
+    return is_picture_file(name) or is_sound_file(name)
+
+
 def is_picture_file(name: str) -> bool:
     return name.lower().endswith(_PICTURES)
 

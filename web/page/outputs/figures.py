@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from page.html.markup import Html, h
+from page.html.units import plural
 from page.outputs.pictures import Picture
 
 _TALL = 60  # of a histogram, in its own units
+_CURVE = 480, 120  # of a loss curve, in its own units
+_SMOOTH = 5  # steps whose mean loss is told
 _LEAST = 1.0  # of that: a bin that holds anything stays visible, however tall its neighbour is
 
 
@@ -76,6 +81,22 @@ def line_figure(
     points = " ".join(f"{at * step:.1f},{tall * (1 - up):.1f}" for at, up in enumerate(heights))
     drawn = plot(h("polyline", points=points), size, label, kind)
     return h("figure", drawn, caption(*captions))
+
+
+def loss_figure(losses: Sequence[float], kind: str) -> Html:
+    """Return the curve of the losses of a training, and the mean of the last ones."""
+    top = max(losses)
+    now = float(np.mean(losses[-_SMOOTH:]))
+    told = f"Loss {now:.3f} after {plural(len(losses), 'step')}"
+    groups = np.array_split(np.array(losses), min(len(losses), _CURVE[0]))
+    return line_figure(
+        [float(group.mean()) / top for group in groups],
+        _CURVE,
+        f"{told}; it was {losses[0]:.3f} at first",
+        kind,
+        f"{top:.2f} to 0",
+        told,
+    )
 
 
 def zoomed(inside: Html, name: str, label: str = "", kind: str = "", **attributes: object) -> Html:

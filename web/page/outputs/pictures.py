@@ -268,6 +268,18 @@ def png_rgb(pixels: Array) -> bytes:
     return _png(width, height, 2, pixels.reshape(height, -1), b"")
 
 
+def png_rgba(pixels: Array) -> bytes:
+    """Encode (height, width, 4) uint8, with alpha, as PNG."""
+    height, width = pixels.shape[:2]
+    return _png(width, height, 6, pixels.reshape(height, -1), b"")
+
+
+def png_grey(pixels: Array) -> bytes:
+    """Encode (height, width) uint8 as PNG."""
+    height, width = pixels.shape
+    return _png(width, height, 0, pixels, b"")
+
+
 def png_indexed(index: Array, palette: Array, transparent: tuple[int, ...] = ()) -> bytes:
     """Encode (height, width) uint8 with a (256, 3) uint8 palette as PNG."""
     height, width = index.shape

@@ -41,6 +41,7 @@ _WAYS_OUT = {
     "FileChangedError": "Open it again: that reads the new version.",
     "DigestError": "Open it again. If the hashes differ again, the file and its manifest do not "
     "belong together.",
+    "DocumentError": "Other documents can be added all the same.",
     "SourceError": "Check the address or the file, and that its server lets other pages read it "
     "(CORS).",
     "ClosedError": "Open the file again.",

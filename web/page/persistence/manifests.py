@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
 from page.browser import Browser, Progress, Source
 from webpte import Download
+from webpte.errors import SourceError
 from webpte.manifest import ManifestPart, read_manifest
 from webpte.runtime.base.manifest_files import beside, check_part
 from webpte.runtime.base.open import let_go
+from webpte.runtime.base.siblings import is_missing
+
+CARD, MANIFEST = "card.json", ".manifest.json"
+# What a folder is opened by, the first that is there.
+_ENTRIES = (f"model{MANIFEST}", CARD)
 
 
 async def fetch_manifest(
@@ -14,10 +24,46 @@ async def fetch_manifest(
 ) -> list[Source]:
     """Fetch the program of a manifest and its `.ptd` files, in order, and check them."""
     manifest = read_manifest(await browser.fetch_bytes(url), url)
-    return [
+    program, *parts = [
         await _fetch_part(browser, str(beside(url, part.name)), part, progress, download)
         for part in (manifest.program, *manifest.data)
     ]
+    return [replace(program, task=manifest.task), *parts]
+
+
+async def entry_of(browser: Browser, url: str) -> str:
+    """Return the address of a folder's manifest, card or program; any other address as it is."""
+    if not url.endswith("/"):
+        return url
+    for name in _ENTRIES:
+        try:
+            await browser.fetch_bytes(url + name)
+        except SourceError as error:
+            if not is_missing(error):
+                raise
+        else:
+            return url + name
+    return f"{url}model.pte"
+
+
+async def read_dropped(
+    browser: Browser, files: Sequence[Any], taken: Callable[[str], bool]
+) -> tuple[str, dict[str, Any]]:
+    """Return the task of a model whose files were dropped together, and those beside its program.
+
+    Without a manifest or card among them, which names the program that is there, too, that is
+    "" and nothing. `taken` tells for which names files are used otherwise.
+    """
+    named = {browser.source(file).name: file for file in files}
+    for name, file in named.items():
+        if name != CARD and not name.endswith(MANIFEST):
+            continue
+        manifest = read_manifest(await browser.read(file), name)
+        if manifest.task and manifest.program.name in named:
+            parts = {part.name for part in (manifest.program, *manifest.data)}
+            rest = {one: file for one, file in named.items() if one not in parts}
+            return manifest.task, {one: file for one, file in rest.items() if not taken(one)}
+    return "", {}
 
 
 async def _fetch_part(

@@ -17,6 +17,8 @@ from page.session.palette import Command
 from page.session.state import AppState, Change
 from webpte.errors import InputError
 from webpte.llm import Generator
+from webpte.retrieval import encodes_texts
+from webpte.text import encodes_sentences
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,22 @@ def _is_language_model(state: AppState) -> bool:
     return True
 
 
+def _is_sentence_encoder(state: AppState) -> bool:
+    return state.session is not None and encodes_sentences(state.session.methods)
+
+
+def _is_text_encoder(state: AppState) -> bool:
+    return state.session is not None and encodes_texts(state.session.methods)
+
+
 PROGRAM = Need("Open a program first.", lambda state: state.session is not None, hides=True)
 METHOD = Need(
     "This program has constant methods only: there is nothing to run.",
     lambda state: state.session is not None and bool(state.session.method),
 )
 LANGUAGE_MODEL = Need("Open a language model with a KV cache.", _is_language_model, hides=True)
+SENTENCE_ENCODER = Need("Open a sentence encoder.", _is_sentence_encoder, hides=True)
+TEXT_ENCODER = Need("Open a sentence encoder.", _is_text_encoder, hides=True)
 RUN = Need(
     "Run the program first.",
     lambda state: state.session is not None and state.session.shown is not None,
@@ -133,6 +145,7 @@ class View:
     follows  changes after which it is redrawn while it is in front
     style    whether it has a `<name>.css`
     commands rows of the palette: `Command("Copy as Python", "copy")` calls `on_copy`
+    leads    it comes to the front when a program opens for which it has a tab
     """
 
     name: str
@@ -143,6 +156,7 @@ class View:
     follows: tuple[Change, ...] = (Change.SESSION, Change.METHOD, Change.RESULTS)
     style: bool = False
     commands: tuple[Command, ...] = ()
+    leads: bool = False
 
     @property
     def panel_id(self) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from webpte.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
-from webpte.errors import ClosedError, DeviceLostError, InputError
-from webpte.gpu.device import Device
+from webpte.errors import ClosedError, DeviceLostError, InputError, UnsupportedError
+from webpte.gpu.device import Device, GpuCopy
 from webpte.plan.memory_plan import aligned
 from webpte.runtime.base.call_context import count_submission
 from webpte.runtime.base.devices import made_device
@@ -215,6 +215,34 @@ async def allocate(device: Device, tensors: Sequence[tuple[DType, DType, Dims]])
         )
         for buffer, (dtype, stored, dims) in zip(buffers, tensors, strict=True)
     ]
+
+
+async def join_rows(parts: Sequence[tuple[GpuTensor, int, int]]) -> GpuTensor:
+    """Copy rows of tensors [1, rows, width] into a new one, on the GPU.
+
+    parts   tensors of one device, dtype and width, each with the first of its rows and how many
+    """
+    device = parts[0][0].device
+    tensors = [lend(tensor, device) for tensor, _, _ in parts]
+    dtype, stored, width = tensors[0].dtype, tensors[0].stored, tensors[0].shape[-1]
+    assert all((one.stored, one.shape[-1]) == (stored, width) for one in tensors)
+    size = width * stored.itemsize
+    if size % WORD_BYTES:
+        raise UnsupportedError(f"rows of {size} bytes cannot be copied on the GPU: not whole words")
+    total = sum(count for _, _, count in parts)
+    (made,) = await allocate(device, [(dtype, stored, (1, total, width))])
+    target, copies, at = lend(made, device).buffer, list[GpuCopy](), 0
+    for one, (_, first, count) in zip(tensors, parts, strict=True):
+        places = {"source_offset": first * size, "target_offset": at * size}
+        copies.append(GpuCopy(one.buffer, target, count * size, **places))
+        at += count
+    try:
+        device.copy(copies)
+    except BaseException:
+        made.destroy()
+        raise
+    count_submission()
+    return made
 
 
 async def upload(device: Device, array: np.ndarray, dtype: DType, what: str) -> GpuTensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from webpte.errors import DeviceError
 from webpte.format.vulkan import NullValue
 from webpte.graph.graph import Call, Graph
 from webpte.ops import lookup
@@ -67,3 +68,14 @@ def _reason(graph: Graph, call: Call, touched: frozenset[int]) -> str | None:
     if place < len(call.args) - 1 and not isinstance(graph.value(call.args[place]), NullValue):
         return "its mask says which positions of the cache count"
     return None
+
+
+def leaves_traces(error: BaseException, calls: int) -> bool:
+    """Return whether calls that were made before this error may have changed state.
+
+    A call that fails leaves state as it was, but a cancelled one runs to its end if it is on the
+    GPU, and after a failure of the device its effect is unknown.
+    """
+    if calls == 0:
+        return False
+    return calls > 1 or not isinstance(error, Exception) or isinstance(error, DeviceError)

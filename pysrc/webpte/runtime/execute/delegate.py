@@ -216,6 +216,10 @@ class GpuDelegate:
         """Wait for this run's turn: runs are submitted in the order in which they came."""
         return self._plain_turn if dry_run is None else _DelegateTurn(self, dry_run.configs)
 
+    def take_turns_with(self, other: GpuDelegate) -> None:
+        """Let no run of one begin in a turn of the other, whose state this one has, too."""
+        self.lock, self.guard = other.lock, other.guard
+
     async def prepare(self, request: RunRequest) -> PreparedRun:
         """Do everything of a run that comes before its submission; only during its turn."""
         started = perf_counter()

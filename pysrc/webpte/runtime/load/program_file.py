@@ -31,6 +31,7 @@ from webpte.runtime.base.info import ConstantInfo, MethodInfo, ScalarInfo, Tenso
 from webpte.runtime.base.open import open_bytes
 from webpte.source import ByteSource, Region
 
+LORA_TRAINING, LORA_FACTS = "learn", "get_lora"  # see webpte/training/lora_form.py
 BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
 
 
@@ -70,10 +71,14 @@ class Contents:
     cases: Mapping[str, tuple[BundledCase, ...]] = field(default_factory=dict)
 
 
-async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> Contents:
+async def read_contents(
+    source: ByteSource, data: Sequence[ByteSource] = (), training: bool = False
+) -> Contents:
     """Read all that is not a constant. `data` are the `.ptd` files that belong to the program.
 
-    Of a bundled program, which is read as a whole, `cases` are those of each method.
+    Of a bundled program, which is read as a whole, `cases` are those of each method. The method
+    that trains LoRAs of a language model, which is larger than all others, is left out unless it is
+    for `training`.
     """
     source, cases = await _unbundled(source)
     program = await pte.read_program(source)
@@ -86,7 +91,11 @@ async def read_contents(source: ByteSource, data: Sequence[ByteSource] = ()) -> 
                 raise SourceError(f"{file.name}: {key!r} is in another file, too")
             named[key] = Region(file, entry.span.offset, entry.span.size)
     methods: dict[str, MethodContents] = {}
+    names = {plan.name for plan in program.methods}
+    unread = {LORA_TRAINING} if LORA_FACTS in names and not training else set()
     for plan in program.methods:
+        if plan.name in unread:
+            continue
         if plan.name in methods:
             raise FormatError(f"two methods are called {plan.name!r}", 0)
         graphs = tuple(

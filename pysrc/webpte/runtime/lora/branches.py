@@ -22,7 +22,7 @@ from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS
 from webpte.ops.gemm.matmul import LINEAR
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.base.info import ScalarInfo
-from webpte.runtime.load.program_file import Contents, described
+from webpte.runtime.load.program_file import LORA_TRAINING, Contents, described
 from webpte.runtime.lora.slots import (
     Branch,
     LinearModule,
@@ -49,7 +49,7 @@ def with_room(contents: Contents, room: LoraRoom | int) -> tuple[Contents, LoraS
     planner, found = SlotPlanner(room), dict[tuple[str, int], list[_Siblings]]()
     for name, method in contents.methods.items():
         for index, graph in enumerate(method.graphs):
-            if graph is not None:
+            if graph is not None and name != LORA_TRAINING:  # which takes one as its input
                 groups = list(_groups(graph, _layers(graph, modules)))
                 found[name, index] = groups
                 for group in groups:
@@ -62,7 +62,7 @@ def with_room(contents: Contents, room: LoraRoom | int) -> tuple[Contents, LoraS
     methods = dict(contents.methods)
     for name, method in methods.items():
         graphs = tuple(
-            graph if graph is None else _branched(graph, found[name, index], slots)
+            graph if graph is None else _branched(graph, found.get((name, index), []), slots)
             for index, graph in enumerate(method.graphs)
         )
         if graphs != method.graphs:

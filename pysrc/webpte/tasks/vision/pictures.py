@@ -57,6 +57,12 @@ async def picture_of(given: Any) -> Array:
         given = np.asarray(given.convert("RGB"))
     if not isinstance(given, np.ndarray):
         given = await decode_picture(given)
+    return checked_picture(given)
+
+
+def checked_picture(given: Any) -> Array:
+    """Return a picture, given as an array or by Pillow, as (height, width, 3) bytes."""
+    given = np.asarray(given)
     pixels = given[:, :, None] if given.ndim == 2 else given
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] not in (1, 3, 4):
         raise InputError(

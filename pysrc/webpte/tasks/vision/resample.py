@@ -62,7 +62,7 @@ _FILTERS: dict[int, tuple[Callable[[float], float], float]] = {
     4: (_box, 0.5),
     5: (_hamming, 1.0),
 }
-NEAREST, BILINEAR, BICUBIC = 0, 2, 3
+NEAREST, LANCZOS, BILINEAR, BICUBIC = 0, 1, 2, 3
 
 
 def resize(pixels: Array, height: int, width: int, resample: int) -> Array:

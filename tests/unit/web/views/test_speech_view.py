@@ -143,7 +143,7 @@ def test_a_microphone_can_be_cancelled_and_a_missing_file_is_told(folder: Path) 
         (folder / "preprocessor_config.json").unlink()
         with pytest.raises(AssertionError):
             await opened(app, browser, folder)
-        assert "preprocessor_config.json is not next to model.pte" in browser.html["view-speech"]
+        assert "has no preprocessor_config.json, which" in browser.html["view-speech"]
 
     drive_with(script)
 

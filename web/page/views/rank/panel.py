@@ -9,13 +9,14 @@ from page.browser import Message
 from page.html.markup import Html, h, render
 from page.html.units import ms_text, plural
 from page.outputs.figures import bar
+from page.parts.tokenizer_note import tokenizer_note
 from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
 from page.session.session import Session
 from page.session.state import AppState, Change
-from page.views.view import Need, Panel, View
+from page.views.view import SENTENCE_ENCODER, Panel, View
 from webpte.errors import SourceError
 from webpte.json_reader import parse_json
-from webpte.text import Ranked, SentenceEncoder, encodes_sentences
+from webpte.text import Ranked, SentenceEncoder
 
 _EXAMPLES = "ranking.json"  # next to an installed encoder: queries with sentences
 _QUERY = "animals that live with people"
@@ -25,13 +26,6 @@ _LINES = (
     "Two dogs are playing in the garden.",
     "Wolves hunt in packs.",
 )
-
-
-def _encoder(state: AppState) -> bool:
-    return state.session is not None and encodes_sentences(state.session.methods)
-
-
-ENCODER = Need("Open a sentence encoder.", _encoder, hides=True)
 
 
 @dataclass(eq=False)
@@ -55,7 +49,7 @@ class RankPanel(Panel):
     @property
     def _now(self) -> Asked:
         session = self.state.session
-        assert session is not None  # as ENCODER says
+        assert session is not None  # as SENTENCE_ENCODER says
         file = session.source.address or session.source.name
         return self._asked.setdefault(file, Asked())
 
@@ -129,13 +123,7 @@ class RankPanel(Panel):
         note = None
         if not ready:
             text = asked.problem or "No tokenizer.json was found next to the program."
-            chosen = h(
-                "label",
-                "Choose tokenizer.json",
-                h("input", type="file", multiple=True, data_act=self.act("tokenizer")),
-                class_="button",
-            )
-            note = h("div", h("p", text, class_="notice notice-warn"), chosen, class_="rank-needs")
+            note = tokenizer_note(text, self.act("tokenizer"))
         return h(
             "section",
             h("h2", "Rank sentences by meaning"),
@@ -179,7 +167,7 @@ VIEW = View(
     "Rank",
     order=14,
     make=RankPanel,
-    needs=(ENCODER,),
+    needs=(SENTENCE_ENCODER,),
     follows=(Change.SESSION,),
     style=True,
 )

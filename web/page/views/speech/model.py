@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 from page.browser import Browser
 from page.session.session import Session
+from page.session.task_files import bind_task
 from webpte import MethodInfo
-from webpte.errors import InputError, SourceError
-from webpte.library import LOCAL
 from webpte.runtime.base.info import TensorInfo
-from webpte.tasks.files import files_of
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.sound.text_to_speech import TextToSpeech
 from webpte.tasks.task import Task
@@ -41,24 +39,6 @@ def _first(methods: Methods, name: str) -> tuple[int, str] | None:
 
 
 async def open_task(session: Session, browser: Browser) -> Task:
-    """Open the task of a session's program; raise SourceError or InputError if files are missing.
-
-    They are looked for in the folder of the program's address.
-    """
+    """Open the task of a session's program; raise SourceError if files of it are missing."""
     kind: type[Task] = SpeechRecognition if hears(session.methods) else TextToSpeech
-    folder, slash, _ = session.source.address.partition("?")[0].rpartition("/")
-    if not slash or session.source.address.startswith(LOCAL):
-        raise InputError(
-            f"{', '.join(kind.needed)} belong to this model: open it by the address of its folder"
-        )
-    contents: dict[str, bytes] = {}
-    for name in (*kind.needed, *kind.wanted):
-        try:
-            contents[name] = await browser.fetch_bytes(f"{folder}/{name}")
-        except SourceError as error:
-            if name in kind.needed:
-                raise InputError(
-                    f"{name} is not next to {session.source.name}: copy it there from the model's "
-                    f"folder ({error})"
-                ) from error
-    return kind(await files_of(session.program, session.source.name, contents))
+    return await bind_task(kind.name, session, browser)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from page.html.fields import labelled
 from page.html.markup import Html, h
 from page.html.units import plural
-from page.outputs.figures import bar, line_figure
+from page.outputs.figures import bar, loss_figure
 from page.views.teach.lesson import FEWEST, MOST, Kind, Lesson
 
 THINKS, LEARNS, ADDS = "teach-thinks", "teach-learns", "teach-adds"
 _PAD_SIDE = 252  # CSS pixels
-_WIDTH, _HEIGHT = 480, 120  # of the curve, in its own units
-_SMOOTH = 5  # steps whose mean loss is shown
 Act = Callable[[str], str]
 
 
@@ -195,20 +191,4 @@ def curve_view(lesson: Lesson) -> Html:
             "The loss says how wrong the network was."
         )
         return h("p", text, class_="note")
-    top = max(losses)
-    now = float(np.mean(losses[-_SMOOTH:]))
-    told = f"Loss {now:.3f} after {plural(len(losses), 'step')}"
-    return line_figure(
-        [loss / top for loss in _thinned(losses)],
-        (_WIDTH, _HEIGHT),
-        f"{told}; it was {losses[0]:.3f} at first",
-        "teach-curve",
-        f"{top:.2f} to 0",
-        told,
-    )
-
-
-def _thinned(losses: Sequence[float]) -> list[float]:
-    """Reduce losses to as many as the curve has units, by the mean of each group."""
-    groups = np.array_split(np.array(losses), min(len(losses), _WIDTH))
-    return [float(group.mean()) for group in groups]
+    return loss_figure(losses, "teach-curve")

@@ -33,8 +33,6 @@ Array = np.ndarray
 Vary = Callable[[Array, np.random.Generator], Array]
 
 LEARN, PREDICT = "learn", "predict"
-__all__ = ["Form", "Learner", "can_be_taught", "form_of"]
-
 RATE = 0.003
 STEPS_AT_ONCE = 4  # losses are read together: fewer round trips, and still a smooth curve
 _GIVEN, _OF_WEIGHT = 3, 3  # inputs of `learn` before the weights; tensors for each weight
@@ -64,13 +62,13 @@ def form_of(methods: Mapping[str, MethodInfo]) -> Form:
             f"a program that can be taught has the methods {LEARN!r} and {PREDICT!r}; this one "
             f"has: {listed}"
         )
-    learn, predict = _shapes(methods[LEARN].inputs), _shapes(methods[PREDICT].inputs)
+    learn, predict = shapes_of(methods[LEARN].inputs), shapes_of(methods[PREDICT].inputs)
     if len(learn) < _GIVEN + _OF_WEIGHT or (len(learn) - _GIVEN) % _OF_WEIGHT:
         raise InputError(
             f"{LEARN!r} takes examples, labels, a rate, and three tensors for each weight; it has "
             f"{len(learn)} inputs"
         )
-    weights, outputs = learn[_GIVEN::_OF_WEIGHT], _shapes(methods[LEARN].outputs)
+    weights, outputs = learn[_GIVEN::_OF_WEIGHT], shapes_of(methods[LEARN].outputs)
     if outputs[1:] != learn[_GIVEN:] or math.prod(outputs[0] or (1,)) != 1:
         raise InputError(
             f"{LEARN!r} gives the loss, and then the weights in the shapes they had: "
@@ -82,7 +80,7 @@ def form_of(methods: Mapping[str, MethodInfo]) -> Form:
             f"{PREDICT!r} takes one example and the weights of {LEARN!r}, "
             f"{[(1, *shape), *weights]}, not {predict}"
         )
-    logits = _shapes(methods[PREDICT].outputs)
+    logits = shapes_of(methods[PREDICT].outputs)
     if len(logits) != 1 or len(logits[0]) != _LOGITS:
         raise InputError(f"{PREDICT!r} gives logits [1, classes], not {logits}")
     return Form(batch[0], shape, logits[0][-1], tuple(weights))
@@ -143,7 +141,7 @@ class Learner:
                 if vary is not None:
                     batch = vary(batch, self._rng).astype(np.float32)
                 losses.append(await self.step(batch, wanted[chosen]))
-            for loss in await asyncio.gather(*map(_array, losses)):
+            for loss in await asyncio.gather(*map(array_of, losses)):
                 yield float(loss.reshape(()))
 
     async def step(self, batch: Array, labels: Array) -> Array | GpuTensor:
@@ -168,7 +166,7 @@ class Learner:
 
     async def weights(self) -> dict[str, Array]:
         """Return the weights and the optimizer's moments, for `load`."""
-        arrays = await asyncio.gather(*map(_array, self._state))
+        arrays = await asyncio.gather(*map(array_of, self._state))
         return {name: array.copy() for name, array in zip(self._names(), arrays, strict=True)}
 
     def load(self, weights: Mapping[str, Array]) -> None:
@@ -214,9 +212,11 @@ class Learner:
         return chosen
 
 
-def _shapes(values: Sequence[Any]) -> list[tuple[int, ...]]:
+def shapes_of(values: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Return the shapes of inputs or outputs; () for those that are no tensors."""
     return [tuple(value.shape) if isinstance(value, TensorInfo) else () for value in values]
 
 
-async def _array(value: Array | GpuTensor) -> Array:
+async def array_of(value: Array | GpuTensor) -> Array:
+    """Return a tensor of either kind as an array."""
     return await value.numpy() if isinstance(value, GpuTensor) else value

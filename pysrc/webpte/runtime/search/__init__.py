@@ -1,0 +1,1 @@
+"""The search for the nearest of many vectors."""

@@ -1,0 +1,171 @@
+"""image-text-to-text: answers questions about pictures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, ClassVar, Unpack
+
+from webpte.errors import InputError
+from webpte.llm import Chat, GenerationOptions, Generator, Reply
+from webpte.llm.prompt import end_tokens
+from webpte.llm.reply import StopStrings, stats_of
+from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.task import Task, task
+from webpte.tasks.vision.picture_prompts import PicturePrompts
+from webpte.tasks.vision.tiles import pictures_of
+from webpte.text import Tokenizer, check_fits
+
+MAX_NEW_TOKENS = 256  # of an answer, as the pipeline has it
+
+
+@task("image-text-to-text")
+class ImageTextToText(Task):
+    """Answers questions about pictures.
+
+    await task(picture, text="What is it?", return_full_text=False)  # [{"generated_text": ...}]
+
+    chat = [{"role": "user", "content": [
+        {"type": "image", "image": picture}, {"type": "text", "text": "What is it?"}]}]
+    await task(chat)
+    async for piece in task.stream(chat): ...
+    """
+
+    needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER, PREPROCESSOR)
+    wanted: ClassVar[Sequence[str]] = (TOKENIZER_CONFIG,)
+
+    def __init__(self, files: ModelFiles) -> None:
+        super().__init__(files)
+        assert files.tokenizer is not None  # it is needed
+        self.tokenizer: Tokenizer = files.tokenizer
+        self._generator = Generator(files.program)
+        check_fits(self.tokenizer, self._generator.vocabulary)
+        self._prompts = self._reader(self._generator)
+        self._stops = end_tokens(self.tokenizer, None)
+        self._turn = asyncio.Lock()  # the program's state belongs to one answer at a time
+
+    def _reader(self, generator: Generator) -> PicturePrompts:
+        pictures = pictures_of(self.files.table(PREPROCESSOR))
+        return PicturePrompts(generator, self.tokenizer, pictures, self.files.table(CONFIG))
+
+    def chat(self, system: str | None = None, **options: Any) -> Chat:
+        """Return a conversation: `chat.send("What is it?", pictures=[picture])`.
+
+        It has the program's KV cache, which the task uses, too: each continues its own conversation
+        and computes it again if the other came between. `options` are those of `webpte.llm.Chat`.
+        """
+        return Chat(self.program, self.tokenizer, system, reader=self._reader, **options)
+
+    async def __call__(
+        self,
+        images: Any = None,
+        *,
+        text: Any = None,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        return_full_text: bool = True,
+        **options: Unpack[GenerationOptions],
+    ) -> Any:
+        """Return [{"input_text", "generated_text"}] for a question; for a list, a list of those.
+
+        images   a picture or a list of them; or, without `text`, a chat or a list of chats
+        text     what is said about the pictures, with the model's token for pictures (`<image>`)
+                 where each of them is; without that token, the pictures and the text become a
+                 user's message. Or a chat, or a list of chats; with a list of texts, `images` has
+                 a picture, or a list of them, for each
+        return_full_text   whether "generated_text" begins with what was given: the text, or all
+                           messages of the chat
+        options  those of `Generator.generate`: temperature, seed, ...
+        """
+        calls, many = _calls(images, text)
+        found = []
+        for pictures, said in calls:
+            pieces = [
+                piece async for piece in self._answer(pictures, said, max_new_tokens, options)
+            ]
+            answer: Any = "".join(pieces)
+            if return_full_text:
+                answer = said + answer if isinstance(said, str) else _with_answer(said, answer)
+            found.append([{"input_text": said, "generated_text": answer}])
+        return found if many else found[0]
+
+    async def stream(
+        self,
+        images: Any = None,
+        *,
+        text: Any = None,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        **options: Unpack[GenerationOptions],
+    ) -> AsyncGenerator[str, None]:
+        """Yield the pieces of one answer; the arguments are those of a call."""
+        calls, many = _calls(images, text)
+        if many:
+            raise InputError("stream answers one question: give one text, or one chat")
+        ((pictures, said),) = calls
+        async for piece in self._answer(pictures, said, max_new_tokens, options):
+            yield piece
+
+    async def _answer(
+        self, pictures: Sequence[Any], said: Any, count: int, options: GenerationOptions
+    ) -> AsyncGenerator[str, None]:
+        async with self._turn:
+            if isinstance(said, str) and pictures and self._prompts.image not in said:
+                parts: list[dict[str, Any]] = [{"type": "image", "image": p} for p in pictures]
+                said = [{"role": "user", "content": [*parts, {"type": "text", "text": said}]}]
+            if not isinstance(said, str):
+                said, pictures = self._prompts.render(said, said[-1].get("role") == "assistant")
+            prompt = await self._prompts.prompt(said, pictures)
+            generation = self._generator.generate(prompt.tokens, count, stop=self._stops, **options)
+            async for piece in Reply(
+                generation, self.tokenizer, StopStrings(()), stats_of(generation, 0, 0)
+            ):
+                yield piece
+
+
+def _calls(images: Any, text: Any) -> tuple[list[tuple[list[Any], Any]], bool]:
+    """Return pictures and text, or no pictures and a chat, of each question; and if it is a list"""
+    if text is None and _is_chat(images):
+        images, text = None, images
+    if _is_chat(text):
+        if images is not None:
+            raise InputError("pictures of a chat are parts of its messages, not an argument")
+        many = not isinstance(text[0], Mapping)
+        return [([], list(chat)) for chat in (text if many else [text])], many
+    if isinstance(text, str):
+        return [(_listed(images), text)], False
+    if not isinstance(text, list | tuple) or not all(isinstance(one, str) for one in text):
+        raise InputError(
+            "give a text to the pictures (text=...), or a chat: a list of messages with role and "
+            "content"
+        )
+    given = [None] * len(text) if images is None else images
+    if not isinstance(given, list | tuple) or len(given) != len(text):
+        raise InputError(f"{len(text)} texts need as many pictures, or lists of pictures")
+    return [(_listed(one), said) for one, said in zip(given, text, strict=True)], True
+
+
+def _is_chat(value: Any) -> bool:
+    """Return whether a value is a chat, or a list of chats."""
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    first = value[0]
+    if isinstance(first, list | tuple):
+        return bool(first) and isinstance(first[0], Mapping)
+    return isinstance(first, Mapping) and "role" in first
+
+
+def _listed(images: Any) -> list[Any]:
+    if images is None:
+        return []
+    return list(images) if isinstance(images, list | tuple) else [images]
+
+
+def _with_answer(chat: list[Any], answer: str) -> list[Any]:
+    """Return a chat with its answer, or with the answer that it begins continued."""
+    last = chat[-1]
+    if last.get("role") != "assistant":
+        return [*chat, {"role": "assistant", "content": answer}]
+    content = last["content"]
+    if isinstance(content, str):
+        return [*chat[:-1], {**last, "content": content + answer}]
+    ended = {**content[-1], "text": content[-1]["text"] + answer}
+    return [*chat[:-1], {**last, "content": [*content[:-1], ended]}]

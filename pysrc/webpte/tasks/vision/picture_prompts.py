@@ -1,0 +1,159 @@
+"""Prompts with pictures: messages or a text, as tokens and the rows of pictures between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from webpte.errors import ChatTemplateError, InputError
+from webpte.json_reader import Table
+from webpte.llm import Generator, Picture
+from webpte.llm.prompt import PromptPicture
+from webpte.tasks.vision.pictures import checked_picture, picture_of
+from webpte.tasks.vision.tiles import Pictures
+from webpte.text import ChatTemplate, Tokenizer
+
+Array = np.ndarray
+_SOURCES = ("image", "url", "path", "base64")  # where parts of messages have their picture
+
+
+@dataclass(frozen=True)
+class PicturePrompt:
+    """A prompt: tokens with those of pictures between them, which it keeps."""
+
+    tokens: list[int]
+    pictures: tuple[PromptPicture, ...]
+
+
+class PicturePrompts:
+    """Makes the prompts of one model.
+
+    image   the token, as text, in the place of a picture
+    """
+
+    def __init__(
+        self,
+        generator: Generator,
+        tokenizer: Tokenizer,
+        pictures: Pictures,
+        config: Table,
+        template: ChatTemplate | None = None,
+    ) -> None:
+        self._generator, self._tokenizer, self._pictures = generator, tokenizer, pictures
+        self._template = template or tokenizer.template
+        known = [config.content.get(f"image_token_{name}") for name in ("id", "index")]
+        number = next((one for one in known if type(one) is int), None)
+        image = None if number is None else tokenizer.token_of(number)
+        if number is None or image is None:
+            raise InputError(f"{config.name} names no token for pictures (image_token_id)")
+        self._number, self.image = number, image
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], continued: bool = False, **variables: Any
+    ) -> tuple[str, list[Any]]:
+        """Return the text of a chat, and its pictures, in order, as they were given.
+
+        Pictures are parts of a message's content: {"type": "image", "image": picture}. A chat that
+        is `continued` ends within its last message.
+        """
+        if self._template is None:
+            raise ChatTemplateError("the model has no chat template: give a text with pictures")
+        parts, pictures = _checked(messages)
+        text = self._template.render(parts, add_generation_prompt=not continued, **variables)
+        return _until(text, parts[-1]) if continued else text, pictures
+
+    async def prompt(
+        self, text: str, pictures: Sequence[Any], *, special: bool = True
+    ) -> PicturePrompt:
+        """Return the tokens of a text in which `image` stands for each picture.
+
+        special   whether tokens that the model expects around a text are added to it, unless it
+                  begins with the first of them
+        """
+        between = text.split(self.image)
+        if len(between) != len(pictures) + 1:
+            raise InputError(
+                f"the text has {self.image} {len(between) - 1} times; pictures that were given: "
+                f"{len(pictures)}"
+            )
+        seen = [self.see(await picture_of(one)) for one in pictures]
+        return PicturePrompt(self.encode(text, seen, special), tuple(seen))
+
+    def see(self, pixels: Array) -> PromptPicture:
+        """Prepare a picture (height, width, 3) of bytes."""
+        given = checked_picture(pixels)
+        seen = self._pictures(given)
+        parts = tuple(self._generator.picture(tile[None]) for tile in seen.tiles)
+        text = self._pictures.text(seen, self.image, len(parts[0].tokens))
+        return PromptPicture(given, text, parts)
+
+    def encode(self, text: str, pictures: Sequence[PromptPicture], special: bool) -> list[int]:
+        """Return the tokens of a text in which `image` stands for each picture."""
+        between = text.split(self.image)
+        pairs = zip(pictures, between[1:], strict=True)
+        whole = between[0] + "".join(one.text + after for one, after in pairs)
+        first = self._tokenizer.special.get("bos_token")
+        added = special and not (first and whole.startswith(first))
+        frames = [part for one in pictures for part in one.parts]
+        return self._with_rows(self._tokenizer.encode(whole, special=added), frames)
+
+    def _with_rows(self, tokens: list[int], frames: Sequence[Picture]) -> list[int]:
+        """Return the tokens with rows of pictures in their places."""
+        count = len(frames[0].tokens) if frames else 0
+        rows = iter([number for frame in frames for number in frame.tokens])
+        lengths = [
+            len(list(run)) for key, run in groupby(tokens, lambda one: one == self._number) if key
+        ]
+        if sum(lengths) != count * len(frames) or any(one % max(count, 1) for one in lengths):
+            raise InputError(
+                f"the tokenizer makes {sum(lengths)} tokens {self.image} of {len(frames)} pictures "
+                f"with {count} rows each: it is another model's"
+            )
+        return [next(rows) if token == self._number else token for token in tokens]
+
+
+def _checked(messages: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return messages as templates take them, and the pictures in them."""
+    found: list[dict[str, Any]] = []
+    pictures: list[Any] = []
+    for index, message in enumerate(messages):
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        if not isinstance(content, Sequence) or not content:
+            raise InputError(
+                f"message {index} has no content: a text, or a list of parts of type text and image"
+            )
+        parts = [_part(part, f"message {index}", pictures) for part in content]
+        found.append({**message, "content": parts})
+    if not found:
+        raise InputError("a chat has a message or more")
+    return found, pictures
+
+
+def _part(part: Any, where: str, pictures: list[Any]) -> dict[str, Any]:
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind == "text" and isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    given = [part[key] for key in _SOURCES if key in part] if kind == "image" else []
+    if len(given) != 1:
+        raise InputError(
+            f'{where}: a part is {{"type": "text", "text": ...}} or '
+            f'{{"type": "image", "image": picture}}, not {str(part)[:80]}'
+        )
+    pictures.append(given[0])
+    return {"type": "image"}
+
+
+def _until(text: str, message: Mapping[str, Any]) -> str:
+    """Return the text up to the end of the last message's own text, which is continued."""
+    last = message["content"][-1].get("text")
+    if not last or last.strip() not in text:
+        raise InputError("the last message cannot be continued: it does not end with a text")
+    at = text.rindex(last.strip())
+    end = at + len(last) if text.startswith(last, at) else at + len(last.rstrip())
+    return text[:end]

@@ -1,0 +1,127 @@
+"""The task view in Chromium: files, the camera, typed texts and clicks become results on WebGPU."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import BrowserContext, Locator, Page, expect
+
+from page.outputs.pictures import png_rgb
+from support.harness.task_cases import make_picture
+from support.page.page_visit import drop, open_address, visit
+from support.page.task_page import name_task
+from webpte_host.serving.server import Site
+
+PHOTO = png_rgb(make_picture(48, 64))
+
+
+@pytest.fixture(scope="module")
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site, but="404") as page:  # of files that a model may have or not
+        yield page
+
+
+def open_task(page: Page, model: str, task: str) -> Locator:
+    """Open a model by its manifest; return the card of its result."""
+    open_address(page, f"/tasks/{model}/{name_task(model, task)}")
+    expect(page.locator("#view-task h2").first).to_have_text(title(task))
+    expect(page.locator("#tab-task")).to_have_attribute("aria-selected", "true")
+    return page.locator("#task-result")
+
+
+def title(task: str) -> str:
+    words = task.replace("-", " ")
+    return words[0].upper() + words[1:]
+
+
+def give_photo(page: Page) -> None:
+    files = {"name": "photo.png", "mimeType": "image/png", "buffer": PHOTO}
+    page.locator("#task-input input[type=file]").set_input_files([files])  # type: ignore[list-item]
+
+
+def test_things_are_framed_marked_and_saved(page: Page) -> None:
+    result = open_task(page, "things", "object-detection")
+    give_photo(page)
+    page.locator("#task-input input[type=range]").fill("0.3")
+    expect(result.locator("h3")).to_contain_text("found")
+    frames = result.locator("#task-stage g[data-item]")
+    expect(frames).to_have_count(result.locator("li[data-item]").count())
+    result.locator("li[data-item='0']").hover()
+    expect(result.locator("#task-stage g[data-item='0']")).to_have_class("marked")
+    with page.expect_download() as download:
+        result.get_by_role("button", name="Save JSON").click()
+    assert download.value.suggested_filename == "photo.object-detection.json"
+    found = json.loads(download.value.path().read_text(encoding="utf-8"))
+    assert len(found) == frames.count()
+    with page.expect_download() as download:
+        result.get_by_role("button", name="Save PNG").click()
+    png = download.value.path().read_bytes()
+    assert png[16:24] == PHOTO[16:24]  # as wide and high as the photo
+    assert png != PHOTO
+    expect(page.locator("#error")).to_be_empty()
+
+
+def test_a_dropped_folder_opens_with_its_task(page: Page, site: Site) -> None:
+    from support.harness.task_cases import models_folder
+
+    folder = models_folder() / "depths"
+    names = ["model.pte", name_task("depths", "depth-estimation")]
+    names += ["config.json", "preprocessor_config.json"]
+    drop(page, "body", *((name, (folder / name).read_bytes()) for name in names))
+    expect(page.locator("#view-task h2").first).to_have_text("Depth estimation")
+    drop(page, "#task-input", ("photo.png", PHOTO))
+    tint = page.locator("#task-stage image")
+    expect(tint).to_have_attribute("opacity", "1.00")
+    page.locator("#task-result input[type=range]").fill("40")
+    expect(tint).to_have_attribute("opacity", "0.40")
+
+
+def test_a_click_in_the_picture_masks_a_thing(page: Page) -> None:
+    result = open_task(page, "prompts", "mask-generation")
+    give_photo(page)
+    expect(result).to_contain_text("Click a thing")
+    page.locator("#task-input [data-points] img").click(position={"x": 20, "y": 12})
+    expect(result.locator("#task-stage circle")).to_have_count(1)
+    expect(result.locator("button[aria-pressed=true]")).to_have_text("Mask 1")
+
+
+def test_a_typed_text_is_answered_live(page: Page) -> None:
+    result = open_task(page, "feelings", "text-classification")
+    shares = result.locator(".bars .share")
+    expect(shares.first).to_contain_text("%")
+    before = shares.all_inner_texts()
+    page.locator("#task-input textarea").fill("She said that the fox is quick.")
+    expect(shares.first).not_to_have_text(before[0])
+    page.locator("#task-input textarea").fill("")
+    expect(result).to_contain_text("Write something")
+
+
+def test_the_camera_is_answered_picture_by_picture(page: Page) -> None:
+    page.context.grant_permissions(["camera"])
+    result = open_task(page, "shapes", "image-classification")
+    page.get_by_role("button", name="Camera").click()
+    expect(page.locator("#task-input video")).to_be_visible()
+    expect(result.locator(".bars li")).not_to_have_count(0)
+    expect(page.locator("#task-input figcaption")).to_contain_text("the camera")
+    page.get_by_role("button", name="Take picture").click()
+    expect(page.locator("#task-input video")).to_have_count(0)
+
+
+def test_a_recording_is_answered(page: Page) -> None:
+    page.context.grant_permissions(["microphone"])
+    result = open_task(page, "voices", "voice-activity-detection")
+    page.get_by_role("button", name="Record").click()
+    expect(page.locator("#task-input meter")).to_be_visible()
+    page.get_by_role("button", name="Stop and use").click()
+    expect(page.locator("#task-input figcaption")).to_contain_text("recording.webm")
+    expect(result).to_contain_text(re.compile("part|Nothing was found"))
+
+
+def test_a_file_that_is_no_picture_is_told(page: Page) -> None:
+    open_task(page, "shapes", "image-classification")
+    files = {"name": "no.png", "mimeType": "image/png", "buffer": b"no picture"}
+    page.locator("#task-input input[type=file]").set_input_files([files])  # type: ignore[list-item]
+    expect(page.locator("#error")).to_contain_text("cannot read this picture")

@@ -1,0 +1,65 @@
+"""Answers about pictures on the native device: tokens, rows on the GPU, and steps ahead."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import webpte
+from support.devices.native import need_native
+from support.harness.image_text_cases import CASES, EXPECTED, made, models_folder
+from webpte.llm import Generator
+from webpte.tasks.vision.image_text import ImageTextToText
+
+ROWS = json.loads(EXPECTED.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver() -> None:
+    need_native()
+
+
+@pytest.mark.parametrize("model", ["tiles", "patches"])
+def test_answers_are_those_of_the_pipeline(model: str) -> None:
+    async def run() -> None:
+        folder = models_folder() / model
+        task = await webpte.tasks.open("image-text-to-text", folder, device="native", strict=True)
+        assert isinstance(task, ImageTextToText)
+        async with task:
+            for (name, given, options), expected in zip(CASES, ROWS, strict=True):
+                if name == model:
+                    (found,) = await task(**made(given), return_full_text=False, **options)
+                    assert found["generated_text"] == expected["generated_text"]
+
+    asyncio.run(run())
+
+
+def test_steps_run_ahead_and_survive_a_recovery() -> None:
+    async def run() -> None:
+        program = await webpte.load(models_folder() / "patches" / "model.pte", device="native")
+        async with program:
+            generator = Generator(program)
+            pixels = np.random.default_rng(1).normal(size=(1, 3, 16, 16)).astype(np.float32)
+            picture = generator.picture(pixels)
+            prompt = [2, 20, *picture.tokens, 30]
+
+            async def answer(given: list[int], **options: Any) -> tuple[list[int], str | None]:
+                found = generator.generate(given, 16, **options)
+                tokens = [token async for token in found]
+                return tokens, found.stats.step_by_step
+
+            tokens, reason = await answer(prompt)
+            assert reason is None  # they run ahead
+            assert (await answer(prompt, steps_ahead=1))[0] == tokens
+            left = generator.generate(prompt, 16)
+            assert await anext(left) == tokens[0]  # others are under way
+            assert (await answer([*prompt, *tokens[:3]]))[0][:8] == tokens[3:11]
+            assert (await answer(prompt[:-1]))[1] == "the prompt ends with a picture"
+            await program.recover()
+            assert (await answer(prompt))[0] == tokens
+
+    asyncio.run(run())

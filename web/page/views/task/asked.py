@@ -1,0 +1,84 @@
+"""The inputs of a task, its options and its last answer, of one open program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from page.views.task.forms import PICTURE, SOUND, TEXT, TaskForm
+from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
+from webpte.tasks import Task
+
+
+@dataclass(eq=False)
+class AskedTask:
+    """The inputs, options and the last answer of a task; `form` is its row of `FORMS`."""
+
+    name: str
+    form: TaskForm
+    task: Task | None = None
+    problem: str = ""  # why there is no task
+    picture: GivenPicture | None = None
+    sound: GivenSound | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+    options: dict[str, float] = field(default_factory=dict)
+    points: list[tuple[float, float]] = field(default_factory=list)  # x and y, parts of the picture
+    answer: TaskAnswer | None = None
+    settings: dict[str, str] = field(default_factory=dict)  # of how the answer is shown
+    camera: bool = False  # it is open, and sends pictures
+    seen: Any = None  # the picture that the encoder of a prompted model has read
+    seen_of: GivenPicture | None = None
+
+    def __post_init__(self) -> None:
+        self.texts = {one.name: one.start for one in self.form.fields}
+        self.options = {one.name: one.start for one in self.form.sliders}
+
+    def missing(self) -> str:
+        """Return what has to be given before there can be an answer; "" if nothing."""
+        if self.form.kind == PICTURE and self.picture is None:
+            return "Choose a picture, drop one here, paste one, or open the camera."
+        if self.form.kind == SOUND and self.sound is None:
+            return "Choose a sound, drop one here, or record one."
+        for one in self.form.fields:
+            if not one.value(self.texts[one.name].strip()):
+                return f"Write something into “{one.label}”."
+        if self.form.points and not self.points:
+            return "Click a thing in the picture."
+        return ""
+
+    async def run(self) -> Any:
+        """Call the task with what is given, and return its result."""
+        assert self.task is not None
+        places = [] if self.form.kind == TEXT else [await self._main()]
+        names: dict[str, Any] = {}
+        for one in self.form.fields:
+            value = one.value(self.texts[one.name].strip())
+            if one.named:
+                names[one.name] = value
+            else:
+                places.append(value)
+        if self.form.points:
+            assert self.picture is not None
+            height, width = self.picture.pixels.shape[:2]
+            names["points"] = [(x * width, y * height) for x, y in self.points]
+        return await self.task(*places, **names, **self.options, **self.form.fixed)
+
+    async def _main(self) -> Any:
+        """Return the picture or the sound as the task takes it."""
+        if self.form.kind == SOUND:
+            assert self.sound is not None
+            return {"array": self.sound.samples, "sampling_rate": self.sound.rate}
+        assert self.picture is not None
+        if not self.form.points:
+            return self.picture.pixels
+        if self.seen_of is not self.picture:
+            self.close()
+            look: Any = getattr(self.task, "look")  # noqa: B009 - only prompted models have it
+            self.seen, self.seen_of = await look(self.picture.pixels), self.picture
+        return self.seen
+
+    def close(self) -> None:
+        """Free what is kept on the GPU."""
+        if self.seen is not None:
+            self.seen.close()
+        self.seen, self.seen_of = None, None
