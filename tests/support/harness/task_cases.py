@@ -171,8 +171,8 @@ ANSWERING = {
     *("text2text-generation", "summarization", "translation"),
     *("automatic-speech-recognition", "image-text-to-text", "text-to-speech"),
 }
-# Those that are tested in tests/unit/retrieval.
-SEARCHING = {"retrieval"}
+# Those that are tested in tests/unit/retrieval and in tests/unit/tasks/test_ocr.py.
+APART = {"retrieval", "optical-character-recognition"}
 
 
 def made(argument: Any) -> Any:
