@@ -112,6 +112,7 @@ def test_folders_that_cannot_be_exported_say_why(tmp_path: Path) -> None:
         export_task(source, tmp_path / "out", "text-classification")
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_a_model_that_sees_is_exported_in_parts(tmp_path: Path) -> None:
     source, out = tmp_path / "model", tmp_path / "out"
     model, processor = make_image_text.llava(make_image_text.tokenizer())
