@@ -120,7 +120,6 @@ def test_a_model_that_sees_is_exported_in_parts(tmp_path: Path) -> None:
     processor.save_pretrained(source)
     report = export_task(source, out, "image-text-to-text", quantize="8w", max_length=40)
     assert report.passed, report.text()
-    assert report.delegates == 3
     chat = [{"role": "user", "content": [{"type": "image", "image": make_picture(9, 7)}]}]
 
     async def answer() -> object:
