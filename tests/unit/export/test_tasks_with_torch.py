@@ -133,6 +133,7 @@ def test_a_model_that_sees_is_exported_in_parts(tmp_path: Path) -> None:
     (source / "config.json").write_text(json.dumps({**config, "vision_feature_layer": [0, 1]}))
     with pytest.raises(ExportError):
         export_task(source, out, "image-text-to-text")
+    (source / "config.json").write_text(json.dumps(config))
     (source / "processor_config.json").unlink()
     with pytest.raises(ExportError, match=r"neither preprocessor_config\.json nor"):
         export_task(source, out, "image-text-to-text")
