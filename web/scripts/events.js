@@ -242,11 +242,13 @@ addEventListener("py:progress", ({ detail }) => {
 const hasModuleWorkers = () => {
   let asked = false;
   const options = { get type() { asked = true; return "module"; } };
+  const empty = URL.createObjectURL(new Blob([], { type: "text/javascript" })); // as the page's policy allows
   try {
-    new Worker("data:text/javascript,", options).terminate();
+    new Worker(empty, options).terminate();
   } catch {
     // Where it may not be started for another reason, PyScript's own error says more.
   }
+  URL.revokeObjectURL(empty);
   return asked;
 };
 if (!hasModuleWorkers()) {

@@ -378,10 +378,7 @@ class Program(TakesLora):
 
 
 def decoder_of(program: Program, method: str, embedding: str | None = None) -> Decoder:
-    """Return a language model's method with a sampler after it; until `recover` builds it anew.
-
-    `embedding` is the method that embeds tokens, if the other one takes embeddings.
-    """
+    """Return a method, after one that embeds tokens, with a sampler; until `recover`."""
     return program._decoder(method, embedding)
 
 

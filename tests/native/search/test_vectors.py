@@ -20,7 +20,7 @@ def test_vectors(software: bool) -> None:
     async def run() -> None:
         device = await NativeDevice.create()
         device.info = replace(device.info, software=software)
-        for width, sizes in ((1, (1, 3)), (7, (1, 1, 1023, 5)), (33, (1500, 1)), (64, (2049, 900))):
+        for width, sizes in ((1, (1, 3)), (7, (1, 1, 1023, 5)), (33, (1500, 1))):
             vectors = GpuVectors(device, width)
             await check_vectors(vectors, width, sizes)
             vectors.close()

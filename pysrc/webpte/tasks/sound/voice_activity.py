@@ -108,7 +108,7 @@ class VoiceActivityDetection(Task):
 
 
 class VoiceActivityStream:
-    """How likely the frames of one sound are speech, as it comes; see webpte.speech.phrases.
+    """A detector for one sound that is still coming; see webpte.speech.phrases.
 
     A call of the program takes several frames, so shares come for several at once.
     """

@@ -45,9 +45,14 @@ class LanguageModel:
     codec: Codec
 
     async def answer(
-        self, index: Index, asked: Answered, must_cite: bool, hear: Callable[[], None]
+        self,
+        index: Index,
+        asked: Answered,
+        must_cite: bool,
+        hear: Callable[[], None],
+        stopping: Callable[[], bool],
     ) -> None:
-        """Answer a question; `hear` is called whenever there is more of the answer."""
+        """Answer a question, until `stopping`; `hear` is called when there is more of it."""
         chat = Chat(self.program, self.codec.tokenizer, template=self.codec.template)
         reply = await answer(
             chat, index, asked.question, must_cite=must_cite, max_new_tokens=_MOST_TOKENS
@@ -60,6 +65,8 @@ class LanguageModel:
             if perf_counter() - rested > _REST_SECONDS:
                 await asyncio.sleep(0)
                 rested = perf_counter()
+            if stopping():
+                break
 
 
 def model_cards(state: AppState) -> dict[str, Card]:

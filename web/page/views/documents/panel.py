@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Message
+from page.cards.cards import Card
 from page.html.markup import Html, h, render
 from page.html.units import ms_text, plural
 from page.parts.tokenizer_note import tokenizer_note
@@ -24,7 +25,7 @@ from webpte.errors import SourceError, WebpteError
 from webpte.retrieval import Document, Passage
 
 _RESULTS = 8
-_ADDING, _ANSWERING = "adding documents", "answering"
+_ADDING, _OPENING, _ANSWERING = "adding documents", "opening the language model", "answering"
 _STORED = "documents:model"
 
 
@@ -160,7 +161,7 @@ class DocumentsPanel(Panel):
 
     def on_cancel(self, message: Message) -> None:
         session = self.state.session
-        if session is not None and session.runner.doing in (_ADDING, _ANSWERING):
+        if session is not None and session.runner.doing in (_ADDING, _OPENING, _ANSWERING):
             session.runner.cancel()
 
     async def on_remove(self, message: Message) -> None:
@@ -226,35 +227,44 @@ class DocumentsPanel(Panel):
         self._asked = Answered(question)
 
         def work() -> Any:
-            return self._answer(session, collection, card, question)
+            return self._answer(session, collection, question)
 
-        await self.state.do(session, work(), _ANSWERING, at_once=True, redo=work)
-        self._progress = ""
-        if session.runner.stopping and session is self.state.session:
+        await self.state.do(session, self._open_model(session, card), _OPENING, at_once=True)
+        if self._model is not None and self._model.card is card and self._is_here(session):
+            await self.state.do(session, work(), _ANSWERING, redo=work)
+        if not self._is_here(session):
+            return
+        if session.runner.stopping:
             self.state.tell("Stopped: the answer is as far as it came")
+        self._progress = ""
         if self._asked is not None:
             self._asked.ended = True
         self.draw()
 
-    async def _answer(
-        self, session: Session, collection: Collection, card: Any, question: str
-    ) -> None:
+    def _is_here(self, session: Session) -> bool:
+        return session is self.state.session
+
+    async def _answer(self, session: Session, collection: Collection, question: str) -> None:
         asked = self._asked = Answered(question)
+        model, runner = self._model, session.runner
+        assert model is not None  # as on_ask has seen
         self.state.tell("Answering", "busy")
         self.draw()
         if collection.index.vectors.lost:
             await collection.restore()
-        model = await self._opened(session, card)
-        self._progress = ""
-        await model.answer(collection.index, asked, self._must_cite, self._hear)
+        index = collection.index
+        await model.answer(index, asked, self._must_cite, self._hear, lambda: runner.stopping)
         asked.ended = True
-        self.state.tell(f"Answered with {plural(len(asked.citations), 'citation')}")
+        if not runner.stopping:
+            self.state.tell(f"Answered with {plural(len(asked.citations), 'citation')}")
 
-    async def _opened(self, session: Session, card: Any) -> LanguageModel:
-        """Return the language model, opened unless it is; another one is closed."""
+    async def _open_model(self, session: Session, card: Card) -> None:
+        """Open the language model unless it is open; another one is closed."""
         model = self._model
         if model is not None and model.card is card and not self._is_lost(model):
-            return model
+            return
+        self.state.tell(f"Opening {card.title}", "busy")
+        self.draw()
         if model is not None:
             self._model = None
             model.program.close()
@@ -265,11 +275,10 @@ class DocumentsPanel(Panel):
             self._hear()
 
         made = await open_model(self.state, card, session.device, progress)
-        if session is not self.state.session:
+        if not self._is_here(session):
             made.program.close()
-            raise asyncio.CancelledError
-        self._model = made
-        return made
+            return
+        self._model, self._progress = made, ""
 
     @staticmethod
     def _is_lost(model: LanguageModel) -> bool:
@@ -312,7 +321,7 @@ class DocumentsPanel(Panel):
         cards = model_cards(self.state)
         stored = str(self.state.store.read(_STORED) or "")
         chosen = stored if stored in cards else next(iter(cards), "")
-        said = self._answer_view(busy and session.runner.doing == _ANSWERING)
+        said = self._answer_view(busy and session.runner.doing in (_OPENING, _ANSWERING))
         parts = [
             self._list_view(busy),
             markup.search_view(self._query, self._found_view(), self.act),

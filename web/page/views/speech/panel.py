@@ -38,7 +38,7 @@ SPEECH = Need("Open a model of speech.", _speech, hides=True)
 
 @dataclass(eq=False)
 class Speech:
-    """What was heard and said with one file."""
+    """A file's texts, heard and to be said."""
 
     lines: list[Line] = field(default_factory=list)
     task: Task | None = None
