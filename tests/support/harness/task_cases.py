@@ -173,6 +173,7 @@ ANSWERING = {
 }
 # Those that are tested in tests/unit/retrieval.
 SEARCHING = {"retrieval"}
+READING = {"optical-character-recognition"}  # tests/unit/tasks/test_ocr.py
 
 
 def made(argument: Any) -> Any:

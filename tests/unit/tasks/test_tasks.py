@@ -16,6 +16,7 @@ from support.harness.task_cases import (
     ANSWERING,
     CASES,
     LONG,
+    READING,
     SEARCHING,
     SHORT,
     check,
@@ -64,7 +65,7 @@ def test_results_are_those_of_the_pipeline(tasks: Any, number: int) -> None:
 
 
 def test_every_task_has_a_case() -> None:
-    elsewhere = ANSWERING | SEARCHING
+    elsewhere = ANSWERING | SEARCHING | READING
     assert elsewhere | {task for _, task, _, _ in CASES} == set(webpte.tasks.names())
 
 
