@@ -21,6 +21,9 @@ GENERATION = "generation_config.json"
 # `serve.py models add`, and a program without a manifest.
 _PROGRAMS = ("model.manifest.json", "card.json", "model.pte")
 
+# Tasks whose models `serve.py models add` makes, by the name of the model.
+_ADDED = {"optical-character-recognition": "ocr", "voice-activity-detection": "voice-activity"}
+
 
 @dataclass(frozen=True)
 class ModelFiles:
@@ -136,4 +139,6 @@ async def find_program(source: str | Path, keep: bool = False, advice: str = "")
 
 
 def _advice(task: str) -> str:
-    return f"; `python3 serve.py export FOLDER OUT --task {task}` makes a folder with all files"
+    added = _ADDED.get(task)
+    command = f"models add {added}" if added else f"export FOLDER OUT --task {task}"
+    return f"; `python3 serve.py {command}` makes a folder with all files"

@@ -45,6 +45,10 @@ NOT_RUN = {
         "README.md",
         ".pte ──format/──▶ methods, delegates ──graph/──▶ values, calls, constants, live shapes",
     ): ("a picture"),
+    (
+        "docs/tasks.md",
+        'reader = await webpte.tasks.open("optical-character-recognition", "/models/ocr/")',
+    ): "the model of `models add ocr`",
     ("docs/exporting.md", "out/m.pte: 0.01 MB, of which weights 0.01 MB (8w)"): "what is printed",
     ("docs/extending.md", "# pysrc/webpte/"): "test_extending.py does what it says",
     ("docs/extending.md", "# tests/"): "test_extending.py does what it says",
