@@ -40,3 +40,8 @@ def test_zero_is_something() -> None:
 def test_objects_are_refused() -> None:
     with pytest.raises(TypeError, match="object"):
         h("p", object())
+
+
+def test_a_string_is_one_child() -> None:
+    assert render(h("p", "a<b")) == "<p>a&lt;b</p>"
+    assert render("a<b") == "a&lt;b"

@@ -19,9 +19,12 @@ class Html(str):
 
 
 def render(children: Iterable[object]) -> Html:
-    """Join children: None and False vanish, lists are flattened, the rest is escaped."""
+    """Join children: None and False vanish, lists are flattened, the rest is escaped.
+
+    A string is one child, not as many as it has letters.
+    """
     parts: list[str] = []
-    for child in children:
+    for child in (children,) if isinstance(children, str) else children:
         if child is None or child is False:
             continue
         if isinstance(child, Html):

@@ -251,7 +251,7 @@ class TrainPanel(Panel):
         if self._codec is None:
             if self._search is None:
                 self._search = self.start(self._find(session), "looking for the tokenizer")
-            self.show(render(markup.needs_tokenizer(self._note, not self._note, self.act)))
+            self.show(markup.needs_tokenizer(self._note, not self._note, self.act))
             return
         busy, course = session.runner.busy, self._course
         training, answering = (busy and self._doing == one for one in (_TRAINING, _ANSWERING))
