@@ -203,9 +203,12 @@ class StubProgram:
 def program(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubProgram]:
     program = StubProgram()
 
-    async def load(_source: object, *, device: str, progress: Any, options: Any) -> StubProgram:
+    async def load(
+        _source: object, *, device: str, progress: Any, options: Any, training: bool
+    ) -> StubProgram:
         assert device == "numpy"
         assert options is None
+        assert training
         if progress is not None:
             progress("read", 1, 1)
         return program

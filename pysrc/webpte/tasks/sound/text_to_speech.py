@@ -128,7 +128,7 @@ class TextToSpeech(Task):
                 f"the speech of {text[:40]!r} would have {frames:.0f} frames; {self.program.name} "
                 f"makes {self._most_frames} at most: give shorter texts, or use stream()"
             )
-        times = lengths.astype(np.int64)
+        times = lengths.astype(np.intp)  # which is int32 in a browser
         spread = np.exp(np.repeat(variances[0], times, axis=0).T[None])  # (1, width, frames)
         latents = np.repeat(means[0], times, axis=0).T[None]
         latents = latents + draw(latents.shape) * spread * noise

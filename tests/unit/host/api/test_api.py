@@ -21,6 +21,7 @@ import pytest
 
 from support.harness import limits
 from support.harness.api_models import copy_tiny_model
+from webpte_host.api.app import MAX_BODY
 from webpte_host.api.load_models import model_files
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import PYSRC, ROOT
@@ -147,7 +148,7 @@ def test_requests_of_any_shape_have_a_status(served: Served) -> None:
         status, told = served.status(chat, body, **key)
         assert status == 400
         assert json.loads(told)["error"]["type"] == "invalid_request_error"
-    assert served.status(chat, b"x" * (5 << 20), **key)[0] == 413
+    assert served.status(chat, b"x" * (MAX_BODY + 1), **key)[0] == 413
     assert served.status("/v1/nothing", **key)[0] == 404
     assert served.status(chat, **key)[0] == 405
     assert served.status("/v1/models", **key, Host="evil.example")[0] == 400
