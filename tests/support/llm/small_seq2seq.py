@@ -79,7 +79,7 @@ def whisper_settings() -> tuple[dict[str, Any], dict[str, Any]]:
 def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
     """Write what lies beside a program: a tokenizer with a word for each token, "w12" for 12."""
     words = {f"w{number}": number for number in range(tokens)}
-    tokenizer = {
+    tokenizer: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [],
         "normalizer": None,

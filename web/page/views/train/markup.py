@@ -52,7 +52,12 @@ def lines_card(course: Course, training: bool, busy: bool, act: Act) -> Html:
     reset = h("button", "Reset", type="button", data_act=act("reset"), disabled=none)
     return h(
         "section",
-        h("div", h("h2", "Lines to learn"), example, upload, class_="card-head"),
+        h(
+            "div",
+            h("h2", "Lines to learn"),
+            h("div", example, upload, class_="controls"),
+            class_="card-head",
+        ),
         h("p", _ABOUT, class_="note", id="train-about"),
         h(
             "form",
