@@ -14,7 +14,8 @@ from webpte.llm.seq2seq import Seq2Seq
 from webpte.runtime.program import Program
 from webpte.speech.whisper import SpokenSegment
 
-_LEAST_SAMPLES = 1600  # a shorter sound is filled with silence
+# Samples of a frame, those that the first needs besides, and the fewest frames: silence fills up.
+_FRAME_SAMPLES, _FIRST_SAMPLES, _LEAST_FRAMES = 384, 511, 4
 _TOKENS_A_SECOND = 6.5  # more are a model that repeats itself
 _SEARCHED = 5  # seconds at the end of a window, in which a long sound is cut where it is quietest
 _FRAME = 0.02  # seconds, of which the loudness is told
@@ -37,7 +38,7 @@ class Moonshine:
         if settings.flag("do_normalize", False):
             raise InputError(f"{settings.name}: sounds that are normalized are not known")
         self.window_samples = self._model.max_source
-        if self._model.is_text or self.window_samples < _LEAST_SAMPLES:
+        if self._model.is_text or self.window_samples < _whole(1):
             raise InputError(f"{program.name} takes no samples: it is not a program of Moonshine")
 
     async def transcribe(
@@ -68,7 +69,7 @@ class Moonshine:
         while start < len(sound):
             end = self._end(sound, start)
             part = sound[start:end]
-            missing = max(0, _LEAST_SAMPLES - len(part))
+            missing = _whole(len(part)) - len(part)
             answer = self._model.generate(
                 np.pad(part, (0, missing))[np.newaxis],
                 max_new_tokens or self._most_tokens(len(part)),
@@ -96,3 +97,9 @@ class Moonshine:
         frames = sound[latest - searched : latest].astype(np.float64).reshape(-1, frame)
         quietest = int(np.square(frames).mean(axis=1).argmin())
         return latest - searched + quietest * frame + frame // 2
+
+
+def _whole(count: int) -> int:
+    """Return the samples of whole frames that so many samples fill."""
+    frames = max(_LEAST_FRAMES, -(-(count - _FIRST_SAMPLES) // _FRAME_SAMPLES))
+    return frames * _FRAME_SAMPLES + _FIRST_SAMPLES

@@ -33,8 +33,10 @@ _TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are of the order of ten
 _HALF_TOLERANCE = Tolerance(0.2, 5e-2)
 _LONGEST = 2048  # tokens of an input for which a model has no limit of its own: 512 of them
 _USUAL_LENGTH = 512
-# Of sounds that are given as samples: as convolutions need them, and 30 seconds.
-LEAST_SAMPLES, _MOST_SAMPLES = 1600, 480_000
+# Sounds that are given as samples (Moonshine): what each frame adds, and what the first needs
+# besides, as the strides and sizes of the convolutions say; at most 30 seconds.
+_FRAME_SAMPLES, _FIRST_SAMPLES = 384, 511
+_LEAST_FRAMES, _MOST_FRAMES = 4, 1248
 
 
 def is_encoder_decoder(source: str | Path) -> bool:
@@ -185,7 +187,7 @@ def _source_length(model: Any) -> int:
     """Return the number of positions that the encoder takes; of sounds, after its convolutions."""
     config = model.config
     if _takes_samples(model):
-        return int(model._get_feat_extract_output_lengths(_MOST_SAMPLES))
+        return _MOST_FRAMES
     names = ("max_source_positions", "max_position_embeddings", "n_positions")
     return int(next((n for name in names if (n := getattr(config, name, None))), _USUAL_LENGTH))
 
@@ -211,7 +213,9 @@ def _inputs(model: Any, source: int) -> list[Any]:
 
     generator = torch.Generator().manual_seed(0)
     if _takes_samples(model):
-        counts = (9000, LEAST_SAMPLES, 20000)
+        counts = [_samples(frames) for frames in (20, _LEAST_FRAMES, 50)]
+        if model._get_feat_extract_output_lengths(counts[0]) != 20:
+            raise ExportError(f"{type(model).__name__} has convolutions that are not known.")
         return [torch.randn((1, count), generator=generator) * 0.1 for count in counts]
     if _is_sound(model):
         dims = (1, model.config.num_mel_bins, 2 * source)  # its convolutions halve the length
@@ -219,6 +223,11 @@ def _inputs(model: Any, source: int) -> list[Any]:
     most = model.config.vocab_size
     lengths = dict.fromkeys(min(n, source) for n in (7, 1, 20))
     return [torch.randint(0, most, (1, n), generator=generator) for n in lengths]
+
+
+def _samples(frames: Any) -> Any:
+    """Return the samples of so many frames, a number or a dim."""
+    return _FRAME_SAMPLES * frames + _FIRST_SAMPLES
 
 
 def _lengths(model: Any, example: Any, source: int, chunk: int) -> dict[str, Any]:
@@ -233,7 +242,7 @@ def _lengths(model: Any, example: Any, source: int, chunk: int) -> dict[str, Any
     encoded = Dim("source", min=1, max=source) if is_long else None
     given = encoded
     if _takes_samples(model):
-        given = Dim("samples", min=LEAST_SAMPLES, max=_MOST_SAMPLES)
+        given = _samples(Dim("frames", min=_LEAST_FRAMES, max=_MOST_FRAMES))
     return {"tokens": tokens, "input": given, "source": encoded}
 
 

@@ -24,6 +24,9 @@ _CONFIG = {"max_position_embeddings": 194, "pad_token_id": 2}  # the others are 
 
 def write_folder(encoder: Path, decoder: Path, tokenizer: Path, out: Path) -> None:
     """Write a model of Hugging Face: weights, config, tokenizer, how sounds are prepared."""
+    from webpte_export.exporter_patches import hide_broken_torchvision
+
+    hide_broken_torchvision()
     from transformers import GenerationConfig, MoonshineConfig, MoonshineForConditionalGeneration
 
     model = MoonshineForConditionalGeneration(MoonshineConfig(**_CONFIG)).eval()

@@ -191,7 +191,10 @@ def ears() -> None:
         print(report.gpu_ops, report.host_ops, report.delegates, report.submissions)
         found = {}
         for number, seconds in enumerate(HEARD):
-            given = torch.from_numpy(sound(seconds))[None]
+            samples = sound(seconds)
+            frames = -(-(len(samples) - 511) // 384)  # of which silence fills the last
+            given = torch.zeros(1, 384 * frames + 511)
+            given[0, : len(samples)] = torch.from_numpy(samples)
             most = int(seconds * 6.5) + 1
             with torch.no_grad():
                 tokens = model.generate(given, max_new_tokens=most, do_sample=False)[0]
