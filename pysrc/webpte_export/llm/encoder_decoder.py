@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import Cache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput
 
 from webpte_export.errors import ExportError
 from webpte_export.llm.cached_attention import attend, register_functions
@@ -108,6 +109,7 @@ def split_model(
     expected, tokens = _reference(model, example, min(_STEPS, context))
     simplify_modules(model)
     _use_tables(model, context, source)
+    _replace_group_norms(model)
     model.set_attn_implementation(ATTENTION)
     encoder = Encoder(model).eval()
     with torch.no_grad():
@@ -153,7 +155,7 @@ def _run(model: Any, tokens: Tensor, hidden: Tensor, own: Cache, cross: Cache) -
     # The library makes masks from it by a function that ours replaces.
     seen = torch.ones(1, tokens.shape[1], dtype=torch.long)
     logits: Tensor = model(
-        encoder_outputs=(hidden,),
+        encoder_outputs=_Encoded(last_hidden_state=hidden),
         decoder_input_ids=tokens,
         decoder_attention_mask=seen,
         past_key_values=both,
@@ -161,6 +163,12 @@ def _run(model: Any, tokens: Tensor, hidden: Tensor, own: Cache, cross: Cache) -
         return_dict=True,
     ).logits
     return logits
+
+
+class _Encoded(BaseModelOutput):
+    """What an encoder returns; some models also ask for its mask."""
+
+    attention_mask = None
 
 
 class _SameStates(Cache):
@@ -265,6 +273,29 @@ def _use_tables(model: Any, context: int, source: int) -> None:
         # Sounds have one length, and their encoder reads all rows as they are.
         if embedding is not None and (decodes or model.main_input_name == "input_ids"):
             stack.embed_positions = _PositionTable(embedding, length, decodes)
+
+
+def _replace_group_norms(model: Any) -> None:
+    """Write norms of a single group out: ExecuTorch's partitioner has none of sounds."""
+    for owner in list(model.modules()):
+        for name, child in list(owner.named_children()):
+            if isinstance(child, nn.GroupNorm) and child.num_groups == 1:
+                setattr(owner, name, _WholeNorm(child))
+
+
+class _WholeNorm(nn.Module):
+    """A norm over channels and places, (1, channels, length)."""
+
+    def __init__(self, norm: nn.GroupNorm) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = norm.weight, norm.bias, norm.eps
+
+    def forward(self, values: Tensor) -> Tensor:
+        # Means of means: every channel has as many places.
+        centered = values - values.mean(2, keepdim=True).mean(1, keepdim=True)
+        spread = (centered * centered).mean(2, keepdim=True).mean(1, keepdim=True)
+        normal = centered * torch.rsqrt(spread + self.eps)
+        return normal * self.weight[None, :, None] + self.bias[None, :, None]
 
 
 class _PositionTable(nn.Module):

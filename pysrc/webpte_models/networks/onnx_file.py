@@ -22,17 +22,20 @@ _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 
 _MODEL_GRAPH, _MODEL_METADATA = 7, 14
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_INPUT, _GRAPH_OUTPUT = 1, 5, 11, 12
-_NODE_INPUT, _NODE_OUTPUT, _NODE_OP, _NODE_ATTRIBUTE = 1, 2, 4, 5
+_NODE_INPUT, _NODE_OUTPUT, _NODE_NAME, _NODE_OP, _NODE_ATTRIBUTE = 1, 2, 3, 4, 5
 _TENSOR_DIMS, _TENSOR_DTYPE, _TENSOR_NAME, _TENSOR_RAW = 1, 2, 8, 9
 _TENSOR_LISTS = {4: "<f4", 5: "<i4", 7: "<i8"}  # fields of values that are not raw bytes
 
 
 @dataclass(frozen=True)
 class Node:
+    """An operator; `name` says where it is in the network that was exported."""
+
     op: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,16 @@ class Graph:
 
 
 def read_onnx(path: Path) -> Graph:
+    """Read a network; a branch of an `If` is an attribute that is a Graph."""
     model = _message(path.read_bytes())
-    graph = _message(model[_MODEL_GRAPH][0])
+    return _graph(model[_MODEL_GRAPH][0])
+
+
+def _graph(data: bytes) -> Graph:
+    graph = _message(data)
     tensors = [_tensor(raw) for raw in graph.get(_GRAPH_INITIALIZER, [])]
     constants = dict(tensors)
-    inputs = [_text(_message(raw)[1][0]) for raw in graph[_GRAPH_INPUT]]
+    inputs = [_text(_message(raw)[1][0]) for raw in graph.get(_GRAPH_INPUT, [])]
     return Graph(
         nodes=[_node(raw) for raw in graph[_GRAPH_NODE]],
         constants=constants,
@@ -129,11 +137,12 @@ def _node(raw: bytes) -> Node:
         inputs=tuple(map(_text, fields.get(_NODE_INPUT, []))),
         outputs=tuple(map(_text, fields.get(_NODE_OUTPUT, []))),
         attributes=dict(_attribute(raw) for raw in fields.get(_NODE_ATTRIBUTE, [])),
+        name=_text(fields.get(_NODE_NAME, [b""])[0]),
     )
 
 
 def _attribute(raw: bytes) -> tuple[str, Any]:
-    """Decode an attribute, fields 2 to 8: a float, integer, text, tensor, floats, integers."""
+    """Decode an attribute, fields 2 to 8: numbers, a text, a tensor, a graph, lists of numbers."""
     fields = _message(raw)
     name = _text(fields[1][0])
     if 2 in fields:
@@ -144,6 +153,8 @@ def _attribute(raw: bytes) -> tuple[str, Any]:
         return name, _text(fields[4][0])
     if 5 in fields:
         return name, _tensor(fields[5][0])[1]
+    if 6 in fields:
+        return name, _graph(fields[6][0])
     if 7 in fields:
         return name, np.frombuffer(b"".join(fields[7]), "<f4").tolist()
     return name, _integers(fields.get(8, []))

@@ -31,6 +31,10 @@ SAID: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("steady", "Now, slow...", {"speaking_rate": 0.5}),
 )
 
+# A small random Moonshine, and the tokens that transformers hears in sounds of so many seconds.
+EARS, HEARD_TOKENS = DATA / "ears.tar.xz", DATA / "heard.npz"
+HEARD = (0.6, 1.5)
+
 
 @cache
 def _unpacked(packed: Path) -> tempfile.TemporaryDirectory[str]:
@@ -43,6 +47,11 @@ def _unpacked(packed: Path) -> tempfile.TemporaryDirectory[str]:
 def voices_folder() -> Path:
     """Return the folder of all voices, which is removed when the process ends."""
     return Path(_unpacked(VOICES).name)
+
+
+def moonshine_folder() -> Path:
+    """Return the folder of the small Moonshine, which is removed when the process ends."""
+    return Path(_unpacked(EARS).name, "moonshine")
 
 
 def make_wave(count: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Writes tests/data/speech: sounds at other rates by SciPy, and small random models of speech.
 
-    PYTHONPATH=pysrc:tests python tests/support/write/make_speech.py [resampled] [voices]
+    PYTHONPATH=pysrc:tests python tests/support/write/make_speech.py [resampled] [voices] [ears]
 
 What transformers says with a voice is kept with the noise that it drew. It needs the environment of
 `serve.py export`, with SciPy.
@@ -23,6 +23,9 @@ from scipy.signal import resample_poly  # type: ignore[import-untyped]
 
 from support.harness.sounds import (
     DATA,
+    EARS,
+    HEARD,
+    HEARD_TOKENS,
     LETTERS,
     RESAMPLED,
     RESAMPLED_RATES,
@@ -31,8 +34,9 @@ from support.harness.sounds import (
     VOICES,
     make_wave,
 )
+from support.llm.small_seq2seq import RATE, sound, write_files
 from support.write.pack_folders import pack
-from support.write.task_models import transformers
+from support.write.task_models import save, transformers
 from webpte_export.tasks import export_task
 
 
@@ -151,8 +155,59 @@ def voices() -> None:
         pack(out, VOICES, (*kept, "vocab.json", "tokenizer_config.json"), ("drawn", "steady"))
 
 
+MOONSHINE = {
+    "vocab_size": 80,
+    "hidden_size": 32,
+    "intermediate_size": 24,
+    "encoder_num_hidden_layers": 1,
+    "decoder_num_hidden_layers": 1,
+    "encoder_num_attention_heads": 4,
+    "decoder_num_attention_heads": 4,
+    "max_position_embeddings": 24,
+    "initializer_range": 0.5,
+    "pad_token_id": 2,
+}
+
+
+def ears() -> None:
+    """Make a Moonshine, export it, and let transformers hear with it."""
+    torch.manual_seed(28)
+    with tempfile.TemporaryDirectory() as work:
+        folder, out = Path(work, "model"), Path(work, "out", "moonshine")
+        folder.mkdir()
+        model = transformers.MoonshineForConditionalGeneration(
+            transformers.MoonshineConfig(**MOONSHINE)
+        )
+        save(model.eval(), folder)
+        write_files(folder, "moonshine", 80)
+        settings = {
+            "feature_extractor_type": "Wav2Vec2FeatureExtractor",
+            "sampling_rate": RATE,
+            "do_normalize": False,
+        }
+        (folder / "preprocessor_config.json").write_text(json.dumps(settings) + "\n")
+        report = export_task(folder, out, "automatic-speech-recognition")
+        print("moonshine", report.program_bytes, "passed" if report.passed else report.problem)
+        print(report.gpu_ops, report.host_ops, report.delegates, report.submissions)
+        found = {}
+        for number, seconds in enumerate(HEARD):
+            samples = sound(seconds)
+            frames = -(-(len(samples) - 511) // 384)  # of which silence fills the last
+            given = torch.zeros(1, 384 * frames + 511)
+            given[0, : len(samples)] = torch.from_numpy(samples)
+            most = int(seconds * 6.5) + 1
+            with torch.no_grad():
+                tokens = model.generate(given, max_new_tokens=most, do_sample=False)[0]
+            found[f"tokens{number}"] = tokens.numpy()
+            print(tokens.tolist())
+        np.savez_compressed(HEARD_TOKENS, **found)
+        kept = ("model.pte", "model.manifest.json", "config.json", "generation_config.json")
+        more = ("tokenizer.json", "tokenizer_config.json", "preprocessor_config.json")
+        pack(out.parent, EARS, (*kept, *more), ["moonshine"])
+
+
 if __name__ == "__main__":
     DATA.mkdir(parents=True, exist_ok=True)
-    chosen = sys.argv[1:] or ["resampled", "voices"]
+    chosen = sys.argv[1:] or ["resampled", "voices", "ears"]
     for name in chosen:
-        {"resampled": resampled, "voices": voices}[name]()
+        {"resampled": resampled, "voices": voices, "ears": ears}[name]()

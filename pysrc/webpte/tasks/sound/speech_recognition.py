@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, ClassVar
 
-from webpte.errors import InputError
-from webpte.speech import LogMel, Whisper
+from webpte.errors import InputError, SourceError
+from webpte.speech import LogMel, Moonshine, Whisper
 from webpte.speech.phrases import LoudnessStream, PhraseFinder, PhraseSettings, VoiceStream
 from webpte.tasks.files import (
     CONFIG,
@@ -28,7 +28,7 @@ from webpte.text import Tokenizer
 
 @task("automatic-speech-recognition")
 class SpeechRecognition(Task):
-    """Turns sounds into text, by Whisper.
+    """Turns sounds into text, by Whisper or Moonshine.
 
     await task(samples)                                # {"text": ...}
     await task(samples, return_timestamps=True)        # also "chunks", with their times
@@ -36,15 +36,14 @@ class SpeechRecognition(Task):
     async for heard in task.listen(microphone): ...    # phrases of a sound that is still coming
     """
 
-    needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER, PREPROCESSOR, GENERATION)
-    wanted: ClassVar[Sequence[str]] = (TOKENIZER_CONFIG,)
+    needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER, PREPROCESSOR)
+    wanted: ClassVar[Sequence[str]] = (TOKENIZER_CONFIG, GENERATION)
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
         assert files.tokenizer is not None  # it is needed
         self.tokenizer: Tokenizer = files.tokenizer
-        features = LogMel.of(files.table(PREPROCESSOR).content)
-        self._model = Whisper(files.program, features, files.table(GENERATION).content)
+        self._model = _model_of(files)
         self._turn = asyncio.Lock()  # the program's state belongs to one window at a time
 
     @property
@@ -192,3 +191,14 @@ class SpeechRecognition(Task):
                 f"{VOICE_RATE}: leave out voice"
             )
         return voice.stream()
+
+
+def _model_of(files: ModelFiles) -> Whisper | Moonshine:
+    """Return the model that the files describe: by how sounds are prepared."""
+    settings = files.table(PREPROCESSOR)
+    if settings.content.get("feature_extractor_type") == "Wav2Vec2FeatureExtractor":
+        return Moonshine(files.program, settings)
+    if GENERATION not in files.settings:
+        raise SourceError(f"{files.where} has no {GENERATION}, which Whisper needs")
+    features = LogMel.of(settings.content)
+    return Whisper(files.program, features, files.table(GENERATION).content)

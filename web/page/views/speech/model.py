@@ -17,8 +17,8 @@ Methods = Mapping[str, MethodInfo]
 
 
 def hears(methods: Methods) -> bool:
-    """Tell whether a program turns sounds into tokens: an encoder of features, and a decoder."""
-    return "text_decoder" in methods and _first(methods, "encoder") == (3, "float")
+    """Tell whether a program turns sounds into tokens: features or samples, then a decoder."""
+    return "text_decoder" in methods and _first(methods, "encoder") in ((3, "float"), (2, "float"))
 
 
 def speaks(methods: Methods) -> bool:
