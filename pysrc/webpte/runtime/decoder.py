@@ -120,7 +120,7 @@ class Decoder:
     ) -> AsyncIterator[tuple[Delegate | None, Sequence[Any]]]:
         """Yield the delegate that takes these inputs, and the inputs for it or for the method."""
         method, embedding = self._method, self._embedding
-        first = inputs[0]
+        first = inputs[0] if inputs else None
         is_tokens = isinstance(first, np.ndarray) and first.dtype.kind in "iu"
         if embedding is None or not is_tokens:
             yield method.only_delegate, inputs

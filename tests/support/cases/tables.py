@@ -91,7 +91,9 @@ def one_row_per_op() -> list[Row]:
 
 # Families whose operators have several kernels each. Of the others a row of each operator has all
 # kernels; further rows have them with other numbers.
-SEVERAL_KERNELS = {"cat", "choose_qparams", "conv", "matmul", "q8ta_linear", "sample", "strided"}
+SEVERAL_KERNELS = {
+    *("cat", "choose_qparams", "conv", "matmul", "q8ta_linear", "sample", "strided", "topk"),
+}
 
 
 def rows_of_every_kernel() -> list[Row]:
