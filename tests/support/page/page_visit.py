@@ -32,12 +32,22 @@ new PerformanceObserver((list) => {
 """
 
 
-# All that a visit leaves behind, but for what the next one starts with.
+# All that a visit leaves behind, but for what the next one starts with. A page that was closed a
+# moment ago may still hold a file that it was writing.
 FORGET = """async () => {
   localStorage.clear();
   for (const name of await caches.keys()) if (name !== "webpte-bytecode") await caches.delete(name);
   const folder = await navigator.storage.getDirectory();
-  for await (const name of folder.keys()) await folder.removeEntry(name, { recursive: true });
+  const remove = async (name, tries) => {
+    try {
+      await folder.removeEntry(name, { recursive: true });
+    } catch (error) {
+      if (error.name !== "NoModificationAllowedError" || !tries) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      await remove(name, tries - 1);
+    }
+  };
+  for (const name of await Array.fromAsync(folder.keys())) await remove(name, 600);
 }"""
 
 
