@@ -166,7 +166,7 @@ def _run(model: Any, tokens: Tensor, hidden: Tensor, own: Cache, cross: Cache) -
 
 
 class _Encoded(BaseModelOutput):
-    """What an encoder returns; some models also ask for its mask."""
+    """The output of an encoder; some models also ask for its mask."""
 
     attention_mask = None
 
