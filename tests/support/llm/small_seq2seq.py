@@ -82,18 +82,8 @@ def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
     tokenizer: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [],
-        "normalizer": None,
         "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "post_processor": None,
-        "decoder": None,
-        # Whole words, as JavaScript's tokenizers take them, too.
-        "model": {
-            "type": "BPE",
-            "vocab": words,
-            "merges": [],
-            "ignore_merges": True,
-            "unk_token": "w0",
-        },
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"},
     }
     features, generation = whisper_settings()
     files: dict[str, Any] = {"tokenizer": tokenizer, "tokenizer_config": {}}
