@@ -15,7 +15,7 @@ from webpte_host.setup.environment import install_pinned, requirements
 # Those of the test packages that webpte, its API and pytest need; the others are for browsers.
 _SHARED = (
     *("dawn-python", "flatbuffers", "jinja2", "llguidance", "numpy", "openai"),
-    *("prometheus-client", "pytest", "starlette", "tokenizers", "uvicorn"),
+    *("prometheus-client", "pytest", "pytest-timeout", "starlette", "tokenizers", "uvicorn"),
 )
 
 

@@ -27,7 +27,25 @@ from webpte.rewrite.validate import (
 from webpte.runtime.execute.request import RunRequest
 from webpte.runtime.execute.timings import Watch, watch_numpy
 
-_TURN_SECONDS = 0.05  # that a run may block the event loop, unless one op takes longer
+_TURN_SECONDS = 0.05  # that runs may block the event loop, unless one op takes longer
+
+
+class _Turn:
+    """Lets other tasks run, for example one that cancels this, when the last time is long ago.
+
+    All delegates share one: a thousand short runs block the event loop as much as one long run.
+    """
+
+    def __init__(self) -> None:
+        self._rested = perf_counter()
+
+    async def rest(self) -> None:
+        if perf_counter() - self._rested > _TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._rested = perf_counter()
+
+
+_TURN = _Turn()
 
 
 class NumpyDelegate:
@@ -83,21 +101,19 @@ class NumpyDelegate:
             raise ExecutionError(
                 f"the delegate takes {len(self.graph.inputs)} inputs, not {len(inputs)}"
             )
+        await _TURN.rest()
         live = LiveState(self.graph)
         arrays = self._constants | {i: self._constants[i].copy() for i in self._state}
         self._set_inputs(inputs, live, arrays)
         room = reference.MEMORY_LIMIT - sum(array.nbytes for array in arrays.values())
-        rested = perf_counter()
         for index, op in sorted(self._ops.items()):
             call = self.graph.calls[index]
             done = None if watch is None else watch(self.graph, call, live, arrays)
             room -= reference.run_reference(op, call, self.graph, live, arrays, room, self._checked)
             if done is not None:
                 done()
-            # Let other tasks run, for example one that cancels this; not while state is written.
-            if not self._state and watch is None and perf_counter() - rested > _TURN_SECONDS:
-                await asyncio.sleep(0)
-                rested = perf_counter()
+            if not self._state and watch is None:  # a run that writes state is not broken off
+                await _TURN.rest()
         outputs = [
             live.symint(i) if self.graph.is_symint(i) else arrays[i].copy()
             for i in self.graph.outputs

@@ -71,3 +71,23 @@ def test_numpy_lets_others_in_and_can_be_cancelled(monkeypatch: pytest.MonkeyPat
         program.close()
 
     wait(run())
+
+
+def test_short_runs_on_numpy_let_others_in() -> None:
+    """Runs that never wait by themselves do not keep the event loop for themselves."""
+
+    async def run() -> None:
+        async def work() -> None:
+            while True:
+                await program.forward(ones(4))
+
+        program = await load(chain(2), device="numpy")
+        going = asyncio.ensure_future(work())
+        await asyncio.sleep(0)  # it runs until it lets others in
+        assert not going.done()
+        going.cancel()
+        ended: list[Any] = await asyncio.gather(going, return_exceptions=True)
+        assert isinstance(ended[0], asyncio.CancelledError)
+        program.close()
+
+    wait(run())
