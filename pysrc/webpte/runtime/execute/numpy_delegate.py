@@ -30,7 +30,7 @@ from webpte.runtime.execute.timings import Watch, watch_numpy
 _TURN_SECONDS = 0.05  # that runs may block the event loop, unless one op takes longer
 
 
-class _Turn:
+class _EventLoopShare:
     """Lets other tasks run, for example one that cancels this, when the last time is long ago.
 
     All delegates share one: a thousand short runs block the event loop as much as one long run.
@@ -45,7 +45,7 @@ class _Turn:
             self._rested = perf_counter()
 
 
-_TURN = _Turn()
+_SHARE = _EventLoopShare()
 
 
 class NumpyDelegate:
@@ -101,7 +101,7 @@ class NumpyDelegate:
             raise ExecutionError(
                 f"the delegate takes {len(self.graph.inputs)} inputs, not {len(inputs)}"
             )
-        await _TURN.rest()
+        await _SHARE.rest()
         live = LiveState(self.graph)
         arrays = self._constants | {i: self._constants[i].copy() for i in self._state}
         self._set_inputs(inputs, live, arrays)
@@ -113,7 +113,7 @@ class NumpyDelegate:
             if done is not None:
                 done()
             if not self._state and watch is None:  # a run that writes state is not broken off
-                await _TURN.rest()
+                await _SHARE.rest()
         outputs = [
             live.symint(i) if self.graph.is_symint(i) else arrays[i].copy()
             for i in self.graph.outputs
