@@ -4,6 +4,7 @@
 import { button, letGo, make, openDevice, placeOf, tellProblem } from "./device.js";
 
 const WANTED = { width: { ideal: 1280 }, height: { ideal: 960 } };
+const RETRY_MS = 50;
 const open = new Map(); // index of an input -> sends a picture of its camera
 
 // `tell(element, more)` sends an act to Python.
@@ -22,8 +23,8 @@ const openCamera = async (control, tell, facing = "environment") => {
     place.replaceChildren();
   };
   const send = async (act) => {
-    if (!video.isConnected || !video.videoWidth) return;
-    const bitmap = await createImageBitmap(video);
+    if (!video.isConnected) return;
+    const bitmap = await createImageBitmap(video); // fails until the first picture is there
     tell({ dataset: { act: own(act), input } }, { bitmap });
   };
   const take = button("Take picture", async () => {
@@ -54,7 +55,7 @@ const openCamera = async (control, tell, facing = "environment") => {
 // Sends the next picture of an input's camera, if that is still open.
 export const sendFrame = (input) => {
   // A hidden tab shows no frames, and needs no answers.
-  requestAnimationFrame(() => open.get(String(input))?.().catch(() => {}));
+  requestAnimationFrame(() => open.get(String(input))?.().catch(() => setTimeout(sendFrame, RETRY_MS, input)));
 };
 
 export const watchCameras = (tell) => {

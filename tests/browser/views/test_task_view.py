@@ -96,8 +96,20 @@ def test_a_typed_text_is_answered_live(page: Page) -> None:
     expect(result).to_contain_text("Write something")
 
 
+# A camera that has no picture yet when the first is asked for.
+LATE_CAMERA = """() => {
+  const make = globalThis.createImageBitmap;
+  globalThis.createImageBitmap = (...given) => {
+    if (!(given[0] instanceof HTMLVideoElement)) return make(...given);
+    globalThis.createImageBitmap = make;
+    return Promise.reject(new DOMException("no picture yet", "InvalidStateError"));
+  };
+}"""
+
+
 def test_the_camera_is_answered_picture_by_picture(page: Page) -> None:
     page.context.grant_permissions(["camera"])
+    page.evaluate(LATE_CAMERA)
     result = open_task(page, "shapes", "image-classification")
     page.get_by_role("button", name="Camera").click()
     expect(page.locator("#task-input video")).to_be_visible()
