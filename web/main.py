@@ -212,8 +212,10 @@ class WorkerBrowser:
         return BitmapPhoto(_canvas(pixels))
 
     async def png(self, pixels: Array) -> bytes:
-        blob = await _canvas(pixels).convertToBlob()
-        return bytes((await blob.arrayBuffer()).to_bytes())
+        return await _encoded(pixels, "image/png")
+
+    async def jpeg(self, pixels: Array) -> bytes:
+        return await _encoded(pixels, "image/jpeg")
 
     def picture_url(self, pixels: Array) -> str:
         url: str = js.URL.createObjectURL(js.Blob.new([to_js(bmp(pixels))], type="image/bmp"))
@@ -268,6 +270,11 @@ def _canvas(pixels: Array) -> Any:
     canvas = js.OffscreenCanvas.new(width, height)
     canvas.getContext("2d").putImageData(js.ImageData.new(data, width, height), 0, 0)
     return canvas
+
+
+async def _encoded(pixels: Array, kind: str) -> bytes:
+    blob = await _canvas(pixels).convertToBlob(type=kind)
+    return bytes((await blob.arrayBuffer()).to_bytes())
 
 
 async def _keep(file: LibraryFile) -> None:

@@ -114,6 +114,9 @@ class Browser(Protocol):
     async def png(self, pixels: Array) -> bytes:
         """Encode (height, width, 3) uint8 as PNG."""
 
+    async def jpeg(self, pixels: Array) -> bytes:
+        """Encode (height, width, 3) uint8 as JPEG, in the browser's usual quality."""
+
     def download_url(self, data: bytes) -> str: ...
 
     async def hold(self, program: OpenProgram | None) -> None:

@@ -341,6 +341,8 @@ class Chat:
                 if self._when_full == "slide"
                 else 'undo() or edit() messages, or make the Chat with when_full="slide"'
             )
+            if any(turn.pictures for turn in turns):
+                advice += ", or send fewer pictures, or smaller ones"
             raise InputError(
                 f"the conversation has {len(prompt.tokens)} tokens, over the {most} that the "
                 f"program's context holds: {advice}"

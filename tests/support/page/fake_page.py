@@ -16,10 +16,10 @@ import numpy as np
 import webpte
 from page.app import App
 from page.browser import OpenProgram, Progress, Source
-from page.npy import read_npy
+from page.npy import read_npy, write_npy
 from page.outputs.pictures import data_url, png_rgb
 from support.harness.virtual_time import run_virtually
-from support.page.fake_photo import FakePhoto
+from support.page.fake_photo import FakePhoto, pixels_of_png
 from webpte import DeviceInfo
 from webpte.library import Entry, Usage
 
@@ -189,14 +189,19 @@ class FakeBrowser:
         return path.read_bytes()
 
     async def decode(self, file: File | bytes, largest: int) -> FakePhoto:
-        """Decode a .npy of pixels instead of a picture."""
-        return FakePhoto(read_npy(file if isinstance(file, bytes) else await self.read(file)))
+        """Decode a .npy of pixels instead of a picture, or a PNG as `png` makes them."""
+        data = file if isinstance(file, bytes) else await self.read(file)
+        return FakePhoto(pixels_of_png(data) if data.startswith(b"\x89PNG") else read_npy(data))
 
     def picture_url(self, pixels: Any) -> str:
         return data_url(png_rgb(pixels))
 
     async def png(self, pixels: Any) -> bytes:
         return png_rgb(pixels)
+
+    async def jpeg(self, pixels: Any) -> bytes:
+        """Encode as a .npy instead, which `decode` takes."""
+        return write_npy(pixels)
 
     def frame(self, bitmap: Any) -> FakePhoto:
         return FakePhoto(bitmap)

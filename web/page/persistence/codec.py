@@ -13,6 +13,11 @@ from webpte.text import ChatTemplate, Tokenizer, load_tokenizer
 
 CHAT, TEXT, IDS = "chat", "text", "ids"
 TOKENIZER, CONFIG, TEMPLATE = "tokenizer", "config", "template"
+_NAMES = {
+    TOKENIZER: "tokenizer.json",
+    CONFIG: "tokenizer_config.json",
+    TEMPLATE: "chat_template.jinja",
+}
 # Messages one after the other: a model without a template goes on with what is there.
 _JOINED = "{{ first }}{% for message in messages %}{{ message.content }}{{ between }}{% endfor %}"
 
@@ -116,11 +121,18 @@ def _first(tokenizer: Tokenizer) -> str:
 
 
 async def find_codec(program: Source, browser: Browser) -> Codec | None:
-    """Find the codec that the program's card names, or that is next to a program with an address:
-    NAME.tokenizer.json or tokenizer.json, with its config.
+    """Find the codec that the program's card names, that was dropped with the program, or that is
+    next to a program with an address: NAME.tokenizer.json or tokenizer.json, with its config.
 
     Returns None if there is none. Raises TextError if it cannot be used.
     """
+    dropped = {
+        kind: program.beside[name] for kind, name in _NAMES.items() if name in program.beside
+    }
+    if TOKENIZER in dropped:
+        return await load_codec(
+            {kind: browser.source(file) for kind, file in dropped.items()}, browser
+        )
     for tokenizer, config in _places(program):
         found = await _fetch(tokenizer, browser)
         if found is None:

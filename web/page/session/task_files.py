@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import webpte
 from page.browser import Browser
 from page.session.session import Session
 from webpte.errors import SourceError
+from webpte.library import LOCAL
 from webpte.runtime.base.manifest_files import beside
 from webpte.runtime.base.siblings import is_missing
 from webpte.tasks.task import Task
@@ -16,15 +19,22 @@ async def bind_task(name: str, session: Session, browser: Browser) -> Task:
 
     Raises SourceError if one that the task needs is missing.
     """
-    kind, source = webpte.tasks.find(name), session.source
+    kind = webpte.tasks.find(name)
+    found = await read_beside(session, browser, (*kind.needed, *kind.wanted))
+    return await webpte.tasks.bind(name, session.program, found)
+
+
+async def read_beside(session: Session, browser: Browser, names: Iterable[str]) -> dict[str, bytes]:
+    """Read those of the named files that came with a program, or lie at its address."""
+    source = session.source
     found: dict[str, bytes] = {}
-    for file in (*kind.needed, *kind.wanted):
+    for file in names:
         if file in source.beside:
             found[file] = await browser.read(source.beside[file])
-        elif source.address:
+        elif source.address and not source.address.startswith(LOCAL):
             try:
                 found[file] = await browser.fetch_bytes(str(beside(source.address, file)))
             except SourceError as error:
                 if not is_missing(error):
                     raise
-    return await webpte.tasks.bind(name, session.program, found)
+    return found

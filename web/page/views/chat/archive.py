@@ -8,6 +8,7 @@ from typing import Any
 
 from page.browser import Browser
 from page.store import Store, encode
+from page.views.chat.pictures import picture_json
 from page.views.chat.talk import Talk
 
 MOST = 30  # conversations of a program
@@ -19,7 +20,7 @@ _WHO = {"system": "System", "user": "You", "assistant": "Model"}
 def title_of(saved: Mapping[str, Any]) -> str:
     """Return the title of a conversation: the beginning of its first question."""
     asked = (one["content"] for one in saved["messages"] if one["role"] == "user")
-    first = " ".join(str(next(asked, "Conversation")).split())
+    first = " ".join(str(next(asked, "")).split()) or "Conversation"
     return first if len(first) <= _TITLE else f"{first[: _TITLE - 1]}…"
 
 
@@ -73,14 +74,23 @@ def _is_entry(one: Any) -> bool:
 def _as_markdown(talk: Talk, model: str) -> str:
     """Return a conversation as a Markdown file."""
     parts = [f"# Conversation with {model}"]
-    parts += [f"**{_WHO[one['role']]}**\n\n{one['content']}" for one in talk.messages]
-    return "\n\n".join(parts) + "\n"
+    for one in talk.messages:
+        pictures = [f"*Picture: {told.title}*" for told in one.get("pictures", ())]
+        parts += [f"**{_WHO[one['role']]}**", *pictures, one["content"]]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _as_json(talk: Talk, model: str) -> str:
-    """Return a conversation as JSON; `messages` are as chat templates take them."""
+    """Return a conversation as JSON; `messages` are as chat templates take them, with the names
+    and sizes of their pictures."""
+    messages = [
+        {**one, "pictures": [picture_json(told, with_copy=False) for told in one["pictures"]]}
+        if "pictures" in one
+        else one
+        for one in talk.messages
+    ]
     return json.dumps(
-        {"model": model, "tokenizer": talk.tokenizer_name, "messages": talk.messages},
+        {"model": model, "tokenizer": talk.tokenizer_name, "messages": messages},
         indent=1,
         ensure_ascii=False,
     )

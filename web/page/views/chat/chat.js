@@ -1,5 +1,5 @@
 // The chat's part of the main thread: Enter sends, the log follows its end, and the token under the pointer is
-// reported.
+// reported. A picture in full size is a dialog.
 
 const KEYS = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
 const NEAR = 40; // pixels from the end within which the log follows new text
@@ -82,8 +82,8 @@ const explainTokens = (panel, tell) => {
   });
 };
 
-// `focus` is the id of the field that gets the focus.
-export const show = (panel, { focus }, tell) => {
+// `focus` is the id of the field that gets the focus, `enlarge` that of the dialog with a picture.
+export const show = (panel, { focus, enlarge }, tell) => {
   if (!watched.has(panel)) {
     watched.add(panel);
     followEnd(panel);
@@ -91,6 +91,8 @@ export const show = (panel, { focus }, tell) => {
     if (log) log.scrollTop = log.scrollHeight; // a restored conversation may be long
     sendOnEnter(panel);
     explainTokens(panel, tell);
+    panel.addEventListener("click", ({ target }) => target.closest("dialog")?.close()); // a click anywhere closes it
   }
+  if (enlarge) one(panel, enlarge)?.showModal();
   if (focus) one(panel, focus)?.focus();
 };

@@ -80,9 +80,19 @@ def list_view(entries: Sequence[Mapping[str, Any]], act: Act, busy: bool) -> Htm
     )
 
 
-def form_view(codec: Codec, act: Act, *, busy: bool, streaming: bool) -> Html:
+def form_view(
+    codec: Codec,
+    act: Act,
+    pictures: tuple[Html | None, Html | None],
+    *,
+    busy: bool,
+    streaming: bool,
+) -> Html:
+    """Return the field of the next message; `pictures` go above it, and beside its buttons."""
+    above, beside = pictures
     return h(
         "form",
+        above,
         h(
             "textarea",
             id=FIELD,
@@ -109,6 +119,7 @@ def form_view(codec: Codec, act: Act, *, busy: bool, streaming: bool) -> Html:
                 data_act=act("stop"),
                 aria_disabled=None if streaming else "true",
             ),
+            beside,
             h("span", "Shift+Enter for a new line", class_="note chat-keys"),
             class_="controls",
         ),

@@ -11,6 +11,7 @@ from page.html.units import count_text, ms_text, plural
 from page.outputs.figures import tile
 from page.persistence.codec import word_after
 from page.views.chat.controls import Act
+from page.views.chat.picture_markup import ENLARGED, pictures_view
 from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Answer, Message, Talk
 from webpte.text import Tokenizer
@@ -132,6 +133,7 @@ def _line(
             h("span", None if streaming else _copy(at, act), edit),
             class_="chat-line-head",
         ),
+        pictures_view(line.get("pictures", ()), at, act),
         h(
             "div",
             said,
@@ -185,6 +187,7 @@ def _edited(at: int, line: Message, act: Act) -> Html:
     return h(
         "form",
         h("label", h("span", "Messages after this one will be removed", class_="label")),
+        pictures_view(line.get("pictures", ()), at, act),
         # A textarea drops the first line break of its markup.
         h(
             "textarea",
@@ -333,18 +336,29 @@ def chat_view(
     form: Html,
     figures: Html,
     below: Sequence[Html],
+    drop: str | None = None,
 ) -> Html:
     """Return the whole view; `earlier` is the list of other conversations, and what is `below` is
-    beside the conversation where there is room."""
+    beside the conversation where there is room. `drop` is the act of a file that is dropped onto
+    the conversation."""
     return h(
         "section",
         h("div", h("h2", "Chat"), h("div", head, class_="chat-head"), class_="card-head"),
         h(
             "div",
-            h("div", log, form, h("div", figures, id=FIGURES), class_="chat-main"),
+            h(
+                "div",
+                log,
+                form,
+                h("div", figures, id=FIGURES),
+                id="chat-main",
+                class_="chat-main",
+                data_drop=drop,
+            ),
             h("div", earlier, below, class_="chat-side"),
             class_="chat-parts",
         ),
         h("div", id=TOKEN, class_="token-card", role="status", data_keep=True, hidden=True),
+        h("dialog", id=ENLARGED, class_="chat-enlarged", data_keep=True, aria_label="Picture"),
         class_="card chat",
     )

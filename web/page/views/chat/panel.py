@@ -7,22 +7,22 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import Any
 
-from page.browser import Message, Source
+from page.browser import Message
 from page.html.markup import h, render
+from page.inputs.match_inputs import is_picture_file
 from page.persistence import codec as codecs
-from page.persistence.codec import Codec
 from page.persistence.library_files import keep_file
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.typed_address import typed_address
-from page.views.chat import controls, markup, saved_chats
-from page.views.chat.archive import Archive, offer_file
+from page.views.chat import controls, markup, picture_markup
+from page.views.chat.archive import offer_file
+from page.views.chat.conversations import Conversations
+from page.views.chat.pictures import Attachments
 from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Talk
 from page.views.view import LANGUAGE_MODEL, Panel, View
-from webpte.errors import WebpteError
-from webpte.llm import Generator
 
 FRAME_SECONDS = 1 / 30  # between two updates of the text
 _ANSWERING = "answering"
@@ -32,12 +32,9 @@ class ChatPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
         self._settings = ChatSettings()
-        self._file = ""  # the address or name of the program
-        self._codec: Codec | None = None
-        self._search: asyncio.Task[None] | None = None  # for a tokenizer
-        self._talk: Talk | None = None
-        self._outdated = False  # the conversation is with a closed program
-        self._said = False  # whether something was said on this visit
+        self._chats = Conversations(state, self._settings)
+        self._search: asyncio.Task[None] | None = None  # for the model's files
+        self._attached = Attachments()
         self._editing: int | None = None
         self._heard = ""  # text that is not on the page yet
         self._flush: asyncio.TimerHandle | None = None
@@ -46,101 +43,117 @@ class ChatPanel(Panel):
 
     def forget(self) -> None:
         """Keep the conversation if the same program is opened again, else start a new one."""
-        session = self.state.session
         self._search = None
         self._editing = None
-        if session is None:
-            self._outdated = True  # the program may be opened again
-            return
-        file = session.source.address or session.source.name
-        if file == self._file:
-            self._outdated = True
-            return
-        self._file = file
-        self._said = False
-        self._codec = self._talk = None
-        self._outdated = False
-        self._settings.system = ""
+        if self._chats.turn_to(self.state.session):
+            self._attached = Attachments()
 
-    def _conversation(self, session: Session) -> Talk | None:
-        """Return the conversation with the open program; None while its tokenizer is unknown."""
-        if self._codec is not None and (self._talk is None or self._outdated):
-            self._talk = Talk(session.program, self._codec, self._talk)
-            self._outdated = False
-            self._restore_saved(self._talk)
-        return self._talk
+    @property
+    def _talk(self) -> Talk | None:
+        return self._chats.talk
 
-    def _restore_saved(self, talk: Talk) -> None:
-        """Restore the saved conversation after a reload, unless this visit has one."""
-        saved = self.state.store.read(saved_chats.key_of(self._file))
-        if saved and not self._said:
-            self._settings.system = saved_chats.restore(talk, saved) or self._settings.system
-
-    def _save(self, talk: Talk) -> None:
-        self._said = self._said or bool(talk.lines)
-        if self._said:
-            self.state.store.write(saved_chats.key_of(self._file), saved_chats.to_json(talk))
-
-    # ---- the tokenizer
+    # ---- the model's files
 
     async def _find(self, session: Session) -> None:
-        note = ""
-        try:
-            codec = await codecs.find_codec(session.source, self.state.browser)
-            if codec is not None:
-                Talk(session.program, codec)  # raises if they do not fit
-        except WebpteError as error:
-            codec, note = None, str(error)
-        codec = codec or await codecs.id_codec(Generator(session.program).vocabulary, note)
-        if self._codec is None:  # else one was chosen meanwhile
-            self._use(codec)
-
-    def _use(self, codec: Codec) -> None:
-        """Use another tokenizer; the conversation starts anew."""
-        self._codec, self._talk = codec, None
+        await self._chats.prepare(session)
         self.draw()
 
-    async def _load(self, files: dict[str, Source]) -> None:
-        session = self.state.idle_session()
-        if session is None:
-            return
-        known = (
-            dict(self._codec.files) if self._codec is not None and "tokenizer" not in files else {}
-        )
-        codec = await codecs.load_codec({**known, **files}, self.state.browser)
-        Talk(session.program, codec)
-        if session is self.state.session:
-            self._use(codec)
-            self.state.tell(f"Using the tokenizer {codec.name}")
-
     def accepts(self, name: str) -> bool:
-        return codecs.kind_of_file(name) is not None
+        is_for_files = codecs.kind_of_file(name) is not None
+        return is_for_files or (self._takes_pictures and is_picture_file(name))
+
+    @property
+    def _takes_pictures(self) -> bool:
+        """Whether a picture that is dropped anywhere or pasted is for the next message."""
+        session = self.state.session
+        in_front = session is not None and self.state.front == self.view.name
+        return in_front and session is not None and self._sight(session)[0]
+
+    def _sight(self, session: Session) -> tuple[bool, str]:
+        """Return whether messages may have pictures; and why not, if the program sees."""
+        reader, problem = self._chats.model.sight_of(session.program)
+        return reader is not None, problem
 
     async def accept_files(self, files: Sequence[Any]) -> None:
-        await self.on_tokenizer({"files": files})
+        """Take files that were dropped: pictures for the next message, or the model's."""
+        pictures, others = list[Any](), list[Any]()
+        for file in files:
+            name = self.state.browser.source(file).name
+            (pictures if codecs.kind_of_file(name) is None else others).append(file)
+        if others:
+            await self.on_tokenizer({"files": others})
+        if pictures:
+            await self.on_pictures({"files": pictures})
 
     async def on_tokenizer(self, message: Message) -> None:
-        sources = [self.state.browser.source(file) for file in message["files"]]
-        await self._load(codecs.files_by_kind(sources))
+        session = self.state.idle_session()
+        told = await self._chats.load(session, message["files"]) if session is not None else ""
+        if told:
+            self.draw()
+            self.state.tell(told)
 
     async def on_tokenizer_url(self, message: Message) -> None:
         url = typed_address(str(message["fields"]["url"]))
         found = await self.state.browser.fetch(url, lambda stage, done, total: None)
         await keep_file(found)
-        await self._load({codecs.TOKENIZER: found})
+        session = self.state.idle_session()
+        if session is not None:
+            await self._chats.use_tokenizer(session, found)
+            self.draw()
+            self.state.tell(f"Using the tokenizer {found.name}")
+
+    # ---- pictures
+
+    async def on_pictures(self, message: Message) -> None:
+        """Add pictures to the next message; files of the model may be among what was dropped."""
+        attached, files = self._attached, message["files"]
+        names = [self.state.browser.source(file).name for file in files]
+        if any(codecs.kind_of_file(name) is not None for name in names):
+            await self.accept_files(files)
+            return
+        self.state.tell(f"Loading {', '.join(names)}", "busy")
+        try:
+            await attached.add(self.state.browser, files)
+            self.state.show(error="")
+            self.state.tell(f"Added {', '.join(names)}")
+        finally:
+            if attached is self._attached:
+                self.draw()
+                self.tell_script(focus=controls.FIELD)
+
+    def on_remove(self, message: Message) -> None:
+        self._attached.remove(self._attached.pictures[int(message["at"]) :][:1])
+        self.draw()
+        self.tell_script(focus=controls.FIELD)
+
+    def on_enlarge(self, message: Message) -> None:
+        """Show a picture in full size."""
+        lines, line = self._talk.lines if self._talk is not None else [], int(message["line"])
+        pictures = lines[line].get("pictures", ()) if 0 <= line < len(lines) else ()
+        for picture in pictures[int(message["at"]) :][:1]:
+            pixels = picture.pixels
+            url = picture.small if pixels is None else self.state.browser.picture_url(pixels)
+            shown = picture_markup.enlarged(picture, url)
+            self.state.browser.show(html={picture_markup.ENLARGED: shown})
+            self.tell_script(enlarge=picture_markup.ENLARGED)
 
     # ---- what is said
 
     async def on_send(self, message: Message) -> None:
         text = str(message["fields"]["text"])
-        if text.strip():
-            await self._answer(lambda talk: talk.ask(text, self._settings), sent=True)
+        if text.strip() or self._attached.pictures:
+            await self._answer(lambda talk: self._ask(talk, text), sent=True)
 
     async def on_propose(self, message: Message) -> None:
         """Ask a question of the program's card."""
         self.tell_script(focus=controls.FIELD)
-        text = str(message["text"])
-        await self._answer(lambda talk: talk.ask(text, self._settings))
+        await self._answer(lambda talk: self._ask(talk, str(message["text"])))
+
+    def _ask(self, talk: Talk, text: str) -> None:
+        """Ask with the pictures that were added."""
+        pictures = tuple(self._attached.pictures)
+        talk.ask(text, self._settings, pictures)
+        self._attached.remove(pictures)
 
     async def on_again(self, message: Message) -> None:
         await self._answer(lambda talk: talk.ask_again(self._settings))
@@ -167,11 +180,14 @@ class ChatPanel(Panel):
 
     async def on_save(self, message: Message) -> None:
         line, text = int(message["line"]), str(message["fields"]["text"])
-        if self._talk is None or self.state.idle_session() is None or not text.strip():
+        if self._talk is None or self.state.idle_session() is None:
+            return
+        edited = self._talk.lines[line]
+        if not text.strip() and not edited.get("pictures"):
             return
         self._editing = None
         self.tell_script(focus=controls.FIELD)
-        asked = self._talk.lines[line]["role"] == "user"
+        asked = edited["role"] == "user"
         self._talk.edit(line, text)
         if asked:
             await self._answer(lambda talk: talk.ask_again(self._settings))
@@ -182,50 +198,33 @@ class ChatPanel(Panel):
         """Start a new conversation; the old one goes to the list."""
         if self.state.idle_session() is None:
             return
-        before, codec = self._talk, self._codec
-        archived = self._put_away()
-        self._talk, self._editing = None, None
+        back = self._chats.start_anew()
+        self._editing = None
         self.draw()
         self.tell_script(focus=controls.FIELD)
-        if before is not None and before.lines:
-            self.state.undo.offer(
-                "Started a new conversation.", lambda: self._restore(before, codec, archived)
-            )
+        if back is not None:
+            self.state.undo.offer("Started a new conversation.", lambda: self._restore(back))
 
-    def _put_away(self) -> bool:
-        """Put the conversation into the list; return whether there was something to put there."""
-        saved = saved_chats.to_json(self._talk) if self._talk is not None else {}
-        if saved:
-            self._archive.add(saved)
-        return bool(saved)
+    def _restore(self, back: Callable[[], bool]) -> None:
+        """Go back to the conversation before, if the tokenizer is still the same."""
+        if self.state.idle_session() is not None and back():
+            self.draw()
 
-    @property
-    def _archive(self) -> Archive:
-        return Archive(self.state.store, self._file)
-
-    def on_open(self, message: Message) -> None:
-        """Open a conversation of the list; the current one takes its place there."""
-        session = self.state.idle_session()
-        taken = self._archive.take(int(message["at"])) if session is not None else None
-        if session is None or taken is None or self._codec is None:
-            return
-        talk = Talk(session.program, self._codec)
-        self._settings.system = saved_chats.restore(talk, taken["saved"])
-        if not talk.lines:
-            self._archive.add(taken["saved"], taken["title"])
+    async def on_open(self, message: Message) -> None:
+        before = self._talk
+        if not await self._chats.open(int(message["at"])):
             self.state.tell("This conversation was with another tokenizer", "bad")
-            return
-        self._put_away()
-        self._talk, self._outdated, self._editing, self._said = talk, False, None, True
-        self.state.undo.forget()
-        self.draw()
-        self.tell_script(focus=controls.FIELD)
+        elif self._talk is not before:
+            self._editing = None
+            self.state.undo.forget()
+            self.draw()
+            self.tell_script(focus=controls.FIELD)
 
     def on_rename(self, message: Message) -> None:
-        self._archive.rename(int(message["at"]), str(message["value"]))
+        self._chats.archive.rename(int(message["at"]), str(message["value"]))
 
     def on_delete(self, message: Message) -> None:
-        at, archive = int(message["at"]), self._archive
+        at, archive = int(message["at"]), self._chats.archive
         taken = archive.take(at)
         if taken is not None:
             self.draw()
@@ -251,21 +250,16 @@ class ChatPanel(Panel):
         text = markup.copied_text(lines[at]["content"], block)
         self.state.browser.show(copy={"text": text, "done": "Copied"})
 
-    def _restore(self, talk: Talk, codec: Codec | None, archived: bool) -> None:
-        """Go back to the conversation before, if the tokenizer is still the same."""
-        if self._codec is codec and self.state.idle_session() is not None:
-            if archived:
-                self._archive.take(0)
-            self._talk, self._outdated = talk, True  # the cache has been used since
-            self.draw()
-
     async def _answer(self, begin: Callable[[Talk], None], sent: bool = False) -> None:
         session = self.state.idle_session()
-        talk = self._conversation(session) if session is not None else None
+        talk = self._chats.current(session) if session is not None else None
         if session is None or talk is None:
             return
         if self._settings.problem():
             self.state.tell(self._settings.problem(), "bad")
+            return
+        if self._attached.loading:
+            self.state.tell("Still loading a picture: send the message after that", "busy")
             return
         self._editing = None
         self.state.undo.forget()
@@ -325,17 +319,18 @@ class ChatPanel(Panel):
         session = self.state.session
         if session is None:
             return
-        talk, codec = self._conversation(session), self._codec
+        talk, codec = self._chats.current(session), self._chats.model.codec
         if talk is None or codec is None:
             self.show(h("p", "Looking for the model's tokenizer …", class_="card soft"))
             if self._search is None:
                 self._search = self.start(self._find(session), "looking for a tokenizer")
             return
         self._heard = ""  # the drawing contains it
-        self._save(talk)
+        self._chats.save(talk)
         busy = session.runner.busy
         streaming = busy and session.runner.doing == _ANSWERING
-        card = session.source.card
+        card, (takes_pictures, problem) = session.source.card, self._sight(session)
+        attached = picture_markup.attached_view(self._attached, self.act, takes_pictures, problem)
         log = markup.log_view(
             talk,
             self._settings,
@@ -349,14 +344,15 @@ class ChatPanel(Panel):
         self.show(
             markup.chat_view(
                 controls.head_view(self.state, self._settings, bool(talk.lines), self.act, busy),
-                controls.list_view(self._archive.entries(), self.act, busy),
+                controls.list_view(self._chats.archive.entries(), self.act, busy),
                 log,
-                controls.form_view(codec, self.act, busy=busy, streaming=streaming),
+                controls.form_view(codec, self.act, attached, busy=busy, streaming=streaming),
                 markup.figures_view(talk.last, talk.max_context),
                 (
                     controls.settings_view(self._settings, codec, self.act, self.state),
                     controls.tokenizer_view(codec, self.act),
                 ),
+                drop=self.act("pictures") if takes_pictures else None,
             )
         )
         self.tell_script()

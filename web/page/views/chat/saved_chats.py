@@ -7,10 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from page.store import encode
+from page.views.chat.pictures import KeptPictures, picture_json
 from page.views.chat.talk import Answer, Talk
 from webpte.llm import Candidate, ReplyStats, TokenLogprob
 
 MOST_CHARACTERS = 200_000  # of one conversation: browsers keep a few megabytes for a whole site
+MOST_PICTURES = 300_000  # characters of the copies of pictures, besides
 _DIGITS = 4  # of a logarithm: far more than a colour or a percentage shows
 _ROLES = ("system", "user", "assistant")
 
@@ -23,18 +25,34 @@ def key_of(file: str) -> str:
 def to_json(talk: Talk) -> dict[str, Any]:
     """Return a conversation as the store keeps it; {} if it is empty or too long.
 
-    If it is too long, alternatives to tokens are left out first, then the figures of answers.
+    If it is too long, alternatives to tokens are left out first, then the figures of answers. The
+    newest pictures are kept as copies, as many as there is room for.
     """
     if not talk.lines:
         return {}
-    plain = {"tokenizer": talk.tokenizer_name, "messages": talk.messages}
+    messages, copies = _messages_json(talk)
+    plain = {"tokenizer": talk.tokenizer_name, "messages": messages}
     ended = {at: one for at, one in talk.answers.items() if one.ended}
     for with_top in (True, False):
         answers = {at: _answer_json(one, with_top) for at, one in ended.items()}
         value = {**plain, "answers": answers}
-        if len(encode(value)) <= MOST_CHARACTERS:
+        if len(encode(value)) <= MOST_CHARACTERS + copies:
             return value
-    return plain if len(encode(plain)) <= MOST_CHARACTERS else {}
+    return plain if len(encode(plain)) <= MOST_CHARACTERS + copies else {}
+
+
+def _messages_json(talk: Talk) -> tuple[list[dict[str, Any]], int]:
+    """Return the messages as the store keeps them, and the characters of copies of pictures."""
+    copies, messages = 0, list[dict[str, Any]]()
+    for message in reversed(talk.messages):
+        found = {"role": message["role"], "content": message["content"]}
+        pictures = list[dict[str, Any]]()
+        for picture in reversed(message.get("pictures", ())):
+            fits = copies + len(picture.small) <= MOST_PICTURES
+            copies += len(picture.small) if fits else 0
+            pictures.insert(0, picture_json(picture, with_copy=fits))
+        messages.insert(0, {**found, "pictures": pictures} if pictures else found)
+    return messages, copies
 
 
 def _answer_json(answer: Answer, with_top: bool) -> dict[str, Any]:
@@ -58,14 +76,17 @@ def _logprob_json(told: TokenLogprob | None, with_top: bool) -> list[Any] | None
     return [round(told.logprob, _DIGITS), top]
 
 
-def restore(talk: Talk, saved: Any) -> str:
-    """Continue a saved conversation if its tokenizer is the same; return its system prompt."""
+def restore(talk: Talk, saved: Any, kept: KeptPictures) -> str:
+    """Continue a saved conversation if its tokenizer is the same; return its system prompt.
+
+    `kept` has its pictures.
+    """
     try:
-        messages = [{"role": one["role"], "content": one["content"]} for one in saved["messages"]]
+        messages = [_message(one, kept) for one in saved["messages"]]
         known = all(one["role"] in _ROLES and isinstance(one["content"], str) for one in messages)
         if not known or saved["tokenizer"] != talk.tokenizer_name:
             return ""
-    except (TypeError, KeyError):
+    except (TypeError, KeyError, ValueError, AttributeError):
         return ""  # written by another version of this page, or by another hand
     talk.messages = messages
     try:
@@ -79,6 +100,12 @@ def restore(talk: Talk, saved: Any) -> str:
         if at < len(lines) and lines[at]["role"] == "assistant"
     }
     return next((one["content"] for one in messages if one["role"] == "system"), "")
+
+
+def _message(raw: Mapping[str, Any], kept: KeptPictures) -> dict[str, Any]:
+    pictures = [kept.restored(one) for one in raw.get("pictures", ())]
+    found = {"role": raw["role"], "content": raw["content"]}
+    return {**found, "pictures": pictures} if pictures else found
 
 
 def _answer(talk: Talk, raw: Mapping[str, Any]) -> Answer:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
+from typing import Any
 
 from page.persistence.codec import Codec
+from page.views.chat.pictures import NOT_SENT, ChatPicture
 from page.views.chat.settings import ChatSettings
+from page.views.chat.sight import MakeReader
 from webpte import Program
 from webpte.llm import Chat, Generator, Reply, ReplyOptions, ReplyStats, TokenLogprob
 from webpte.text import TextStream, Tokenizer
 
 REST_SECONDS = 1 / 60  # on NumPy nothing awaits, so the loop yields this often
-Message = dict[str, str]
+Message = dict[str, Any]  # role, content, and perhaps pictures: ChatPictures
 
 
 @dataclass(eq=False)
@@ -57,15 +60,26 @@ class Answer:
 class Talk:
     """A conversation. Lines are messages but the system prompt; answers go by line number."""
 
-    def __init__(self, program: Program, codec: Codec, before: Talk | None = None) -> None:
-        """Start a conversation; `before` is the same one with a program that is gone."""
-        self._chat = Chat(program, codec.tokenizer, template=codec.template, when_full="slide")
+    def __init__(
+        self,
+        program: Program,
+        codec: Codec,
+        before: Talk | None = None,
+        reader: MakeReader | None = None,
+    ) -> None:
+        """Start a conversation; `before` is the same one with a program that is gone. `reader`
+        makes what reads pictures, if the program takes them."""
+        self._chat = Chat(
+            program, codec.tokenizer, template=codec.template, when_full="slide", reader=reader
+        )
         self._codec = codec
         self._current: tuple[Reply, Answer] | None = None
+        self._takes_pictures = reader is not None
+        self._pictures: dict[int, tuple[ChatPicture, ...]] = {}  # by line
         self.max_context = Generator(program).max_context
         self.answers: dict[int, Answer] = {}
         if before is not None:
-            self._chat.messages = before._chat.messages
+            self.messages = before.messages
             self.answers = before.answers
 
     @property
@@ -80,16 +94,50 @@ class Talk:
     @property
     def messages(self) -> list[Message]:
         """All messages, with the system prompt."""
-        return list(self._chat.messages)
+        system = [one for one in self._chat.messages if one["role"] == "system"]
+        return [*system, *self.lines]
 
     @messages.setter
-    def messages(self, messages: list[Message]) -> None:
-        self._chat.messages = messages
+    def messages(self, messages: Sequence[Message]) -> None:
+        self._give(messages)
         self.answers = {}
 
     @property
     def lines(self) -> list[Message]:
-        return [one for one in self._chat.messages if one["role"] != "system"]
+        said = [one for one in self._chat.messages if one["role"] != "system"]
+        lines: list[Message] = []
+        for at, one in enumerate(said):
+            lines.append({"role": one["role"], "content": one["content"]})
+            if at in self._pictures:
+                lines[at]["pictures"] = self._pictures[at]
+        return lines
+
+    def _give(self, messages: Sequence[Message]) -> None:
+        """Give messages to the chat, with the pixels of their pictures."""
+        self._chat.messages = [
+            {
+                "role": one["role"],
+                "content": one["content"],
+                "pictures": self._pixels(one.get("pictures", ())),
+            }
+            for one in messages
+        ]
+        lines = [one for one in messages if one["role"] != "system"]
+        self._pictures = {
+            at: tuple(map(self._told, one["pictures"]))
+            for at, one in enumerate(lines)
+            if one.get("pictures")
+        }
+
+    def _pixels(self, pictures: Sequence[ChatPicture]) -> list[Any]:
+        seen = pictures if self._takes_pictures else ()
+        return [one.pixels for one in seen if one.pixels is not None]
+
+    def _told(self, picture: ChatPicture) -> ChatPicture:
+        """Return a picture with a note, if the model does not get it."""
+        if self._takes_pictures or picture.pixels is None:
+            return picture
+        return replace(picture, pixels=None, note=NOT_SENT)
 
     @property
     def last(self) -> Answer | None:
@@ -106,10 +154,14 @@ class Talk:
 
     # ---- what can be done
 
-    def ask(self, text: str, settings: ChatSettings) -> None:
+    def ask(self, text: str, settings: ChatSettings, pictures: Sequence[ChatPicture] = ()) -> None:
         self._set_system(settings.system)
-        options = settings.options()
-        self._begin(self._chat.send(text, settings.max_tokens, **options), options)
+        options, pixels = settings.options(), self._pixels(pictures)
+        line = len(self.lines)
+        reply = self._chat.send(text, settings.max_tokens, pictures=pixels, **options)
+        if pictures:
+            self._pictures[line] = tuple(map(self._told, pictures))
+        self._begin(reply, options)
 
     def ask_again(self, settings: ChatSettings) -> None:
         """Ask for another answer to the last question."""
@@ -144,11 +196,13 @@ class Talk:
         shift = len(self._chat.messages) - len(self.lines)
         self._chat.edit(line + shift, text)
         self.answers = {at: answer for at, answer in self.answers.items() if at < line}
+        self._pictures = {at: one for at, one in self._pictures.items() if at <= line}
 
     def _begin(self, reply: Reply, options: ReplyOptions) -> None:
         lines = self.lines
         said = {at for at, line in enumerate(lines) if line["role"] == "assistant"}
         self.answers = {at: one for at, one in self.answers.items() if at in said}
+        self._pictures = {at: one for at, one in self._pictures.items() if at < len(lines)}
         answer = self.answers[len(lines)] = self._new_answer(reply, options)
         self._current = reply, answer
 
@@ -160,7 +214,7 @@ class Talk:
         old = messages[0]["content"] if messages and messages[0]["role"] == "system" else ""
         if text != old:
             system = [{"role": "system", "content": text}] if text else []
-            self._chat.messages = [*system, *self.lines]
+            self._give([*system, *self.lines])
 
     # ---- the answer, as it comes
 
