@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+import webpte
+from page.outputs.pictures import png_rgb
+from support.harness.image_text_cases import models_folder
+from support.harness.task_cases import make_picture
 from support.harness.texts import BYTES, tokenizer_path
 from support.page.chats import Q4, open_chat
 from support.page.lost_gpu import KEEP_DEVICES
 from support.page.page_visit import (
+    drop,
     leave,
     open_address,
     payload,
@@ -23,6 +28,7 @@ from support.page.page_visit import (
     visit,
     wait_until_ready,
 )
+from webpte.tasks.vision.image_text import ImageTextToText
 from webpte_host.serving.server import Site
 
 CHANCE = {"temperature": 0.9, "top_p": 0.95, "seed": 5}
@@ -42,6 +48,19 @@ def said_in_cpython() -> list[str]:
         return [first, both, await chat.regenerate()]
 
     with ThreadPoolExecutor(1) as pool:  # Playwright has an event loop running in this thread
+        return pool.submit(lambda: asyncio.run(script())).result()
+
+
+def said_of_picture(pixels: Any) -> str:
+    """Return what the library's chat says about a picture, as long as the page's."""
+
+    async def script() -> str:
+        where = models_folder() / "tiles"
+        async with await webpte.tasks.open("image-text-to-text", where, device="numpy") as task:
+            assert isinstance(task, ImageTextToText)
+            return await task.chat().send("What is it?", 6, pictures=[pixels], temperature=0)
+
+    with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(script())).result()
 
 
@@ -149,6 +168,37 @@ def test_without_a_tokenizer_tokens_are_typed_until_one_is_loaded(without_progra
     page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")
     page.get_by_role("button", name="Load", exact=True).click()
     expect(page.get_by_text("with a chat template")).to_be_visible()
+
+
+def test_a_dropped_picture_is_asked_about_and_there_after_a_reload(without_program: Page) -> None:
+    page, pixels = without_program, make_picture(23, 61)
+    open_address(page, "/image_text/tiles/model.pte")
+    page.get_by_role("tab", name="Chat").click()
+    expect(page.get_by_text("Add picture")).to_be_visible()
+    for name, value in {"max_tokens": 6, "temperature": 0}.items():
+        set_number(page, name, value)
+    drop(page, "#chat-log", ("dogs.png", png_rgb(pixels)))
+    expect(page.get_by_role("button", name="Remove dogs.png")).to_be_visible()
+    ask(page, "What is it?")
+    wait_for_answer(page)
+    wanted = said_of_picture(pixels)
+    assert answers(page).all_text_contents() == [wanted]
+    expect(page.get_by_role("button", name="Remove dogs.png")).to_have_count(0)
+
+    page.reload()
+    wait_until_ready(page)
+    shown = log_of(page).get_by_alt_text("Picture dogs.png")
+    expect(shown).to_have_js_property("naturalWidth", 61)
+    for name, value in {"max_tokens": 6, "temperature": 0}.items():
+        set_number(page, name, value)
+    page.get_by_role("button", name="Regenerate").click()
+    wait_for_answer(page)
+    assert answers(page).all_text_contents() == [wanted]
+    shown.click()
+    large = page.get_by_role("dialog", name="Picture")
+    expect(large.get_by_alt_text("Picture dogs.png")).to_be_visible()
+    large.get_by_role("button", name="Close").click()
+    expect(large).to_be_hidden()
 
 
 def test_a_conversation(page: Page) -> None:

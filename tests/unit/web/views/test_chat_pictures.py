@@ -171,13 +171,13 @@ def test_an_answer_about_a_picture_goes_on_after_a_lost_gpu(
     drive(script, engine=Engine())
 
 
-async def reloaded(browser: FakeBrowser, start: str = "base64,") -> App:
+async def reloaded(browser: FakeBrowser, start: str = "base64,", folder: Path | None = None) -> App:
     """Return the page after a reload; `start` is how it finds stored data to begin."""
     kept = browser.other["store"]
     again = App(browser, webpte)
     stored = {kept["key"]: kept["text"].replace("base64,", start)}
     await again.receive({"act": "hello", "stored": stored})
-    await open_seeing(again)
+    await open_seeing(again, folder=folder)
     return again
 
 
@@ -291,6 +291,30 @@ def test_without_its_files_a_model_that_sees_says_so_and_takes_text(tmp_path: Pa
         assert not browser.html.get("error")
         assert len(answers(browser)) == 2
         assert alts(browser) == ["a.png"]
+
+    drive(script)
+
+
+def test_pictures_are_not_sent_while_a_file_is_missing(tmp_path: Path) -> None:
+    for name in FILES:
+        shutil.copy(models_folder() / "tiles" / name, tmp_path)
+    missing = tmp_path / "preprocessor_config.json"
+    file = File(missing.name, missing.read_bytes())
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_seeing(app, folder=tmp_path)
+        await act(app, "pictures", files=[picture_file("a.png", WIDE)])
+        await send(app, "What is it?")
+        seen = answers(browser)
+        missing.unlink()
+        again = await reloaded(browser, folder=tmp_path)
+        assert chat_pictures.NOT_SENT in browser.html["view-chat"]
+        await act(again, "again")
+        assert answers(browser) == await said_by_task(("What is it?", []))
+        await drop(again, file)
+        assert chat_pictures.NOT_SENT not in browser.html["view-chat"]
+        await act(again, "again")
+        assert answers(browser) == seen
 
     drive(script)
 

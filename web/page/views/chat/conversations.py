@@ -65,7 +65,7 @@ class Conversations:
         if session is not self._state.session or not told:
             return ""
         self._outdated = True  # a conversation goes on with pictures
-        if self.model.codec is not before or not self._said:
+        if self.model.codec is not before:
             self.talk = None
         return told
 

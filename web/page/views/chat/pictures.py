@@ -30,9 +30,10 @@ class ChatPicture:
 
     name    of its file
     height, width   as it was added
-    pixels  (height, width, 3) uint8 that the model sees; None: it does not see the picture
+    pixels  (height, width, 3) uint8; None if they were not kept
     small   a copy as a data URL, which is shown and kept; "" if there is none
-    note    what is different from the picture that was added; "" if nothing
+    is_copy whether the pixels are those of a smaller copy
+    sent    whether the model sees it
     """
 
     name: str
@@ -40,11 +41,21 @@ class ChatPicture:
     width: int
     pixels: Array | None
     small: str
-    note: str = ""
+    is_copy: bool = False
+    sent: bool = True
 
     @property
     def title(self) -> str:
         return f"{self.name}, {self.width} × {self.height} pixels"
+
+    @property
+    def note(self) -> str:
+        """What is different from the picture that was added; "" if nothing."""
+        if self.pixels is None:
+            return NOT_KEPT
+        if not self.sent:
+            return NOT_SENT
+        return SMALLER if self.is_copy else ""
 
 
 class Attachments:
@@ -143,9 +154,8 @@ class KeptPictures:
         small = raw.get("small")
         pixels = self._pixels.get(small) if isinstance(small, str) else None
         if pixels is None or not isinstance(small, str):
-            return ChatPicture(name, height, width, None, "", NOT_KEPT)
-        note = "" if small.startswith(_PNG) else SMALLER
-        return ChatPicture(name, height, width, pixels, small, note)
+            return ChatPicture(name, height, width, None, "")
+        return ChatPicture(name, height, width, pixels, small, not small.startswith(_PNG))
 
 
 def _raw_pictures(saved: Any) -> Iterable[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from page.persistence.codec import Codec
-from page.views.chat.pictures import NOT_SENT, ChatPicture
+from page.views.chat.pictures import ChatPicture
 from page.views.chat.settings import ChatSettings
 from page.views.chat.sight import MakeReader
 from webpte import Program
@@ -124,7 +124,7 @@ class Talk:
         ]
         lines = [one for one in messages if one["role"] != "system"]
         self._pictures = {
-            at: tuple(map(self._told, one["pictures"]))
+            at: tuple(map(self._sent, one["pictures"]))
             for at, one in enumerate(lines)
             if one.get("pictures")
         }
@@ -133,11 +133,8 @@ class Talk:
         seen = pictures if self._takes_pictures else ()
         return [one.pixels for one in seen if one.pixels is not None]
 
-    def _told(self, picture: ChatPicture) -> ChatPicture:
-        """Return a picture with a note, if the model does not get it."""
-        if self._takes_pictures or picture.pixels is None:
-            return picture
-        return replace(picture, pixels=None, note=NOT_SENT)
+    def _sent(self, picture: ChatPicture) -> ChatPicture:
+        return replace(picture, sent=self._takes_pictures)
 
     @property
     def last(self) -> Answer | None:
@@ -160,7 +157,7 @@ class Talk:
         line = len(self.lines)
         reply = self._chat.send(text, settings.max_tokens, pictures=pixels, **options)
         if pictures:
-            self._pictures[line] = tuple(map(self._told, pictures))
+            self._pictures[line] = tuple(map(self._sent, pictures))
         self._begin(reply, options)
 
     def ask_again(self, settings: ChatSettings) -> None:
