@@ -1,4 +1,4 @@
-"""What a conversation needs besides the program: the tokenizer, and how pictures are prepared."""
+"""The tokenizer of the program that the chat is with, and the preparation of pictures for it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class ChatPicture:
 
     @property
     def note(self) -> str:
-        """What is different from the picture that was added; "" if nothing."""
+        """The difference to the picture that was added, in words; "" if there is none."""
         if self.pixels is None:
             return NOT_KEPT
         if not self.sent:

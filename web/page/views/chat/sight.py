@@ -1,4 +1,4 @@
-"""How a program that sees takes pictures: by the model's files beside it."""
+"""Preparation of pictures for a program that sees, by the model's files beside it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MakeReader = Callable[[Generator], PictureReader]
 
 @dataclass(frozen=True)
 class Sight:
-    """How pictures are prepared for a program.
+    """The preparation of pictures for a program.
 
     problem   why they are not, in a sentence; "" if they are, or if the program does not see
     """
