@@ -28,7 +28,7 @@ class CompiledModules:
     def __init__(self, address: str) -> None:
         """`address` names them in the cache; it is below the address of the site."""
         self._address = address
-        self._restored: dict[str, bytes] = {}
+        self._restored: dict[str, bytecode.Module] = {}
         self._generated = bytecode.Generated({})
         self._keeping: asyncio.Future[None] | None = None
 
@@ -41,7 +41,7 @@ class CompiledModules:
             if found:
                 kept = bytecode.unpack(bytes((await found.arrayBuffer()).to_bytes()))
                 self._restored, self._generated = kept[0], bytecode.Generated(kept[1])
-                bytecode.put_in_place(self._restored)
+                bytecode.put_first(self._restored)
 
     def keep_later(self, store: Any) -> None:
         """Store the modules once webpte is imported and Python is idle.
@@ -57,9 +57,9 @@ class CompiledModules:
         sys.dont_write_bytecode = True
         self._generated.end()
         await asyncio.sleep(_IDLE_SECONDS)
-        files = bytecode.compiled_modules(list(sys.modules.values()))
-        if files != self._restored or not self._generated.is_kept:
-            packed = to_js(bytecode.pack(files, self._generated.used))
+        modules = bytecode.compiled_modules(list(sys.modules.values()))
+        if modules != self._restored or not self._generated.is_kept:
+            packed = to_js(bytecode.pack(modules, self._generated.used))
             with contextlib.suppress(JsException):
                 await store(_CACHE, self._full_address, packed)
         self._restored, self._generated.used = {}, {}
