@@ -263,13 +263,14 @@ class SharedHarness:
         self._harness: Harness | None = None
 
     def get(self) -> Harness:
-        if self._harness is None or self._harness.lost:
-            self._harness = Harness.open(self._browser, self._site)
+        harness = self._harness
+        if harness is None or harness.lost or harness.page.is_closed():
+            harness = self._harness = Harness.open(self._browser, self._site)
             # Fail rather than skip: without an adapter nothing would be tested.
-            assert self._harness.adapter() is not None, "this browser has no WebGPU adapter"
-            assert self._harness.log.errors == []
-            assert self._harness.log.console_errors == []
-        return self._harness
+            assert harness.adapter() is not None, "this browser has no WebGPU adapter"
+            assert harness.log.errors == []
+            assert harness.log.console_errors == []
+        return harness
 
     def close(self) -> None:
         if self._harness is not None:

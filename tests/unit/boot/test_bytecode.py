@@ -12,8 +12,8 @@ from types import CodeType
 
 import pytest
 
-from page import bytecode
-from page.bytecode import Generated, compiled_modules, pack, put_in_place, unpack
+from webpte_boot import bytecode
+from webpte_boot.bytecode import Generated, Module, compiled_modules, pack, put_first, unpack
 
 
 @pytest.fixture
@@ -25,15 +25,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("visited", None)
 
 
-def visit(folder: Path, files: dict[str, bytes]) -> tuple[int, dict[str, bytes]]:
-    """Return a fresh file system, with what the last visit has kept."""
+def visit(folder: Path, kept: dict[str, Module]) -> tuple[int, dict[str, Module]]:
+    """Return the answer in a fresh file system, and what is kept for the next visit."""
     for old in folder.glob("__pycache__/*"):
         old.unlink()
     sys.modules.pop("visited", None)
     importlib.invalidate_caches()
-    put_in_place(files)
-    module = importlib.import_module("visited")
+    put_first(kept)
+    try:
+        module = importlib.import_module("visited")
+    finally:
+        del sys.meta_path[0]
     return module.ANSWER, unpack(pack(compiled_modules([module]), {}))[0]
+
+
+def refuse(*given: object, **more: object) -> None:
+    raise AssertionError("compiled")
 
 
 def test_what_was_compiled_is_not_compiled_again(
@@ -41,25 +48,37 @@ def test_what_was_compiled_is_not_compiled_again(
 ) -> None:
     answer, kept = visit(folder, {})
     assert (answer, len(kept)) == (41, 1)
-
-    def refuse(*given: object, **more: object) -> None:
-        raise AssertionError("compiled")
-
     loader = importlib.machinery.SourceFileLoader
     with monkeypatch.context() as patch:
         patch.setattr(loader, "source_to_code", refuse)
         (folder / "visited.py").touch()
-        assert visit(folder, kept)[0] == 41
+        assert visit(folder, kept) == (41, kept)
         (folder / "visited.py").write_text("ANSWER = 42\n", encoding="utf-8")
         with pytest.raises(AssertionError, match="compiled"):
             visit(folder, kept)
-    assert visit(folder, kept)[0] == 42
+    answer, changed = visit(folder, kept)
+    assert answer == 42
+    assert changed != kept
+    assert visit(folder, changed)[0] == 42
+
+
+def test_a_module_that_became_a_package_is_found(folder: Path) -> None:
+    kept = visit(folder, {})[1]
+    (folder / "visited.py").unlink()
+    (folder / "visited").mkdir()
+    (folder / "visited" / "__init__.py").write_text("from visited.inner import ANSWER\n")
+    (folder / "visited" / "inner.py").write_text("ANSWER = 43\n")
+    answer, kept = visit(folder, kept)
+    sys.modules.pop("visited.inner")
+    assert answer == 43
+    assert visit(folder, kept)[0] == 43
+    sys.modules.pop("visited.inner")
 
 
 def test_what_somebody_else_has_made_is_nothing() -> None:
     import marshal
 
-    nothing: tuple[dict[str, bytes], dict[str, CodeType]] = {}, {}
+    nothing: tuple[dict[str, Module], dict[str, CodeType]] = {}, {}
     assert unpack(b"") == nothing
     assert unpack(b"nonsense") == nothing
     assert unpack(marshal.dumps((sys.version, {"/a": b"b"}))) == nothing  # of an older page
@@ -83,9 +102,6 @@ def test_what_dataclasses_have_compiled_is_not_compiled_again(
     point, kept = made({})
     assert repr(point) == "Point(x=2, y=3)"
     assert kept
-
-    def refuse(*given: object, **more: object) -> None:
-        raise AssertionError("compiled")
 
     monkeypatch.setattr(bytecode, "compile", refuse, raising=False)
     again, kept_again = made(kept)
