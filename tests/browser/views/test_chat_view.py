@@ -363,7 +363,7 @@ def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site)
         page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")
         page.get_by_role("button", name="Load", exact=True).click()
         expect(page.get_by_text("with a chat template")).to_be_visible()
-        for name, value in {**CHANCE, "max_tokens": 40}.items():
+        for name, value in {**CHANCE, "max_tokens": 90}.items():
             set_number(page, name, value)
         worker.evaluate(LOSE_DEVICE, 3)
         field(page).fill("Hello")
@@ -371,4 +371,4 @@ def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site)
         wait_for_answer(page)
         assert worker.evaluate("() => devices.length") == 2
         expect(page.locator("#error")).to_have_text("")
-        expect(log_of(page)).to_contain_text("40 tokens")
+        expect(log_of(page)).to_contain_text("90 tokens")
