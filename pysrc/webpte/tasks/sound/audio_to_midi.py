@@ -139,9 +139,7 @@ class AudioToMidi(Task):
         midi_tempo: float = 120,
     ) -> bytes:
         """Return notes as a standard MIDI file; see `webpte.tasks.sound.midi.write_midi`."""
-        return write_midi(
-            notes, multiple_pitch_bends=multiple_pitch_bends, midi_tempo=midi_tempo
-        )
+        return write_midi(notes, multiple_pitch_bends=multiple_pitch_bends, midi_tempo=midi_tempo)
 
 
 def _positive(name: str, value: Any, least: float = 0) -> float:

@@ -92,7 +92,7 @@ def _without_shared_bends(notes: Sequence[dict[str, Any]]) -> list[dict[str, Any
 
 
 def _events(notes: Sequence[dict[str, Any]], channel: int, ticks: float) -> list[_Event]:
-    """Return the events of a voice. Of those at one tick, notes end before others bend and begin."""
+    """Return the events of a voice. At one tick, notes end before others bend and begin."""
     found: list[_Event] = [(0, 0, bytes([_PROGRAM | channel, _PIANO]))]
     for note in notes:
         start = round(note["start"] * ticks)
