@@ -45,8 +45,8 @@ def _scale() -> np.ndarray:
 def _swell() -> np.ndarray:
     """Return a note that rises so slowly that it has no clear start."""
     times = np.arange(2 * RATE) / RATE
-    wave = np.sin(2 * np.pi * 659.26 * times) * np.clip(times / 1.5, 0, 1) * 0.5
-    return wave.astype(np.float32)
+    tone = np.sin(2 * np.pi * 659.26 * times) * np.clip(times / 1.5, 0, 1) * 0.5
+    return tone.astype(np.float32)
 
 
 SOUNDS: Mapping[str, Callable[[], np.ndarray]] = {

@@ -1,4 +1,4 @@
-"""Writes notes as a standard MIDI file (format 1): a track for the tempo, and one for each voice."""
+"""Writes notes as a standard MIDI file: a track for the tempo, and one for each voice."""
 
 from __future__ import annotations
 
