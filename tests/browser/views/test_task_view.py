@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from page.outputs.pictures import png_rgb
-from support.harness.music_cases import EXPECTED, RATE, SOUNDS
+from support.music.music_cases import EXPECTED, RATE, SOUNDS
 from support.harness.task_cases import make_picture, models_folder
 from support.page.page_visit import drop, open_address, payload, visit
 from support.page.task_page import name_task
@@ -35,7 +35,7 @@ def open_task(page: Page, model: str, task: str) -> Locator:
 
 
 def title(task: str) -> str:
-    words = task.replace("-", " ")
+    words = task.replace("-", " ").replace("midi", "MIDI")
     return words[0].upper() + words[1:]
 
 

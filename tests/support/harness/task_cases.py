@@ -13,7 +13,7 @@ import numpy as np
 
 DATA = Path(__file__).parents[2] / "data" / "tasks"
 ARCHIVE, EXPECTED = DATA / "models.tar.xz", DATA / "expected.json"
-MUSIC = DATA / "music.tar.xz"  # the model of support.harness.music_cases
+MUSIC = DATA / "music.tar.xz"  # the model of support.music.music_cases
 
 SHORT = "She said that the fox is quick."
 ACCENTS = "Café Zürich, über 12 naïve dogs… do ½ know 東京 today?"

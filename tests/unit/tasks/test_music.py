@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import webpte
-from support.harness.music_cases import CASES, EXPECTED, RATE, SOUNDS
+from support.music.music_cases import CASES, EXPECTED, RATE, SOUNDS
 from support.harness.task_cases import models_folder
 from webpte.errors import ExecutionError, InputError, SourceError
 from webpte.runtime.base.info import TensorInfo

@@ -47,7 +47,7 @@ def task_view(asked: AskedTask, act: Act, busy: bool) -> Html:
 
 def title_of(name: str) -> str:
     """Return a task's name as a heading."""
-    words = name.replace("2", " to ").replace("-", " ")
+    words = name.replace("2", " to ").replace("-", " ").replace("midi", "MIDI")
     return f"{words[:1].upper()}{words[1:]}"
 
 

@@ -1,7 +1,7 @@
 """Writes tests/data/tasks/music.tar.xz, a small model of music, and what basic-pitch makes of it.
 
-    PYTHONPATH=pysrc:tests python tests/support/write/make_music.py export
-    PYTHONPATH=pysrc:tests python tests/support/write/make_music.py expect
+    PYTHONPATH=pysrc:tests python tests/support/music/make_music.py export
+    PYTHONPATH=pysrc:tests python tests/support/music/make_music.py expect
 
 The first needs the environment of `serve.py export`, the second basic-pitch 0.4 and what it
 imports: its windows and its rules of notes run on the small model, computed by NumPy.
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from support.harness.music_cases import CASES, EXPECTED, SOUNDS, filters, spread
+from support.music.music_cases import CASES, EXPECTED, SOUNDS, filters, spread
 from support.harness.task_cases import MUSIC
 
 NAME, WINDOW, FRAMES, HOP = "music", 43_844, 172, 256
@@ -87,7 +87,7 @@ def keys_of(samples: np.ndarray) -> dict[str, np.ndarray]:
 
 def expect() -> None:
     """Write the notes that basic-pitch's own code finds."""
-    import basic_pitch.inference as inference
+    from basic_pitch import inference
     from scipy.io import wavfile
 
     class Small(inference.Model):
