@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from page.outputs.pictures import png_rgb
-from support.music.music_cases import EXPECTED, RATE, SOUNDS
 from support.harness.task_cases import make_picture, models_folder
+from support.music.music_cases import EXPECTED, RATE, SOUNDS
 from support.page.page_visit import drop, open_address, payload, visit
 from support.page.task_page import name_task
 from webpte.speech.wave_file import wave_file

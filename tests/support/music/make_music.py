@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from support.music.music_cases import CASES, EXPECTED, SOUNDS, filters, spread
 from support.harness.task_cases import MUSIC
+from support.music.music_cases import CASES, EXPECTED, SOUNDS, filters, spread
 
 NAME, WINDOW, FRAMES, HOP = "music", 43_844, 172, 256
 GAIN, BIAS = 0.01, 4.0  # of the power of a key, which a sigmoid makes a share of
@@ -88,7 +88,7 @@ def keys_of(samples: np.ndarray) -> dict[str, np.ndarray]:
 def expect() -> None:
     """Write the notes that basic-pitch's own code finds."""
     from basic_pitch import inference
-    from scipy.io import wavfile
+    from scipy.io import wavfile  # type: ignore[import-untyped]
 
     class Small(inference.Model):
         """The small model in place of a file."""

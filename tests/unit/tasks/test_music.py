@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import webpte
-from support.music.music_cases import CASES, EXPECTED, RATE, SOUNDS
 from support.harness.task_cases import models_folder
+from support.music.music_cases import CASES, EXPECTED, RATE, SOUNDS
 from webpte.errors import ExecutionError, InputError, SourceError
 from webpte.runtime.base.info import TensorInfo
 from webpte.tasks.files import ModelFiles

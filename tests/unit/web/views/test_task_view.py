@@ -21,8 +21,8 @@ from page.views.task.forms import ELSEWHERE, FORMS
 from page.views.task.results import WAYS, way_of
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json, png_of
-from support.music.music_cases import SOUNDS
 from support.harness.task_cases import models_folder
+from support.music.music_cases import SOUNDS
 from support.page.fake_page import FakeBrowser, File, drive
 from support.page.task_page import name_task
 
