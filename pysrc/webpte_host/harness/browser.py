@@ -263,7 +263,8 @@ class SharedHarness:
         self._harness: Harness | None = None
 
     def get(self) -> Harness:
-        if self._harness is None or self._harness.lost:
+        harness = self._harness
+        if harness is None or harness.lost or harness.page.is_closed():
             self._harness = Harness.open(self._browser, self._site)
             # Fail rather than skip: without an adapter nothing would be tested.
             assert self._harness.adapter() is not None, "this browser has no WebGPU adapter"

@@ -27,7 +27,7 @@ import errno
 import hashlib
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from email.utils import formatdate, parsedate_to_datetime
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -348,6 +348,16 @@ class Site:
     def url(self) -> str:
         # The name rather than the address: both are secure contexts, and people type this one.
         return f"http://localhost:{self.port}/"
+
+    @contextlib.contextmanager
+    def mounted(self, *mounts: Mount) -> Iterator[None]:
+        """Serve more folders until the end of the `with` block."""
+        before = self._server.mounts
+        self._server.mounts = [*before, *mounts]
+        try:
+            yield
+        finally:
+            self._server.mounts = before
 
     def wait(self) -> None:
         """Wait until Ctrl-C, which is raised here."""

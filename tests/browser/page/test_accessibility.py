@@ -211,7 +211,7 @@ def work_in(page: Page, panel: Locator) -> None:
         message.fill("Tell me a story about a cat.")
         message.press("Enter")
         expect(status(page)).to_contain_text("Answered")
-    elif button.count():
+    elif button.count() and panel.get_attribute("id") != "view-bench":  # which takes long
         button.first.click()
         expect(status(page)).not_to_contain_text("loaded in")
     wait_until_idle(page)

@@ -150,6 +150,7 @@ def plain_server(folder: Path) -> Iterator[str]:
             thread.join()
 
 
+@pytest.mark.thorough
 def test_three_files(page: Page, root: Path, tmp_path: Path) -> None:
     """The page of docs/your_own_page.md, with Pyodide from where its server would have it."""
     build_wheel(tmp_path)

@@ -293,6 +293,7 @@ def test_verify_goes_on_after_a_hanging_case(root: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+@pytest.mark.thorough
 def test_a_page_that_does_not_answer_is_killed(root: Path) -> None:
     done = run_script(root, _STUCK)
     assert (done.stdout, done.stderr) == ("the page did not answer for 5 s True\n", "")

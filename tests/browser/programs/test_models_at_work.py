@@ -51,7 +51,7 @@ def encoder() -> Encoder:
 @pytest.fixture(scope="module")
 def page(
     profile: BrowserContext,
-    site: Site,  # has set up the runtime
+    site: Site,
     encoder: Encoder,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Page]:
@@ -64,10 +64,7 @@ def page(
     install(folder, "faces", faces, view="find", inputs=[PICTURE], outputs=outputs)
     line = {"model.pte": line_reader(), "labels.txt": b"\no\ng\n"}
     install(folder, "line", line, view="find", inputs=[PICTURE], outputs=[{"name": "letters"}])
-    with (
-        Site(mounts=[Mount("/models/", folder)]) as own,
-        visit(profile, own, but="404") as page,
-    ):
+    with site.mounted(Mount("/models/", folder)), visit(profile, site, but="404") as page:
         yield page
 
 

@@ -1,6 +1,6 @@
 """Loads over a network that breaks: they end right, and fetch nothing twice that was kept.
 
-WEBPTE_BIG_MB is the size of the file, 48 MB by default.
+WEBPTE_BIG_MB is the size of the file, 24 MB by default.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from support.page.page import python
 from support.page.page_visit import FORGET
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_export.manifest_writer import write_manifest
-from webpte_host.harness.browser import Harness
+from webpte_host.harness.browser import Harness, SharedHarness
 from webpte_host.serving.routing import Mount
 
 MB = 1 << 20
-SIZE = int(os.environ.get("WEBPTE_BIG_MB", "48")) * MB
-WIDTH, TABLE = 1 << 12, 24 * MB  # bytes of a row, and of a constant
+SIZE = int(os.environ.get("WEBPTE_BIG_MB", "24")) * MB
+WIDTH, TABLE = 1 << 12, 12 * MB  # bytes of a row, and of a constant
 AT_ONCE = 1 << 10  # rows that a call looks up
 
 # The rows of all tables, looked up on the GPU, as one hash.
@@ -116,21 +116,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, lis
     path.unlink()
 
 
+@pytest.fixture(scope="module")
+def breaking(folder: tuple[Path, list[str]]) -> Iterator[BreakingSite]:
+    with BreakingSite([Mount("/big/", folder[0])]) as site:
+        yield site
+
+
 @pytest.fixture
-def big(folder: tuple[Path, list[str]]) -> Iterator[Big]:
+def big(breaking: BreakingSite, folder: tuple[Path, list[str]]) -> Big:
     """A server that cuts off every tenth request; others stall, or are refused at first."""
-    trouble = Trouble(faults={3: "stall", 6: "busy", 9: "cut"})
-    with BreakingSite([Mount("/big/", folder[0])], trouble) as site:
-        yield Big(site, folder[0], (folder[0] / "tables.pte").stat().st_size, folder[1])
+    breaking.trouble = Trouble(faults={3: "stall", 6: "busy", 9: "cut"})
+    return Big(breaking, folder[0], (folder[0] / "tables.pte").stat().st_size, folder[1])
+
+
+@pytest.fixture(scope="module")
+def shared(workshop: BrowserContext, breaking: BreakingSite) -> Iterator[SharedHarness]:
+    shared = SharedHarness(workshop, breaking)
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
-def harness(workshop: BrowserContext, big: Big) -> Iterator[Harness]:
-    harness = Harness.open(workshop, big.site)
-    yield harness
-    if not harness.page.is_closed():
-        harness.page.evaluate(FORGET)
-        harness.close()
+def harness(shared: SharedHarness, big: Big) -> Harness:
+    """A page that has kept nothing of the site."""
+    harness = shared.get()
+    harness.page.evaluate(FORGET)
+    return harness
 
 
 def script(harness: Harness, code: str, **arguments: Any) -> Any:
@@ -248,7 +259,7 @@ def overlaps(asked: list[tuple[int, int]], kept: list[list[int]]) -> list[Any]:
 
 
 def test_a_load_goes_on_after_a_reload_of_the_page(harness: Harness, big: Big) -> None:
-    big.trouble.pace = 0.005
+    big.trouble.pace = 0.02
     kept = script(harness, INTERRUPTED, url=big.url, wanted=SIZE // 4)
     harness.page.goto("about:blank")
     harness.close()
@@ -288,7 +299,7 @@ return loading.cancelled(), spent, await kept_ranges()
 
 
 def test_a_cancelled_load_ends_at_once_and_goes_on_later(harness: Harness, big: Big) -> None:
-    big.trouble.pace = 0.005
+    big.trouble.pace = 0.02
     cancelled, spent, kept = script(harness, CANCEL, url=big.url, wanted=SIZE // 4)
     asked, big.trouble.pace = len(big.trouble.asked), 0
     found, _, missing, _ = script(harness, LOAD, url=big.url)
@@ -317,7 +328,7 @@ return before, during, done, found
 
 
 def test_a_paused_load_fetches_nothing_until_it_goes_on(harness: Harness, big: Big) -> None:
-    big.trouble.faults, big.trouble.pace = {}, 0.005
+    big.trouble.faults, big.trouble.pace = {}, 0.02
     given = {"url": big.url, "wanted": SIZE // 8}
     before, during, done, found = script(harness, PAUSED, **given)
     assert not done

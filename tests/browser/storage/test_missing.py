@@ -95,6 +95,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StaticHost]:
         yield host
 
 
+@pytest.mark.thorough
 def test_without_a_service_worker_a_plain_host_runs_programs(page: Page, host: StaticHost) -> None:
     """Nothing isolates the page there, so it has no shared memory."""
     page.add_init_script(NO_SERVICE_WORKER)

@@ -20,17 +20,14 @@ PAGES = [["The dog is lazy."], ["The fox is quick."], ["It will rain later."]]
 @pytest.fixture(scope="module")
 def page(
     profile: BrowserContext,
-    site: Site,  # has set up the runtime
+    site: Site,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("models")
     tokenizer = (models_folder() / "vectors" / "tokenizer.json").read_bytes()
     files = {"model.pte": Encoder(2000).pte(), "tokenizer.json": tokenizer}
     install(folder, "meanings", files, view="documents", tokenizer="tokenizer.json")
-    with (
-        Site(mounts=[Mount("/models/", folder)]) as own,
-        visit(profile, own, but="404") as page,
-    ):
+    with site.mounted(Mount("/models/", folder)), visit(profile, site, but="404") as page:
         yield page
 
 

@@ -34,10 +34,10 @@ def use_whole_words(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def page(profile: BrowserContext) -> Iterator[Page]:
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
     use_whole_words(whisper_folder() / "tokenizer.json")
     mounts = [Mount("/whisper/", whisper_folder()), Mount("/voices/", voices_folder())]
-    with Site(mounts=mounts) as site, visit(profile, site, but="404") as page:
+    with site.mounted(*mounts), visit(profile, site, but="404") as page:
         profile.grant_permissions(["microphone"], origin=site.url.rstrip("/"))
         yield page
 

@@ -50,7 +50,11 @@ class Trouble:
 class BreakingHandler(Handler):
     """A connection that breaks."""
 
-    trouble: Trouble
+    site: BreakingSite
+
+    @property
+    def trouble(self) -> Trouble:
+        return self.site.trouble
 
     @property
     def _is_disturbed(self) -> bool:
@@ -97,10 +101,10 @@ class BreakingHandler(Handler):
 class BreakingSite(Site):
     """A site with trouble, which `restart` makes unreachable for a while."""
 
-    def __init__(self, mounts: Sequence[Mount], trouble: Trouble) -> None:
+    def __init__(self, mounts: Sequence[Mount]) -> None:
         super().__init__(mounts=mounts)
-        self.trouble = trouble
-        self._handler = type("Breaking", (BreakingHandler,), {"trouble": trouble})
+        self.trouble = Trouble()
+        self._handler = type("Breaking", (BreakingHandler,), {"site": self})
         self._server.RequestHandlerClass = self._handler
 
     def __enter__(self) -> BreakingSite:

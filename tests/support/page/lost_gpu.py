@@ -12,3 +12,13 @@ GPUAdapter.prototype.requestDevice = async function (...args) {
   return device;
 };
 """
+
+# Destroys the last of these devices when its results are read for the `reads`-th time from now on.
+LOSE_DEVICE = """(reads) => {
+  const read = GPUBuffer.prototype.mapAsync;
+  GPUBuffer.prototype.mapAsync = function (...range) {
+    reads -= 1;
+    if (reads === 0) devices.at(-1).destroy();
+    return read.apply(this, range);
+  };
+}"""
