@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from secrets import token_hex
@@ -21,42 +20,9 @@ import js
 from polyscript import xworker  # PyScript calls xworker.onmessage, so the name must stay global
 from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
 
-from page import bytecode
+from webpte_boot.compiled import CompiledModules
 
-
-class Compiled:
-    """Compiled modules of the last visit, in a browser cache; empty where that is not allowed."""
-
-    def __init__(self) -> None:
-        self._address = str(js.URL.new("/webpte-bytecode", js.location.origin).href)
-        self._restored: dict[str, bytes] = {}
-        self._generated = bytecode.Generated({})
-        self.keeping: asyncio.Future[None] | None = None
-
-    async def restore(self) -> None:
-        sys.dont_write_bytecode = False  # modules compiled from now on are kept for the next visit
-        with contextlib.suppress(JsException, AttributeError):
-            cache = await js.caches.open("webpte-bytecode")
-            found = await cache.match(self._address)
-            if found:
-                kept = bytecode.unpack(bytes((await found.arrayBuffer()).to_bytes()))
-                self._restored, self._generated = kept[0], bytecode.Generated(kept[1])
-                bytecode.put_in_place(self._restored)
-
-    async def keep(self) -> None:
-        """Store the compiled modules once everything is imported and the page is idle."""
-        sys.dont_write_bytecode = True
-        self._generated.end()
-        await asyncio.sleep(_IDLE_SECONDS)
-        files = bytecode.compiled_modules(list(sys.modules.values()))
-        if files != self._restored or not self._generated.is_kept:
-            packed = to_js(bytecode.pack(files, self._generated.used))
-            await load_script("browser/keep_response.js")("webpte-bytecode", self._address, packed)
-        self._restored, self._generated.used = {}, {}
-
-
-_IDLE_SECONDS = 4
-compiled = Compiled()
+compiled = CompiledModules("/webpte-bytecode")
 # PyScript runs this file in a coroutine.
 await compiled.restore()  # type: ignore[top-level-await] # noqa: F704, PLE1142
 
@@ -291,4 +257,4 @@ def receive(event: JsProxy) -> None:
 
 xworker.onmessage = create_proxy(receive)
 browser.show(state="up")
-compiled.keeping = asyncio.ensure_future(compiled.keep())
+compiled.keep_later(load_script("browser/keep_response.js"))

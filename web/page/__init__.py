@@ -12,7 +12,7 @@ persistence/  what the browser keeps: settings, conversations, program files
 parts/        sections of the page as markup
 html/         markup that escapes, fields, tables, numbers as text
 views/        one folder per tab, found by its place; `view.py` says what a view is
-npy.py        `.npy` and `.npz` files; bytecode.py keeps compiled modules for the next visit
+npy.py        `.npy` and `.npz` files
 
 A session is replaced only by a complete one, and its runner lets one task at a time use the
 program. `AppState.announce` tells controllers and views what has changed. docs/page.md has more.

@@ -1,6 +1,7 @@
 """The archives of Python sources that the browser fetches.
 
-    webpte.zip      the Python package; its shaders are at `webpte/wgsl/`, as in the wheel
+    webpte.zip      the Python package; its shaders are at `webpte/wgsl/`, as in the wheel; and
+                    webpte_boot, which starts Python
     page.zip        the modules of the page
     webpte_dev.zip  the tools of developers, for the harness page alone
 
@@ -74,6 +75,7 @@ def package_bundle(package: Path = PYSRC / "webpte", shaders: Path = WGSL, *more
     return Bundle(
         Part(package, "webpte", _PACKAGE_SUFFIXES),
         Part(shaders, "webpte/wgsl", _SHADER_SUFFIXES),
+        Part(PYSRC / "webpte_boot", "webpte_boot", _MODULE_SUFFIXES),
         *more,
     )
 

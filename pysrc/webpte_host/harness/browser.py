@@ -265,12 +265,12 @@ class SharedHarness:
     def get(self) -> Harness:
         harness = self._harness
         if harness is None or harness.lost or harness.page.is_closed():
-            self._harness = Harness.open(self._browser, self._site)
+            harness = self._harness = Harness.open(self._browser, self._site)
             # Fail rather than skip: without an adapter nothing would be tested.
-            assert self._harness.adapter() is not None, "this browser has no WebGPU adapter"
-            assert self._harness.log.errors == []
-            assert self._harness.log.console_errors == []
-        return self._harness
+            assert harness.adapter() is not None, "this browser has no WebGPU adapter"
+            assert harness.log.errors == []
+            assert harness.log.console_errors == []
+        return harness
 
     def close(self) -> None:
         if self._harness is not None:

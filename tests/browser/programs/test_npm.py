@@ -155,3 +155,13 @@ def test_buffers_of_the_gpu_in_a_worker_of_ones_own(page: Page) -> None:
     np.testing.assert_allclose(found["value"], 1 / (1 + np.exp(-0.5)), atol=1e-5)
     assert found["isBuffer"]
     assert found["refused"]["code"] == "main_thread"
+
+
+HAS_COMPILED = """async () => {
+    const kept = await (await caches.open("webpte-bytecode")).keys();
+    return kept.some(({ url }) => new URL(url).search.includes("pyodide"));
+}"""
+
+
+def test_compiled_modules_are_kept_for_the_next_visit(page: Page) -> None:
+    page.wait_for_function(HAS_COMPILED)

@@ -12,8 +12,8 @@ from types import CodeType
 
 import pytest
 
-from page import bytecode
-from page.bytecode import Generated, compiled_modules, pack, put_in_place, unpack
+from webpte_boot import bytecode
+from webpte_boot.bytecode import Generated, compiled_modules, pack, put_in_place, unpack
 
 
 @pytest.fixture
