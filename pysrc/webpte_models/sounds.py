@@ -1,7 +1,8 @@
-"""Sounds for examples: a voice that says vowels, and noise."""
+"""Sounds for examples: a voice that says vowels, notes of strings, and noise."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ _VOWELS = np.array(  # resonances of the mouth in Hz: a, i, o, e, u
 )
 _BANDWIDTHS = (80, 100, 140)
 _SYLLABLES = 4.0  # in a second
+_OVERTONES = 6  # of a string, and its own tone
 
 
 def voice(samples: int, rate: int) -> Array:
@@ -29,6 +31,24 @@ def voice(samples: int, rate: int) -> Array:
         wave = _resonance(wave, hertz, bandwidth, rate)
     wave *= 0.55 - 0.45 * np.cos(2 * np.pi * _SYLLABLES * times)
     return (0.5 * wave / np.abs(wave).max()).astype(np.float32)
+
+
+def music(notes: Iterable[tuple[float, float, int]], samples: int, rate: int) -> Array:
+    """Synthesize notes of strings that fade, over a little noise.
+
+    notes   when each starts and how long it lasts, in seconds, and MIDI's number of it
+    """
+    times = np.arange(samples) / rate
+    wave = np.zeros(samples)
+    for start, seconds, number in notes:
+        since = times - start
+        hertz = 440 * 2 ** ((number - 69) / 12)
+        tone = sum(np.sin(2 * np.pi * hertz * n * since) / n for n in range(1, _OVERTONES + 1))
+        # It begins and ends within hundredths of a second, so that nothing clicks.
+        shape = np.clip(since / 0.01, 0, 1) * np.clip((seconds - since) / 0.03, 0, 1)
+        wave += tone * shape * np.exp(-1.5 * np.maximum(since, 0))
+    wave *= 0.6 / max(float(np.abs(wave).max()), 1e-9)
+    return (wave + 0.01 * noise(samples)).astype(np.float32)
 
 
 def noise(samples: int) -> Array:

@@ -4,6 +4,7 @@
 import { button, letGo, make, openDevice, placeOf, tellProblem } from "./device.js";
 
 const MOST_SECONDS = 60; // of a recording
+const PART_MS = 200; // of a recording: as often it says what it has
 // What helps in a call, a model has not been trained on.
 const PLAIN = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
 
@@ -52,7 +53,12 @@ const openRecorder = async (control, tell) => {
     if (recorder.state !== "inactive") recorder.stop();
     letGo(stream);
   };
-  recorder.ondataavailable = ({ data }) => parts.push(data);
+  recorder.ondataavailable = ({ data }) => {
+    parts.push(data);
+    if (!data.size || !stop.disabled) return;
+    stop.disabled = false; // now there is something to use
+    if ([control, document.body].includes(document.activeElement)) stop.focus();
+  };
   recorder.onerror = ({ error }) => {
     wanted = false;
     end();
@@ -69,14 +75,14 @@ const openRecorder = async (control, tell) => {
   meter.setAttribute("aria-label", "Loudness");
   const told = make("p", { className: "note" });
   const stop = button("Stop and use", end, "primary");
+  stop.disabled = true;
   const cancel = button("Cancel", () => {
     wanted = false;
     end();
     place.replaceChildren();
   });
   place.replaceChildren(told, meter, make("div", { className: "controls" }, stop, cancel));
-  stop.focus();
-  recorder.start();
+  recorder.start(PART_MS);
   showLevel(stream, meter);
   const began = performance.now();
   const tick = () => {

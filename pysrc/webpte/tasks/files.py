@@ -22,7 +22,11 @@ GENERATION = "generation_config.json"
 _PROGRAMS = ("model.manifest.json", "card.json", "model.pte")
 
 # Tasks whose models `serve.py models add` makes, by the name of the model.
-_ADDED = {"optical-character-recognition": "ocr", "voice-activity-detection": "voice-activity"}
+_ADDED = {
+    "audio-to-midi": "basic-pitch",
+    "optical-character-recognition": "ocr",
+    "voice-activity-detection": "voice-activity",
+}
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,12 @@ Operator = Callable[[Sequence[Tensor], dict[str, Any]], Tensor]
 
 
 class OnnxNetwork(nn.Module):
-    """A network of one input and one output."""
+    """A network of one input and one output, or of the outputs that are named.
 
-    def __init__(self, path: Path) -> None:
+    outputs   the names of those that `forward` returns, in this order, as a tuple
+    """
+
+    def __init__(self, path: Path, outputs: Sequence[str] = ()) -> None:
         super().__init__()
         graph = simplified(read_onnx(path))
         known = {*_OPERATORS, *SHAPE_OPERATORS}
@@ -29,7 +32,12 @@ class OnnxNetwork(nn.Module):
         if unknown:
             raise ValueError(f"{path.name} has unsupported operators: {', '.join(unknown)}")
         self._nodes = graph.nodes
-        (self._input,), (self._output,) = graph.inputs, graph.outputs
+        (self._input,) = graph.inputs
+        missing = sorted(set(outputs) - set(graph.outputs))
+        if missing or not (outputs or len(graph.outputs) == 1):
+            raise ValueError(f"{path.name} has the outputs {', '.join(graph.outputs)}")
+        self._outputs = tuple(outputs or graph.outputs)
+        self._many = bool(outputs)
         # Shapes and scales are no tensors of the network.
         self._numbers = {
             name: graph.constants[name].reshape(-1).tolist()
@@ -43,7 +51,7 @@ class OnnxNetwork(nn.Module):
         for name, attribute in self._constants.items():
             self.register_buffer(attribute, torch.from_numpy(graph.constants[name].copy()))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor | tuple[Tensor, ...]:
         values: dict[str, Any] = {self._input: x}
         values |= {name: getattr(self, place) for name, place in self._constants.items()}
         for node in self._nodes:
@@ -54,8 +62,8 @@ class OnnxNetwork(nn.Module):
                 arguments = [values[name] for name in node.inputs]
                 found = _OPERATORS[node.op](arguments, node.attributes)
             values[node.outputs[0]] = found
-        result: Tensor = values[self._output]
-        return result
+        results: tuple[Tensor, ...] = tuple(values[name] for name in self._outputs)
+        return results if self._many else results[0]
 
 
 def _conv(x: Sequence[Tensor], attributes: dict[str, Any]) -> Tensor:
@@ -118,16 +126,22 @@ _OPERATORS: dict[str, Operator] = {
     "Conv": _conv,
     "ConvTranspose": _conv_transpose,
     "Div": lambda x, _: x[0] / x[1],
+    "Equal": lambda x, _: x[0] == x[1],
     "Gelu": lambda x, _: F.gelu(x[0]),
     "GlobalAveragePool": lambda x, _: x[0].mean((2, 3), keepdim=True),
     "HardSigmoid": _hard_sigmoid,
     "LayerNorm": lambda x, a: F.layer_norm(x[0], x[1].shape, x[1], x[2], a["epsilon"]),
+    "Log": lambda x, _: torch.log(x[0]),
     "MatMul": lambda x, _: torch.matmul(x[0], x[1]),
     "MaxPool": _max_pool,
     "Mul": lambda x, _: x[0] * x[1],
+    "Neg": lambda x, _: -x[0],
     "ReduceMean": lambda x, a: x[0].mean(a["axes"], keepdim=bool(a.get("keepdims", 1))),
     "Relu": lambda x, _: F.relu(x[0]),
     "Sigmoid": lambda x, _: torch.sigmoid(x[0]),
     "Softmax": lambda x, a: F.softmax(x[0], a["axis"]),
+    "Sqrt": lambda x, _: torch.sqrt(x[0]),
+    "Sub": lambda x, _: x[0] - x[1],
     "Transpose": lambda x, a: x[0].permute(a["perm"]),
+    "Where": lambda x, _: torch.where(x[0], x[1], x[2]),
 }

@@ -74,10 +74,11 @@ def with_layer_norms(graph: Graph) -> Graph:
     norms: dict[str, Node] = {}
     for centred in (node for node in graph.nodes if node.op == "Sub"):
         source, mean = centred.inputs
-        following = {node.op: node for node in readers[centred.outputs[0]]}
-        if makers[mean].op != "ReduceMean" or following.keys() != {"Pow", "Div"}:
+        following = {node.op: node for node in readers.get(centred.outputs[0], [])}
+        made = makers.get(mean)  # none: it is a constant, or the input
+        if made is None or made.op != "ReduceMean" or following.keys() != {"Pow", "Div"}:
             continue
-        parts = [centred, makers[mean], following["Pow"]]
+        parts = [centred, made, following["Pow"]]
         for op in ("ReduceMean", "Add", "Sqrt", "Div", "Mul", "Add"):
             parts.append(_only(readers, parts[-1]))
             if parts[-1].op != op:
@@ -95,10 +96,10 @@ def with_layer_norms(graph: Graph) -> Graph:
         )
     nodes = []
     for node in graph.nodes:
-        made = node.outputs[0]
-        if made in norms:
-            nodes.append(norms[made])
-        elif made not in dropped:
+        name = node.outputs[0]
+        if name in norms:
+            nodes.append(norms[name])
+        elif name not in dropped:
             nodes.append(node)
     return replace(graph, nodes=nodes)
 

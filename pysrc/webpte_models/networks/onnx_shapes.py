@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
 from torch import Tensor
 
+_OPEN_END = 2**31 - 1  # a Slice to here or further takes all that is left
 ShapeOperator = Callable[[Sequence[Any], dict[str, Any]], Any]
 
 
@@ -32,8 +33,11 @@ def _slice(x: Sequence[Any], _: dict[str, Any]) -> Any:
     for start, end, axis in zip(starts, ends, axes, strict=True):
         if isinstance(found, list):
             found = found[start:end]
-        else:
-            found = found.narrow(axis, start, min(end, found.shape[axis]) - start)
+        elif start != 0 or end < _OPEN_END:
+            size = found.shape[axis]
+            first = start + size if start < 0 else start
+            last = end + size if end < 0 else min(end, size)
+            found = found.narrow(axis, first, last - first)
     return found
 
 
@@ -43,13 +47,19 @@ def _concat(x: Sequence[Any], attributes: dict[str, Any]) -> Any:
     return torch.cat(list(x), attributes["axis"])
 
 
+def _axes(x: Sequence[Any], attributes: dict[str, Any]) -> list[int]:
+    """Return the axes of an operator: an attribute, or since opset 13 the second input."""
+    axes: list[int] = x[1] if len(x) > 1 else attributes["axes"]
+    return axes
+
+
 def _squeeze(x: Sequence[Any], attributes: dict[str, Any]) -> Any:
-    (axis,) = attributes["axes"]
+    (axis,) = _axes(x, attributes)
     return x[0] if isinstance(x[0], list) else x[0].squeeze(axis)
 
 
 def _unsqueeze(x: Sequence[Any], attributes: dict[str, Any]) -> Any:
-    (axis,) = attributes["axes"]
+    (axis,) = _axes(x, attributes)
     return x[0] if isinstance(x[0], list) else x[0].unsqueeze(axis)
 
 
@@ -67,10 +77,50 @@ def _clip(x: Sequence[Any], _: dict[str, Any]) -> Tensor:
     return result
 
 
+def _pad(x: Sequence[Any], attributes: dict[str, Any]) -> Tensor:
+    """Pad with zeros, or with the mirrored values of an axis, without those at its ends."""
+    found: Tensor = x[0]
+    mode, dims = attributes.get("mode", "constant"), found.dim()
+    value = x[2][0] if len(x) > 2 else 0.0
+    befores, afters = x[1][:dims], x[1][dims:]
+    if mode == "constant":
+        pairs = zip(reversed(befores), reversed(afters), strict=True)
+        return F.pad(found, [count for pair in pairs for count in pair], value=value)
+    if mode != "reflect":
+        raise ValueError(f"a Pad of another mode than constant or reflect: {mode}")
+    for axis, (before, after) in enumerate(zip(befores, afters, strict=True)):
+        size = found.shape[axis]
+        parts = [found]
+        if before:
+            parts.insert(0, found.narrow(axis, 1, before).flip(axis))
+        if after:
+            parts.append(found.narrow(axis, size - 1 - after, after).flip(axis))
+        found = torch.cat(parts, axis) if len(parts) > 1 else found
+    return found
+
+
+def _reduced(
+    x: Sequence[Any], attributes: dict[str, Any], function: Callable[..., Tensor]
+) -> Tensor:
+    """Reduce axis by axis: the exporter's reductions on a GPU have one axis, and keep it."""
+    found: Tensor = x[0]
+    axes = sorted(axis % found.dim() for axis in _axes(x, attributes))
+    for axis in axes:
+        found = function(found, [axis], keepdim=True)
+    if not attributes.get("keepdims", 1):
+        for axis in reversed(axes):
+            found = found.squeeze(axis)
+    return found
+
+
 SHAPE_OPERATORS: dict[str, ShapeOperator] = {
     "Cast": lambda x, _: x[0],
     "Clip": _clip,
     "Concat": _concat,
+    "Pad": _pad,
+    "ReduceMax": lambda x, a: _reduced(x, a, torch.amax),
+    "ReduceMin": lambda x, a: _reduced(x, a, torch.amin),
+    "ReduceSum": lambda x, a: _reduced(x, a, torch.sum),
     "Reshape": _reshape,
     "Resize": _resize,
     "Shape": lambda x, _: list(x[0].shape),

@@ -11,8 +11,10 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from page.outputs.pictures import png_rgb
 from support.harness.task_cases import make_picture, models_folder
+from support.music.music_cases import EXPECTED, RATE, SOUNDS
 from support.page.page_visit import drop, open_address, payload, visit
 from support.page.task_page import name_task
+from webpte.speech.wave_file import wave_file
 from webpte_host.serving.server import Site
 
 PHOTO = png_rgb(make_picture(48, 64))
@@ -33,7 +35,7 @@ def open_task(page: Page, model: str, task: str) -> Locator:
 
 
 def title(task: str) -> str:
-    words = task.replace("-", " ")
+    words = task.replace("-", " ").replace("midi", "MIDI")
     return words[0].upper() + words[1:]
 
 
@@ -127,6 +129,29 @@ def test_a_recording_is_answered(page: Page) -> None:
     page.get_by_role("button", name="Stop and use").click()
     expect(page.locator("#task-input figcaption")).to_contain_text("recording.webm")
     expect(result).to_contain_text(re.compile("part|Nothing was found"))
+
+
+def test_notes_are_drawn_marked_and_saved(page: Page) -> None:
+    result = open_task(page, "music", "audio-to-midi")
+    sound = payload("song.wav", wave_file(SOUNDS["chords"](), RATE))
+    page.locator("#task-input input[type=file]").set_input_files(sound)
+    bars = result.locator(".task-roll [data-item]")
+    expect(result.locator("h3")).to_contain_text("notes, C5 to ")
+    result.locator("summary").click()
+    expect(result.locator("tr[data-item]")).to_have_count(bars.count())
+    bars.first.hover()
+    expect(result.locator("tr[data-item='0']")).to_have_class("marked")
+    with page.expect_download() as download:
+        result.get_by_role("button", name="Save MIDI").click()
+    assert download.value.suggested_filename == "song.audio-to-midi.mid"
+    assert download.value.path().read_bytes().startswith(b"MThd")
+    with page.expect_download() as download:
+        result.get_by_role("button", name="Save JSON").click()
+    found = json.loads(download.value.path().read_text(encoding="utf-8"))
+    wanted = json.loads(EXPECTED.read_text(encoding="utf-8"))[0]
+    assert [note["pitch"] for note in found] == [note[2] for note in wanted]
+    assert [note["start"] for note in found] == pytest.approx([row[0] for row in wanted], abs=0.02)
+    expect(page.locator("#error")).to_be_empty()
 
 
 def test_a_file_that_is_no_picture_is_told(page: Page) -> None:

@@ -210,6 +210,7 @@ PREPARED = {
                 ("larger", "enlarged"),
                 ("front", "cutouts"),
                 ("voice-activity", "voices"),
+                ("basic-pitch", "music"),
             )
         }
         | {

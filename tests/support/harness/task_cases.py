@@ -13,6 +13,7 @@ import numpy as np
 
 DATA = Path(__file__).parents[2] / "data" / "tasks"
 ARCHIVE, EXPECTED = DATA / "models.tar.xz", DATA / "expected.json"
+MUSIC = DATA / "music.tar.xz"  # the model of support.music.music_cases
 
 SHORT = "She said that the fox is quick."
 ACCENTS = "Café Zürich, über 12 naïve dogs… do ½ know 東京 today?"
@@ -171,8 +172,8 @@ ANSWERING = {
     *("text2text-generation", "summarization", "translation"),
     *("automatic-speech-recognition", "image-text-to-text", "text-to-speech"),
 }
-# Those that are tested in tests/unit/retrieval and in tests/unit/tasks/test_ocr.py.
-APART = {"retrieval", "optical-character-recognition"}
+# Those that are tested in tests/unit/retrieval, and in test_ocr.py and test_music.py beside these.
+APART = {"retrieval", "optical-character-recognition", "audio-to-midi"}
 
 
 def made(argument: Any) -> Any:
@@ -227,8 +228,9 @@ def make_map() -> np.ndarray:
 @cache
 def _unpacked() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="webpte-tasks-")
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder.name, filter="data")
+    for path in (ARCHIVE, MUSIC):
+        with tarfile.open(path) as archive:
+            archive.extractall(folder.name, filter="data")
     return folder
 
 

@@ -50,6 +50,11 @@ def test_other_parts_are_refused() -> None:
         with_layer_norms(layer_norm("Exp"))
 
 
+def test_a_difference_of_other_values_stays() -> None:
+    given = graph([node("Sub", "x offset", "y")], offset=np.ones(4, np.float32))
+    assert with_layer_norms(given).nodes == given.nodes
+
+
 def test_parts_of_attention_are_cut_before_they_have_heads() -> None:
     given = graph(
         [

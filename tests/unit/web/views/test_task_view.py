@@ -22,6 +22,7 @@ from page.views.task.results import WAYS, way_of
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json, png_of
 from support.harness.task_cases import models_folder
+from support.music.music_cases import SOUNDS
 from support.page.fake_page import FakeBrowser, File, drive
 from support.page.task_page import name_task
 
@@ -188,6 +189,40 @@ def test_a_sound_is_answered() -> None:
     drive(script)
 
 
+def test_notes_are_drawn_listed_and_saved() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await opened(app, "music", "audio-to-midi")
+        chords = SOUNDS["chords"]()[:22_050]
+        await app.receive({"act": "task:npy", "files": [File("song.wav", write_npy(chords))]})
+        await settled(app)
+        assert not browser.html.get("error"), browser.html["error"]
+        result = browser.html["task-result"]
+        count = result.count('class="task-note"')
+        assert count > 1
+        assert f"{count} notes, C5 to " in plain(result)
+        assert result.count("<tr data-item=") == count
+        assert re.search(r"<title>C5, 0\.\d+ to \d\.\d+ s, amplitude", result)
+        await app.receive({"act": "task:file"})
+        assert browser.other["download"]["name"] == "song.audio-to-midi.mid"
+        assert browser.links[-1][:4] == b"MThd"
+        await app.receive({"act": "task:option", "name": "onset_threshold", "value": "0.95"})
+        await settled(app)
+        assert "above 0.95" in plain(shown(browser))
+
+    drive(script)
+
+
+def test_many_notes_are_listed_in_part() -> None:
+    notes = [
+        {"start": at, "end": at + 1, "pitch": 21 + at % 88, "name": "x", "amplitude": 0.5}
+        for at in range(300)
+    ]
+    html = way_of(notes).draw(TaskAnswer("audio-to-midi", notes, 1.0), {})
+    assert html.count('class="task-note"') == 300
+    assert "first 200 notes" in html
+    assert "C4" in html
+
+
 def test_the_files_of_a_folder_may_be_dropped() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         folder = models_folder() / "shapes"
@@ -244,6 +279,7 @@ def test_results_choose_their_way_by_their_fields() -> None:
         {"answer": "Rome", "score": 0.5, "start": 0, "end": 4},
         {"text": " spoken", "chunks": []},
         [{"translation_text": "Roma"}],
+        [{"start": 0.5, "end": 1.0, "pitch": 60, "name": "C4", "amplitude": 0.5}],
         [{"start": 0.5, "end": 1.0}],
         np.ones((1, 3, 5), np.float32),
         {"anything": [1, None]},

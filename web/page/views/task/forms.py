@@ -136,6 +136,14 @@ FORMS: Mapping[str, TaskForm] = {
         sliders=(Slider("threshold", "probability of speech above", 0.5),),
         fixed={"return_seconds": True},
     ),
+    "audio-to-midi": TaskForm(
+        SOUND,
+        sliders=(
+            Slider("onset_threshold", "probability of a note's start above", 0.5, 0.05, 0.95),
+            Slider("frame_threshold", "probability of a note above", 0.3, 0.05, 0.95),
+            Slider("minimum_note_length", "shortest note in ms", 127.7, 30, 500, 0.1),
+        ),
+    ),
 }
 # Tasks that other views show, by the name of the view.
 ELSEWHERE = {

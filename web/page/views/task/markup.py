@@ -47,7 +47,7 @@ def task_view(asked: AskedTask, act: Act, busy: bool) -> Html:
 
 def title_of(name: str) -> str:
     """Return a task's name as a heading."""
-    words = name.replace("2", " to ").replace("-", " ")
+    words = name.replace("2", " to ").replace("-", " ").replace("midi", "MIDI")
     return f"{words[:1].upper()}{words[1:]}"
 
 
@@ -157,6 +157,9 @@ def _saving(answer: TaskAnswer, act: Act) -> Html:
     return h(
         "div",
         h("button", "Copy text", type="button", data_act=act("copy")) if way.text else None,
+        h("button", f"Save {way.file.kind}", type="button", data_act=act("file"))
+        if way.file
+        else None,
         h("button", "Save JSON", type="button", data_act=act("save")),
         h("button", "Save PNG", type="button", data_act=act("png")) if has_picture else None,
         class_="controls",

@@ -288,6 +288,13 @@ class TaskPanel(Panel):
             text = json.dumps(as_json(answer.result), indent=1, ensure_ascii=False)
             self._download(text.encode(), "json")
 
+    def on_file(self, message: Message) -> None:
+        """Save the result in a format of its own."""
+        answer = self._now.answer
+        file = way_of(answer.result).file if answer is not None else None
+        if answer is not None and file is not None:
+            self._download(file.data(answer), file.ending)
+
     def on_png(self, message: Message) -> None:
         answer = self._now.answer
         if answer is None:

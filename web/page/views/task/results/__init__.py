@@ -10,6 +10,7 @@ from typing import Any
 
 from page.views.task.results.base import Way
 from page.views.task.results.lists import FILLED, LABELLED, LABELS, RANKED
+from page.views.task.results.notes import NOTES
 from page.views.task.results.other import ARRAY, PLAIN
 from page.views.task.results.over_picture import BOXES, LINES, MASKS, PROMPTED
 from page.views.task.results.pictures import DEPTH, PICTURE
@@ -19,7 +20,7 @@ from page.views.task.results.texts import ANSWERS, ENTITIES, SPOKEN, WRITTEN
 WAYS = (
     *(LINES, BOXES, MASKS, PROMPTED, DEPTH, PICTURE),
     *(FILLED, RANKED, LABELLED, LABELS, ENTITIES, ANSWERS),
-    *(SPOKEN, WRITTEN, SPANS, ARRAY, PLAIN),
+    *(SPOKEN, WRITTEN, NOTES, SPANS, ARRAY, PLAIN),
 )
 
 

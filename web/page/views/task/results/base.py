@@ -21,6 +21,16 @@ STAGE = "task-stage"  # the id of a picture with what is drawn over it
 
 
 @dataclass(frozen=True)
+class SavedFile:
+    """A file that a result can be saved as: its kind, which is on the button, the ending of its
+    name, and what makes it."""
+
+    kind: str
+    ending: str
+    data: Callable[[TaskAnswer], bytes]
+
+
+@dataclass(frozen=True)
 class Way:
     """A way to show results.
 
@@ -29,6 +39,7 @@ class Way:
     text     returns what “Copy text” copies
     png      returns the result as a picture
     over     it draws over the picture, and both can be saved as one
+    file     what the result can be saved as besides JSON and PNG
     """
 
     fits: Callable[[Any], bool]
@@ -36,6 +47,7 @@ class Way:
     text: Callable[[TaskAnswer], str] | None = None
     png: Callable[[TaskAnswer], bytes] | None = None
     over: bool = False
+    file: SavedFile | None = None
 
 
 def has_items(result: Any, *keys: str) -> bool:
