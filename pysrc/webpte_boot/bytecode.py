@@ -38,7 +38,7 @@ class KeptLoader(SourceFileLoader):
 
     @property
     def used(self) -> Module | None:
-        """What was kept, unless the source has changed."""
+        """The kept module, unless its source has changed."""
         return self._kept
 
 
