@@ -20,6 +20,7 @@ from webpte_boot.bytecode import Generated, Module, compiled_modules, pack, put_
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)  # else files of an earlier visit stay there
     (tmp_path / "visited.py").write_text("ANSWER = 41\n", encoding="utf-8")
     yield tmp_path
     sys.modules.pop("visited", None)
