@@ -38,8 +38,9 @@ def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
     use_whole_words(whisper_folder() / "tokenizer.json")
     mounts = [Mount("/whisper/", whisper_folder()), Mount("/voices/", voices_folder())]
     with site.mounted(*mounts), visit(profile, site, but="404") as page:
-        profile.grant_permissions(["microphone"], origin=site.url.rstrip("/"))
+        profile.grant_permissions(["microphone"])
         yield page
+    profile.clear_permissions()  # other tests ask for what they need
 
 
 def opened(page: Page, address: str) -> Any:

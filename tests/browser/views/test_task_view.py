@@ -52,6 +52,8 @@ def test_things_are_framed_marked_and_saved(page: Page) -> None:
     expect(frames).to_have_count(result.locator("li[data-item]").count())
     result.locator("li[data-item='0']").hover()
     expect(result.locator("#task-stage g[data-item='0']")).to_have_class("marked")
+    page.evaluate(UNMARK)
+    expect(result.locator("#task-stage g[data-item='0']")).to_have_class("marked")
     with page.expect_download() as download:
         result.get_by_role("button", name="Save JSON").click()
     assert download.value.suggested_filename == "photo.object-detection.json"
@@ -97,6 +99,9 @@ def test_a_typed_text_is_answered_live(page: Page) -> None:
     page.locator("#task-input textarea").fill("")
     expect(result).to_contain_text("Write something")
 
+
+# What a new answer does to the old one, below a pointer that has not moved.
+UNMARK = "() => document.querySelectorAll('.marked').forEach((one) => { one.className = ''; })"
 
 # A camera that has no picture yet when the first is asked for.
 LATE_CAMERA = """() => {

@@ -9,8 +9,17 @@ const mark = (panel, item) => {
 
 const watch = (panel, tell) => {
   watched.add(panel);
-  panel.addEventListener("pointerover", ({ target }) => mark(panel, target.closest("[data-item]")?.dataset.item));
-  panel.addEventListener("pointerleave", () => mark(panel, null));
+  let item;
+  const point = (one) => {
+    item = one;
+    mark(panel, item);
+  };
+  panel.addEventListener("pointerover", ({ target }) => point(target.closest("[data-item]")?.dataset.item));
+  panel.addEventListener("pointerleave", () => point());
+  // A new answer is drawn without the mark, below a pointer that has not moved.
+  new MutationObserver(() => {
+    if (item !== undefined && panel.querySelector(`[data-item="${item}"]:not(.marked)`)) mark(panel, item);
+  }).observe(panel, { subtree: true, childList: true, attributeFilter: ["class"] });
   panel.addEventListener("click", (event) => {
     const image = event.target.closest("[data-points]")?.querySelector("img");
     if (!image) return;
