@@ -101,7 +101,7 @@ def test_a_typed_text_is_answered_live(page: Page) -> None:
 
 
 # What a new answer does to the old one, below a pointer that has not moved.
-UNMARK = "() => document.querySelectorAll('.marked').forEach((one) => { one.className = ''; })"
+UNMARK = "() => document.querySelectorAll('.marked').forEach((one) => one.removeAttribute('class'))"
 
 # A camera that has no picture yet when the first is asked for.
 LATE_CAMERA = """() => {
