@@ -264,4 +264,4 @@ def receive(event: JsProxy) -> None:
 
 xworker.onmessage = create_proxy(receive)
 browser.show(state="up")
-compiled.keep_later(load_script("browser/keep_response.js"))
+compiled.keep_later()

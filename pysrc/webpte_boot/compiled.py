@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from typing import Any
 
 import js
 from pyodide.ffi import JsException, to_js
@@ -22,7 +21,7 @@ class CompiledModules:
     compiled = CompiledModules("/webpte-bytecode")
     await compiled.restore()
     import ...
-    await compiled.keep(store)
+    compiled.keep_later()
     """
 
     def __init__(self, address: str) -> None:
@@ -43,25 +42,22 @@ class CompiledModules:
                 self._restored, self._generated = kept[0], bytecode.Generated(kept[1])
                 bytecode.put_first(self._restored)
 
-    def keep_later(self, store: Any) -> None:
-        """Store the modules once webpte is imported and Python is idle.
+    def keep_later(self) -> None:
+        """Store the modules once webpte is imported and Python is idle."""
+        self._keeping = asyncio.ensure_future(self._keep())
 
-        `store(cache, address, content)` is a function in JavaScript: Python would wait for ever for
-        a promise that is rejected with QuotaExceededError.
-        """
-        self._keeping = asyncio.ensure_future(self._keep(store))
-
-    async def _keep(self, store: Any) -> None:
+    async def _keep(self) -> None:
         while "webpte" not in sys.modules:
             await asyncio.sleep(_IDLE_SECONDS)
+        from webpte.gpu.browser.scripts import load_script
+
         sys.dont_write_bytecode = True
         self._generated.end()
         await asyncio.sleep(_IDLE_SECONDS)
         modules = bytecode.compiled_modules(list(sys.modules.values()))
         if modules != self._restored or not self._generated.is_kept:
             packed = to_js(bytecode.pack(modules, self._generated.used))
-            with contextlib.suppress(JsException):
-                await store(_CACHE, self._full_address, packed)
+            await load_script("browser/keep_response.js")(_CACHE, self._full_address, packed)
         self._restored, self._generated.used = {}, {}
 
     @property

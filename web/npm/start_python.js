@@ -36,10 +36,5 @@ async function useCompiled(pyodide, indexURL) {
   const { CompiledModules } = pyodide.pyimport("webpte_boot.compiled");
   const compiled = CompiledModules(`/webpte-bytecode?${encodeURIComponent(indexURL)}`);
   await compiled.restore();
-  const store = async (cache, address, content) => {
-    try {
-      await (await caches.open(cache)).put(address, new Response(content));
-    } catch {} // no room: they are compiled again
-  };
-  setTimeout(() => compiled.keep_later(store), KEEP_MS);
+  setTimeout(() => compiled.keep_later(), KEEP_MS);
 }

@@ -202,8 +202,12 @@ class PictureSession(KVSession):
 
 def session_of(program: Program, method: str) -> KVSession:
     """Return a session of a language model, with pictures if it sees them."""
-    sees = VISION in program.methods and EMBEDDING in program.methods
-    return PictureSession(program, method) if sees else KVSession(program, method)
+    return PictureSession(program, method) if sees(program) else KVSession(program, method)
+
+
+def sees(program: Program) -> bool:
+    """Return whether a language model takes pictures, too."""
+    return VISION in program.methods and EMBEDDING in program.methods
 
 
 def _vision_of(program: Program, method: str) -> tuple[TensorInfo, int]:

@@ -10,11 +10,12 @@ from page.persistence import codec as codecs
 from page.persistence.codec import Codec
 from page.persistence.manifests import MANIFEST
 from page.session.session import Session
-from page.views.chat.sight import FILES, MakeReader, Sight, find_sight, sees
+from page.views.chat.sight import FILES, MakeReader, Sight, find_sight
 from page.views.chat.talk import Talk
 from webpte import Program
 from webpte.errors import WebpteError
 from webpte.llm import Generator
+from webpte.llm.picture_session import sees
 from webpte.tasks.files import GENERATION
 
 

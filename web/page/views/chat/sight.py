@@ -14,7 +14,7 @@ from webpte import Program
 from webpte.errors import InputError, WebpteError
 from webpte.json_reader import Table, parse_table
 from webpte.llm import Generator
-from webpte.llm.program_signature import EMBEDDING, VISION
+from webpte.llm.picture_session import sees
 from webpte.llm.prompt import PictureReader
 from webpte.tasks.files import CONFIG, PREPROCESSOR
 from webpte.tasks.vision.picture_prompts import PicturePrompts
@@ -53,11 +53,6 @@ class Sight:
         except WebpteError as error:
             return None, _only_text(str(error))
         return make, ""
-
-
-def sees(program: Program) -> bool:
-    """Return whether a language model takes pictures, too."""
-    return VISION in program.methods and EMBEDDING in program.methods
 
 
 async def find_sight(session: Session, browser: Browser, given: Mapping[str, Any]) -> Sight:
