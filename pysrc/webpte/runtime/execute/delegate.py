@@ -57,7 +57,7 @@ class GpuDelegate:
         info: DeviceInfo | None = None,
     ) -> None:
         self.info = info or device.info
-        prepared = prepare_graph(graph, self.info, fused)
+        prepared = prepare_graph(graph, self.info, fused, borrowed or ())
         graph, ops, storage = prepared.graph, prepared.ops, prepared.storage
         check_bindable(graph, storage, self.info.binding_bytes)
         self._transfers = prepared.transfers
