@@ -23,6 +23,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -129,8 +130,8 @@ async def speech(bench: Bench) -> Figures:
             sound = np.random.default_rng(seconds).standard_normal(seconds * task.rate) * 0.05
             sound = sound.astype(np.float32)
             found[f"{seconds} s"] = await _understood(bench, task, recorder, sound, count)
-            features = await _timed(bench.runs, lambda s=sound: _later(whisper.features.features, s))
-            found[f"{seconds} s"]["features ms"] = milliseconds(features)
+            features = partial(_later, whisper.features.features, sound)
+            found[f"{seconds} s"]["features ms"] = milliseconds(await _timed(bench.runs, features))
         window = whisper._window(whisper.features.features(sound), 0)
         program = task.program
 
@@ -193,9 +194,7 @@ async def pictures(bench: Bench) -> Figures:
     """Return the time to the first token about a picture, and the tokens per second after it."""
     started = perf_counter()
     folder = bench.address("pictures", "smolvlm")
-    async with await webpte.tasks.open(
-        "image-text-to-text", folder, device=bench.device
-    ) as opened:
+    async with await webpte.tasks.open("image-text-to-text", folder, device=bench.device) as opened:
         task: Any = opened
         found: Figures = {"load s": round(perf_counter() - started, 2)}
         recorder = Recorder(task._generator)
@@ -348,4 +347,4 @@ def start() -> asyncio.Future[str]:
     return asyncio.ensure_future(measure(Bench(str(js.location.origin), asked, js.say, "webgpu")))
 
 
-start() if "pyodide" in sys.modules else None  # noqa: B018  the page awaits the script's value
+start() if "pyodide" in sys.modules else None  # the page awaits the script's value
