@@ -282,24 +282,42 @@ async def chats(bench: Bench) -> Figures:
     source = bench.address("chat", "chat.pte")
     async with await webpte.load(source, device=bench.device) as program:
         generator, random = Generator(program), np.random.default_rng(0)
-        prompts = random.integers(0, generator.vocabulary, (64, length)).tolist()
-        for _ in range(3):
-            answer = generator.generate(prompts[0], count)
-            ignore_stops(answer)
-            arrivals = [perf_counter() async for _ in answer]
-        half = arrivals[len(arrivals) // 2 :]
-        found["alone"] = {"tok/s": round((len(half) - 1) / (half[-1] - half[0]), 1)}
-        for slots in bench.numbers("counts", "1,8,32"):
+        most = max(counts := bench.numbers("counts", "1,8,32"))
+        # Another prompt for each answer: a slot keeps what it has read.
+        prompts = random.integers(0, generator.vocabulary, (3, most, length)).tolist()
+        found["alone"] = {"tok/s": round(await alone(generator, prompts[0][0], count), 1)}
+        for slots in counts:
             context = length + count + 8
             async with Scheduler(program, slots=slots, max_context=context) as scheduler:
-                for run in range(3):
+                for run, given in enumerate(prompts):
                     bench.say(f"chats, {slots} at once, run {run}")
-                    found[f"{slots} at once"] = await _together(scheduler, prompts[:slots], count)
+                    rate, first = await together(scheduler, given[:slots], count)
+                found[f"{slots} at once"] = {
+                    "tok/s": round(rate, 1),
+                    "first token ms": milliseconds([first]),
+                }
     return found
 
 
-async def _together(scheduler: Scheduler, prompts: list[list[int]], count: int) -> Figures:
-    """Time answers that begin together, while all of them decode; see batch_bench.py."""
+async def alone(generator: Generator, prompt: list[int], count: int) -> float:
+    """Return the tokens per second of one answer, of its second half."""
+    found = []
+    for _ in range(3):  # the first makes plans
+        answer = generator.generate(prompt, count)
+        ignore_stops(answer)
+        arrivals = [perf_counter() async for _ in answer]
+        half = arrivals[len(arrivals) // 2 :]
+        found.append((len(half) - 1) / (half[-1] - half[0]))
+    return max(found[1:])
+
+
+async def together(
+    scheduler: Scheduler, prompts: list[list[int]], count: int
+) -> tuple[float, float]:
+    """Return the tokens per second of answers in all, and the first tokens' median.
+
+    All begin together; the figure is that of the steps in which all of them decode.
+    """
     arrivals: list[list[float]] = []
 
     async def take(prompt: list[int]) -> float:
@@ -315,7 +333,7 @@ async def _together(scheduler: Scheduler, prompts: list[list[int]], count: int) 
     begin = max(times[len(times) // 4] for times in arrivals)
     end = min(times[-1] for times in arrivals)
     decoded = sum(sum(begin < at <= end for at in times) for times in arrivals)
-    return {"tok/s": round(decoded / (end - begin), 1), "first token ms": milliseconds(firsts)}
+    return decoded / (end - begin), median(firsts)
 
 
 PARTS: dict[str, Callable[[Bench], Awaitable[Figures]]] = {
