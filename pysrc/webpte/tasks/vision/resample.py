@@ -96,14 +96,14 @@ def _scaled(pixels: Array, size: int, resample: int) -> Array:
     if before == size:
         return pixels
     starts, weights = _weights(before, size, resample)
-    source = pixels.reshape(before, -1).astype(np.int32)
+    source = pixels.reshape(before, -1)
     made = np.empty((size, source.shape[1]), np.uint8)
     rows = max(1, _CACHED // source.shape[1])
     for first in range(0, size, rows):
         part = slice(first, min(first + rows, size))
         total = np.full((part.stop - first, source.shape[1]), 1 << (_BITS - 1), np.int32)
         for tap in range(weights.shape[1]):
-            found = source[np.minimum(starts[part] + tap, before - 1)]
+            found = source[np.minimum(starts[part] + tap, before - 1)].astype(np.int32)
             found *= weights[part, tap, None]
             total += found
         total >>= _BITS
