@@ -20,6 +20,7 @@ GENERATION = "generation_config.json"
 # What a folder is opened by, the first that is there: of `serve.py export --task`, of
 # `serve.py models add`, and a program without a manifest.
 _PROGRAMS = ("model.manifest.json", "card.json", "model.pte")
+_EXPORTED = (".manifest.json", ".pte")  # of `serve.py export`, after what it was given to write
 
 # Tasks whose models `serve.py models add` makes, by the name of the model.
 _ADDED = {
@@ -118,20 +119,30 @@ def _text(data: bytes, name: str) -> str:
 async def find_program(source: str | Path, keep: bool = False, advice: str = "") -> str | Path:
     """Return the path or address of a model's manifest or program, given that or its folder.
 
+    source  may also be what `serve.py export` was given to write: out/chat for out/chat.pte
     advice  what to do if there is none, for the error
     """
     path = str(source).partition("?")[0].partition("#")[0]
     if path.lower().endswith((".json", ".pte")):
         return source
+    exported = [f"{path}{ending}" for ending in _EXPORTED if not path.endswith("/")]
     if not IN_BROWSER and not Path(source).is_dir():
-        raise SourceError(f"{source}: there is no such folder{advice}")
+        for entry in map(Path, exported):
+            if entry.is_file():
+                return entry
+        raise SourceError(f"{source}: there is no such folder, and no {source}.pte{advice}")
     folder: str | Path = Path(source) if not IN_BROWSER else f"{path.rstrip('/')}/"
     for name in _PROGRAMS:
         entry = folder / name if isinstance(folder, Path) else f"{folder}{name}"
         if isinstance(entry, Path):
             if entry.is_file():
                 return entry
-        elif name.endswith(".pte") or await read_sibling(entry, name, keep) is not None:
+        elif name.endswith(".pte"):
+            for other in exported[:1]:  # before the last resort, which is not asked for
+                if await read_sibling(other, other.rpartition("/")[2], keep) is not None:
+                    return other
+            return entry
+        elif await read_sibling(entry, name, keep) is not None:
             return entry
     programs = sorted(folder.glob("*.pte")) if isinstance(folder, Path) else []
     if len(programs) == 1:

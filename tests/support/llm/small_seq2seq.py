@@ -77,13 +77,18 @@ def whisper_settings() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
-    """Write what lies beside a program: a tokenizer with a word for each token, "w12" for 12."""
+    """Write what lies beside a program: a tokenizer with a word for each token, "w12" for 12.
+
+    It has a form that JavaScript's tokenizers take, too.
+    """
     words = {f"w{number}": number for number in range(tokens)}
+    model = {"type": "BPE", "vocab": words, "merges": [], "ignore_merges": True, "unk_token": "w0"}
     tokenizer: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [],
         "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"},
+        "model": model,
+        **dict.fromkeys(("normalizer", "post_processor", "decoder")),
     }
     features, generation = whisper_settings()
     files: dict[str, Any] = {"tokenizer": tokenizer, "tokenizer_config": {}}
@@ -95,11 +100,22 @@ def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
 
 
+def write_folder(folder: Path, family: str, tokens: int, **config: Any) -> Path:
+    """Write a model's folder; see `write_files`."""
+    write_files(folder, family, tokens, **config)
+    (folder / "model.pte").write_bytes(program_of(family))
+    return folder
+
+
+def text_of(tokens: list[int]) -> str:
+    """Return the text of tokens in the form of `write_files`."""
+    return " ".join(f"w{token}" for token in tokens)
+
+
 @cache
 def _whisper() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="webpte-whisper-")
-    write_files(Path(folder.name), "whisper", 80)
-    Path(folder.name, "model.pte").write_bytes(program_of("whisper"))
+    write_folder(Path(folder.name), "whisper", 80)
     return folder
 
 
@@ -118,6 +134,14 @@ def kept(family: str) -> dict[str, np.ndarray]:
     """Read what export_seq2seq.py kept of a family besides the program."""
     with zipfile.ZipFile(MODELS) as packed:
         return dict(np.load(io.BytesIO(packed.read(f"{family}.npz"))))
+
+
+def text_answers(family: str, count: int) -> tuple[list[str], list[str]]:
+    """Return the first texts of a family, and transformers' answers to them as text."""
+    cases = answers_of(family)[:count]
+    # Behind the start token; transformers keeps the token that ends an answer.
+    wanted = [[token for token in case.tokens[1:] if token != 1] for case in cases]
+    return [text_of(case.source) for case in cases], [text_of(tokens) for tokens in wanted]
 
 
 def answers_of(family: str) -> list[Greedy]:
