@@ -76,20 +76,25 @@ def whisper_settings() -> tuple[dict[str, Any], dict[str, Any]]:
     return features | {"sampling_rate": RATE}, generation
 
 
-def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
-    """Write what lies beside a program: a tokenizer with a word for each token, "w12" for 12.
+def tokenizer_of(tokens: int) -> dict[str, Any]:
+    """Return a tokenizer with a word for each token, "w12" for 12.
 
     It has a form that JavaScript's tokenizers take, too.
     """
     words = {f"w{number}": number for number in range(tokens)}
     model = {"type": "BPE", "vocab": words, "merges": [], "ignore_merges": True, "unk_token": "w0"}
-    tokenizer: dict[str, Any] = {
+    return {
         "version": "1.0",
         "added_tokens": [],
         "pre_tokenizer": {"type": "WhitespaceSplit"},
         "model": model,
         **dict.fromkeys(("normalizer", "post_processor", "decoder")),
     }
+
+
+def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
+    """Write what lies beside a program: the tokenizer of `tokenizer_of`, and settings."""
+    tokenizer = tokenizer_of(tokens)
     features, generation = whisper_settings()
     files: dict[str, Any] = {"tokenizer": tokenizer, "tokenizer_config": {}}
     if not (folder / "config.json").exists():
