@@ -125,11 +125,11 @@ async def find_program(source: str | Path, keep: bool = False, advice: str = "")
     path = str(source).partition("?")[0].partition("#")[0]
     if path.lower().endswith((".json", ".pte")):
         return source
-    exported = [f"{path}{ending}" for ending in _EXPORTED if not path.endswith("/")]
     if not IN_BROWSER and not Path(source).is_dir():
-        for entry in map(Path, exported):
-            if entry.is_file():
-                return entry
+        for ending in _EXPORTED:
+            written = Path(f"{source}{ending}")
+            if written.is_file():
+                return written
         raise SourceError(f"{source}: there is no such folder, and no {source}.pte{advice}")
     folder: str | Path = Path(source) if not IN_BROWSER else f"{path.rstrip('/')}/"
     for name in _PROGRAMS:
@@ -137,11 +137,10 @@ async def find_program(source: str | Path, keep: bool = False, advice: str = "")
         if isinstance(entry, Path):
             if entry.is_file():
                 return entry
-        elif name.endswith(".pte"):
-            for other in exported[:1]:  # before the last resort, which is not asked for
-                if await read_sibling(other, other.rpartition("/")[2], keep) is not None:
-                    return other
-            return entry
+        elif name.endswith(".pte"):  # the last resort, which is not asked for
+            manifest = f"{path.rstrip('/')}{_EXPORTED[0]}"
+            there = await read_sibling(manifest, manifest.rpartition("/")[2], keep)
+            return entry if there is None else manifest
         elif await read_sibling(entry, name, keep) is not None:
             return entry
     programs = sorted(folder.glob("*.pte")) if isinstance(folder, Path) else []

@@ -171,12 +171,12 @@ def _found() -> Iterator[TaskCall]:
     at = max(at for at, case in enumerate(CASES) if case[1] == "feature-extraction")
     assert CASES[at][2] == [[LONG, "ok", SHORT]]
     query, *vectors = np.array(_read(EXPECTED)[at])
-    found = [
+    found: list[dict[str, Any]] = [
         {"text": text, "document": f"{text[:2]}.txt", "score": float(query @ vector)}
         for text, vector in zip(("ok", SHORT), vectors, strict=True)
     ]
     documents = [{"name": one["document"], "text": one["text"]} for one in found]
-    wanted = sorted(found, key=lambda one: -float(one["score"]))
+    wanted = sorted(found, key=lambda one: -one["score"])
     yield TaskCall("retrieval", "vectors", [LONG], {}, wanted, added=documents)
 
 

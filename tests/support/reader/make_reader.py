@@ -95,7 +95,11 @@ class Networks:
 
 def main() -> None:
     torch.manual_seed(11)
-    networks = {"detector": Detector(), "classifier": Classifier(), "recognizer": Recognizer()}
+    networks: dict[str, Any] = {
+        "detector": Detector(),
+        "classifier": Classifier(),
+        "recognizer": Recognizer(),
+    }
     with torch.no_grad():
         for network in networks.values():
             for weights in network.eval().parameters():

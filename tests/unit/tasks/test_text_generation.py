@@ -50,9 +50,8 @@ def test_pieces_of_a_stream_are_the_answer() -> None:
     async def run() -> None:
         async with await opened() as task:
             for given in ("Once upon a time", TALK):
-                most = {"max_new_tokens": 8}
-                (whole,) = await task(given, return_full_text=False, **most)
-                pieces = [piece async for piece in task.stream(given, **most)]
+                (whole,) = await task(given, return_full_text=False, max_new_tokens=8)
+                pieces = [piece async for piece in task.stream(given, max_new_tokens=8)]
                 assert len(pieces) > 1
                 assert "".join(pieces) == whole["generated_text"]
             with pytest.raises(InputError, match="one text, or one chat"):
