@@ -1,11 +1,15 @@
-"""Tasks in Firefox give what transformers' pipelines give."""
+"""Tasks in Firefox give what their references give, as in tests/browser/programs/test_tasks.py."""
 
 from __future__ import annotations
 
-from support.page.task_page import check_tasks
+import pytest
+
+import webpte
+from support.harness.extent import share
+from support.page.task_page import check_task
 from webpte_host.harness.browser import Harness
 
 
-def test_things_and_words_in_a_picture(harness: Harness) -> None:
-    """One program of one method, and one of two, with a tokenizer."""
-    check_tasks(harness, ("object-detection", "zero-shot-image-classification"))
+@pytest.mark.parametrize("task", share(webpte.tasks.names()))
+def test_results_are_those_of_the_reference(harness: Harness, task: str) -> None:
+    check_task(harness, task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -120,7 +121,11 @@ class Calls:
     ) -> Any:
         """Open a model for a task."""
         task = await tasks.open(name, source, **_loading(options), progress=progress)
-        return {"handle": self.keep(task), "canStream": hasattr(task, "stream")}
+        return {
+            "handle": self.keep(task),
+            "canStream": hasattr(task, "stream"),
+            "calls": list(task.calls),
+        }
 
     async def on_tasks(self, progress: Progress) -> list[str]:
         """Return the names of all tasks."""
@@ -141,6 +146,24 @@ class Calls:
         if not hasattr(task, "stream"):
             raise InputError(f"{task.name} does not stream its results")
         return _bound(task.stream, task.name, given, options)
+
+    async def on_call(
+        self,
+        handle: int,
+        method: str,
+        given: Sequence[Any],
+        options: Mapping[str, Any],
+        progress: Progress,
+    ) -> Any:
+        """Call one of the further methods of a task."""
+        task: Task = self.find(handle)
+        if method not in task.calls:
+            raise InputError(f"{task.name} has no method {method!r}")
+        function: Callable[..., Any] = getattr(task, method)
+        if "progress" in inspect.signature(function).parameters:
+            options = {**options, "progress": partial(progress, method)}
+        made = _bound(function, f"{task.name}.{method}", given, options)
+        return await made if inspect.isawaitable(made) else made
 
     async def on_openai(
         self, models: Mapping[str, Any], options: Mapping[str, Any], progress: Progress

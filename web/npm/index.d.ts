@@ -140,11 +140,30 @@ export class Program {
 }
 
 export interface Task {
-  /** The inputs of the task; an object after the first one has its options, and `signal`. */
+  /** The inputs of the task; an object after the first one has its options, `signal` and `onProgress`. */
   (...given: unknown[]): Promise<any>;
   readonly task: string;
   stream(...given: unknown[]): Promise<AsyncIterableIterator<any>>;
   close(): Promise<void>;
+}
+
+/** A text with its name, an address, or a file (a Blob or File) of text, Markdown or PDF. */
+export type DocumentSource = { name: string; text: string } | string | URL | Blob;
+
+export interface AddedDocument {
+  name: string;
+  text: string;
+  sections: { start: number; end: number; page: number | null; heading: string }[];
+}
+
+export interface RetrievalTask extends Task {
+  /** Adds documents to those that are searched; one of the same name is replaced. */
+  add(documents: DocumentSource | DocumentSource[], options?: CallOptions): Promise<AddedDocument[]>;
+}
+
+export interface MusicTask extends Task {
+  /** Returns notes, as the task gives them, as the bytes of a MIDI file. */
+  midi(notes: object[], options?: { midi_tempo?: number; multiple_pitch_bends?: boolean }): Promise<Tensor<Uint8Array>>;
 }
 
 export interface ChatMessage {
@@ -239,6 +258,8 @@ export class Runtime {
   readonly ended: boolean;
   load(source: Source, options?: LoadOptions): Promise<Program>;
   inspect(source: Source, options?: CallOptions): Promise<Record<string, MethodInfo>>;
+  task(name: "retrieval", source: string | URL, options?: LoadOptions): Promise<RetrievalTask>;
+  task(name: "audio-to-midi", source: string | URL, options?: LoadOptions): Promise<MusicTask>;
   task(name: string, source: string | URL, options?: LoadOptions): Promise<Task>;
   tasks(): Promise<string[]>;
   openai(models: string | URL | Record<string, string | URL>, options?: ClientOptions): Promise<Client>;

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -105,6 +105,8 @@ class Encoder:
             return value if math.isfinite(value) else {"webpte:float": _float_name(value)}
         if isinstance(value, np.ndarray):
             return self._tensor(value)
+        if isinstance(value, bytes):
+            return self._tensor(np.frombuffer(value, np.uint8))
         if isinstance(value, GpuTensor):
             buffer = self._part(value.buffer) if self._shares_thread else None
             return {"webpte:gpu": [self._keep(value), value.dtype.name, list(value.shape), buffer]}
@@ -114,6 +116,8 @@ class Encoder:
             return {str(key): self._plain(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [self._plain(item) for item in value]
+        if is_dataclass(value):
+            return {one.name: self._plain(getattr(value, one.name)) for one in fields(value)}
         return str(value)
 
     def _tensor(self, array: np.ndarray) -> dict[str, Any]:

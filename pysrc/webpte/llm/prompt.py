@@ -104,7 +104,10 @@ class Prompt:
 
 
 class PromptMaker:
-    """Renders messages with a chat template, and encodes them."""
+    """Renders messages with a chat template, and encodes them.
+
+    in_parts   whether the template takes the content of messages as a list of parts
+    """
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class PromptMaker:
         self._reader = reader
         self._template = template
         self._variables = dict(variables)
-        self._in_parts = not self._shows(_MARK) and self._shows([{"type": "text", "text": _MARK}])
+        self.in_parts = not self._shows(_MARK) and self._shows([{"type": "text", "text": _MARK}])
 
     def _shows(self, content: Any) -> bool:
         """Return whether the template writes a user's message with such a content."""
@@ -133,7 +136,7 @@ class PromptMaker:
         messages: list[dict[str, Any]] = []
         for turn in turns:
             content: Any = turn.content
-            if self._in_parts or turn.pictures:
+            if self.in_parts or turn.pictures:
                 parts = [{"type": "image"} for _ in turn.pictures]
                 content = [*parts, {"type": "text", "text": turn.content}]
             messages.append({"role": turn.role, "content": content})

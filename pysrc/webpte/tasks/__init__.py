@@ -44,7 +44,8 @@ async def open(task: str, source: str | Path, **loading: Any) -> Task:
     """Open a model for a task.
 
     task     one of `names()`
-    source   the folder of the model, its manifest or its program: a path, in the browser a URL
+    source   the folder of the model, its manifest or its program: a path, in the browser a URL;
+             or what `serve.py export` was given to write
     loading  arguments of `webpte.load`: device, keep, progress, ...
     """
     made = find(task)

@@ -20,6 +20,7 @@ GENERATION = "generation_config.json"
 # What a folder is opened by, the first that is there: of `serve.py export --task`, of
 # `serve.py models add`, and a program without a manifest.
 _PROGRAMS = ("model.manifest.json", "card.json", "model.pte")
+_EXPORTED = (".manifest.json", ".pte")  # of `serve.py export`, after what it was given to write
 
 # Tasks whose models `serve.py models add` makes, by the name of the model.
 _ADDED = {
@@ -118,20 +119,29 @@ def _text(data: bytes, name: str) -> str:
 async def find_program(source: str | Path, keep: bool = False, advice: str = "") -> str | Path:
     """Return the path or address of a model's manifest or program, given that or its folder.
 
+    source  may also be what `serve.py export` was given to write: out/chat for out/chat.pte
     advice  what to do if there is none, for the error
     """
     path = str(source).partition("?")[0].partition("#")[0]
     if path.lower().endswith((".json", ".pte")):
         return source
     if not IN_BROWSER and not Path(source).is_dir():
-        raise SourceError(f"{source}: there is no such folder{advice}")
+        for ending in _EXPORTED:
+            written = Path(f"{source}{ending}")
+            if written.is_file():
+                return written
+        raise SourceError(f"{source}: there is no such folder, and no {source}.pte{advice}")
     folder: str | Path = Path(source) if not IN_BROWSER else f"{path.rstrip('/')}/"
     for name in _PROGRAMS:
         entry = folder / name if isinstance(folder, Path) else f"{folder}{name}"
         if isinstance(entry, Path):
             if entry.is_file():
                 return entry
-        elif name.endswith(".pte") or await read_sibling(entry, name, keep) is not None:
+        elif name.endswith(".pte"):  # the last resort, which is not asked for
+            manifest = f"{path.rstrip('/')}{_EXPORTED[0]}"
+            there = await read_sibling(manifest, manifest.rpartition("/")[2], keep)
+            return entry if there is None else manifest
+        elif await read_sibling(entry, name, keep) is not None:
             return entry
     programs = sorted(folder.glob("*.pte")) if isinstance(folder, Path) else []
     if len(programs) == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class Retrieval(FeatureExtraction):
     The folder is that of a model for feature-extraction, such as a sentence encoder. `index` has
     the documents: `await task.index.save(path)`, `await task.index.load(path)`.
     """
+
+    calls: ClassVar[Sequence[str]] = ("add",)
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)

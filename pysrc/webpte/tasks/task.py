@@ -19,11 +19,13 @@ class Task(ABC):
     name     that of transformers' pipelines
     needed   files beside the program without which it cannot be opened
     wanted   files that are read if they are there
+    calls    names of further methods that take and give plain values, for callers from JavaScript
     """
 
     name: ClassVar[str] = ""
     needed: ClassVar[Sequence[str]] = (CONFIG,)
     wanted: ClassVar[Sequence[str]] = ()
+    calls: ClassVar[Sequence[str]] = ()
 
     def __init__(self, files: ModelFiles) -> None:
         """Check that the files fit the task; raise InputError if they do not."""

@@ -28,7 +28,7 @@ _ANSWERING = {
     "translation": (_TOKENIZER,),
     "automatic-speech-recognition": (_TOKENIZER, _PREPROCESSOR, "generation_config.json"),
 }
-_SEEING = "image-text-to-text"
+_SEEING, _WRITING = "image-text-to-text", "text-generation"
 _COPIED = (
     "config.json",
     "tokenizer.json",
@@ -57,8 +57,8 @@ def export_task(
     out         the folder to write: model.pte with its manifest, which names the task, suite and
                 report, and copies of the files that say how inputs are prepared and what labels
                 mean
-    max_length  tokens of a text; by default the model's own number, at most 512. Of
-                image-text-to-text, those of a conversation: at most 4096
+    max_length  tokens of a text; by default the model's own number, at most 512; of a conversation
+                at most 2048 (text-generation) or 4096 (image-text-to-text)
     """
     report = _export(Path(folder), Path(out), task, quantize, half, max_length)
     add_task(report.program, task)
@@ -77,6 +77,13 @@ def _export(
             raise ExportError(f"{folder} is not a model for {task}: it is no encoder-decoder.")
         _check_files(folder, task, _ANSWERING[task])
         return export_llm(folder, out / PROGRAM, quantize=quantize, half=half)
+    if task == _WRITING:
+        if is_encoder_decoder(folder):
+            raise ExportError(f"{folder} is not a model for {task}: it is an encoder-decoder.")
+        _check_files(folder, task, (_TOKENIZER,))
+        return export_llm(
+            *(folder, out / PROGRAM), quantize=quantize, max_context=max_length, half=half
+        )
     from webpte_export.tasks.heads import ArrayModel, PictureModel, read_module
     from webpte_export.tasks.parts import PARTS
 
@@ -88,7 +95,7 @@ def _export(
         )
     if task in PARTS or task == _VOICES:
         return _export_parts(folder, out, task, quantize, half, max_length)
-    module = read_module(folder, task, (*_ANSWERING, *PARTS, _SEEING, _VOICES))
+    module = read_module(folder, task, (*_ANSWERING, *PARTS, _SEEING, _WRITING, _VOICES))
     arrays = isinstance(module, ArrayModel)
     _check_files(folder, task, (_PREPROCESSOR if arrays else _TOKENIZER,))
     changed: dict[str, Any] = {}

@@ -33,7 +33,7 @@ _USAGE = """\
 python3 serve.py export MODULE:FUNCTION OUT [options]
        python3 serve.py export MODEL.gguf|FOLDER OUT [--train lora] [options]
        python3 serve.py export FOLDER OUT --task NAME [options]"""
-_SEEING = "image-text-to-text"  # a task whose models keep a conversation
+_TALKING = ("text-generation", "image-text-to-text")  # tasks whose models keep a conversation
 _DESCRIPTION = """\
 Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE, which
 is imported from the current folder, returns (model, inputs), (model, inputs, dynamic_shapes), or a
@@ -104,8 +104,9 @@ def parse(arguments: list[str]) -> dict[str, Any]:
     if options.task is not None:
         if not Path(options.source).is_dir():
             raise HostError("--task takes a folder with config.json and *.safetensors.")
-        if options.max_context is not None and options.task != _SEEING:
-            raise HostError(f"--max-context is for language models; of tasks, for {_SEEING}.")
+        if options.max_context is not None and options.task not in _TALKING:
+            known = " and ".join(_TALKING)
+            raise HostError(f"--max-context is for language models; of tasks, for {known}.")
         kind = "task"
     if kind == "function" and options.max_context is not None:
         raise HostError("--max-context is for language models (a .gguf file or a folder).")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
 
 from page.outputs.pictures import bmp
 from support.harness.image_text_cases import CASES, EXPECTED, made
@@ -40,19 +39,12 @@ return json.dumps(found)
 """
 
 
-def nested(argument: Any) -> Any:
-    """Return an argument as the page takes it."""
-    if isinstance(argument, dict):
-        return {key: nested(one) for key, one in argument.items()}
-    return [nested(one) for one in argument] if isinstance(argument, list) else packed(argument)
-
-
 def test_answers_are_as_in_the_pipeline(harness: Harness) -> None:
     expected = json.loads(EXPECTED.read_text(encoding="utf-8"))
     at = {model: n for n, (model, given, _) in reversed([*enumerate(CASES)]) if "text" in given}
     rows = [at["tiles"], at["patches"]]
     calls = [
-        [model, nested(made(given)), options]
+        [model, packed(made(given)), options]
         for model, given, options in map(CASES.__getitem__, rows)
     ]
     picture, said = CASES[at["patches"]][1]["text"][0]["content"]

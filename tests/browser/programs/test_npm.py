@@ -128,14 +128,26 @@ def test_tasks_by_name(page: Page) -> None:
     assert found["pictures"]["empty"]["name"] == "InputError"
 
 
+def test_further_methods_of_tasks(page: Page) -> None:
+    found = run(page, "methods")
+    assert [one["name"] for one in found["added"]] == ["ok.txt", "foxes.md"]
+    assert found["added"][1]["sections"][-1]["heading"] == "Foxes"
+    assert found["stages"] == ["add"]
+    assert sorted(one["document"] for one in found["found"]) == ["foxes.md", "ok.txt"]
+    assert (found["wrong"]["name"], found["closed"]["name"]) == ("InputError", "ClosedError")
+    assert found["cut"]["name"] == "AbortError"
+    assert (found["head"], found["none"]) == ("MThd", "undefined")
+
+
 def test_the_examples_of_the_document(page: Page) -> None:
     blocks = [block for block in blocks_of(DOCUMENT) if block.language == "js"]
     texts = [block.text.removeprefix(IMPORT) for block in blocks]
     ran = [text for text in texts if not text.startswith(("import", "webpte.configure"))]
-    program, chat, task, wrong = (page.evaluate(LOGGED % text) for text in ran)
+    program, chat, task, documents, wrong = (page.evaluate(LOGGED % text) for text in ran)
     assert [1, 10] in program
     assert chat[0]
     assert task[0][0].keys() == {"label", "score"}
+    assert "Cut them in spring." in documents[0]
     assert "[37, 41]" in wrong[0]
 
 

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
 
 import pytest
 
+import webpte
 from page.outputs.pictures import bmp
 from support.harness.task_cases import CASES, EXPECTED, check, make_picture
 from support.page.page import python
-from support.page.task_page import check_tasks, packed
+from support.page.task_page import check_task, packed
 from webpte_host.harness.browser import Harness
-
-RUN = """
-import json
-
-task = await webpte.tasks.open(name, f"/tasks/{model}", keep=False)
-found = [await task(*args, **options) for args, options in calls]
-task.close()
-return json.dumps(found)
-"""
 
 PICTURES = """
 import json
@@ -43,31 +34,10 @@ missing = await raises(
 return json.dumps([found, problems, missing])
 """
 
-# Each with its last case.
-SEEN_AND_HEARD = (
-    *("object-detection", "depth-estimation", "image-segmentation", "mask-generation"),
-    *("zero-shot-image-classification", "image-to-image", "background-removal"),
-    *("voice-activity-detection", "zero-shot-object-detection"),
-)
 
-
-def test_what_is_seen_and_heard_is_as_in_the_pipeline(harness: Harness) -> None:
-    """One page runs a model of each task."""
-    check_tasks(harness, SEEN_AND_HEARD)
-
-
-@pytest.mark.parametrize(
-    ("model", "task"),
-    [("entities", "token-classification"), ("byte-answers", "question-answering")],
-)
-def test_texts_are_as_in_the_pipeline(harness: Harness, model: str, task: str) -> None:
-    """The page finds the places of tokens itself, for word pieces and for byte-level BPE."""
-    expected: list[Any] = json.loads(EXPECTED.read_text(encoding="utf-8"))
-    rows = [(case, at) for at, case in enumerate(CASES) if case[:2] == (model, task)]
-    calls = [[args, options] for (_, _, args, options), _ in rows]
-    found = json.loads(python(harness, RUN, name=task, model=model, calls=calls))
-    for result, (_, at) in zip(found, rows, strict=True):
-        check(result, expected[at], tolerance=1e-3)
+@pytest.mark.parametrize("task", webpte.tasks.names())
+def test_results_are_those_of_the_reference(harness: Harness, task: str) -> None:
+    check_task(harness, task)
 
 
 def test_a_picture_is_an_array_or_a_file(harness: Harness) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,18 +22,8 @@ from webpte_host.serving.server import Site
 SAMPLES = np.round(sound(0.7) * 32767) / 32767
 
 
-def use_whole_words(path: Path) -> None:
-    """Write the tokenizer in a form that JavaScript's tokenizers take, too."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    words = content["model"]["vocab"]
-    model = {"type": "BPE", "vocab": words, "merges": [], "ignore_merges": True, "unk_token": "w0"}
-    absent = dict.fromkeys(("normalizer", "post_processor", "decoder"))
-    path.write_text(json.dumps({**content, **absent, "model": model}), encoding="utf-8")
-
-
 @pytest.fixture(scope="module")
 def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    use_whole_words(whisper_folder() / "tokenizer.json")
     mounts = [Mount("/whisper/", whisper_folder()), Mount("/voices/", voices_folder())]
     with site.mounted(*mounts), visit(profile, site, but="404") as page:
         profile.grant_permissions(["microphone"])

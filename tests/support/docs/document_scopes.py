@@ -199,6 +199,7 @@ PREPARED = {
                 ("feelings", "feelings"),
                 ("names", "entities"),
                 ("answers", "answers"),
+                ("chat", "replies"),
                 ("minilm", "vectors"),
                 ("photos", "shapes"),
                 ("things", "things"),

@@ -14,6 +14,8 @@ import numpy as np
 DATA = Path(__file__).parents[2] / "data" / "tasks"
 ARCHIVE, EXPECTED = DATA / "models.tar.xz", DATA / "expected.json"
 MUSIC = DATA / "music.tar.xz"  # the model of support.music.music_cases
+READER = DATA / "reader.tar.xz"  # that of support.reader.reader_cases
+WRITERS = DATA / "writers.tar.xz"  # those of support.llm.text_generation_cases
 
 SHORT = "She said that the fox is quick."
 ACCENTS = "Café Zürich, über 12 naïve dogs… do ½ know 東京 today?"
@@ -167,10 +169,10 @@ CASES: list[tuple[str, str, list[Any], dict[str, Any]]] = [
 ]
 
 # Tasks of encoder-decoder models, which tests/unit/tasks/test_encoder_decoders.py tests, and of
-# models that see (test_image_text.py) or speak (test_voices.py).
+# models that write (test_text_generation.py), see (test_image_text.py) or speak (test_voices.py).
 ANSWERING = {
     *("text2text-generation", "summarization", "translation"),
-    *("automatic-speech-recognition", "image-text-to-text", "text-to-speech"),
+    *("automatic-speech-recognition", "image-text-to-text", "text-to-speech", "text-generation"),
 }
 # Those that are tested in tests/unit/retrieval, and in test_ocr.py and test_music.py beside these.
 APART = {"retrieval", "optical-character-recognition", "audio-to-midi"}
@@ -228,7 +230,7 @@ def make_map() -> np.ndarray:
 @cache
 def _unpacked() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="webpte-tasks-")
-    for path in (ARCHIVE, MUSIC):
+    for path in (ARCHIVE, MUSIC, READER, WRITERS):
         with tarfile.open(path) as archive:
             archive.extractall(folder.name, filter="data")
     return folder

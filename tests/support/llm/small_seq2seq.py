@@ -76,15 +76,25 @@ def whisper_settings() -> tuple[dict[str, Any], dict[str, Any]]:
     return features | {"sampling_rate": RATE}, generation
 
 
-def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
-    """Write what lies beside a program: a tokenizer with a word for each token, "w12" for 12."""
+def tokenizer_of(tokens: int) -> dict[str, Any]:
+    """Return a tokenizer with a word for each token, "w12" for 12.
+
+    It has a form that JavaScript's tokenizers take, too.
+    """
     words = {f"w{number}": number for number in range(tokens)}
-    tokenizer: dict[str, Any] = {
+    model = {"type": "BPE", "vocab": words, "merges": [], "ignore_merges": True, "unk_token": "w0"}
+    return {
         "version": "1.0",
         "added_tokens": [],
         "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"},
+        "model": model,
+        **dict.fromkeys(("normalizer", "post_processor", "decoder")),
     }
+
+
+def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
+    """Write what lies beside a program: the tokenizer of `tokenizer_of`, and settings."""
+    tokenizer = tokenizer_of(tokens)
     features, generation = whisper_settings()
     files: dict[str, Any] = {"tokenizer": tokenizer, "tokenizer_config": {}}
     if not (folder / "config.json").exists():
@@ -95,11 +105,22 @@ def write_files(folder: Path, family: str, tokens: int, **config: Any) -> None:
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
 
 
+def write_folder(folder: Path, family: str, tokens: int, **config: Any) -> Path:
+    """Write a model's folder; see `write_files`."""
+    write_files(folder, family, tokens, **config)
+    (folder / "model.pte").write_bytes(program_of(family))
+    return folder
+
+
+def text_of(tokens: list[int]) -> str:
+    """Return the text of tokens in the form of `write_files`."""
+    return " ".join(f"w{token}" for token in tokens)
+
+
 @cache
 def _whisper() -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory(prefix="webpte-whisper-")
-    write_files(Path(folder.name), "whisper", 80)
-    Path(folder.name, "model.pte").write_bytes(program_of("whisper"))
+    write_folder(Path(folder.name), "whisper", 80)
     return folder
 
 
@@ -118,6 +139,14 @@ def kept(family: str) -> dict[str, np.ndarray]:
     """Read what export_seq2seq.py kept of a family besides the program."""
     with zipfile.ZipFile(MODELS) as packed:
         return dict(np.load(io.BytesIO(packed.read(f"{family}.npz"))))
+
+
+def text_answers(family: str, count: int) -> tuple[list[str], list[str]]:
+    """Return the first texts of a family, and transformers' answers to them as text."""
+    cases = answers_of(family)[:count]
+    # Behind the start token; transformers keeps the token that ends an answer.
+    wanted = [[token for token in case.tokens[1:] if token != 1] for case in cases]
+    return [text_of(case.source) for case in cases], [text_of(tokens) for tokens in wanted]
 
 
 def answers_of(family: str) -> list[Greedy]:

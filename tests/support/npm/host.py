@@ -32,6 +32,7 @@ def npm_host(folder: Path) -> Iterator[StaticHost]:
         # as docs/javascript.md calls them
         "model.pte": WEB / "samples" / "digits.pte",
         "models/feelings": models_folder() / "feelings",
+        "models/minilm": models_folder() / "vectors",
         "models/chat/model.pte": WEB / "samples" / "stories.pte",
         "models/chat/tokenizer.json": WEB / "samples" / "stories.tokenizer.json",
         "models/chat/tokenizer_config.json": WEB / "samples" / "stories.tokenizer_config.json",

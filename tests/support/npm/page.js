@@ -114,6 +114,28 @@ async function tasks() {
   return { names: await webpte.tasks(), best, several, unknown, pictures, shape: vector.shape };
 }
 
+// Calls the methods that tasks have besides.
+async function methods() {
+  const documents = await webpte.task("retrieval", "tasks/vectors");
+  const stages = new Set();
+  const added = await documents.add(
+    [{ name: "ok.txt", text: "ok" }, new File(["# Foxes\n\nThey are quick."], "foxes.md")],
+    { onProgress: ({ stage }) => stages.add(stage) },
+  );
+  const found = await documents(TEXT);
+  const wrong = await told(documents.add({ title: "x" }));
+  const signal = AbortSignal.abort();
+  const cut = await told(documents.add({ name: "late", text: "late" }, { signal }));
+  await documents.close();
+  const closed = await told(documents.add({ name: "x", text: "x" }));
+  const music = await webpte.task("audio-to-midi", "tasks/music");
+  const note = { start: 0, end: 0.5, pitch: 60, name: "C4", amplitude: 0.5, pitch_bends: [0] };
+  const file = await music.midi([note], { midi_tempo: 90 });
+  await music.close();
+  const head = String.fromCharCode(...file.data.slice(0, 4));
+  return { added, stages: [...stages], found, wrong, cut, closed, head, none: typeof music.add };
+}
+
 // Classifies one picture in all forms that a page may have it in.
 async function classified() {
   const pixels = new ImageData(23, 17);
@@ -174,5 +196,5 @@ async function workerSide() {
 }
 
 globalThis.webpte = webpte;
-globalThis.scenarios = { twoPrograms, errors, keptOnTheGpu, cancelledLoads, chats, tasks, ends, here };
+globalThis.scenarios = { twoPrograms, errors, keptOnTheGpu, cancelledLoads, chats, tasks, methods, ends, here };
 if (!globalThis.document) workerSide();

@@ -23,6 +23,12 @@ export async function others(): Promise<string | null> {
   await runtime.gpuDevice();
   const task = await runtime.task("fill-mask", "gaps/");
   await task("A [MASK].", { top_k: 2 });
+  const documents = await runtime.task("retrieval", "minilm/");
+  const [added] = await documents.add([{ name: "a.txt", text: "a" }, new Blob([]), new URL("https://example.org/b.pdf")]);
+  const file = await (await runtime.task("audio-to-midi", "basic-pitch/")).midi([{ pitch: added!.sections.length }]);
+  new Blob([file.data.slice()]);
+  // @ts-expect-error a name is missing
+  await documents.add({ text: "a" });
   try {
     const client = await webpte.openai({ chat: new URL("https://example.org/chat/") });
     const answer = await client.chat.completions.create({ messages: [{ role: "user", content: "Hello" }], seed: 3 });

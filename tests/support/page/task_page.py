@@ -1,26 +1,26 @@
-"""Tasks of pictures and sounds in a page, against what transformers gave."""
+"""Tasks in a page, against what their references gave."""
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from support.harness.task_cases import CASES, EXPECTED, check, made, models_folder
-from support.page.page import python
+from support.harness.task_cases import check, models_folder
+from support.page.page import encode, python
+from support.page.task_calls import calls_of, named_fields
 from webpte_host.harness.browser import Harness
 
 _RUN = """
 import json
-import numpy as np
 
 def given(one):
     if isinstance(one, list):
         return [given(item) for item in one]
-    return unpack(one) if isinstance(one, dict) and "dtype" in one else one
+    if isinstance(one, dict) and "dtype" in one:
+        return unpack(one)
+    return {key: given(item) for key, item in one.items()} if isinstance(one, dict) else one
 
 def plain(one):
     if isinstance(one, np.ndarray):
@@ -29,10 +29,13 @@ def plain(one):
         return {key: plain(item) for key, item in one.items()}
     return [plain(item) for item in one] if isinstance(one, list) else one
 
-found = []
-for model, name, args, options in calls:
-    async with await webpte.tasks.open(name, f"/tasks/{model}", strict=True) as task:
-        found.append(plain(await task(*[given(one) for one in args], **options)))
+async with await webpte.tasks.open(name, f"/tasks/{model}", strict=True) as task:
+    if added:
+        await task.add(added)
+    if noise:
+        drawn = iter(given(noise))
+        options["draw"] = lambda shape: next(drawn).reshape(shape)
+    found = plain(await task(*given(args), **given(options)))
 return json.dumps(found)
 """
 
@@ -47,23 +50,18 @@ def name_task(model: str, task: str) -> str:
 
 def packed(argument: Any) -> Any:
     """Return an argument of a case as the page takes it."""
+    if isinstance(argument, dict):
+        return {key: packed(one) for key, one in argument.items()}
     if isinstance(argument, list):
         return [packed(one) for one in argument]
-    if isinstance(argument, np.ndarray):
-        data = base64.b64encode(argument.tobytes()).decode()
-        return {"data": data, "dtype": str(argument.dtype), "shape": list(argument.shape)}
-    return argument
+    return encode(argument) if isinstance(argument, np.ndarray) else argument
 
 
-def check_tasks(harness: Harness, names: Iterable[str]) -> None:
-    """Run the last case of each task in the page, and compare the results."""
-    expected: list[Any] = json.loads(EXPECTED.read_text(encoding="utf-8"))
-    rows = {case[1]: at for at, case in enumerate(CASES) if case[1] in names}
-    assert rows.keys() == set(names)
-    calls = [
-        [model, task, [packed(made(arg)) for arg in args], options]
-        for model, task, args, options in (CASES[at] for at in rows.values())
-    ]
-    found = json.loads(python(harness, _RUN, calls=calls))
-    for result, at in zip(found, rows.values(), strict=True):
-        check(result, expected[at], CASES[at][1], tolerance=1e-3)
+def check_task(harness: Harness, task: str) -> None:
+    """Run the calls of a task in the page, and compare their results."""
+    for call in calls_of(task):
+        given = {"args": call.args, "options": call.options, "noise": call.noise}
+        told = packed({**given, "name": task, "model": call.model, "added": call.added})
+        found = json.loads(python(harness, _RUN, **told))
+        where = f"{task} of {call.model}"
+        check(named_fields(found, call.wanted), call.wanted, where, tolerance=1e-3)

@@ -49,6 +49,8 @@ def test_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (request["quantize"], request["max_context"]) == (None, 64)
     request = command.parse(["llama", "out/t", "--task", "fill-mask", "--half"])
     assert (request["kind"], request["task"], request["half"]) == ("task", "fill-mask", True)
+    talking = ["llama", "out/t", "--task", "text-generation", "--max-context", "64"]
+    assert command.parse(talking)["max_context"] == 64
     for wrong in (
         ["a:b", "out", "--task", "x"],
         ["llama", "o", "--task", "x", "--max-context", "9"],

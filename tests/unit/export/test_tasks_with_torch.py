@@ -19,6 +19,7 @@ if find_spec("transformers") is None:
 from PIL import Image  # noqa: E402
 
 import webpte  # noqa: E402
+from support.llm import make_text_generation, text_generation_cases  # noqa: E402
 from support.llm.export_seq2seq import build  # noqa: E402
 from support.llm.small_seq2seq import answers_of, write_files  # noqa: E402
 from support.write import make_image_text, task_models, vision_models  # noqa: E402
@@ -93,6 +94,27 @@ def test_an_encoder_decoder_becomes_a_translator(tmp_path: Path) -> None:
     assert wait(translate()) == [{"translation_text": wanted}]
     with pytest.raises(ExportError, match=r"no preprocessor_config\.json"):
         export_task(source, out, "automatic-speech-recognition")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_language_model_writes(tmp_path: Path) -> None:
+    make_text_generation.make_models(tmp_path)
+    report = export_task(tmp_path / "replies", tmp_path / "out", "text-generation", max_length=64)
+    assert report.passed, report.text()
+    manifest = json.loads((tmp_path / "out" / "model.manifest.json").read_text())
+    assert manifest["task"] == "text-generation"
+    (_, given, options), *_ = text_generation_cases.CASES
+
+    async def write() -> object:
+        async with await webpte.tasks.open(
+            "text-generation", tmp_path / "out", device="numpy"
+        ) as t:
+            return await t(given, **options)
+
+    assert wait(write()) == json.loads(text_generation_cases.EXPECTED.read_text())[0]
+    build("t5").save_pretrained(tmp_path / "t5")
+    with pytest.raises(ExportError, match="it is an encoder-decoder"):
+        export_task(tmp_path / "t5", tmp_path / "out", "text-generation")
 
 
 def test_folders_that_cannot_be_exported_say_why(tmp_path: Path) -> None:

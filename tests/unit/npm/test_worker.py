@@ -15,6 +15,7 @@ import pytest
 from npm.values import DTYPES, Encoder, FlatArray, decode, with_shape
 from npm.worker import Worker, code_of, described
 from support.graphs.graphs import wait
+from support.harness.task_cases import models_folder
 from webpte import TensorInfo
 from webpte.errors import InputError, OtherFileError, UnsupportedOpError, WebpteError
 from webpte.openai import RequestError
@@ -146,8 +147,6 @@ def test_what_a_file_holds_is_metadata(root: Path) -> None:
 
 
 def test_tasks_refuse_options_that_they_do_not_know() -> None:
-    from support.harness.task_cases import models_folder
-
     async def run() -> None:
         caller = Caller()
         folder = str(models_folder() / "feelings")
@@ -159,6 +158,33 @@ def test_tasks_refuse_options_that_they_do_not_know() -> None:
         assert "topk" in error["message"]
         error = await caller.error("stream", task["handle"], ["ok"], {})
         assert "does not stream" in error["message"]
+
+    wait(run())
+
+
+def test_further_methods_of_tasks() -> None:
+    async def run() -> None:
+        caller = Caller()
+        opened = await caller.call(
+            "task", "retrieval", str(models_folder() / "vectors"), {"device": "numpy"}
+        )
+        assert opened["calls"] == ["add"]
+        handle, document = opened["handle"], {"name": "a.txt", "text": "A fox."}
+        (added,) = await caller.call("call", handle, "add", [document], {})
+        assert (added["name"], added["sections"][0]["end"]) == ("a.txt", 6)
+        (found,) = await caller.call("do", handle, ["fox"], {})
+        assert found["document"] == "a.txt"
+        for method in ("close", "embed", "_add"):
+            refused = await caller.error("call", handle, method, [], {})
+            assert f"retrieval has no method '{method}'" in refused["message"]
+        unknown = await caller.error("call", handle, "add", [document], {"fast": True})
+        assert "retrieval.add" in unknown["message"]
+        music = await caller.call(
+            "task", "audio-to-midi", str(models_folder() / "music"), {"device": "numpy"}
+        )
+        file = await caller.call("call", music["handle"], "midi", [[]], {})
+        assert file["webpte:tensor"][1] == "uint8"
+        assert bytes(caller.parts[0])[:4] == b"MThd"
 
     wait(run())
 

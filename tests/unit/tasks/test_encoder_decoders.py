@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from support.graphs.graphs import wait
 from support.llm.small_seq2seq import (
     RATE,
     SPOKEN,
-    answers_of,
     kept,
-    program_of,
     sound,
-    write_files,
+    text_answers,
+    text_of,
+    write_folder,
 )
 from webpte.errors import InputError, SourceError, VocabularyError
 
@@ -27,17 +26,6 @@ PAIRS = {
     "summarization": {"prefix": "w5 "},
     "translation_en_to_fr": {"prefix": "w6 w7 "},
 }
-
-
-def write_folder(folder: Path, family: str, tokens: int, **config: Any) -> Path:
-    """Write a model's folder; see `write_files`."""
-    write_files(folder, family, tokens, **config)
-    (folder / "model.pte").write_bytes(program_of(family))
-    return folder
-
-
-def text_of(tokens: list[int]) -> str:
-    return " ".join(f"w{token}" for token in tokens)
 
 
 async def opened(name: str, folder: Path) -> webpte.tasks.Task:
@@ -55,12 +43,9 @@ async def opened(name: str, folder: Path) -> webpte.tasks.Task:
 def test_answers_are_those_of_transformers(tmp_path: Path, name: str, key: str) -> None:
     async def run() -> None:
         async with await opened(name, write_folder(tmp_path, "t5", 41)) as task:
-            cases = answers_of("t5")[:2]
-            texts = [text_of(case.source) for case in cases]
+            texts, answers = text_answers("t5", 2)
             found = await task(texts, max_new_tokens=NEW)
-            # Behind the start token; transformers keeps the token that ends an answer.
-            wanted = [[token for token in case.tokens[1:] if token != 1] for case in cases]
-            assert found == [{key: text_of(tokens)} for tokens in wanted]
+            assert found == [{key: answer} for answer in answers]
             alone = await asyncio.gather(*(task(text, max_new_tokens=NEW) for text in texts))
             assert [one for (one,) in alone] == found
 

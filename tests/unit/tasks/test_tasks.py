@@ -24,6 +24,7 @@ from support.harness.task_cases import (
     plain,
 )
 from support.harness.task_cases import EXPECTED as EXPECTED_FILE
+from support.page.task_calls import calls_of, named_fields
 from webpte.errors import ClosedError, InputError, SourceError, VocabularyError, WebpteError
 from webpte.tasks import Task
 
@@ -66,6 +67,26 @@ def test_results_are_those_of_the_pipeline(tasks: Any, number: int) -> None:
 def test_every_task_has_a_case() -> None:
     elsewhere = ANSWERING | APART
     assert elsewhere | {task for _, task, _, _ in CASES} == set(webpte.tasks.names())
+
+
+def test_every_task_has_a_call_in_pages() -> None:
+    assert all(calls_of(name) for name in webpte.tasks.names())
+
+
+@pytest.mark.parametrize("name", ["optical-character-recognition", "retrieval"])
+def test_calls_of_pages_give_the_result_of_the_reference(name: str) -> None:
+    """Other tasks have their references in other tests."""
+
+    async def run() -> None:
+        for wanted in calls_of(name):
+            task: Any = await webpte.tasks.open(name, FOLDER / wanted.model, device="numpy")
+            if wanted.added:
+                await task.add(wanted.added)
+            found = plain(await task(*wanted.args, **wanted.options))
+            check(named_fields(found, wanted.wanted), wanted.wanted)
+            task.close()
+
+    asyncio.run(run())
 
 
 def test_an_unknown_task_names_those_there_are() -> None:

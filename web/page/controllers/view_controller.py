@@ -148,8 +148,10 @@ class ViewController:
     @property
     def leading(self) -> str:
         """The view that a program opens with."""
+        session = self._state.session
+        task = "" if session is None else session.source.task
         views = [self._panels[name].view for name in self._tabs]
-        return next((view.name for view in views if view.leads), HOME)
+        return next((view.name for view in views if view.leads or task in view.tasks), HOME)
 
     def _draw_tabs(self) -> None:
         views = [p.view for p in self._panels.values() if p.view.has_tab(self._state)]

@@ -146,6 +146,7 @@ class View:
     style    whether it has a `<name>.css`
     commands rows of the palette: `Command("Copy as Python", "copy")` calls `on_copy`
     leads    it comes to the front when a program opens for which it has a tab
+    tasks    the same, for programs of these tasks
     """
 
     name: str
@@ -157,6 +158,7 @@ class View:
     style: bool = False
     commands: tuple[Command, ...] = ()
     leads: bool = False
+    tasks: tuple[str, ...] = ()
 
     @property
     def panel_id(self) -> str:

@@ -49,6 +49,7 @@ class AudioToMidi(Task):
     """
 
     needed: ClassVar[Sequence[str]] = ()
+    calls: ClassVar[Sequence[str]] = ("midi",)
     rate = RATE
 
     def __init__(self, files: ModelFiles) -> None:

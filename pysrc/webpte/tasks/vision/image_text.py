@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from webpte.errors import InputError
-from webpte.llm import Chat, GenerationOptions, Generator, Reply
+from webpte.llm import Chat, GenerationOptions, Generator
 from webpte.llm.prompt import end_tokens
-from webpte.llm.reply import StopStrings, stats_of
 from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
-from webpte.tasks.task import Task, task
+from webpte.tasks.language import MAX_NEW_TOKENS, LanguageTask, continues, is_chat, with_answer
+from webpte.tasks.task import task
 from webpte.tasks.vision.picture_prompts import PicturePrompts
 from webpte.tasks.vision.tiles import pictures_of
-from webpte.text import Tokenizer, check_fits
-
-MAX_NEW_TOKENS = 256  # of an answer, as the pipeline has it
 
 
 @task("image-text-to-text")
-class ImageTextToText(Task):
+class ImageTextToText(LanguageTask):
     """Answers questions about pictures.
 
     await task(picture, text="What is it?", return_full_text=False)  # [{"generated_text": ...}]
@@ -36,13 +32,8 @@ class ImageTextToText(Task):
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        assert files.tokenizer is not None  # it is needed
-        self.tokenizer: Tokenizer = files.tokenizer
-        self._generator = Generator(files.program)
-        check_fits(self.tokenizer, self._generator.vocabulary)
         self._prompts = self._reader(self._generator)
         self._stops = end_tokens(self.tokenizer, None)
-        self._turn = asyncio.Lock()  # the program's state belongs to one answer at a time
 
     def _reader(self, generator: Generator) -> PicturePrompts:
         pictures = pictures_of(self.files.table(PREPROCESSOR))
@@ -84,7 +75,7 @@ class ImageTextToText(Task):
             ]
             answer: Any = "".join(pieces)
             if return_full_text:
-                answer = said + answer if isinstance(said, str) else _with_answer(said, answer)
+                answer = said + answer if isinstance(said, str) else with_answer(said, answer)
             found.append([{"input_text": said, "generated_text": answer}])
         return found if many else found[0]
 
@@ -112,20 +103,17 @@ class ImageTextToText(Task):
                 parts: list[dict[str, Any]] = [{"type": "image", "image": p} for p in pictures]
                 said = [{"role": "user", "content": [*parts, {"type": "text", "text": said}]}]
             if not isinstance(said, str):
-                said, pictures = self._prompts.render(said, said[-1].get("role") == "assistant")
+                said, pictures = self._prompts.render(said, continues(said))
             prompt = await self._prompts.prompt(said, pictures)
-            generation = self._generator.generate(prompt.tokens, count, stop=self._stops, **options)
-            async for piece in Reply(
-                generation, self.tokenizer, StopStrings(()), stats_of(generation, 0, 0)
-            ):
+            async for piece in self._pieces(prompt.tokens, count, self._stops, options):
                 yield piece
 
 
 def _calls(images: Any, text: Any) -> tuple[list[tuple[list[Any], Any]], bool]:
     """Return pictures and text, or no pictures and a chat, of each question; and if it is a list"""
-    if text is None and _is_chat(images):
+    if text is None and is_chat(images):
         images, text = None, images
-    if _is_chat(text):
+    if is_chat(text):
         if images is not None:
             raise InputError("pictures of a chat are parts of its messages, not an argument")
         many = not isinstance(text[0], Mapping)
@@ -143,29 +131,7 @@ def _calls(images: Any, text: Any) -> tuple[list[tuple[list[Any], Any]], bool]:
     return [(_listed(one), said) for one, said in zip(given, text, strict=True)], True
 
 
-def _is_chat(value: Any) -> bool:
-    """Return whether a value is a chat, or a list of chats."""
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    first = value[0]
-    if isinstance(first, list | tuple):
-        return bool(first) and isinstance(first[0], Mapping)
-    return isinstance(first, Mapping) and "role" in first
-
-
 def _listed(images: Any) -> list[Any]:
     if images is None:
         return []
     return list(images) if isinstance(images, list | tuple) else [images]
-
-
-def _with_answer(chat: list[Any], answer: str) -> list[Any]:
-    """Return a chat with its answer, or with the answer that it begins continued."""
-    last = chat[-1]
-    if last.get("role") != "assistant":
-        return [*chat, {"role": "assistant", "content": answer}]
-    content = last["content"]
-    if isinstance(content, str):
-        return [*chat[:-1], {**last, "content": content + answer}]
-    ended = {**content[-1], "text": content[-1]["text"] + answer}
-    return [*chat[:-1], {**last, "content": [*content[:-1], ended]}]

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from webpte.errors import ChatTemplateError, InputError
+from webpte.errors import InputError
 from webpte.json_reader import Table
 from webpte.llm import Generator, Picture
 from webpte.llm.prompt import PromptPicture
+from webpte.tasks.language import render_chat
 from webpte.tasks.vision.pictures import checked_picture, picture_of
 from webpte.tasks.vision.tiles import Pictures
 from webpte.text import ChatTemplate, Tokenizer
@@ -60,11 +61,8 @@ class PicturePrompts:
         Pictures are parts of a message's content: {"type": "image", "image": picture}. A chat that
         is `continued` ends within its last message.
         """
-        if self._template is None:
-            raise ChatTemplateError("the model has no chat template: give a text with pictures")
         parts, pictures = _checked(messages)
-        text = self._template.render(parts, add_generation_prompt=not continued, **variables)
-        return _until(text, parts[-1]) if continued else text, pictures
+        return render_chat(self._template, parts, continued, **variables), pictures
 
     async def prompt(
         self, text: str, pictures: Sequence[Any], *, special: bool = True
@@ -147,13 +145,3 @@ def _part(part: Any, where: str, pictures: list[Any]) -> dict[str, Any]:
         )
     pictures.append(given[0])
     return {"type": "image"}
-
-
-def _until(text: str, message: Mapping[str, Any]) -> str:
-    """Return the text up to the end of the last message's own text, which is continued."""
-    last = message["content"][-1].get("text")
-    if not last or last.strip() not in text:
-        raise InputError("the last message cannot be continued: it does not end with a text")
-    at = text.rindex(last.strip())
-    end = at + len(last) if text.startswith(last, at) else at + len(last.rstrip())
-    return text[:end]

@@ -8,7 +8,7 @@ import re
 import struct
 import zlib
 from html import unescape
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -65,9 +65,20 @@ def test_every_task_has_a_form() -> None:
     assert sorted([*FORMS, *ELSEWHERE]) == webpte.tasks.names()
 
 
-def test_other_views_are_there(root: Path) -> None:
-    for view in ELSEWHERE.values():
-        assert (root / "web" / "page" / "views" / view / "panel.py").is_file()
+def test_other_views_are_there() -> None:
+    for task, view in ELSEWHERE.items():
+        assert task in import_module(f"page.views.{view}.panel").VIEW.tasks
+
+
+def test_a_program_of_another_views_task_opens_there() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await opened(app, "replies", "text-generation")
+        assert app._state.front == "chat"
+        assert "task" not in [name for name, _ in browser.other["tabs"]]
+        await app.receive({"act": "open-url", "fields": {"url": "samples/digits.pte"}})
+        assert app._state.front == "run"
+
+    drive(script)
 
 
 def test_a_manifest_with_a_task_opens_the_view() -> None:

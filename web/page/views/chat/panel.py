@@ -388,6 +388,7 @@ VIEW = View(
     needs=(LANGUAGE_MODEL,),
     follows=(Change.SESSION, Change.BUSY, Change.OPENING),
     style=True,
+    tasks=("text-generation",),
     commands=(
         Command("New conversation", "clear"),
         Command("Show answers token by token, or as text", "tokens"),

@@ -367,4 +367,5 @@ VIEW = View(
     needs=(TEXT_ENCODER,),
     follows=(Change.SESSION, Change.BUSY),
     style=True,
+    tasks=("retrieval",),
 )

@@ -261,4 +261,5 @@ VIEW = View(
     needs=(SPEECH,),
     follows=(Change.SESSION,),
     style=True,
+    tasks=("automatic-speech-recognition", "text-to-speech"),
 )

@@ -150,4 +150,5 @@ ELSEWHERE = {
     "automatic-speech-recognition": "speech",
     "text-to-speech": "speech",
     "retrieval": "documents",
+    "text-generation": "chat",
 }

@@ -1,0 +1,161 @@
+"""Texts that go on, and answers of chats: those of transformers' pipeline."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import webpte
+from support.harness.task_cases import models_folder
+from support.llm.text_generation_cases import CASES, EXPECTED, QUESTION, TALK, said
+from webpte.errors import ChatTemplateError, InputError, SourceError, VocabularyError
+from webpte.tasks.text_generation import TextGeneration
+
+FOLDER = models_folder()
+ROWS = json.loads(EXPECTED.read_text(encoding="utf-8"))
+
+
+async def opened(source: str | Path = FOLDER / "replies") -> TextGeneration:
+    task = await webpte.tasks.open("text-generation", source, device="numpy")
+    assert isinstance(task, TextGeneration)
+    return task
+
+
+@pytest.mark.parametrize("model", ["replies", "sequels"])
+def test_texts_are_those_of_the_pipeline(model: str) -> None:
+    async def run() -> None:
+        async with await opened(FOLDER / model) as task:
+            rows = [
+                (given, options, wanted)
+                for (name, given, options), wanted in zip(CASES, ROWS, strict=True)
+                if name == model
+            ]
+            assert rows
+            for given, options, wanted in rows:
+                assert await task(given, **options) == wanted
+            # Another time most of it is in the cache.
+            for given, options, wanted in reversed(rows):
+                assert await task(given, **options) == wanted
+
+    asyncio.run(run())
+
+
+def test_pieces_of_a_stream_are_the_answer() -> None:
+    async def run() -> None:
+        async with await opened() as task:
+            for given in ("Once upon a time", TALK):
+                (whole,) = await task(given, return_full_text=False, max_new_tokens=8)
+                pieces = [piece async for piece in task.stream(given, max_new_tokens=8)]
+                assert len(pieces) > 1
+                assert "".join(pieces) == whole["generated_text"]
+            with pytest.raises(InputError, match="one text, or one chat"):
+                await anext(task.stream(["a", "b"]))
+            found = [one async for one in task.each(["Hello!", "The"], max_new_tokens=2)]
+            assert found == await task(["Hello!", "The"], max_new_tokens=2)
+
+    asyncio.run(run())
+
+
+def test_a_chat_gives_the_same_answers() -> None:
+    async def run() -> None:
+        async with await opened() as task:
+            chat = task.chat(TALK[0]["content"])
+            answer = await chat.send(QUESTION["content"], 6)
+            (found,) = await task(TALK[:2], max_new_tokens=6)
+            assert found["generated_text"] == chat.messages
+            parts = [said("user", [{"type": "text", "text": QUESTION["content"]}])]
+            (again,) = await task([TALK[0], *parts], max_new_tokens=6, return_full_text=False)
+            assert again["generated_text"] == answer
+
+    asyncio.run(run())
+
+
+def test_options_are_those_of_generating() -> None:
+    async def run() -> None:
+        async with await opened() as task:
+            drawn = [
+                await task("Once", max_new_tokens=6, temperature=1.5, seed=seed)
+                for seed in (1, 1, 2)
+            ]
+            assert drawn[0] == drawn[1] != drawn[2]
+            none = await task("Once", max_new_tokens=0)
+            assert none == [{"generated_text": "Once"}]
+            only = webpte.llm.OneOf.of_texts(["yes", "no"], task.tokenizer)
+            (found,) = await task([QUESTION], constraint=only, return_full_text=False)
+            assert found["generated_text"] in ("yes", "no")
+
+    asyncio.run(run())
+
+
+def test_calls_that_overlap_take_turns() -> None:
+    async def run() -> None:
+        async with await opened() as task:
+            both = await asyncio.gather(
+                task("Once upon", max_new_tokens=5), task([QUESTION], max_new_tokens=5)
+            )
+            assert await task("Once upon", max_new_tokens=5) == both[0]
+            async with aclosing(task.stream("Once", max_new_tokens=100)) as pieces:
+                assert await anext(pieces)
+            assert await task([QUESTION], max_new_tokens=5) == both[1]
+            under_way = asyncio.ensure_future(task("Once upon", max_new_tokens=60))
+            await asyncio.sleep(0.01)
+            under_way.cancel()
+            await asyncio.gather(under_way, return_exceptions=True)
+            assert await task("Once upon", max_new_tokens=5) == both[0]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "told"),
+    [
+        (3, InputError, "a text is a str, not a int"),
+        (["a", 3], InputError, "a text is a str, not a int"),
+        ("a " * 200, InputError, "over the 128 that"),
+        ([said("user", None)], InputError, "message 0: its content is a text"),
+        ([said("user", [{"type": "image", "image": 1}])], InputError, "image-text-to-text"),
+        ([QUESTION, {"content": "a"}], InputError, "message 1 is not a table with role"),
+        ([said("nobody", "a")], ChatTemplateError, "no such role"),
+        ([QUESTION, said("assistant", "")], InputError, "cannot be continued"),
+    ],
+)
+def test_what_is_wrong_is_said(given: Any, kind: type[Exception], told: str) -> None:
+    async def run() -> None:
+        async with await opened() as task:
+            with pytest.raises(kind, match=told):
+                await task(given)
+
+    asyncio.run(run())
+
+
+def test_an_export_is_opened_by_what_was_written(tmp_path: Path) -> None:
+    """`serve.py export FOLDER out/chat` writes out/chat.pte, with the tokenizer beside it."""
+    shutil.copytree(FOLDER / "replies", tmp_path / "out")
+    program = (tmp_path / "out" / "model.pte").rename(tmp_path / "out" / "chat.pte")
+    (tmp_path / "out" / "model.manifest.json").unlink()
+
+    async def run() -> None:
+        for source in (tmp_path / "out" / "chat", str(program), tmp_path / "out"):
+            async with await opened(source) as task:
+                assert await task(CASES[0][1], **CASES[0][2]) == ROWS[0]
+        with pytest.raises(SourceError, match=r"no .*none\.pte.*--task text-generation"):
+            await opened(tmp_path / "none")
+        (tmp_path / "out" / "tokenizer_config.json").unlink()
+        async with await opened(program) as task:
+            assert await task(CASES[0][1], **CASES[0][2]) == ROWS[0]
+            with pytest.raises(ChatTemplateError, match="no chat template"):
+                await task([QUESTION])
+        shutil.copy(FOLDER / "sequels" / "tokenizer.json", tmp_path / "out")
+        with pytest.raises(VocabularyError):
+            await opened(program)
+        (tmp_path / "out" / "tokenizer.json").unlink()
+        with pytest.raises(SourceError, match=r"has no tokenizer\.json"):
+            await opened(program)
+
+    asyncio.run(run())
