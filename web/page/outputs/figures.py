@@ -111,7 +111,7 @@ def zoomed(inside: Html, name: str, label: str = "", kind: str = "", **attribute
         tabindex="0" if label else None,
         role="group" if label else None,
         aria_label=f"{label}: {how}" if label else None,
-        title="Scroll or pinch to zoom, drag to move, double-click to reset",
+        title="Double-click or pinch to zoom in; then scroll to zoom, drag to move",
         data_zoom="",
         **attributes,
     )

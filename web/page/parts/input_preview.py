@@ -138,6 +138,7 @@ def _seen(state: TensorInput, array: Array, picture_url: PictureUrl) -> Html | N
         zoom_id(state),
         f"The picture in {state.title or state.name}",
         "zoom-seen",
+        data_shape=f"{width / height:.4f}",
         data_full="full-input" if (height, width) != whole else None,
         data_input=state.index,
     )
