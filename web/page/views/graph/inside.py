@@ -40,7 +40,8 @@ def inside_view(
 ) -> Html:
     """Return the details; `shaders`: kernels whose WGSL is shown; `seen`: values of a run.
 
-    Attributes and weights come first: they are what people look for.
+    First come the calls that were fused into it, then attributes and weights: they are what people
+    look for.
     """
     graph, node = parts.graph, parts.node
     attributes = [one for one in node.arguments if not one.values and one.value is not None]
@@ -52,9 +53,10 @@ def inside_view(
             h("button", "Close", type="button", class_="quiet", data_act=act("close")),
             class_="card-head",
         ),
+        _linked(parts, act) if len(parts.linked) > 1 else None,
         _arguments(attributes) if attributes else None,
         _tensors(parts, act),
-        _linked(parts, act),
+        _linked(parts, act) if len(parts.linked) < 2 else None,
         [
             _constant(graph.values[key], parts.names, counted, act)
             for key in dict.fromkeys(node.inputs)
