@@ -94,7 +94,7 @@ def loss_figure(losses: Sequence[float], kind: str) -> Html:
         _CURVE,
         f"{told}; it was {losses[0]:.3f} at first",
         kind,
-        f"{top:.2f} to 0",
+        f"Loss {losses[0]:.3f} at first",
         told,
     )
 

@@ -95,5 +95,5 @@ export const show = (panel, { focus, enlarge }, tell) => {
   }
   if (enlarge) one(panel, enlarge)?.showModal();
   // On a touch screen the composer's keyboard would cover half of the conversation.
-  if (focus && (focus !== "chat-text" || matchMedia("(pointer: fine)").matches)) one(panel, focus)?.focus();
+  if (focus && (focus !== "chat-text" || !matchMedia("(pointer: coarse)").matches)) one(panel, focus)?.focus();
 };
