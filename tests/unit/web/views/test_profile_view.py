@@ -71,8 +71,8 @@ def rows(browser: FakeBrowser, heading: str, last: bool = False) -> dict[str, li
     tables = re.findall("<table>.*?</table>", browser.html["view-profile"], re.S)
     for table in reversed(tables) if last else tables:
         if f'<th scope="col">{heading}</th>' in table:
-            table = re.sub("</?button.*?>", "", table)  # names link to the graph
-            found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', table, re.S)
+            bare = re.sub("</?button.*?>", "", table)  # names link to the graph
+            found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', bare, re.S)
             return {unescape(n): re.findall("<td[^>]*>(.*?)</td>", cells) for n, cells in found}
     raise AssertionError(f"no table by {heading}")
 

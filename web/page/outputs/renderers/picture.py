@@ -124,7 +124,8 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     shown = _beside_input(context, image, width, height, is_whole) or _zoomed(
         context, image, shape_class(width, height), is_whole
     )
-    caption = h("figcaption", f"{count_text(width)} × {count_text(height)} pixels", _shown(pixels, width))
+    size = f"{count_text(width)} × {count_text(height)} pixels"
+    caption = h("figcaption", size, _shown(pixels, width))
     return h("figure", shown, caption, controls)
 
 
