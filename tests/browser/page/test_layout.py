@@ -168,6 +168,20 @@ def test_an_outdated_answer_is_dimmed_while_the_next_is_computed(page: Page) -> 
     expect(outputs).to_have_css("opacity", "1")
 
 
+def test_on_a_phone_a_program_is_shared(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_card(page, "notes")
+    title = page.locator("#program h2")
+    expect(title).to_have_text("Hear a note")
+    assert title.evaluate("one => one.clientWidth >= one.scrollWidth")
+    page.get_by_role("button", name="Share").click()
+    expect(page.get_by_role("button", name="Copy embed code")).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Commands").click()
+    expect(page.locator("#palette")).to_be_visible()
+    page.keyboard.press("Escape")
+
+
 def test_on_a_phone_the_undo_line_does_not_cover_the_composer(page: Page) -> None:
     open_card(page, "stories")
     page.locator("#chat-text").fill("Hello")
