@@ -21,6 +21,7 @@ IS_COVERED = """(one) => {
   const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
   return !one.contains(top);
 }"""
+HINT = "(one) => getComputedStyle(one, '::after').content"
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +64,11 @@ def test_a_drawing_is_answered_in_sight(page: Page, size: ViewportSize) -> None:
     page.set_viewport_size(size)
     open_card(page, "digits")
     page.locator("#inputs canvas.pad").wait_for()
+    assert page.locator(".pad-box").evaluate(HINT) == '"Draw here"'
     draw_seven(page)
     answer = page.locator(".largest li").first
     expect(answer).to_contain_text("7")
+    assert page.locator(".pad-box").evaluate(HINT) == "none"
     expect(page.locator("#inputs canvas.pad")).to_be_in_viewport(ratio=1)
     expect(answer).to_be_in_viewport(ratio=1)
     pad, shown = box_of(page, "#inputs canvas.pad"), box_of(page, ".largest li")

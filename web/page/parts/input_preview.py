@@ -55,7 +55,7 @@ def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
     if not is_simple(state):
         seen = _seen(state, array, picture_url) or _heard(state, array) or _thumbnail(array)
         return h("div", seen, _values(state, array), facts, note, class_="preview")
-    empty = h("p", "Draw something first.", class_="soft") if state.is_blank else None
+    empty = h("p", "Draw something first.", class_="soft drawn-none") if state.is_blank else None
     shown = _heard(state, array) if state.fill == "sound" else None
     if state.fill == "picture":
         shown = _seen(state, array, picture_url)

@@ -111,7 +111,8 @@ class PythonPanel(Panel):
     def _code(self, session: Session) -> Html:
         code = as_python(session)
         # Saved inputs, and programs without an address, are not files that the page could read.
-        reads_files = not session.source.address or "np.load(" in code
+        reads_inputs = "np.load(" in code or "np.fromfile(" in code
+        reads_files = reads_inputs or not session.source.address
         here = h("button", "Run here", type="button", class_="quiet", data_act=self.act("try"),
                  title="Puts this code into the console and runs it")  # fmt: skip
         return h(
@@ -142,6 +143,7 @@ class PythonPanel(Panel):
                 " or ",
                 h("code", 'device="numpy"'),
                 ".",
+                " “Save .npy” in Run saves the files that it reads." if reads_inputs else None,
                 class_="note",
             ),
             class_="card",
