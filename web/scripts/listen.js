@@ -63,6 +63,21 @@ class Stream {
     this.send();
   }
 
+  // Leaves the curve in its place, to be looked at until it is closed; a view shows its own results.
+  end(place) {
+    if (this.acts !== "listen-" || !this.values.length) {
+      place.replaceChildren();
+      return;
+    }
+    this.canvas.dataset.ended = "";
+    this.now.remove();
+    this.told.textContent = `Stopped. These are the last ${SHOWN_SECONDS} seconds.`;
+    const close = button("Close", () => place.replaceChildren());
+    const focused = place.contains(document.activeElement);
+    place.lastElementChild.replaceChildren(close);
+    if (focused) close.focus();
+  }
+
   draw() {
     const now = this.came / this.rate;
     for (const points of [this.levels, this.values]) {
@@ -127,7 +142,7 @@ const listen = async (control, tell) => {
       letGo(device);
       context.close();
       open.delete(input);
-      place.replaceChildren();
+      stream.end(place);
       if (told) tell({ dataset: { act: `${stream.acts}close`, input } });
     };
     const stop = button("Stop", () => stream.close(), "primary");
