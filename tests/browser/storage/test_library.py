@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, expect
 
 from support.page.page import python
-from support.page.page_visit import (
-    START_MS,
-    downloaded,
-    give_npy,
-    random_input,
-    run,
-    show_samples,
-    sigmoid,
-    status,
-    visit,
-    wait_until_ready,
-)
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.server import Site
 
@@ -322,6 +308,45 @@ return second, file.kept, told[-1], (await library.entries())[0].size, file.size
     assert last == ["keep", size, size]
 
 
+# Once a name is looked up, the incomplete file becomes a complete one: its tab has ended writing.
+ENDS_MEANWHILE = """
+await run(address)
+entry = await kept(address)
+ends = run_js('''async () => {
+    const root = await navigator.storage.getDirectory();
+    const folder = await root.getDirectoryHandle("webpte-library");
+    const names = await Array.fromAsync(folder.keys());
+    const name = names.find((one) => one.endsWith(".json"));
+    const record = await (await (await folder.getFileHandle(name)).getFile()).text();
+    const journal = name.replace(".json", ".part.json");
+    const write = async (to) => {
+        const out = await (await folder.getFileHandle(to, { create: true })).createWritable();
+        await out.write(record);
+        await out.close();
+    };
+    await write(journal);
+    await folder.removeEntry(name);
+    const { prototype } = FileSystemDirectoryHandle;
+    const plain = prototype.getFileHandle;
+    prototype.getFileHandle = async function (...given) {
+        prototype.getFileHandle = plain;
+        const found = await plain.apply(this, given).catch((error) => error);
+        await write(name);
+        await folder.removeEntry(journal);
+        if (found instanceof Error) throw found;
+        return found;
+    };
+}''')
+await ends()
+return [[vars(one) for one in await library.entries()], vars(entry)]
+"""
+
+
+def test_a_file_that_becomes_complete_meanwhile_is_listed(harness: Harness, address: str) -> None:
+    listed, entry = script(harness, ENDS_MEANWHILE, address=address)
+    assert listed == [entry]
+
+
 def test_a_copy_names_its_parts(harness: Harness) -> None:
     seen = script(
         harness,
@@ -337,44 +362,3 @@ return opened.parts, found[address], found[parts[0]], again.parts, len(found)
     )
     parts = ["local:m.pte/1-a.ptd", "local:m.pte/1-b.ptd"]
     assert seen == [parts, parts, [], [], 3]
-
-
-HAS_COMPILED = """async () => {
-    const cache = await caches.open("webpte-bytecode");
-    const found = await cache.match("/webpte-bytecode");
-    return found && (await found.arrayBuffer()).byteLength > 1e6;
-}"""
-
-
-def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: Site) -> None:
-    with visit(profile, site, f"?url={SAMPLE}", but="ERR_INTERNET_DISCONNECTED") as page:
-        expect(status(page)).to_contain_text("sigmoid.pte loaded", timeout=START_MS)
-        page.get_by_label("Live").uncheck()  # a run would replace the status
-        give_npy(page, 0, random_input(5), "mine.npy")
-        expect(page.locator("#library-total")).to_have_text("1 program, 1.34 KiB")
-        page.wait_for_function(HAS_COMPILED)  # for the next start
-        page.reload()
-        wait_until_ready(page)
-        expect(status(page)).to_contain_text("cached, up to date")
-        expect(page.locator("#input-0")).to_contain_text("from mine.npy")
-        page.locator("[data-act=close]").click()
-        page.locator("#library-box summary").click()
-        page.context.set_offline(True)
-        try:
-            page.locator("#library").get_by_role("button", name="sigmoid.pte", exact=True).click()
-            expect(status(page)).to_contain_text("server unreachable")
-            run(page)
-            np.testing.assert_allclose(downloaded(page), sigmoid(random_input(5)), atol=1e-5)
-            delete = page.get_by_role("button", name="Delete sigmoid.pte from the library")
-            show_samples(page)
-            expect(delete).to_be_disabled()
-            page.set_viewport_size({"width": 2560, "height": 900})
-            box = delete.bounding_box()
-            assert box is not None
-            assert box["x"] < 1000  # not at the other end of a wide screen
-            page.set_viewport_size({"width": 1280, "height": 900})
-            page.locator("[data-act=close]").click()
-            delete.click()
-            expect(page.locator("#library-total")).to_have_text("empty")
-        finally:
-            page.context.set_offline(False)  # other tests use this profile, too

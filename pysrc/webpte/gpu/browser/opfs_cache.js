@@ -65,7 +65,8 @@
             const owned = new Set();
             const found = [];
             for (const key of new Set([...names].map(keyOf))) {
-                const [record, journal] = [await readRecord(place, key), await readJournal(place, key)];
+                const journal = await readJournal(place, key); // first: whoever removes it has written the record
+                const record = await readRecord(place, key);
                 const here = namesOf(key, names, record, journal);
                 here.forEach((name) => owned.add(name));
                 if (here.includes(recordName(key))) found.push({ ...record, missing: 0 });
