@@ -159,7 +159,10 @@ def input_pixels(state: TensorInput, side: int) -> Array:
 def _heard(state: TensorInput, array: Array) -> Html | None:
     if state.fill != "sound" or not array.size:
         return None
-    return waveform(array.reshape(-1), f"The sound that goes into {state.name}")
+    # Frames overlap: one after the other they would be another sound.
+    in_frames = state.sound is not None and state.sound.frames is not None
+    samples = state.samples if in_frames and state.samples is not None else array.reshape(-1)
+    return waveform(samples, f"The sound that goes into {state.name}")
 
 
 def _thumbnail(array: Array) -> Html | None:

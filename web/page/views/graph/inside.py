@@ -18,6 +18,7 @@ from webpte.report import Argument, GraphKernel, GraphValue, Histogram, MethodGr
 
 Counted = Mapping[str, Histogram | None]  # by constant; None while it is being counted
 _MOST_READERS = 8
+_LARGEST = 1.79e308  # a clamp to the largest number of all clamps nothing
 _LONGEST = 400  # characters of an argument
 
 
@@ -150,6 +151,8 @@ def _argument_text(argument: Argument) -> str:
         return ", ".join(argument.values)
     if argument.value is None:
         return "none"
+    if isinstance(argument.value, float) and abs(argument.value) >= _LARGEST:
+        return "no limit"
     if isinstance(argument.value, bool | int | float):
         return number_text(argument.value)
     text = str(argument.value)
