@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 import webpte
+from bench.task_page import alone, together
 from support.graphs.draft_pairs import Shape, decoder_model
 from webpte.llm import Generator, Scheduler
-from webpte.llm.generation import ignore_stops
 from webpte.runtime.decode.batched_steps import BatchRow, _Packed
 from webpte.runtime.decode.sampling import SamplerSettings, Sampling
 from webpte.runtime.execute.request import DryRun, RunRequest
@@ -37,41 +37,6 @@ def prompts(count: int, length: int, vocabulary: int) -> list[list[int]]:
     """Make prompts that have nothing in common."""
     random = np.random.default_rng(0)
     return [random.integers(0, vocabulary, length).tolist() for _ in range(count)]
-
-
-async def alone(program: webpte.Program, options: argparse.Namespace) -> float:
-    """Return the tokens per second of one answer, of its second half."""
-    generator, found = Generator(program), []
-    (prompt,) = prompts(1, options.prompt, generator.vocabulary)
-    for _ in range(3):  # the first makes plans
-        answer = generator.generate(prompt, options.tokens)
-        ignore_stops(answer)
-        arrivals = [perf_counter() async for _ in answer]
-        half = arrivals[len(arrivals) // 2 :]
-        found.append((len(half) - 1) / (half[-1] - half[0]))
-    return max(found[1:])
-
-
-async def together(
-    scheduler: Scheduler, count: int, options: argparse.Namespace, vocabulary: int
-) -> tuple[float, float]:
-    """Return the tokens per second of so many answers in all, and the first tokens' median."""
-    arrivals: list[list[float]] = []
-
-    async def take(prompt: list[int]) -> float:
-        started, times = perf_counter(), list[float]()
-        arrivals.append(times)
-        answer = scheduler.submit(prompt, options.tokens)
-        answer._sequence._stop = frozenset()
-        async for _ in answer:
-            times.append(perf_counter())
-        return times[0] - started
-
-    firsts = await asyncio.gather(*map(take, prompts(count, options.prompt, vocabulary)))
-    begin = max(times[len(times) // 4] for times in arrivals)
-    end = min(times[-1] for times in arrivals)
-    decoded = sum(sum(begin < at <= end for at in times) for times in arrivals)
-    return decoded / (end - begin), median(firsts)
 
 
 async def under_load(
@@ -127,15 +92,18 @@ async def run(options: argparse.Namespace) -> None:
         source = decoder_model(shape)
     async with await webpte.load(source, device=options.device) as program:
         print(program.device_info.description, program.device_info.features, flush=True)
-        single = await alone(program, options)
+        generator = Generator(program)
+        vocabulary = generator.vocabulary
+        (prompt,) = prompts(1, options.prompt, vocabulary)
+        single = await alone(generator, prompt, options.tokens)
         print(f"alone        {single:9.0f} tokens/s", flush=True)
-        vocabulary = Generator(program).vocabulary
         for count in options.counts:
             async with Scheduler(program, slots=count, max_context=options.context) as scheduler:
                 if options.profile:
                     await profile(scheduler, count)
-                await together(scheduler, count, options, vocabulary)  # makes plans
-                rate, first = await together(scheduler, count, options, vocabulary)
+                given = prompts(count, options.prompt, vocabulary)
+                await together(scheduler, given, options.tokens)  # makes plans
+                rate, first = await together(scheduler, given, options.tokens)
                 print(
                     f"{count:3} at once  {rate:9.0f} tokens/s in all ({rate / single:5.2f} times), "
                     f"first token after {first * 1000:7.1f} ms",

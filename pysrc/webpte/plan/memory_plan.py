@@ -7,7 +7,7 @@ used; lifetimes are computed here, on whole groups of aliases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from webpte.graph.graph import Graph, Tensor
@@ -61,8 +61,11 @@ class _Group:
         return aligned(max(member.storage_bytes for member in self.members))
 
 
-def plan_memory(graph: Graph, ops: dict[int, OpDef]) -> MemoryPlan:
-    """Plan the memory of a graph; `ops` maps call indices to definitions, without prepacks."""
+def plan_memory(graph: Graph, ops: dict[int, OpDef], borrowed: Container[int] = ()) -> MemoryPlan:
+    """Plan the memory of a graph; `ops` maps call indices to definitions, without prepacks.
+
+    Nothing else is planned into the memory of `borrowed` tensors: it belongs to others.
+    """
     flow = Dataflow.of(graph)
     root_of, aliased = _find_aliases(graph, ops, flow)
     kept = kept_inputs(graph)
@@ -73,7 +76,7 @@ def plan_memory(graph: Graph, ops: dict[int, OpDef]) -> MemoryPlan:
         group.members.append(tensor)
         group.first, group.last = min(group.first, first), max(group.last, last)
         group.dedicated |= value_id in flow.stored or value_id in flow.mutated
-        group.dedicated |= value_id in kept
+        group.dedicated |= value_id in kept or value_id in borrowed
     return _assign_slots(list(groups.values()), aliased)
 
 

@@ -24,6 +24,7 @@ _LEAST = 1e-10  # power, before the logarithm
 _RANGE = 8.0  # powers of ten below the loudest
 _LINEAR_HZ, _LINEAR_MELS = 1000.0, 15.0  # up to here, mels are proportional to Hz
 _LOG_STEP = np.log(6.4) / 27.0
+_FRAMES = 1024  # at a time
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,19 @@ class LogMel:
             sound = np.concatenate([sound, np.zeros(missing, np.float32)])
         half = self.fft // 2
         padded = np.pad(sound.astype(np.float64), half, mode="reflect")
-        frames = np.lib.stride_tricks.sliding_window_view(padded, self.fft)[:: self.hop][:-1]
         window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.fft) / self.fft)
-        logs = np.empty((len(frames), self.bands))
-        for first in range(0, len(frames), 1024):  # some frames at a time, for their memory
-            part = slice(first, first + 1024)
-            spectrum = np.fft.rfft(frames[part] * window)
+        count = (padded.size - self.fft) // self.hop  # but the last, which Whisper leaves out
+        logs = np.empty((count, self.bands))
+        # Some frames at a time, for their memory, and since a view of the frames at every sample
+        # of a minute is larger than an array may be in a browser.
+        for first in range(0, count, _FRAMES):
+            last = min(first + _FRAMES, count) - 1
+            part = padded[first * self.hop : last * self.hop + self.fft]
+            frames = np.lib.stride_tricks.sliding_window_view(part, self.fft)[:: self.hop]
+            spectrum = np.fft.rfft(frames * window)
             power = spectrum.real**2 + spectrum.imag**2
-            logs[part] = np.log10(np.maximum(power @ self.filters, _LEAST))
+            found = np.log10(np.maximum(power @ self.filters, _LEAST))
+            logs[first : last + 1] = found
         logs = np.maximum(logs, logs.max() - _RANGE)
         return np.ascontiguousarray((logs.T + 4.0) / 4.0, np.float32)
 

@@ -65,8 +65,10 @@ async def kept(address):
     "Waits until a load is kept in the background."
     for _ in range(500):
         found = await library.entries()
-        if found and found[0].address == address and len(json.loads(await watch.files())) == 2:
-            return found[0]
+        first = found[0] if found else None
+        if first and first.address == address and not first.missing:
+            if len(json.loads(await watch.files())) == 2:
+                return first
         await asyncio.sleep(0.02)
 
 try:

@@ -17,6 +17,7 @@ from support.page.conversations import tokens_of
 from webpte.errors import ContextError, DeviceError, InputError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, Seq2Seq
+from webpte.llm.generation import ignore_stops
 
 NEW = 12  # tokens of the answers
 
@@ -92,6 +93,24 @@ def test_what_the_encoder_gives_stays_on_the_gpu_and_steps_run_ahead() -> None:
         assert not encoding["read"]
         assert len(first["copies"]) == len(encoding["copies_after"]), "and are copied once"
         assert not any(step["copies"] for step in steps)
+
+    wait(run())
+
+
+def test_steps_run_ahead_after_a_first_token_that_has_a_mask() -> None:
+    async def run() -> None:
+        model = await model_of("whisper", SimulatedDevice())
+        assert model._session._not_first is not None
+        sounds = np.random.default_rng(0).standard_normal((2, 1, 8, 100)).astype(np.float32)
+        for source in sounds:  # each with its own keys and values
+            one_by_one = model.generate(source, NEW, steps_ahead=1)
+            ignore_stops(one_by_one)
+            tokens = await tokens_of(one_by_one)
+            found = model.generate(source, NEW)
+            ignore_stops(found)
+            assert await tokens_of(found) == tokens
+            assert found.stats.step_by_step is None
+            assert found.stats.submissions < len(tokens) == NEW
 
     wait(run())
 

@@ -38,6 +38,22 @@ def test_short_sounds_are_followed_by_silence(samples: list[float]) -> None:
     assert np.isfinite(found).all()
 
 
+def test_no_view_of_a_long_sound_is_larger_than_browsers_allow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes, usual = list[int](), np.lib.stride_tricks.sliding_window_view
+
+    def watched(array: np.ndarray, width: int) -> np.ndarray:
+        view = usual(array, width)
+        sizes.append(view.nbytes)
+        return view
+
+    monkeypatch.setattr(np.lib.stride_tricks, "sliding_window_view", watched)
+    found = LogMel().features(sound(60))
+    assert found.shape == (80, 6000)
+    assert max(sizes) < 1 << 31
+
+
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InputError, match="hop is 0, which cannot be"):
         LogMel(hop=0)

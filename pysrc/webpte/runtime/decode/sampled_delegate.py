@@ -52,7 +52,6 @@ class SampledDelegate:
         self._lifetime = lifetime
         self.batches = StepBatches(body.device, body.memory)
         self.token: int | None = None  # the buffer of the token that was sampled last
-        self.kept_writes = 0  # of the body, at the last run
         self._unsafe_state = unsafe_state(body.graph)
 
     async def built_sampler(self) -> GpuDelegate:
@@ -105,7 +104,7 @@ class SampledDelegate:
                 if keep_token:
                     await self.token_buffer()
                 first, second = await self.prepare(sampler, inputs, extra)
-                self.kept_writes = body.kept_writes
+                body.sampled_writes = body.kept_writes
                 batch = await self.batches.call(first.plan, second.plan, keep_token)
                 if body.may_spoil_state(first):
                     async with body.guard.guarding():
@@ -147,8 +146,11 @@ class SampledDelegate:
 
     @property
     def keeps_inputs(self) -> bool:
-        """Whether the inputs that steps have in common are still those of the last run."""
-        return self.kept_writes == self.body.kept_writes
+        """Whether the inputs that steps have in common are still those of the last sampled token.
+
+        A sampler of another kind may have sampled that: the first one of an answer has a mask.
+        """
+        return self.body.sampled_writes == self.body.kept_writes
 
     def why_not_ahead(self, sampler: GpuDelegate, plan: DevicePlan) -> str | None:
         """Return the reason why steps cannot run before the host has seen their tokens, or None."""

@@ -57,7 +57,7 @@ class GpuDelegate:
         info: DeviceInfo | None = None,
     ) -> None:
         self.info = info or device.info
-        prepared = prepare_graph(graph, self.info, fused)
+        prepared = prepare_graph(graph, self.info, fused, borrowed or ())
         graph, ops, storage = prepared.graph, prepared.ops, prepared.storage
         check_bindable(graph, storage, self.info.binding_bytes)
         self._transfers = prepared.transfers
@@ -91,6 +91,7 @@ class GpuDelegate:
         self.transfers = 0
         self.kept_inputs = kept_inputs(graph)
         self.kept_writes = 0  # runs that may have changed what the memory of these inputs holds
+        self.sampled_writes = 0  # that number at the last run with a sampler, of any kind
 
     @classmethod
     async def create(

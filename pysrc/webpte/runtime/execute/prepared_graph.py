@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from webpte.gpu.device import DeviceInfo
@@ -35,8 +36,13 @@ class PreparedGraph:
     transfers: list[ConstantTransfer]
 
 
-def prepare_graph(graph: Graph, info: DeviceInfo, fused: bool) -> PreparedGraph:
-    """Check a graph and rewrite it for a device; nothing is allocated or read."""
+def prepare_graph(
+    graph: Graph, info: DeviceInfo, fused: bool, borrowed: Container[int] = ()
+) -> PreparedGraph:
+    """Check a graph and rewrite it for a device; nothing is allocated or read.
+
+    The memory of `borrowed` tensors belongs to others.
+    """
     check_arity(graph)
     if info.has_f16:
         graph = store_f16(graph)
@@ -47,4 +53,4 @@ def prepare_graph(graph: Graph, info: DeviceInfo, fused: bool) -> PreparedGraph:
     if fused:
         graph = fuse(view_permuted_ones(graph))
     ops = resolve_ops(graph)
-    return PreparedGraph(graph, ops, plan_memory(graph, ops), transfers)
+    return PreparedGraph(graph, ops, plan_memory(graph, ops, borrowed), transfers)

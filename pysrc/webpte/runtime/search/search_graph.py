@@ -24,8 +24,7 @@ def search_graph(width: int, capacities: Sequence[int]) -> Graph:
 
     Inputs: the query [1, width]; the number of results, an int; then the blocks, each
     [rows, width]. Outputs: scores, float32 [1, results], the largest first, and the rows that they
-    belong to, int32, counted through all blocks. Of equal scores the first row's comes first. The
-    blocks are outputs, too, so that nothing else is planned into their memory.
+    belong to, int32, counted through all blocks. Of equal scores the first row's comes first.
     """
     floats, words = DTYPES["float32"], DTYPES["int32"]
     values: list[Value] = []
@@ -58,4 +57,4 @@ def search_graph(width: int, capacities: Sequence[int]) -> Graph:
     rows = add(Tensor(len(values), words, most, None, None))
     outputs = add(ValueListValue((best, rows)))
     call("aten.topk.default", whole, count, last, yes, yes, outputs)
-    return Graph(tuple(values), tuple(calls), (query, count, *blocks), (best, rows, *blocks))
+    return Graph(tuple(values), tuple(calls), (query, count, *blocks), (best, rows))

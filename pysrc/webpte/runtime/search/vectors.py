@@ -20,7 +20,7 @@ from webpte.gpu.device import Device, GpuCopy, Progress, Transfer
 from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor, allocate, lend
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
+from webpte.runtime.execute.request import Input, RunRequest
 from webpte.runtime.search.search_graph import FIRST_BLOCK, search_graph
 from webpte.source import Region
 
@@ -272,8 +272,7 @@ class GpuVectors:
         for block in blocks:
             shape = (block.rows, self._width)
             given.append(DeviceTensor(self._buffer(block), FLOAT, FLOAT, shape))
-        placed = [OutputPlacement.HOST] * 2 + [OutputPlacement.BORROWED] * len(blocks)
-        scores, rows, *_ = await delegate.run(RunRequest(given, placed))
+        scores, rows = await delegate.run(RunRequest(given))
         return scores.reshape(-1), rows.reshape(-1)
 
     async def _delegate(self, blocks: Sequence[_VectorBlock]) -> GpuDelegate:

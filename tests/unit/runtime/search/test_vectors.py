@@ -9,7 +9,7 @@ import pytest
 
 from support.harness.embedders import check_search, check_vectors, unit_rows
 from webpte.errors import OutOfMemoryError
-from webpte.gpu.device import BINDING_LIMIT, with_limits
+from webpte.gpu.device import BINDING_LIMIT, PlanRun, with_limits
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.search import vectors as vectors_module
 from webpte.runtime.search.vectors import GpuVectors, HostVectors, Vectors
@@ -34,6 +34,28 @@ def test_gpu(width: int) -> None:
     asyncio.run(check_vectors(vectors, width, (1, 1, 9, 40, 101, 3)))
     vectors.close()
     assert not device.buffers
+
+
+def test_a_search_reads_only_what_it_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, sizes = SimulatedDevice(), list[int]()
+    plain = device.run
+
+    async def counted(given: PlanRun) -> bytes:
+        data = await plain(given)
+        sizes.append(len(data))
+        return data
+
+    async def run() -> None:
+        vectors, rows = GpuVectors(device, 16), unit_rows(200, 16)
+        await vectors.append(rows)
+        vectors.commit()
+        monkeypatch.setattr(device, "run", counted)
+        await vectors.search(rows[3], 5)
+        vectors.close()
+
+    asyncio.run(run())
+    assert sizes
+    assert sum(sizes) < 200  # five scores and five rows, not the vectors
 
 
 def test_blocks_are_no_larger_than_a_binding() -> None:
