@@ -315,7 +315,9 @@ const acting = (event) => event.target.closest?.("[data-act]");
 
 addEventListener("click", (event) => {
   const element = acting(event);
-  if (element?.matches("button[type=button]")) act(element);
+  if (!element?.matches("button[type=button], rect")) return;
+  if (element.dataset.view) goTo(element.dataset.view); // what the act shows is there
+  act(element);
 });
 // A dragged slider sends its value a few times per second: drawing may take long.
 const SLIDE_MS = 90;

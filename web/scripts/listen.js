@@ -20,6 +20,7 @@ class Stream {
     this.told = make("p", { className: "note", textContent: "Listening …" });
     this.told.setAttribute("role", "status");
     this.legend = make("p", { className: "legend listening-legend" });
+    this.now = make("p", { className: "listening-now", ariaHidden: "true", hidden: acts !== "listen-", textContent: "…" });
   }
 
   take(block) {
@@ -55,10 +56,26 @@ class Stream {
     const late = this.skipped / this.rate;
     this.values.push(...values.map(([seconds, value]) => [seconds + late, value]));
     if (text) {
+      this.now.textContent = text;
       const skipped = this.skipped ? ` · ${late.toFixed(1)} s skipped` : "";
       this.told.textContent = `${name}: ${text} · ${speed.toFixed(1)} frames/s${skipped}`;
     }
     this.send();
+  }
+
+  // Leaves the curve in its place, to be looked at until it is closed; a view shows its own results.
+  end(place) {
+    if (this.acts !== "listen-" || !this.values.length) {
+      place.replaceChildren();
+      return;
+    }
+    this.canvas.dataset.ended = "";
+    this.now.remove();
+    this.told.textContent = `Stopped. These are the last ${SHOWN_SECONDS} seconds.`;
+    const close = button("Close", () => place.replaceChildren());
+    const focused = place.contains(document.activeElement);
+    place.lastElementChild.replaceChildren(close);
+    if (focused) close.focus();
   }
 
   draw() {
@@ -125,11 +142,11 @@ const listen = async (control, tell) => {
       letGo(device);
       context.close();
       open.delete(input);
-      place.replaceChildren();
+      stream.end(place);
       if (told) tell({ dataset: { act: `${stream.acts}close`, input } });
     };
     const stop = button("Stop", () => stream.close(), "primary");
-    place.replaceChildren(stream.canvas, stream.legend, stream.told, make("div", { className: "controls" }, stop));
+    place.replaceChildren(stream.now, stream.canvas, stream.legend, stream.told, make("div", { className: "controls" }, stop));
     stop.focus();
     open.set(input, stream);
     tell({ dataset: { act: `${stream.acts}open`, input } });

@@ -30,11 +30,19 @@ const keepsValue = (old, now) =>
   old.dataset.act ? old === document.activeElement && old.localName !== "select"
     : markedValue(old) === markedValue(now);
 
+// Markup has no styles, which the page's policy forbids: the width of a box whose height is limited follows
+// from the shape (width / height) of what is in it.
+const setShapes = (section) => {
+  for (const one of section.querySelectorAll("[data-shape]")) one.style.setProperty("--shape", one.dataset.shape);
+};
+
 export const patch = (section, markup) => {
-  if (!section.firstChild || !markup) {
-    section.innerHTML = markup;
-    return;
-  }
+  if (section.firstChild && markup) morph(section, markup);
+  else section.innerHTML = markup;
+  setShapes(section);
+};
+
+const morph = (section, markup) => {
   const template = document.createElement("template");
   template.innerHTML = markup;
   nameControls(section, section.id);

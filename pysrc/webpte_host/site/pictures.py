@@ -174,6 +174,7 @@ def _visit(browser: str, adapter: str | None) -> Iterator[DrivenPage]:
     from webpte_host.harness.driven_page import ChromiumPage
     from webpte_host.harness.firefox import open_firefox
     from webpte_host.serving.server import Site
+    from webpte_host.site.scene_models import scene_models
 
     def start(page: DrivenPage, site: Site) -> DrivenPage:
         page.set_viewport(_README_WIDTH, _HEIGHT)
@@ -181,7 +182,7 @@ def _visit(browser: str, adapter: str | None) -> Iterator[DrivenPage]:
         page.wait_for(STARTED)
         return page
 
-    with Site() as site:
+    with scene_models() as mounts, Site(mounts=mounts) as site:
         if browser == "firefox":
             with open_firefox() as one:
                 yield start(one.new_page(), site)

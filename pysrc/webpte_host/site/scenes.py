@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from webpte_host.base.layout import ROOT
+from webpte_host.site.scene_models import PREFIX
 
 if TYPE_CHECKING:
     from webpte_host.harness.driven_page import DrivenPage
@@ -22,6 +26,14 @@ _FOLD = """() => {
     for (const one of document.querySelectorAll("#about, #figures, #library-box")) one.open = false;
 }"""
 _IS_OPEN = "() => document.querySelector('html[data-open]') !== null"
+_GIVE = """([selector, name, data]) => {
+    const bytes = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([bytes], name));
+    const field = document.querySelector(selector);
+    field.files = transfer.files;
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+}"""
 _FILLED = "(selector) => Boolean(document.querySelector(`${selector}:not(:empty)`))"
 
 _THREE = (
@@ -33,6 +45,14 @@ _CIRCLE = tuple(
     (0.5 + 0.3 * math.cos(turn * math.pi / 8), 0.5 + 0.3 * math.sin(turn * math.pi / 8))
     for turn in range(17)
 )
+_ANIMALS = """# Animals
+
+The fox is quick, and it will rain later.
+
+The dog is lazy. Nobody laughed today, but they all said that the forecast is good.
+
+The owl lives in a big tree, and says what it knows.
+"""
 _ZIGZAG = ((0.15, 0.35), (0.32, 0.65), (0.5, 0.35), (0.68, 0.65), (0.85, 0.35))
 
 
@@ -40,8 +60,9 @@ _ZIGZAG = ((0.15, 0.35), (0.32, 0.65), (0.5, 0.35), (0.68, 0.65), (0.85, 0.35))
 class Scene:
     """A state of the page.
 
-    `model` is a sample's name ("": none is open), `act` performs the actions. A scene of the README
-    has a `readme_height`, in pixels.
+    `model` is a sample's name ("": none is open), or the address of a model for scenes, which
+    contains a slash; `act` performs the actions. A scene of the README has a `readme_height`, in
+    pixels.
     """
 
     name: str
@@ -54,7 +75,7 @@ class Scene:
         """Bring the page into this state."""
         page.evaluate(_FOLD)
         if self.model:
-            open_sample(page, self.model)
+            (open_address if "/" in self.model else open_sample)(page, self.model)
             page.click(f"#tab-{self.view}")
         elif page.evaluate(_IS_OPEN):
             page.click("[data-act=close]")
@@ -77,6 +98,28 @@ def open_sample(page: DrivenPage, name: str) -> None:
     wait_for_end(page, f"{name}.pte loaded", "Done")
     if page.evaluate(_UNFOLDED):
         page.click("#drawer-button")
+
+
+def open_address(page: DrivenPage, path: str) -> None:
+    """Open a model for scenes."""
+    page.evaluate(_FORGET_STATUS)
+    if page.evaluate(_FOLDED):
+        page.click("#drawer-button")
+    page.fill("[data-act=open-url] [name=url]", PREFIX + path)
+    page.press("Enter")
+    wait_for_end(page, "loaded in")
+    if page.evaluate(_UNFOLDED):
+        page.click("#drawer-button")
+
+
+def give_file(page: DrivenPage, selector: str, name: str, data: bytes) -> None:
+    """Choose a file in a field."""
+    page.wait_for("(selector) => document.querySelector(selector) !== null", selector)
+    page.evaluate(_GIVE, [selector, name, base64.b64encode(data).decode()])
+
+
+def _sample(name: str) -> bytes:
+    return (ROOT / "web" / "samples" / name).read_bytes()
 
 
 def trace(page: DrivenPage) -> None:
@@ -173,6 +216,60 @@ def _open_a_missing_file(page: DrivenPage) -> None:
     page.wait_for(_FILLED, "#error")
 
 
+def _find_things(page: DrivenPage) -> None:
+    give_file(page, "#task-input input[type=file]", "cat.png", _sample("photo.example.png"))
+    page.wait_for(_FILLED, "#task-result svg")
+    wait_for_end(page, "Done in")
+
+
+def _mark_names(page: DrivenPage) -> None:
+    page.fill("#task-input textarea", "Ada Lovelace lives in Turin, and works for Acme.")
+    page.wait_for(_FILLED, "#task-result mark")
+
+
+def _search_documents(page: DrivenPage) -> None:
+    page.evaluate(_FORGET_STATUS)
+    give_file(page, "#documents-list input[type=file]", "animals.md", _ANIMALS.encode())
+    wait_for_end(page, "Added")
+    page.fill("#view-documents .documents-search input", "Which animal is quick?")
+    page.wait_for(_FILLED, "#documents-found")
+    page.click("#documents-found button")
+    page.wait_for(_FILLED, "#documents-shown")
+
+
+def _rank(page: DrivenPage) -> None:
+    page.evaluate(_FORGET_STATUS)
+    page.wait_for(_FILLED, "#view-rank button.primary:enabled")
+    page.click("#view-rank button.primary")
+    wait_for_end(page, "ranked in")
+
+
+def _transcribe(page: DrivenPage) -> None:
+    page.evaluate(_FORGET_STATUS)
+    page.wait_for(_FILLED, "#view-speech button.primary:enabled")
+    give_file(page, "#view-speech input[type=file]", "tune.wav", _sample("notes.example.wav"))
+    wait_for_end(page, "Transcribed")
+
+
+def _say(page: DrivenPage) -> None:
+    page.evaluate(_FORGET_STATUS)
+    page.wait_for(_FILLED, "#view-speech button.primary:enabled")
+    page.fill("#view-speech textarea", "Hello there, how are you?")
+    page.click("#view-speech button.primary")
+    wait_for_end(page, "Spoke")
+
+
+def _train(page: DrivenPage) -> None:
+    page.wait_for(_FILLED, "#view-train button.primary:enabled")
+    page.fill("#train-lines", "Who are you? => I am Pip.\nWhere do you live? => In a tab.")
+    page.fill("#view-train [name=steps]", "16")
+    page.click("#view-train button.primary")
+    wait_for_end(page, "Trained")
+    page.fill("#view-train [name=question]", "Who are you?")
+    page.click("#view-train button", "Ask both")
+    wait_for_end(page, "Answered twice")
+
+
 SCENES = (
     Scene("start", "", "", _nothing),
     Scene("digits", "digits", "run", _draw_a_digit),
@@ -189,6 +286,13 @@ SCENES = (
     Scene("bench", "digits", "bench", _measure),
     Scene("python", "digits", "python", _run_a_cell),
     Scene("inputs", "add", "run", _run),
+    Scene("task", "things/object-detection.json", "task", _find_things),
+    Scene("task-text", "entities/token-classification.json", "task", _mark_names),
+    Scene("documents", "encoder/model.pte", "documents", _search_documents),
+    Scene("rank", "encoder/model.pte", "rank", _rank),
+    Scene("speech", "moonshine/model.pte", "speech", _transcribe),
+    Scene("voice", "steady/model.pte", "speech", _say),
+    Scene("train", "trained/llama_8w.pte", "train", _train),
     Scene("library", "", "", _unfold_the_library),
     Scene("error", "", "", _open_a_missing_file),
     Scene("commands", "", "", _search_commands),

@@ -106,7 +106,7 @@ const [browser, way, works, faults = {}] = args;
 const { device, time, now, log, run, depth } = simulate(browser, faults);
 const waiter = way
     ? waiting.makeWaiter(device, way, 20, 0, time)
-    : waiting.open(device, false, undefined, { time });
+    : waiting.open(device, false, undefined, { time, giveUpMs: 60_000 });
 if (!way) await run(waiter.measure());
 const plan = {};
 const calls = [];

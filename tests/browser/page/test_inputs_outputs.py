@@ -110,12 +110,17 @@ def test_the_microphone_as_a_stream(page: Page) -> None:
     expect(page.get_by_role("button", name="Cancel")).to_be_visible()
     device.get_by_role("button", name="Stop").click()
     expect(status(page)).to_contain_text("Listened: ")
+    # The curve stays, until it is closed.
+    expect(device).to_contain_text("Stopped. These are the last 10 seconds.")
+    assert device.locator("canvas").evaluate(drawn)
+    expect(device.get_by_role("button", name="Close")).to_be_focused()
+    device.get_by_role("button", name="Close").click()
     expect(device).to_be_empty()
     # The bar's own button ends it, too, and releases the microphone.
     page.get_by_role("button", name="Listen").click()
     expect(device).to_contain_text("frames/s")
     page.locator("#run").get_by_role("button", name="Cancel").click()
-    expect(device).to_be_empty()
+    expect(device).to_contain_text("Stopped.")
     expect(status(page)).to_contain_text("Listened: ")
 
 

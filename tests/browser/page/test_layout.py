@@ -21,6 +21,7 @@ IS_COVERED = """(one) => {
   const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
   return !one.contains(top);
 }"""
+HINT = "(one) => getComputedStyle(one, '::after').content"
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +64,11 @@ def test_a_drawing_is_answered_in_sight(page: Page, size: ViewportSize) -> None:
     page.set_viewport_size(size)
     open_card(page, "digits")
     page.locator("#inputs canvas.pad").wait_for()
+    assert page.locator(".pad-box").evaluate(HINT) == '"Draw here"'
     draw_seven(page)
     answer = page.locator(".largest li").first
     expect(answer).to_contain_text("7")
+    assert page.locator(".pad-box").evaluate(HINT) == "none"
     expect(page.locator("#inputs canvas.pad")).to_be_in_viewport(ratio=1)
     expect(answer).to_be_in_viewport(ratio=1)
     pad, shown = box_of(page, "#inputs canvas.pad"), box_of(page, ".largest li")
@@ -148,3 +151,47 @@ def test_before_and_after_are_one_picture(page: Page) -> None:
     edge.fill("100")
     pictures = page.locator(".compare-pictures")
     assert pictures.evaluate("one => one.style.getPropertyValue('--edge')") == "100%"
+    # The corners of a preview whose height is limited are its own, and the slider is in sight.
+    seen, shown = box_of(page, "#input-0-zoom"), box_of(page, "#input-0-zoom img")
+    assert abs(seen["width"] - shown["width"]) < 1
+    assert abs(shown["width"] / shown["height"] - 176 / 132) < 0.02
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.evaluate("scrollTo(0, 0)")
+    for one in (edge, page.get_by_text("After", exact=True)):
+        expect(one).to_be_in_viewport(ratio=1)
+
+
+def test_an_outdated_answer_is_dimmed_while_the_next_is_computed(page: Page) -> None:
+    open_card(page, "photo")
+    outputs = page.locator("#outputs .outputs")
+    expect(outputs).to_be_visible()
+    page.evaluate("document.querySelector('#run-waiting').innerHTML = '<p>Computing</p>'")
+    expect(outputs).to_have_css("opacity", "0.5")
+    page.evaluate("document.querySelector('#run-waiting').innerHTML = ''")
+    expect(outputs).to_have_css("opacity", "1")
+
+
+def test_on_a_phone_a_program_is_shared(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_card(page, "notes")
+    title = page.locator("#program h2")
+    expect(title).to_have_text("Hear a note")
+    assert title.evaluate("one => one.clientWidth >= one.scrollWidth")
+    page.get_by_role("button", name="Share").click()
+    expect(page.get_by_role("button", name="Copy embed code")).to_be_in_viewport(ratio=1)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Commands").click()
+    expect(page.locator("#palette")).to_be_visible()
+    page.keyboard.press("Escape")
+
+
+def test_on_a_phone_the_undo_line_does_not_cover_the_composer(page: Page) -> None:
+    open_card(page, "stories")
+    page.locator("#chat-text").fill("Hello")
+    page.locator("#chat-text").press("Enter")
+    expect(page.locator("#status")).to_contain_text("Answered")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("button", name="New conversation").click()
+    expect(page.locator("#toast")).to_contain_text("Started a new conversation")
+    assert not page.locator("#chat-text").evaluate(IS_COVERED)
+    assert not page.get_by_role("button", name="Send").evaluate(IS_COVERED)

@@ -219,6 +219,7 @@ def test_a_conversation(page: Page) -> None:
     page.get_by_role("button", name="Regenerate").click()
     expect(log_of(page)).to_contain_text("6 tokens")
     wait_for_answer(page)
+    expect(field(page)).to_be_focused()
     assert answers(page).all_text_contents() == [first]
 
     page.get_by_role("button", name="Edit message 1").click()

@@ -75,6 +75,17 @@ def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site)
         if trace["timed"]:
             expect(panel.get_by_text("Measured here: this adapter moves")).to_be_visible()
 
+        # From a kernel to its call, and back by the browser's history.
+        row = table.get_by_role("button", name="et_vk.conv_with_clamp.default")
+        row.click()
+        expect(page.locator("#graph-inside h3").first).to_contain_text("conv_with_clamp")
+        expect(page.get_by_role("tab", name="Graph")).to_have_attribute("aria-selected", "true")
+        page.go_back()
+        expect(row).to_be_visible()
+        box.locator("rect[data-node]").last.click()
+        expect(page.locator("#graph-inside h3").first).to_contain_text("softmax")
+        page.go_back()
+
         page.set_viewport_size({"width": 360, "height": 740})
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= 360

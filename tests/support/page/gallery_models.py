@@ -1,5 +1,7 @@
 """Models of the gallery that have a view of their own, as small as they can be: NumPy says at a
 glance what has to come out. `install` puts them where the server finds installed ones.
+
+`python -m support.page.gallery_models` writes the encoder that pictures of the page are taken with.
 """
 
 from __future__ import annotations
@@ -107,3 +109,10 @@ def install(folder: Path, name: str, files: dict[str, bytes], **card: Any) -> No
     cards = json.loads(index.read_text(encoding="utf-8")) if index.exists() else []
     cards.append({"name": name, "program": "model.pte", **card})
     index.write_text(json.dumps(cards), encoding="utf-8")
+
+
+STORED = Path(__file__).parents[2] / "data" / "text" / "encoder.pte"
+STORED_WORDS = 400  # of the tokenizer in the model "vectors" of tests/data/tasks
+
+if __name__ == "__main__":
+    STORED.write_bytes(Encoder(STORED_WORDS).pte())

@@ -183,3 +183,19 @@ def test_an_empty_pad_is_not_answered() -> None:
         assert len(engine.inputs) == 1
 
     drive(script, engine=engine)
+
+
+def test_a_live_run_that_takes_long_says_so_in_the_status_line() -> None:
+    engine = CountingEngine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        engine.ready = asyncio.Event()
+        await give(app, 1)
+        await asyncio.sleep(0.5)
+        assert (browser.text["status"], browser.other["mood"]) == ("Running", "busy")
+        engine.ready.set()
+        await settle()
+        assert "Done in " in browser.text["status"]
+
+    drive(script, engine=engine)

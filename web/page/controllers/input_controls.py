@@ -141,7 +141,7 @@ class InputControls:
                 self._paint_pads([state])
 
         if before.drawing is not None and before.drawing.any():
-            self._state.undo.offer(f"Cleared the drawing of {state.name}.", undo)
+            self._state.undo.offer(f"Cleared the drawing of {state.title or state.name}.", undo)
 
     def _paint_pads(self, inputs: Sequence[Input]) -> None:
         """Paint the drawings of inputs onto their pads, which are empty when they are new."""

@@ -135,8 +135,11 @@ class OutputController:
         context = self._context(message)
         assert self._state.session is not None
         settings = self._state.session.choice(context.output.index).settings
+        name = f"{context.card.name or _file_name(context.output)}.png"
+        self._state.tell(f"Saving {name}", "busy")
         png = await self._state.browser.png(picture.pixels_of(context, settings))
-        self._download(png, f"{_file_name(context.output)}.png")
+        self._download(png, name)
+        self._state.tell(f"Saved {name}")
 
     def on_full_output(self, message: Message) -> None:
         """Show all pixels of a picture that someone enlarges, and of the input picture below it."""

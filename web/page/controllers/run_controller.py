@@ -179,7 +179,7 @@ class RunController:
         runner, first = session.runner, not session.runs[method]
         stream = session.stream()
         try:
-            with Waiting(self._state, self.draw) as waiting:
+            with Waiting(self._state, lambda: self._tell_long_run(session, live)) as waiting:
                 values = await runner.once(
                     session.program, method, arrays, waiting.progress, stream
                 )
@@ -211,6 +211,12 @@ class RunController:
         loaded = f"; {loaded_text(session)}" if live and first else ""
         summary = runner.run_summary(self._outputs.answer())  # first: the line may be cut off
         self._state.tell(summary + loaded + self._while_opening(session, still=True))
+
+    def _tell_long_run(self, session: Session, live: bool) -> None:
+        """Show that a run takes long; a live one has not been told of before."""
+        self.draw()
+        if live:
+            self._state.tell(f"Running{self._while_opening(session)}", "busy")
 
     async def _benchmark(
         self, session: Session, method: str, arrays: Sequence[Any], held: Held

@@ -94,7 +94,7 @@ def loss_figure(losses: Sequence[float], kind: str) -> Html:
         _CURVE,
         f"{told}; it was {losses[0]:.3f} at first",
         kind,
-        f"{top:.2f} to 0",
+        f"Loss {losses[0]:.3f} at first",
         told,
     )
 
@@ -111,7 +111,7 @@ def zoomed(inside: Html, name: str, label: str = "", kind: str = "", **attribute
         tabindex="0" if label else None,
         role="group" if label else None,
         aria_label=f"{label}: {how}" if label else None,
-        title="Scroll or pinch to zoom, drag to move, double-click to reset",
+        title="Double-click or pinch to zoom in; then scroll to zoom, drag to move",
         data_zoom="",
         **attributes,
     )

@@ -36,7 +36,7 @@ class Score:
 class Ranking:
     scores: tuple[Score, ...]
     caption: str
-    more: int = 0  # rows that are not shown
+    rows: int = 0  # of which the scores are the best each; 0: they are those of one row
 
 
 def answer_text(ranking: Ranking | None) -> str:
@@ -50,16 +50,21 @@ def answer_text(ranking: Ranking | None) -> str:
 
 
 def rank(
-    array: Array, labels: Sequence[str] = (), top: int = SHOWN, how: str = "auto"
+    array: Array,
+    labels: Sequence[str] = (),
+    top: int = SHOWN,
+    how: str = "auto",
+    seconds: float = 0.0,
 ) -> Ranking | None:
     """Return the `top` highest of one row of scores, or with labels the best of each row; else
     None.
 
-    `how`: how scores become probabilities, one of `HOWS`.
+    how      how scores become probabilities, one of `HOWS`
+    seconds  from row to row, where they are frames of a sound
     """
     named = bool(labels) and array.ndim > 0 and array.shape[-1] == len(labels)
     if named and array.size > array.shape[-1]:
-        return _best_of_rows(array, labels, max(top, SHOWN_ROWS), how)
+        return _best_of_rows(array, labels, max(top, SHOWN_ROWS), how, seconds)
     highest = largest(array, top)
     if not highest:
         return None
@@ -71,7 +76,9 @@ def rank(
     return Ranking(scores, f"Highest scores{after}" if named or after else "Largest values")
 
 
-def _best_of_rows(array: Array, labels: Sequence[str], shown: int, how: str) -> Ranking | None:
+def _best_of_rows(
+    array: Array, labels: Sequence[str], shown: int, how: str, seconds: float
+) -> Ranking | None:
     rows = array.reshape(-1, array.shape[-1])
     if array.dtype.kind != "f" or len(rows) > _MOST_ROWS or not np.isfinite(rows).all():
         return None
@@ -80,10 +87,11 @@ def _best_of_rows(array: Array, labels: Sequence[str], shown: int, how: str) -> 
     for row, values in enumerate(rows[:shown]):
         at = int(values.argmax())
         index = np.unravel_index(row, array.shape[:-1])
-        where = str([int(one) for one in index])
+        where = f"{row * seconds:.2f} s" if seconds else str([int(one) for one in index])
         share = None if shares is None else float(shares[row, at])
         scores.append(Score(at, labels[at], float(values[at]), share, where))
-    return Ranking(tuple(scores), f"Best of each row{after}", max(0, len(rows) - shown))
+    caption = "Best answer at each time" if seconds else "Best of each row"
+    return Ranking(tuple(scores), caption + after, len(rows))
 
 
 def _shares(rows: Array, named: bool, how: str) -> tuple[Array | None, str]:

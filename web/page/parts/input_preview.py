@@ -55,7 +55,7 @@ def input_preview(state: Input, picture_url: PictureUrl = png_url) -> Html:
     if not is_simple(state):
         seen = _seen(state, array, picture_url) or _heard(state, array) or _thumbnail(array)
         return h("div", seen, _values(state, array), facts, note, class_="preview")
-    empty = h("p", "Draw something first.", class_="soft") if state.is_blank else None
+    empty = h("p", "Draw something first.", class_="soft drawn-none") if state.is_blank else None
     shown = _heard(state, array) if state.fill == "sound" else None
     if state.fill == "picture":
         shown = _seen(state, array, picture_url)
@@ -138,6 +138,7 @@ def _seen(state: TensorInput, array: Array, picture_url: PictureUrl) -> Html | N
         zoom_id(state),
         f"The picture in {state.title or state.name}",
         "zoom-seen",
+        data_shape=f"{width / height:.4f}",
         data_full="full-input" if (height, width) != whole else None,
         data_input=state.index,
     )
@@ -158,7 +159,10 @@ def input_pixels(state: TensorInput, side: int) -> Array:
 def _heard(state: TensorInput, array: Array) -> Html | None:
     if state.fill != "sound" or not array.size:
         return None
-    return waveform(array.reshape(-1), f"The sound that goes into {state.name}")
+    # Frames overlap: one after the other they would be another sound.
+    in_frames = state.sound is not None and state.sound.frames is not None
+    samples = state.samples if in_frames and state.samples is not None else array.reshape(-1)
+    return waveform(samples, f"The sound that goes into {state.name}")
 
 
 def _thumbnail(array: Array) -> Html | None:

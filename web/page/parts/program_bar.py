@@ -41,7 +41,7 @@ def _share() -> Html:
     """Return the button that unfolds the ways to share the program."""
     ways = {
         "share": ("Copy link", "Opens this program with these inputs."),
-        "share-frame": ("Copy embed code", "An iframe with the input and the answer, for a page."),
+        "share-frame": ("Copy embed code", "An iframe for your own page: input and answer."),
     }
     rows = [
         h("p", h("button", text, type="button", data_act=act, popovertarget="share-box",

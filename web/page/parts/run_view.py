@@ -59,7 +59,6 @@ def run_card(
                 aria_disabled="true" if running else None,
                 aria_keyshortcuts="Control+Enter",
             ),
-            h("button", "Cancel", type="button", data_act="cancel") if can_cancel else None,
             _live_switch(live) if live is not None else None,
             choice(
                 "device",
@@ -71,6 +70,8 @@ def run_card(
             )
             if len(devices) > 1
             else None,
+            # Last, so that nothing moves when a run begins.
+            h("button", "Cancel", type="button", data_act="cancel") if can_cancel else None,
             class_="controls",
         ),
         h("p", why_not, class_="soft") if why_not else None,

@@ -24,6 +24,7 @@ def contexts_of(session: Session, picture_url: Callable[[Array], str]) -> list[O
     card = session.source.card
     told = card.outputs if card is not None else ()
     backdrop, size = _backdrop(session)
+    row_seconds = _frame_seconds(session)
     return [
         OutputContext(
             output,
@@ -33,9 +34,20 @@ def contexts_of(session: Session, picture_url: Callable[[Array], str]) -> list[O
             size,
             [other for other in results.outputs if other is not output],
             picture_url,
+            row_seconds,
         )
         for output in results.outputs
     ]
+
+
+def _frame_seconds(session: Session) -> float:
+    """Return the time from frame to frame of the sound that was answered; 0 without one."""
+    for state in session.inputs:
+        if isinstance(state, TensorInput) and state.fill == "sound" and state.sound is not None:
+            settings = state.sound_settings
+            if state.sound.frames is not None and settings.hop:
+                return settings.hop / settings.rate
+    return 0.0
 
 
 def _backdrop(session: Session) -> tuple[Array | None, tuple[int, int]]:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from support.page.gallery_models import STORED_WORDS, Encoder
 from webpte_host.site import pictures
+from webpte_host.site.scene_models import scene_models
 from webpte_host.site.scenes import SCENES
 
 
@@ -18,14 +20,23 @@ def test_names_are_unique() -> None:
 
 def test_every_view_and_sample_has_a_scene(root: Path) -> None:
     views = {path.parent.name for path in (root / "web/page/views").glob("*/panel.py")}
-    # Of models that have to be installed, or exported for training.
-    installed = {"documents", "find", "rank", "speech", "task", "train"}
-    assert views - {scene.view for scene in SCENES} == installed
+    # Finds faces and texts with two models that have to be installed.
+    assert views - {scene.view for scene in SCENES} == {"find"}
     shown = {scene.model for scene in SCENES}
     for path in (root / "web/samples").glob("*.json"):
         card = json.loads(path.read_text(encoding="utf-8"))
         if "title" in card and card.get("group") != "test":
             assert path.stem in shown
+
+
+def test_models_of_scenes_are_unpacked_while_pictures_are_taken() -> None:
+    with scene_models() as (mount,):
+        for scene in SCENES:
+            if "/" in scene.model:
+                assert (mount.folder / scene.model).is_file()
+        program = mount.folder / "encoder" / "model.pte"
+        assert program.read_bytes() == Encoder(STORED_WORDS).pte()
+    assert not mount.folder.exists()
 
 
 def test_scenes_are_chosen_by_name() -> None:

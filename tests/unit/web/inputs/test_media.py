@@ -13,6 +13,8 @@ from page.cards.cards import CardValue
 from page.inputs.inputs import TensorInput, inputs_of
 from page.inputs.sounds import SoundForm, SoundSettings, prepare_sound, sound_dims, sound_form_of
 from page.npy import NpyError, read_npy, write_npy
+from page.outputs.curves import waveform
+from page.parts.input_preview import input_preview
 from page.views.python.code import as_python
 from support.page.fake_page import (
     SAMPLES,
@@ -254,3 +256,13 @@ def test_settings_of_a_card_and_of_the_last_visit() -> None:
     assert state.sound == SoundForm(1, 0, 22050)
     assert state.sound_settings.rate == 22050
     assert "sound" in state.fills
+
+
+def test_a_sound_in_frames_that_overlap_is_shown_as_it_is() -> None:
+    info = TensorInfo("frames", (64, 1024), "float32", dynamic=True)
+    (state,) = inputs_of([info], [CardValue(rate=16_000, hop=256)])
+    assert isinstance(state, TensorInput)
+    samples = np.sin(np.arange(5000) / 40).astype(np.float32) * np.linspace(0, 1, 5000)
+    state.take_sound(samples, "tone.wav")
+    assert state.array().size > 2 * samples.size
+    assert waveform(samples, "The sound that goes into frames") in input_preview(state)

@@ -244,6 +244,10 @@ def test_rows_of_scores_have_the_best_of_each() -> None:
     assert ranking is not None
     assert [(one.where, one.label) for one in ranking.scores] == [
         ("[0, 0]", "a"), ("[0, 1]", "b"), ("[0, 2]", "c")]  # fmt: skip
+    assert ranking.rows == 3
+    frames = rank(rows[0], ("a", "b", "c"), seconds=0.064)
+    assert frames is not None
+    assert [one.where for one in frames.scores] == ["0.00 s", "0.06 s", "0.13 s"]
 
 
 def test_dropped_labels_fit_by_their_number() -> None:

@@ -247,6 +247,7 @@ def test_a_picture_is_downloaded_as_png_and_all_outputs_as_npz() -> None:
         await app.receive({"act": "renderer", "output": "0", "renderer": "picture"})
         await app.receive({"act": "download-picture", "output": "0"})
         assert browser.other["download"]["name"] == "output0.png"
+        assert browser.text["status"] == "Saved output0.png"
         assert read_png(browser.links[-1]).shape == (48, 40, 3)
         await app.receive({"act": "download-all"})
         assert browser.other["download"]["name"] == "outputs.npz"

@@ -120,7 +120,7 @@ def test_pictures_stay_when_an_answer_is_repeated_or_a_message_edited() -> None:
         assert answers(browser) == [first]
         await send(app, "And then?")
         await act(app, "edit", line="0")
-        assert alts(browser) == ["a.png"]
+        assert alts(browser, "chat-attached") == ["a.png"]
         await act(app, "save", line="0", fields={"text": "Where?"})
         wanted = await said_by_task(("Where?", [WIDE]))
         assert answers(browser) == wanted
@@ -138,6 +138,35 @@ def test_pictures_stay_when_an_answer_is_repeated_or_a_message_edited() -> None:
         await act(app, "export", kind="json")
         saved = json.loads(browser.links[-1])["messages"]
         assert saved[1]["pictures"] == [{"name": "a.png", "height": 23, "width": 61}]
+
+    drive(script)
+
+
+def test_a_picture_is_removed_while_its_message_is_edited() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_seeing(app)
+        files = [picture_file("a.png", WIDE), picture_file("b.png", HIGH)]
+        await act(app, "pictures", files=files)
+        await send(app, "What is it?")
+        await send(app, "And then?")
+        await act(app, "edit", line="0")
+        assert alts(browser, "chat-attached") == ["a.png", "b.png"]
+        await act(app, "remove", line="0", at="0")
+        assert alts(browser, "chat-attached") == ["b.png"]
+        assert browser.other["script"]["chat"]["focus"] == "chat-edited"
+        await act(app, "leave")  # then nothing has changed
+        assert alts(browser) == ["a.png", "b.png"]
+        await act(app, "edit", line="0")
+        await act(app, "remove", line="0", at="0")
+        await act(app, "save", line="0", fields={"text": "What is it?"})
+        assert answers(browser) == await said_by_task(("What is it?", [HIGH]))
+        assert alts(browser) == ["b.png"]
+        await act(app, "edit", line="0")
+        await act(app, "remove", line="0", at="0")
+        await act(app, "save", line="0", fields={"text": " "})  # there would be no message
+        assert alts(browser) == []
+        await act(app, "save", line="0", fields={"text": "And now?"})
+        assert answers(browser) == await said_by_task(("And now?", []))
 
     drive(script)
 

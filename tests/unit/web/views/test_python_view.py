@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from html import unescape
 
+import numpy as np
+
 from page.app import App
+from page.npy import write_npy
 from support.page.chat_page import CONFIG, TOKENIZER, open_chat
-from support.page.fake_page import FakeBrowser, drive, open_sample, run
+from support.page.fake_page import FakeBrowser, File, drive, open_sample, run
 
 
 def result(browser: FakeBrowser) -> str:
@@ -90,5 +93,23 @@ def test_a_language_model_is_chatted_with() -> None:
         assert "random" not in code
         await cell(app, "program")
         assert not browser.html.get("error")
+
+    drive(script)
+
+
+def test_the_code_of_the_session_runs_in_the_console_if_it_reads_no_files() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        await look(app)
+        assert 'data-act="python:try"' in browser.html["view-python"]
+        await app.receive({"act": "python:try"})
+        code = browser.other["value"]["python-cell"]
+        assert code.startswith("import ")
+        assert code in unescape(browser.html["view-python"])
+        assert browser.other["reveal"] == "python-cell"
+        values = write_npy(np.zeros((37, 41), np.float32))
+        await app.receive({"act": "npy", "input": "0", "files": [File("x.npy", values)]})
+        assert "np.load(" in unescape(browser.html["view-python"])
+        assert 'data-act="python:try"' not in browser.html["view-python"]
 
     drive(script)

@@ -26,7 +26,7 @@ async def act(app: App, what: str, **more: object) -> None:
 
 
 def fields(**changes: Any) -> dict[str, Any]:
-    return {"lines": LINES, "steps": "8", "rate": "5", **changes}
+    return {"lines": LINES, "steps": "8", "rate": "0.005", **changes}
 
 
 def text_of(browser: FakeBrowser, section: str = "view-train") -> str:
@@ -98,7 +98,7 @@ def test_a_training_is_stopped_and_kept_for_the_next_visit() -> None:
         ({"lines": " \n"}, "Write at least one line"),
         ({"steps": "many"}, "must be numbers"),
         ({"steps": "0"}, "Steps must be from 1"),
-        ({"rate": "0"}, "The rate must be above 0"),
+        ({"rate": "0"}, "The learning rate must be above 0"),
         ({"lines": "a" * 300_000}, "at most 200,000"),
     ],
 )

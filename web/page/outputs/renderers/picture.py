@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from page.html.markup import Html, h
-from page.html.units import plural
+from page.html.units import count_text, plural
 from page.npy import Array
 from page.outputs.figures import zoomed
 from page.outputs.pictures import levels, shrunk
@@ -124,7 +124,8 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     shown = _beside_input(context, image, width, height, is_whole) or _zoomed(
         context, image, shape_class(width, height), is_whole
     )
-    caption = h("figcaption", f"{width} × {height} pixels", _shown(pixels, width))
+    size = f"{count_text(width)} × {count_text(height)} pixels"
+    caption = h("figcaption", size, _shown(pixels, width))
     return h("figure", shown, caption, controls)
 
 
@@ -167,6 +168,7 @@ def _beside_input(
         edge,
         h("p", h("span", "Before"), h("span", "After"), class_="ends note"),
         class_="compare-box",
+        data_shape=f"{width / height:.4f}",
     )
 
 

@@ -13,22 +13,26 @@ from page.outputs.renderers.base import (
     one_of,
     whole,
 )
-from page.outputs.scores import HOWS, Score, rank
+from page.outputs.scores import HOWS, SHOWN, SHOWN_ROWS, Ranking, Score, rank
 
 _TOPS = {"5": "top 5", "10": "top 10", "25": "top 25", "100": "top 100"}
+_ROWS = {str(SHOWN_ROWS): f"{SHOWN_ROWS} rows", "25": "25 rows", "100": "100 rows"}
 
 
 def _draw(context: OutputContext, settings: Settings) -> Html:
     top = whole(settings, "top", 5, 1, 100)
     how = one_of(settings, "how", list(HOWS), "auto")
-    shown = scores_figure(context, top, how)
-    assert shown is not None  # as `fits` says
+    ranking = _ranking(context, top, how)
+    assert ranking is not None  # as `fits` says
+    tops, chosen = (_ROWS, max(top, SHOWN_ROWS)) if ranking.rows else (_TOPS, top)
     return h(
         "div",
-        shown,
+        _figure(ranking),
         h(
             "div",
-            choice_field(context, "top", "show", _TOPS, str(top)),
+            choice_field(context, "top", "show", tops, str(chosen))
+            if not 0 < ranking.rows <= SHOWN_ROWS
+            else None,
             choice_field(context, "how", "scores as", HOWS, how),
             class_="controls",
         ),
@@ -36,14 +40,26 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     )
 
 
-def scores_figure(context: OutputContext, top: int = 5, how: str = "auto") -> Html | None:
-    ranking = rank(context.array, context.labels, top, how)
-    if ranking is None:
-        return None
-    more = f", and {count_text(ranking.more)} more" if ranking.more else ""
+def scores_figure(context: OutputContext) -> Html | None:
+    ranking = _ranking(context)
+    return None if ranking is None else _figure(ranking)
+
+
+def _ranking(context: OutputContext, top: int = SHOWN, how: str = "auto") -> Ranking | None:
+    return rank(context.array, context.labels, top, how, context.row_seconds)
+
+
+def _figure(ranking: Ranking) -> Html:
+    """Return the list; the first of one row is its answer, and is larger than the others."""
+    shown = len(ranking.scores)
+    more = f"; {count_text(shown)} of {count_text(ranking.rows)}" if ranking.rows > shown else ""
     return h(
         "figure",
-        h("ol", [_score(score) for score in ranking.scores], class_="largest"),
+        h(
+            "ol",
+            [_score(score) for score in ranking.scores],
+            class_="largest" if ranking.rows else "largest answered",
+        ),
         h("figcaption", ranking.caption + more),
     )
 

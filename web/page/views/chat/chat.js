@@ -94,5 +94,6 @@ export const show = (panel, { focus, enlarge }, tell) => {
     panel.addEventListener("click", ({ target }) => target.closest("dialog")?.close()); // a click anywhere closes it
   }
   if (enlarge) one(panel, enlarge)?.showModal();
-  if (focus) one(panel, focus)?.focus();
+  // On a touch screen the composer's keyboard would cover half of the conversation.
+  if (focus && (focus !== "chat-text" || !matchMedia("(pointer: coarse)").matches)) one(panel, focus)?.focus();
 };

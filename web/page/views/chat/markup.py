@@ -11,12 +11,13 @@ from page.html.units import count_text, ms_text, plural
 from page.outputs.figures import tile
 from page.persistence.codec import word_after
 from page.views.chat.controls import Act
-from page.views.chat.picture_markup import ENLARGED, pictures_view
+from page.views.chat.picture_markup import ENLARGED, pictures_view, removable_view
+from page.views.chat.pictures import Edit
 from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Answer, Message, Talk
 from webpte.text import Tokenizer
 
-LOG, FIGURES, TOKEN = "chat-log", "chat-figures", "chat-token"
+LOG, FIGURES, TOKEN, EDITED = "chat-log", "chat-figures", "chat-token", "chat-edited"
 # From what probability on a token is of a level: rare ones stand out.
 _LEVELS = (0.05, 0.2, 0.5, 0.9)
 _ENDS = {
@@ -44,7 +45,7 @@ def log_view(
     *,
     busy: bool,
     streaming: bool,
-    editing: int | None,
+    editing: Edit | None,
     as_markdown: bool = False,
 ) -> Html:
     """Return the conversation; `questions` are proposed until something was asked. Answers are
@@ -53,8 +54,8 @@ def log_view(
     if streaming and len(lines) in talk.answers:
         lines.append({"role": "assistant", "content": ""})
     shown = [
-        _edited(at, line, act)
-        if at == editing
+        _edited(editing, line, act)
+        if editing is not None and at == editing.line
         else _line(
             at, line, talk, settings, act, busy, streaming and at == len(lines) - 1, as_markdown
         )
@@ -182,18 +183,19 @@ def answer_text(answer: Answer) -> str:
     return " · ".join(filter(None, [*told, _ENDS.get(answer.ended, answer.ended)]))
 
 
-def _edited(at: int, line: Message, act: Act) -> Html:
+def _edited(edit: Edit, line: Message, act: Act) -> Html:
+    at = edit.line
     saves = "Save and ask" if line["role"] == "user" else "Save"
     return h(
         "form",
         h("label", h("span", "Messages after this one will be removed", class_="label")),
-        pictures_view(line.get("pictures", ()), at, act),
+        removable_view(edit.pictures, act, at),
         # A textarea drops the first line break of its markup.
         h(
             "textarea",
             "\n" + line["content"],
             name="text",
-            id="chat-edited",
+            id=EDITED,
             rows=3,
             aria_label=f"Message {at + 1}",
         ),

@@ -19,7 +19,7 @@ from page.session.typed_address import typed_address
 from page.views.chat import controls, markup, picture_markup
 from page.views.chat.archive import offer_file
 from page.views.chat.conversations import Conversations
-from page.views.chat.pictures import Attachments
+from page.views.chat.pictures import Attachments, Edit
 from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Talk
 from page.views.view import LANGUAGE_MODEL, Panel, View
@@ -35,7 +35,7 @@ class ChatPanel(Panel):
         self._chats = Conversations(state, self._settings)
         self._search: asyncio.Task[None] | None = None  # for the model's files
         self._attached = Attachments()
-        self._editing: int | None = None
+        self._editing: Edit | None = None
         self._heard = ""  # text that is not on the page yet
         self._flush: asyncio.TimerHandle | None = None
 
@@ -122,18 +122,22 @@ class ChatPanel(Panel):
                 self.tell_script(focus=controls.FIELD)
 
     def on_remove(self, message: Message) -> None:
-        self._attached.remove(self._attached.pictures[int(message["at"]) :][:1])
+        """Remove a picture from the message that is edited, or from the next one."""
+        at, edited = int(message["at"]), "line" in message
+        if edited and self._editing is not None:
+            del self._editing.pictures[at : at + 1]
+        elif not edited:
+            self._attached.remove(self._attached.pictures[at:][:1])
         self.draw()
-        self.tell_script(focus=controls.FIELD)
+        self.tell_script(focus=markup.EDITED if edited else controls.FIELD)
 
     def on_enlarge(self, message: Message) -> None:
         """Show a picture in full size."""
         lines, line = self._talk.lines if self._talk is not None else [], int(message["line"])
         pictures = lines[line].get("pictures", ()) if 0 <= line < len(lines) else ()
-        for picture in pictures[int(message["at"]) :][:1]:
-            pixels = picture.pixels
-            url = picture.small if pixels is None else self.state.browser.picture_url(pixels)
-            shown = picture_markup.enlarged(picture, url)
+        for one in pictures[int(message["at"]) :][:1]:
+            url = one.small if one.pixels is None else self.state.browser.picture_url(one.pixels)
+            shown = picture_markup.enlarged(one, url)
             self.state.browser.show(html={picture_markup.ENLARGED: shown})
             self.tell_script(enlarge=picture_markup.ENLARGED)
 
@@ -146,7 +150,6 @@ class ChatPanel(Panel):
 
     async def on_propose(self, message: Message) -> None:
         """Ask a question of the program's card."""
-        self.tell_script(focus=controls.FIELD)
         await self._answer(lambda talk: self._ask(talk, str(message["text"])))
 
     def _ask(self, talk: Talk, text: str) -> None:
@@ -168,10 +171,11 @@ class ChatPanel(Panel):
             self.state.tell("Stopping", "busy")
 
     def on_edit(self, message: Message) -> None:
-        if self.state.idle_session() is not None:
-            self._editing = int(message["line"])
+        if self.state.idle_session() is not None and self._talk is not None:
+            line = int(message["line"])
+            self._editing = Edit(line, list(self._talk.lines[line].get("pictures", ())))
             self.draw()
-            self.tell_script(focus="chat-edited")
+            self.tell_script(focus=markup.EDITED)
 
     def on_leave(self, message: Message) -> None:
         self._editing = None
@@ -179,20 +183,19 @@ class ChatPanel(Panel):
         self.tell_script(focus=controls.FIELD)
 
     async def on_save(self, message: Message) -> None:
-        line, text = int(message["line"]), str(message["fields"]["text"])
-        if self._talk is None or self.state.idle_session() is None:
+        edit, text = self._editing, str(message["fields"]["text"])
+        if self._talk is None or edit is None or self.state.idle_session() is None:
             return
-        edited = self._talk.lines[line]
-        if not text.strip() and not edited.get("pictures"):
+        if not text.strip() and not edit.pictures:
             return
         self._editing = None
-        self.tell_script(focus=controls.FIELD)
-        asked = edited["role"] == "user"
-        self._talk.edit(line, text)
+        asked = self._talk.lines[edit.line]["role"] == "user"
+        self._talk.edit(edit.line, text, edit.pictures)
         if asked:
             await self._answer(lambda talk: talk.ask_again(self._settings))
         else:
             self.draw()
+            self.tell_script(focus=controls.FIELD)
 
     def on_clear(self, message: Message) -> None:
         """Start a new conversation; the old one goes to the list."""
@@ -202,6 +205,7 @@ class ChatPanel(Panel):
         self._editing = None
         self.draw()
         self.tell_script(focus=controls.FIELD)
+        self.state.tell("New conversation")
         if back is not None:
             self.state.undo.offer("Started a new conversation.", lambda: self._restore(back))
 
@@ -265,6 +269,7 @@ class ChatPanel(Panel):
         self.state.undo.forget()
         self.state.show(error="")
         self.state.tell("Answering", "busy")
+        self.tell_script(focus=controls.FIELD)  # the button that was pressed is removed
         await self.state.do(
             session,
             self._say(session, talk, begin, sent),

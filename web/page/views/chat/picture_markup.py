@@ -49,6 +49,26 @@ def enlarged(picture: ChatPicture, url: str) -> Html:
     return render((h("img", src=url, alt=f"Picture {picture.name}"), h("div", told, close)))
 
 
+def removable_view(
+    pictures: Sequence[ChatPicture], act: Act, line: int | None = None
+) -> Html | None:
+    """Return pictures with buttons that remove them: of the message `line`, or of the next one."""
+    rows = [
+        h(
+            "li",
+            h("img", src=picture.small, alt=f"Picture {picture.name}", title=picture.title)
+            if picture.small
+            else h("span", _caption(picture), class_="note"),
+            h("button", "Remove", type="button", class_="quiet", data_act=act("remove"),
+              data_at=at, data_line=line, aria_label=f"Remove {picture.name}"),
+        )
+        for at, picture in enumerate(pictures)
+    ]  # fmt: skip
+    if not rows:
+        return None
+    return h("ul", rows, class_="chat-attached", aria_label="Pictures of the message")
+
+
 def attached_view(
     attached: Attachments, act: Act, takes_pictures: bool, problem: str
 ) -> tuple[Html | None, Html | None]:
@@ -58,15 +78,6 @@ def attached_view(
     """
     if not takes_pictures:
         return h("p", problem, class_="note") if problem else None, None
-    rows = [
-        h(
-            "li",
-            h("img", src=picture.small, alt=f"Picture {picture.name}", title=picture.title),
-            h("button", "Remove", type="button", class_="quiet", data_act=act("remove"),
-              data_at=at, aria_label=f"Remove {picture.name}"),
-        )
-        for at, picture in enumerate(attached.pictures)
-    ]  # fmt: skip
-    above = h("ul", rows, class_="chat-attached", aria_label="Pictures of the message")
+    above = removable_view(attached.pictures, act)
     chosen = h("input", type="file", accept="image/*", multiple=True, data_act=act("pictures"))
-    return above if rows else None, h("label", "Add picture", chosen, class_="button")
+    return above, h("label", "Add picture", chosen, class_="button")

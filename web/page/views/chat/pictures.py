@@ -85,6 +85,14 @@ class Attachments:
         self.pictures = [one for one in self.pictures if one not in pictures]
 
 
+@dataclass
+class Edit:
+    """The message that is edited: its line, and the pictures that stay with it."""
+
+    line: int
+    pictures: list[ChatPicture]
+
+
 async def _take(browser: Browser, file: Any) -> ChatPicture:
     name = browser.source(file).name
     try:

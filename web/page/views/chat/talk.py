@@ -188,10 +188,15 @@ class Talk:
         answer.first_ms, answer.ended = None, ""
         self._current = reply, answer
 
-    def edit(self, line: int, text: str) -> None:
-        """Edit a message, and remove those after it."""
-        shift = len(self._chat.messages) - len(self.lines)
-        self._chat.edit(line + shift, text)
+    def edit(self, line: int, text: str, pictures: Sequence[ChatPicture] = ()) -> None:
+        """Edit a message, which keeps these pictures, and remove those after it."""
+        lines = self.lines
+        shift = len(self._chat.messages) - len(lines)
+        if list(lines[line].get("pictures", ())) == list(pictures):
+            self._chat.edit(line + shift, text)
+        else:
+            edited = {**lines[line], "content": text, "pictures": tuple(pictures)}
+            self._give([*self.messages[: line + shift], edited])
         self.answers = {at: answer for at, answer in self.answers.items() if at < line}
         self._pictures = {at: one for at, one in self._pictures.items() if at <= line}
 

@@ -322,12 +322,15 @@ class DocumentsPanel(Panel):
         stored = str(self.state.store.read(_STORED) or "")
         chosen = stored if stored in cards else next(iter(cards), "")
         said = self._answer_view(busy and session.runner.doing in (_OPENING, _ANSWERING))
-        parts = [
+        searched = (
             self._list_view(busy),
             markup.search_view(self._query, self._found_view(), self.act),
+        )
+        asked = (
             markup.ask_view(cards, chosen, self._must_cite, said, self.act, busy),
             h("div", self._shown_view(), id=markup.SHOWN, tabindex="-1"),
-        ]
+        )
+        parts = [h("div", one, class_="documents-part") for one in (searched, asked)]
         self.show(render(parts))
 
     def _missing_view(self) -> Html:

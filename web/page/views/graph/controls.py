@@ -79,7 +79,7 @@ def _search(choices: Choices, act: Act, found: int) -> Html:
               aria_label="Next match", aria_disabled=nothing),
             class_="graph-steps",
         )  # fmt: skip
-    label = h("label", "Search operators, values or dtypes", field)
+    label = h("label", h("span", "Search operators, values or dtypes"), field)
     return h("form", label, steps, class_="graph-search", data_act=act("step"), data_by="1")
 
 

@@ -18,6 +18,7 @@ from webpte.report import Argument, GraphKernel, GraphValue, Histogram, MethodGr
 
 Counted = Mapping[str, Histogram | None]  # by constant; None while it is being counted
 _MOST_READERS = 8
+_LARGEST = 1.79e308  # a clamp to the largest number of all clamps nothing
 _LONGEST = 400  # characters of an argument
 
 
@@ -40,7 +41,8 @@ def inside_view(
 ) -> Html:
     """Return the details; `shaders`: kernels whose WGSL is shown; `seen`: values of a run.
 
-    Attributes and weights come first: they are what people look for.
+    First come the calls that were fused into it, then attributes and weights: they are what people
+    look for.
     """
     graph, node = parts.graph, parts.node
     attributes = [one for one in node.arguments if not one.values and one.value is not None]
@@ -52,9 +54,10 @@ def inside_view(
             h("button", "Close", type="button", class_="quiet", data_act=act("close")),
             class_="card-head",
         ),
+        _linked(parts, act) if len(parts.linked) > 1 else None,
         _arguments(attributes) if attributes else None,
         _tensors(parts, act),
-        _linked(parts, act),
+        _linked(parts, act) if len(parts.linked) < 2 else None,
         [
             _constant(graph.values[key], parts.names, counted, act)
             for key in dict.fromkeys(node.inputs)
@@ -148,6 +151,8 @@ def _argument_text(argument: Argument) -> str:
         return ", ".join(argument.values)
     if argument.value is None:
         return "none"
+    if isinstance(argument.value, float) and abs(argument.value) >= _LARGEST:
+        return "no limit"
     if isinstance(argument.value, bool | int | float):
         return number_text(argument.value)
     text = str(argument.value)

@@ -328,6 +328,16 @@ class GraphPanel(Panel):
         if self._choices.drawing == "list":
             self.tell_script(focus=node_id(node))
 
+    def on_call(self, message: Message) -> None:
+        """Go to a call of the optimized graph; the profile links to it."""
+        session, graph = self.state.session, self._graph
+        if session is None:
+            return
+        if graph is None or self._choices.stage != PLANNED:
+            self._turn_to(session, PLANNED)
+        self.on_go(message)
+        self.tell_script(focus="drawing")
+
     def on_wgsl(self, message: Message) -> None:
         self._choices.shaders ^= {int(message["kernel"])}
         self._again()

@@ -16,18 +16,21 @@ ROW, GAP = 22, 5  # pixels
 ARROWS = "Arrow keys go from bar to bar."
 KEYS = f"{ARROWS} W and S zoom, A and D move, 0 shows all."
 HINT = "Point at a bar, or go there with the arrow keys, to see what it is."
+LINKED = f"{HINT} A click, or Enter, shows a kernel's call in the graph."
 LEAST = 0.02  # percent of the width: so narrow a bar can still be seen where there is room
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar from `start` on, in the unit of the chart's `total`. `kind` gives the colour."""
+    """A bar from `start` on, in the unit of the chart's `total`. `kind` gives the colour; `node` is
+    the call of the graph that it belongs to."""
 
     row: int
     start: float
     length: float
     kind: str
     text: str
+    node: int | None = None
 
 
 def chart(
@@ -79,8 +82,8 @@ def chart(
         ),
         h(
             "p",
-            HINT,
-            data_hint=HINT,
+            LINKED if timed else HINT,
+            data_hint=LINKED if timed else HINT,
             id=f"{name}-told",
             class_="profile-told note",
             aria_live="polite",
@@ -104,7 +107,13 @@ def _rect(bar: Bar, total: float) -> Html:
         width=f"{max(LEAST, 100 * bar.length / total):.4f}%",
         height=ROW,
         class_=f"bar-{bar.kind}",
+        **(call_act(bar.node) if bar.node is not None else {}),
     )
+
+
+def call_act(node: int) -> dict[str, object]:
+    """Return the attributes of an element that shows a call in the graph."""
+    return {"data_act": "graph:call", "data_view": "graph", "data_node": node}
 
 
 def thinned(bars: Sequence[Bar], total: float, most: int) -> list[Bar]:

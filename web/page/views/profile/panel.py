@@ -224,6 +224,8 @@ class ProfilePanel(Panel):
             h("p", profile.note, class_="note") if profile.note else None,
             clock_notes(trace),
             timeline_view(trace),
+            rows_view(trace, self._by, self.act, self._best.get(_adapter(session))),
+            self._pair(trace),
             stages_table(profile.first, profile.again),
             h(
                 "p",
@@ -231,8 +233,6 @@ class ProfilePanel(Panel):
                 "cold run, unless an earlier run has done it.",
                 class_="note",
             ),
-            rows_view(trace, self._by, self.act, self._best.get(_adapter(session))),
-            self._pair(trace),
         ]
 
     def _pair(self, trace: Trace) -> Html | None:

@@ -48,6 +48,9 @@ export const show = (panel, { perfetto }, tell) => {
   });
   panel.addEventListener("keydown", (event) => {
     const step = KEYS[event.key];
+    if (event.key === "Enter" && event.target.matches(".profile-box")) {
+      event.target.querySelector(".looked-at")?.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    }
     if (!event.target.matches(".profile-box") || event.altKey || event.ctrlKey || event.metaKey) return;
     if (event.target.dataset.total && useKey(event.target, event.key)) event.preventDefault();
     if (step === undefined) return;

@@ -39,7 +39,7 @@ def _shorter(states: Sequence[Input]) -> Shorter:
         if isinstance(state, TensorInput) and count < high:
             notes.append(
                 f"This adapter is software, so {count:,} tokens are traced instead of {high:,}. "
-                f"To trace another number, set {state.name} in Run."
+                f"To trace another number, set {state.title or state.name} in Run."
             )
             found.append(replace(state, dims=[*state.dims[:-1], count], _array=None))
         else:

@@ -5,6 +5,7 @@ const MOST = 4096; // times as wide as the box
 const STEP = 1.5;
 const DRAG = 4; // pixels before a press counts as a drag
 const APART = 84; // least pixels between two marks of the ruler
+const ROOM = 56; // pixels for the text of a mark
 const zooms = new Map(); // by id of the box
 
 const zoomOf = (box) => zooms.get(box.id) ?? 1;
@@ -29,6 +30,7 @@ const drawRuler = (box) => {
   const marks = [];
   for (let mark = Math.ceil(box.scrollLeft * perPixel / step); mark * step / perPixel - box.scrollLeft < box.clientWidth; mark += 1) {
     if (mark * step > totalOf(box)) break;
+    if (box.clientWidth - (mark * step / perPixel - box.scrollLeft) < ROOM) break;
     const line = document.createElement("span");
     line.style.left = `${mark * step / perPixel - box.scrollLeft}px`;
     line.textContent = timeText(mark * step, step);
@@ -96,7 +98,17 @@ export const watchAxis = (panel) => {
     held.moved ||= Math.abs(event.clientX - held.x) > DRAG;
     if (held.moved) held.box.scrollLeft = held.left - (event.clientX - held.x);
   });
-  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => { held = null; });
+  let dragged = false; // then the click that follows is not meant for a bar
+  for (const end of ["pointerup", "pointercancel"]) {
+    addEventListener(end, () => {
+      dragged = Boolean(held?.moved);
+      held = null;
+    });
+  }
+  panel.addEventListener("click", (event) => {
+    if (dragged && boxOf(event.target)) event.stopPropagation();
+    dragged = false;
+  }, true);
   panel.addEventListener("scroll", ({ target }) => { if (boxOf(target) === target) drawRuler(target); }, true);
   const sized = new ResizeObserver(() => panel.querySelectorAll(".profile-box[data-total]").forEach(drawRuler));
   sized.observe(panel);

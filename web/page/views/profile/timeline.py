@@ -8,7 +8,7 @@ from page.html.fields import choice
 from page.html.markup import Html, h
 from page.html.tables import table
 from page.html.units import bytes_text, count_text, plural, us_text
-from page.views.profile.chart import Bar, chart, legend, thinned
+from page.views.profile.chart import Bar, call_act, chart, legend, thinned
 from webpte.report import Rates, TimelineRow, TimeSpan, Trace
 from webpte.report.timeline import GPU, HOST, WITHOUT_CLOCK
 
@@ -45,6 +45,7 @@ def timeline_view(trace: Trace) -> Html:
             span.duration,
             colours.get(span.name, span.kind) if span.kind == "kernel" else span.kind,
             _span_text(span, ops),
+            span.node,
         )
         for span in trace.spans
     ]
@@ -141,7 +142,7 @@ def stages_table(first: Trace, again: Trace | None) -> Html:
 
 def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | None = None) -> Html:
     """Return the table of rows; `best` are the adapter's measured peak rates."""
-    rows = trace.by(by)
+    rows, calls = trace.by(by), _longest_calls(trace, by)
     limit = ["% of peak"] if best is not None else []  # on the left, where it is in sight
     headings = [BY[by], "count", "time", "share", *limit, "bytes", "GB/s", "FLOPs", "GFLOP/s"]
     caption = (
@@ -151,7 +152,7 @@ def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | No
     return h(
         "div",
         choice("Table by", BY, by, "profile-by", data_act=act("by"), name="by"),
-        table(caption, headings, [_cells(row, by, best) for row in rows]),
+        table(caption, headings, [_cells(row, by, best, calls.get(row.name)) for row in rows]),
         h(
             "p",
             "Bytes count each tensor that a call reads or writes once, in the row of its longest "
@@ -161,6 +162,14 @@ def rows_view(trace: Trace, by: str, act: Callable[[str], str], best: Rates | No
         h("p", best_text(best), class_="note") if best is not None else None,
         class_="profile-table",
     )
+
+
+def _longest_calls(trace: Trace, by: str) -> dict[str, int]:
+    """Return the call that takes the longest of each row; rows of layers and devices have none."""
+    if by not in ("kernel", "op"):
+        return {}
+    steps = sorted(trace.steps, key=lambda step: step.microseconds or 0.0)
+    return {step.kernel if by == "kernel" else step.op: step.node for step in steps}
 
 
 def best_text(best: Rates) -> str:
@@ -178,11 +187,15 @@ def shown_name(name: str, by: str) -> str:
     return unnamed.get(name, name)
 
 
-def _cells(row: TimelineRow, by: str, best: Rates | None) -> list[str]:
+def _cells(row: TimelineRow, by: str, best: Rates | None, call: int | None) -> list[str]:
     part = row.part_of(best) if best is not None else None
     limit = [] if best is None else [_peak_text(part)]
+    name = shown_name(row.name, by)
+    if call is not None:
+        told = f"Show {'the longest of these calls' if row.count > 1 else 'the call'} in the graph"
+        name = h("button", name, type="button", class_="quiet", title=told, **call_act(call))
     return [
-        shown_name(row.name, by),
+        name,
         count_text(row.count),
         us_text(row.microseconds),
         _NO_TIME if row.share is None else f"{100 * row.share:.1f} %",

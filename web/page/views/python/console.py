@@ -132,7 +132,10 @@ def _curve(array: np.ndarray) -> Html | None:
     heights = [(one - low) / ((high - low) or 1.0) for one in means]
     ends = number_text(low), number_text(high)
     label = f"Curve of {plural(array.size, 'value')} from {ends[0]} to {ends[1]}"
-    return line_figure(heights, _SIZE, label, "cell-curve", *ends)
+    told = f"{ends[0]} to {ends[1]}", plural(array.size, "value")
+    if len(means) < array.size:
+        told = f"means from {ends[0]} to {ends[1]}", told[1]
+    return line_figure(heights, _SIZE, label, "cell-curve", *told)
 
 
 def _table(array: np.ndarray) -> Html:

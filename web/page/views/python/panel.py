@@ -109,6 +109,12 @@ class PythonPanel(Panel):
         return [one for one in (printed, result.value, error) if one is not None]
 
     def _code(self, session: Session) -> Html:
+        code = as_python(session)
+        # Saved inputs, and programs without an address, are not files that the page could read.
+        reads_inputs = "np.load(" in code or "np.fromfile(" in code
+        reads_files = reads_inputs or not session.source.address
+        here = h("button", "Run here", type="button", class_="quiet", data_act=self.act("try"),
+                 title="Puts this code into the console and runs it")  # fmt: skip
         return h(
             "section",
             h(
@@ -124,11 +130,12 @@ class PythonPanel(Panel):
                         data_act="share",
                         title="Copies a link that brings back the program, its inputs and the view",
                     ),
+                    None if reads_files else here,
                     h("button", "Copy", type="button", class_="quiet", data_act=self.act("copy")),
                 ),
                 class_="card-head",
             ),
-            h("pre", h("code", as_python(session)), tabindex="0", class_="listing"),
+            h("pre", h("code", code), tabindex="0", class_="listing"),
             h(
                 "p",
                 "For a notebook, PyScript or Pyodide, on WebGPU. In CPython, add ",
@@ -136,6 +143,7 @@ class PythonPanel(Panel):
                 " or ",
                 h("code", 'device="numpy"'),
                 ".",
+                " “Save .npy” in Run saves the files that it reads." if reads_inputs else None,
                 class_="note",
             ),
             class_="card",
@@ -151,6 +159,14 @@ class PythonPanel(Panel):
         session.lose_state("code in the Python view may have changed it")
         await self.state.do(session, self._run(session), _RUNNING, at_once=True)
         self.draw()
+
+    async def on_try(self, message: Message) -> None:
+        """Put the session's code into the console, and run it."""
+        session = self.state.idle_session()
+        if session is not None:
+            source = as_python(session)
+            self.state.browser.show(value={_FIELD: source}, reveal=_FIELD)
+            await self.on_run({"fields": {"source": source}})
 
     async def _run(self, session: Session) -> None:
         self._result = None

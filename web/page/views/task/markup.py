@@ -89,9 +89,10 @@ def _preview(asked: AskedTask) -> Html:
             told += ". Click a thing in it, or add more points."
         return h(
             "figure",
-            h("div", image, class_="task-preview", data_points=points),
+            h("div", image, class_="task-preview", data_points=points,
+              data_shape=f"{width / height:.4f}"),
             h("figcaption", told),
-        )
+        )  # fmt: skip
     if sound is not None:
         told = f"{sound.name}, {sound.seconds:.1f} s"
         return h(

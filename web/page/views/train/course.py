@@ -50,13 +50,13 @@ class Course:
         """Take over what a form has; return what is wrong with it, or ""."""
         text = str(fields["lines"])
         try:
-            steps, rate = int(fields["steps"]), float(fields["rate"])
+            steps, rate = int(fields["steps"]), 1000 * float(fields["rate"])
         except ValueError:
-            return "Steps and rate must be numbers"
+            return "Steps and learning rate must be numbers"
         if not 1 <= steps <= MOST_STEPS:
             return f"Steps must be from 1 to {MOST_STEPS:,}"
         if not 0 < rate <= 100:
-            return "The rate must be above 0, and at most 100"
+            return "The learning rate must be above 0, and at most 0.1"
         if len(text) > MOST_TEXT:
             return f"The lines have {len(text):,} characters; at most {MOST_TEXT:,} are taken"
         self.text, self.steps, self.rate = text, steps, rate

@@ -65,7 +65,7 @@ def lines_card(course: Course, training: bool, busy: bool, act: Act) -> Html:
             h(
                 "div",
                 _number("Steps", "steps", course.steps, "1", str(MOST_STEPS), "1", busy),
-                _number("Rate, in thousandths", "rate", course.rate, "0.01", "100", "any", busy),
+                _number("Learning rate", "rate", course.rate / 1000, "0", "0.1", "any", busy),
                 stop if training else train,
                 reset,
                 class_="controls",

@@ -85,7 +85,7 @@ def stage(answer: TaskAnswer, drawn: object, label: str) -> Html:
         preserveAspectRatio="none",
         role="presentation",
     )
-    return h("div", image, over, id=STAGE, class_="task-stage")
+    return h("div", image, over, id=STAGE, class_="task-stage", data_shape=f"{width / height:.4f}")
 
 
 def slider(name: str, label: str, value: float, low: float = 0, high: float = 100) -> Html:

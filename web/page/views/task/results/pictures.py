@@ -29,7 +29,8 @@ def _draw_picture(answer: TaskAnswer, settings: Settings) -> Html:
     clear = pixels.ndim == 3 and pixels.shape[2] == 4
     told = f"{width} × {height} pixels" + (", the background is clear" if clear else "")
     image = h("img", src=data_url(png_of(pixels)), width=width, height=height, alt="The result")
-    frame = h("div", image, class_="task-stage task-clear" if clear else "task-stage")
+    kind = "task-stage task-clear" if clear else "task-stage"
+    frame = h("div", image, class_=kind, data_shape=f"{width / height:.4f}")
     return h("figure", frame, h("figcaption", told))
 
 
