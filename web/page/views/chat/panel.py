@@ -118,8 +118,7 @@ class ChatPanel(Panel):
             self.state.tell(f"Added {', '.join(names)}")
         finally:
             if attached is self._attached:
-                self.draw()
-                self.tell_script(focus=controls.FIELD)
+                self._draw_with_focus()
 
     def on_remove(self, message: Message) -> None:
         """Remove a picture from the message that is edited, or from the next one."""
@@ -128,8 +127,7 @@ class ChatPanel(Panel):
             del self._editing.pictures[at : at + 1]
         elif not edited:
             self._attached.remove(self._attached.pictures[at:][:1])
-        self.draw()
-        self.tell_script(focus=markup.EDITED if edited else controls.FIELD)
+        self._draw_with_focus(markup.EDITED if edited else controls.FIELD)
 
     def on_enlarge(self, message: Message) -> None:
         """Show a picture in full size."""
@@ -174,13 +172,11 @@ class ChatPanel(Panel):
         if self.state.idle_session() is not None and self._talk is not None:
             line = int(message["line"])
             self._editing = Edit(line, list(self._talk.lines[line].get("pictures", ())))
-            self.draw()
-            self.tell_script(focus=markup.EDITED)
+            self._draw_with_focus(markup.EDITED)
 
     def on_leave(self, message: Message) -> None:
         self._editing = None
-        self.draw()
-        self.tell_script(focus=controls.FIELD)
+        self._draw_with_focus()
 
     async def on_save(self, message: Message) -> None:
         edit, text = self._editing, str(message["fields"]["text"])
@@ -194,8 +190,7 @@ class ChatPanel(Panel):
         if asked:
             await self._answer(lambda talk: talk.ask_again(self._settings))
         else:
-            self.draw()
-            self.tell_script(focus=controls.FIELD)
+            self._draw_with_focus()
 
     def on_clear(self, message: Message) -> None:
         """Start a new conversation; the old one goes to the list."""
@@ -203,8 +198,7 @@ class ChatPanel(Panel):
             return
         back = self._chats.start_anew()
         self._editing = None
-        self.draw()
-        self.tell_script(focus=controls.FIELD)
+        self._draw_with_focus()
         self.state.tell("New conversation")
         if back is not None:
             self.state.undo.offer("Started a new conversation.", lambda: self._restore(back))
@@ -221,8 +215,11 @@ class ChatPanel(Panel):
         elif self._talk is not before:
             self._editing = None
             self.state.undo.forget()
-            self.draw()
-            self.tell_script(focus=controls.FIELD)
+            self._draw_with_focus()
+
+    def _draw_with_focus(self, field: str = controls.FIELD) -> None:
+        self.draw()
+        self.tell_script(focus=field)
 
     def on_rename(self, message: Message) -> None:
         self._chats.archive.rename(int(message["at"]), str(message["value"]))
