@@ -10,6 +10,8 @@ from page.session.session import Session
 from page.session.state import AppState
 from webpte.library import LOCAL
 
+_USUAL_NAMES = ("model.pte", "program.pte")
+
 
 def limits_of(state: AppState) -> Mapping[str, int]:
     """Return the limits of the adapter; none while it is unknown."""
@@ -23,11 +25,12 @@ def draw_file(state: AppState) -> None:
     if session is None:
         state.show(file="", program="")
         return
-    title = session.source.card.title if session.source.card is not None else ""
     address = session.source.address
+    card = session.source.card
+    title = card.title if card is not None else folder_title(session.source.name, address)
     can_share = bool(address) and not address.startswith(LOCAL)
     bar = program_bar(session.source.name, title, session.methods, session.method, can_share)
-    card = file_card(
+    shown = file_card(
         session.source.name,
         session.source.size,
         session.methods,
@@ -36,10 +39,17 @@ def draw_file(state: AppState) -> None:
         session.constant_values,
         _placed(session),
         folded=state.narrow,
-        about=session.source.card.about if session.source.card is not None else "",
+        about=card.about if card is not None else "",
     )
     state.browser.show(text={"about-brief": session.source.name})
-    state.show(file=card, program=bar)
+    state.show(file=shown, program=bar)
+
+
+def folder_title(name: str, address: str) -> str:
+    """Return the folder's name for a program that is called what most are called, else ""."""
+    folder = address.partition("?")[0].rstrip("/").rpartition("/")[0].rpartition("/")[2]
+    is_host = "." in folder or ":" in folder
+    return "" if is_host or name not in _USUAL_NAMES else folder
 
 
 def _placed(session: Session) -> dict[str, Placed]:

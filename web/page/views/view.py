@@ -20,6 +20,9 @@ from webpte.llm import Generator
 from webpte.retrieval import encodes_texts
 from webpte.text import encodes_sentences
 
+# A program of another task may have the form of an encoder: one that fills gaps, say.
+_TASKS_OF_ENCODERS = ("", "feature-extraction", "retrieval")
+
 
 @dataclass(frozen=True)
 class Need:
@@ -52,7 +55,12 @@ def _is_sentence_encoder(state: AppState) -> bool:
 
 
 def _is_text_encoder(state: AppState) -> bool:
-    return state.session is not None and encodes_texts(state.session.methods)
+    session = state.session
+    return (
+        session is not None
+        and session.source.task in _TASKS_OF_ENCODERS
+        and encodes_texts(session.methods)
+    )
 
 
 PROGRAM = Need("Open a program first.", lambda state: state.session is not None, hides=True)

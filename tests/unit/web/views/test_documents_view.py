@@ -15,6 +15,7 @@ from page.persistence.codec import load_codec
 from support.harness.task_cases import models_folder
 from support.page.fake_page import SAMPLES, Engine, FakeBrowser, File, drive, drop
 from support.page.gallery_models import Encoder
+from support.page.task_page import name_task
 from support.write.pdf_writer import write_pdf
 from webpte.json_reader import read_json
 
@@ -46,6 +47,20 @@ async def open_view(app: App) -> None:
 async def search(app: App, query: str) -> None:
     await app.receive({"act": "documents:query", "value": query})
     await asyncio.sleep(0.01)
+
+
+def test_programs_of_another_task_have_no_documents() -> None:
+    """A program that fills gaps in texts has the form of an encoder."""
+    folder = models_folder() / "gaps"
+    names = ("model.pte", name_task("gaps", "fill-mask"), "tokenizer.json", "config.json")
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await drop(app, *(File(name, (folder / name).read_bytes()) for name in names))
+        tabs = [name for name, _ in browser.other["tabs"]]
+        assert "task" in tabs
+        assert "documents" not in tabs
+
+    drive(script)
 
 
 def test_documents_are_searched_shown_and_kept() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from page.controllers.file_section import folder_title
 from page.inputs.inputs import Input, ScalarInput, TensorInput
 from page.outputs.renderers.base import Choice, Output, OutputContext
 from page.parts.file_view import (
@@ -81,6 +82,22 @@ def test_methods_can_be_chosen() -> None:
     bar = check(program_bar("a.pte", "", several, "encode"))
     assert bar.acts() == {"close", "method"}
     assert check(program_bar("a.pte", "A", {"forward": method()}, "forward")).acts() == {"close"}
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "title"),
+    [
+        ("model.pte", "https://a.org/models/minilm/model.pte?x=1", "minilm"),
+        ("model.pte", "../minilm/model.pte", "minilm"),
+        ("model.pte", "https://a.org/model.pte", ""),
+        ("model.pte", "http://localhost:8000/model.pte", ""),
+        ("model.pte", "model.pte", ""),
+        ("digits.pte", "https://a.org/models/digits.pte", ""),
+        ("model.pte", "", ""),
+    ],
+)
+def test_a_usual_name_is_replaced_by_its_folder(name: str, address: str, title: str) -> None:
+    assert folder_title(name, address) == title
 
 
 def test_constants_largest_first_against_the_limits() -> None:
