@@ -101,7 +101,7 @@ class StepPacker:
             and packed.plans[0] is body.plans.current
             and sampler is not None
             and packed.plans[1] is sampler.plans.current
-            and self._sampled.keeps_inputs
+            and body.sampled_writes == body.kept_writes
         )
 
 
