@@ -18,6 +18,7 @@ from support.page.gallery_models import Encoder
 from support.page.task_page import name_task
 from support.write.pdf_writer import write_pdf
 from webpte.json_reader import read_json
+from webpte.retrieval.index import Index
 
 TOKENIZER = models_folder() / "vectors" / "tokenizer.json"
 STORIES = {**read_json(SAMPLES / "stories.json", ValueError), "folder": "samples/"}
@@ -93,6 +94,29 @@ def test_documents_are_searched_shown_and_kept() -> None:
         for name in ("numbers.pdf", "more.txt"):
             await app.receive({"act": "documents:remove", "name": name})
         assert address not in browser.library.files
+
+    drive(script)
+
+
+def test_what_is_found_can_be_chosen_while_the_next_search_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain, gate = Index.search, asyncio.Event()
+
+    async def late(self: Index, *given: Any) -> Any:
+        await gate.wait()
+        return await plain(self, *given)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_view(app)
+        await drop(app, File("more.txt", b"She laughed."))
+        await search(app, "She laughed.")
+        monkeypatch.setattr(Index, "search", late)
+        await search(app, "She laughed. And")
+        await app.receive({"act": "documents:show", "found": "0"})
+        assert "<mark>She laughed.</mark>" in browser.html["documents-shown"]
+        gate.set()
+        await asyncio.sleep(0.01)
 
     drive(script)
 

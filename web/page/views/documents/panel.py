@@ -200,13 +200,14 @@ class DocumentsPanel(Panel):
         collection, query = self._collection, None
         while collection is not None and collection is self._collection and query != self._query:
             query, started = self._query, perf_counter()
-            self._found, self._summary = [], ""
+            found, summary = list[Passage](), ""
             if query.strip() and len(collection.index):
                 if collection.index.vectors.lost:
                     await collection.restore()
-                self._found = await collection.index.search(query, _RESULTS)
+                found = await collection.index.search(query, _RESULTS)
                 taken = ms_text(1000 * (perf_counter() - started))
-                self._summary = f"{plural(len(collection.index), 'passage')} searched in {taken}"
+                summary = f"{plural(len(collection.index), 'passage')} searched in {taken}"
+            self._found, self._summary = found, summary  # until then, those shown can be chosen
             self.state.browser.show(html={markup.FOUND: self._found_view()})
             await asyncio.sleep(0)
 
