@@ -54,18 +54,8 @@ def _unpack(folder: Path) -> None:
     (folder / "encoder" / "model.pte").write_bytes((_DATA / _ENCODER).read_bytes())
     tokenizer = (folder / "vectors" / "tokenizer.json").read_bytes()
     (folder / "encoder" / "tokenizer.json").write_bytes(tokenizer)
-    _use_whole_words(folder / "moonshine" / "tokenizer.json")
     for model, task in _TASKS.items():
         _write(folder / model / f"{task}.json", {"task": task, "program": "model.pte"})
-
-
-def _use_whole_words(path: Path) -> None:
-    """Write a tokenizer of words in a form that JavaScript's tokenizers take, too."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    words = content["model"]["vocab"]
-    model = {"type": "BPE", "vocab": words, "merges": [], "ignore_merges": True, "unk_token": "w0"}
-    absent = dict.fromkeys(("normalizer", "post_processor", "decoder"))
-    _write(path, {**content, **absent, "model": model})
 
 
 def _write(path: Path, content: object) -> None:

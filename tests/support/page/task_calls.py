@@ -26,7 +26,6 @@ from support.llm.small_seq2seq import (
     sound,
     text_answers,
     text_of,
-    tokenizer_of,
     whisper_folder,
     write_folder,
 )
@@ -122,8 +121,6 @@ def _heard() -> Iterator[TaskCall]:
     args, options = [sound(case.seconds)], {"language": case.language}
     yield TaskCall(task, whisper, args, options, wanted)
     moonshine = _placed(sounds.moonshine_folder(), "moonshine")
-    words = models_folder() / moonshine / "tokenizer.json"
-    words.write_text(json.dumps(tokenizer_of(80)), encoding="utf-8")
     with np.load(sounds.HEARD_TOKENS) as told:
         tokens = [token for token in told["tokens0"].tolist() if token not in (1, 2)]
     args, wanted = [sound(sounds.HEARD[0])], {"text": text_of(tokens)}
