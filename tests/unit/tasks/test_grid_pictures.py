@@ -124,7 +124,7 @@ def test_rows_and_logits_are_those_of_the_model(model: str) -> None:
 
 
 def test_a_conversation_goes_on_with_other_pictures() -> None:
-    """What is in the cache stays; positions after another picture are those of a new prompt."""
+    """Answers are those of the same conversation as one prompt, though the cache is used."""
 
     async def run() -> None:
         first, second = made(WIDE), made(SMALL)
