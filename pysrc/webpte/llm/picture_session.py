@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -31,6 +31,30 @@ from webpte.runtime.program import Program
 NUMPY = "numpy"
 
 
+class LatePixels(Protocol):
+    """Pixels that are prepared when the program's `vision_encoder` is about to read them.
+
+    shape, dtype   those of the pixels
+    key            says what they show: equal ones have equal keys
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def key(self) -> bytes: ...
+
+    async def pixels(self) -> np.ndarray | GpuTensor:
+        """Return the pixels, in memory or on the program's GPU, where they stay until `free`."""
+        ...
+
+    def free(self) -> None:
+        """Free the memory of what `pixels` returned."""
+
+
 @dataclass(frozen=True, eq=False)
 class Picture:
     """A picture in conversations with one Generator.
@@ -39,7 +63,7 @@ class Picture:
     tokens   numbers in the place of tokens, one for each of its rows; no tokenizer has them
     """
 
-    pixels: np.ndarray
+    pixels: np.ndarray | LatePixels
     tokens: tuple[int, ...]
 
 
@@ -58,23 +82,25 @@ class PictureSession(KVSession):
         self._held: tuple[Picture, ...] = ()  # those of the context, and new ones
         self._encoded: dict[Picture, Any] = {}  # rows of pictures, during a prefill
         self._joined: list[Any] = []  # what its calls were given
+        self._late: list[LatePixels] = []  # pixels that were prepared for it
         self._ends_in_picture = False
 
-    def picture(self, pixels: np.ndarray) -> Picture:
+    def picture(self, pixels: np.ndarray | LatePixels) -> Picture:
         """Return a picture; the same one for the same pixels, as long as something holds it."""
-        array = np.asarray(pixels)
+        late = hasattr(pixels, "key")
+        given: Any = pixels if late else np.ascontiguousarray(pixels)
         wanted = self._pixels
-        if array.shape != wanted.shape or array.dtype != DTYPES[wanted.dtype].numpy:
+        if given.shape != wanted.shape or given.dtype != DTYPES[wanted.dtype].numpy:
             raise InputError(
-                f"{self.program.name} sees pictures of {wanted}, not {array.dtype} "
-                f"{list(array.shape)}"
+                f"{self.program.name} sees pictures of {wanted}, not {given.dtype} "
+                f"{list(given.shape)}"
             )
-        array = np.ascontiguousarray(array)
-        key = blake2b(array.view(np.uint8).data, digest_size=32).digest()
+        key = given.key if late else blake2b(given.view(np.uint8).data, digest_size=32).digest()
         known = self._known.get(key)
         if known is None:
             first = self.vocabulary + self._made * self.rows
-            known = Picture(array.copy(), tuple(range(first, first + self.rows)))
+            kept = given if late else given.copy()
+            known = Picture(kept, tuple(range(first, first + self.rows)))
             self._known[key] = self._pictures[self._made] = known
             self._made += 1
         self._held = (*self._held, known)
@@ -164,7 +190,11 @@ class PictureSession(KVSession):
     async def _encode(self, picture: Picture) -> Any:
         """Return the rows of a picture (1, rows, width), on the GPU where there is one."""
         if picture not in self._encoded:
-            (rows,) = await self.program.run(VISION, picture.pixels, output=self._place)
+            pixels = picture.pixels
+            if not isinstance(pixels, np.ndarray):
+                self._late.append(pixels)
+                pixels = await pixels.pixels()
+            (rows,) = await self.program.run(VISION, pixels, output=self._place)
             shape = (1, self.rows, rows.shape[-1])
             rows = with_shape(rows, shape) if isinstance(rows, GpuTensor) else rows.reshape(shape)
             self._encoded[picture] = rows
@@ -178,7 +208,9 @@ class PictureSession(KVSession):
         for rows in (*self._encoded.values(), *self._joined):
             if isinstance(rows, GpuTensor):
                 rows.destroy()
-        self._encoded, self._joined = {}, []
+        for pixels in self._late:
+            pixels.free()
+        self._encoded, self._joined, self._late = {}, [], []
 
     def _history(self, tokens: list[int]) -> list[int]:
         """Return the tokens with others of them in the place of pictures: none is penalized."""

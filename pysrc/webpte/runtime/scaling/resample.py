@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.ops.pictures.scale_pixels import BITS
 
 Array = np.ndarray
-_BITS = 22
 _CACHED = 1 << 16  # elements of 4 bytes
 
 
@@ -67,23 +67,32 @@ _FILTERS: dict[int, tuple[Callable[[float], float], float]] = {
 NEAREST, LANCZOS, BILINEAR, BICUBIC = 0, 1, 2, 3
 
 
-def resize(pixels: Array, height: int, width: int, resample: int) -> Array:
-    """Return a picture (rows, columns, channels) of bytes in another size."""
+def check_picture(pixels: Array) -> None:
+    """Raise InputError for what is no picture of bytes."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or not pixels.size:
         raise InputError(
             f"a picture has bytes (height, width, channels), not {pixels.dtype} "
             f"{list(pixels.shape)}"
         )
+
+
+def check_resize(height: int, width: int, resample: int) -> None:
+    """Raise InputError for a size or a filter that there is not."""
     if height < 1 or width < 1:
         raise InputError(f"a picture cannot be resized to {height} by {width} pixels")
     if resample != NEAREST and resample not in _FILTERS:
         raise InputError(f"there is no filter {resample!r} to resize pictures with")
+
+
+def resize(pixels: Array, height: int, width: int, resample: int) -> Array:
+    """Return a picture (rows, columns, channels) of bytes in another size."""
+    check_picture(pixels)
+    check_resize(height, width, resample)
     if pixels.shape[:2] == (height, width):
         return pixels
     if resample == NEAREST:
         rows, columns = (
-            ((np.arange(new) + 0.5) * (old / new)).astype(np.int64)
-            for new, old in zip((height, width), pixels.shape, strict=False)
+            nearest(old, new) for new, old in zip((height, width), pixels.shape, strict=False)
         )
         return pixels[rows[:, None], columns]
     across = _scaled(np.ascontiguousarray(pixels.swapaxes(0, 1)), width, resample)
@@ -95,28 +104,36 @@ def _scaled(pixels: Array, size: int, resample: int) -> Array:
     before = len(pixels)
     if before == size:
         return pixels
-    starts, weights = _weights(before, size, resample)
+    starts, weights = filter_weights(before, size, resample)
     source = pixels.reshape(before, -1)
     made = np.empty((size, source.shape[1]), np.uint8)
     rows = max(1, _CACHED // source.shape[1])
     for first in range(0, size, rows):
         part = slice(first, min(first + rows, size))
-        total = np.full((part.stop - first, source.shape[1]), 1 << (_BITS - 1), np.int32)
+        total = np.full((part.stop - first, source.shape[1]), 1 << (BITS - 1), np.int32)
         for tap in range(weights.shape[1]):
             found = source[np.minimum(starts[part] + tap, before - 1)].astype(np.int32)
             found *= weights[part, tap, None]
             total += found
-        total >>= _BITS
+        total >>= BITS
         made[part] = total.clip(0, 255, out=total)
     return made.reshape(size, *pixels.shape[1:])
 
 
+def nearest(before: int, size: int) -> Array:
+    """Return the nearest pixel to each new one, along one dim."""
+    found: Array = ((np.arange(size) + 0.5) * (before / size)).astype(np.int64)
+    return found
+
+
 @lru_cache(16)
-def _weights(before: int, size: int, resample: int) -> tuple[Array, Array]:
+def filter_weights(before: int, size: int, resample: int) -> tuple[Array, Array]:
     """Return where the filter of each new pixel begins, and its weights (size, taps), int32.
 
     A sum of 255 times each weight is less than 2**31: negative ones are small.
     """
+    if resample == NEAREST:
+        return nearest(before, size), np.full((size, 1), 1 << BITS, np.int32)
     function, reach = _FILTERS[resample]
     scale = before / size
     stretch = max(scale, 1.0)
@@ -131,6 +148,6 @@ def _weights(before: int, size: int, resample: int) -> tuple[Array, Array]:
         total = sum(row)
         for tap, weight in enumerate(row):
             share = weight * (1 / total) if total else weight
-            weights[at, tap] = int((0.5 if share >= 0 else -0.5) + share * (1 << _BITS))
+            weights[at, tap] = int((0.5 if share >= 0 else -0.5) + share * (1 << BITS))
         starts[at] = low
     return starts, weights
