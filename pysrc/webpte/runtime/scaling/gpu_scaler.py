@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from webpte.dtypes import DTYPES
+from webpte.errors import ClosedError
 from webpte.format.vulkan import IntValue
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.graph.graph import Call, Graph, Tensor, Value
@@ -84,6 +85,7 @@ class GpuScaler:
         self._device = device
         self._delegates: dict[tuple[PictureSteps, str], GpuDelegate] = {}
         self._building = asyncio.Lock()
+        self._closed = False
 
     async def run(self, steps: PictureSteps, pixels: Array, dtype: str) -> list[GpuTensor]:
         """Return the parts of a picture (height, width, 3), each (3, rows, columns)."""
@@ -105,11 +107,15 @@ class GpuScaler:
                     self._delegates.pop(next(iter(self._delegates))).close()
                 graph = picture_graph(steps, dtype)
                 made = await GpuDelegate.create(graph, self._device, ShaderLibrary())
+            if self._closed:
+                made.close()
+                raise ClosedError("the program was closed while a picture was being prepared")
             self._delegates[steps, dtype] = made
             return made
 
     def close(self) -> None:
-        """Free all memory; a later run would need it again."""
+        """Free all memory, and refuse further pictures."""
+        self._closed = True
         kept, self._delegates = self._delegates, {}
         for delegate in kept.values():
             delegate.close()

@@ -19,45 +19,43 @@ Array = np.ndarray
 _CACHED = 1 << 16  # elements of 4 bytes
 
 
-def _box(x: float) -> float:
-    return 1.0 if -0.5 < x <= 0.5 else 0.0
+def _box(x: Array) -> Array:
+    return np.where((x > -0.5) & (x <= 0.5), 1.0, 0.0)
 
 
-def _bilinear(x: float) -> float:
-    return max(0.0, 1.0 - abs(x))
+def _bilinear(x: Array) -> Array:
+    return np.maximum(0.0, 1.0 - np.abs(x))
 
 
-def _hamming(x: float) -> float:
-    x = abs(x)
-    if x == 0:
-        return 1.0
-    if x >= 1:
-        return 0.0
-    return math.sin(x * math.pi) / (x * math.pi) * (0.54 + 0.46 * math.cos(x * math.pi))
+def _hamming(x: Array) -> Array:
+    x = np.abs(x)
+    window = 0.54 + 0.46 * _each(math.cos, x * math.pi)
+    return np.where(x < 1, _sinc(x) * window, 0.0)
 
 
-def _bicubic(x: float) -> float:
-    x, slope = abs(x), -0.5
-    if x < 1:
-        return ((slope + 2) * x - (slope + 3)) * x * x + 1
-    if x < 2:
-        return (((x - 5) * x + 8) * x - 4) * slope
-    return 0.0
+def _bicubic(x: Array) -> Array:
+    x, slope = np.abs(x), -0.5
+    near = ((slope + 2) * x - (slope + 3)) * x * x + 1
+    return np.where(x < 1, near, np.where(x < 2, (((x - 5) * x + 8) * x - 4) * slope, 0.0))
 
 
-def _lanczos(x: float) -> float:
-    if not -3 <= x < 3:
-        return 0.0
-    return _sinc(x) * _sinc(x / 3)
+def _lanczos(x: Array) -> Array:
+    return np.where((x >= -3) & (x < 3), _sinc(x) * _sinc(x / 3), 0.0)
 
 
-def _sinc(x: float) -> float:
-    return math.sin(x * math.pi) / (x * math.pi) if x else 1.0
+def _sinc(x: Array) -> Array:
+    scaled = np.where(x == 0, 1.0, x * math.pi)
+    return np.where(x == 0, 1.0, _each(math.sin, scaled) / scaled)
+
+
+def _each(function: Callable[[float], float], x: Array) -> Array:
+    """Return a function of each number as C's library computes it, which NumPy's may round apart"""
+    return np.array([function(one) for one in x.ravel().tolist()]).reshape(x.shape)
 
 
 # By the numbers that Pillow and preprocessor_config.json know them by: the filter, and how many
 # pixels it reaches to each side. 0 takes the nearest pixel.
-_FILTERS: dict[int, tuple[Callable[[float], float], float]] = {
+_FILTERS: dict[int, tuple[Callable[[Array], Array], float]] = {
     1: (_lanczos, 3.0),
     2: (_bilinear, 1.0),
     3: (_bicubic, 2.0),
@@ -138,16 +136,13 @@ def filter_weights(before: int, size: int, resample: int) -> tuple[Array, Array]
     scale = before / size
     stretch = max(scale, 1.0)
     support = reach * stretch
-    weights = np.zeros((size, math.ceil(support) * 2 + 1), np.int32)
-    starts = np.zeros(size, np.int64)
-    for at in range(size):
-        center = (at + 0.5) * scale
-        low = max(0, int(center - support + 0.5))
-        high = min(before, int(center + support + 0.5))
-        row = [function((tap + low - center + 0.5) * (1 / stretch)) for tap in range(high - low)]
-        total = sum(row)
-        for tap, weight in enumerate(row):
-            share = weight * (1 / total) if total else weight
-            weights[at, tap] = int((0.5 if share >= 0 else -0.5) + share * (1 << BITS))
-        starts[at] = low
-    return starts, weights
+    centers = (np.arange(size) + 0.5) * scale
+    starts = (centers - support + 0.5).astype(np.int64).clip(0)
+    ends = (centers + support + 0.5).astype(np.int64).clip(None, before)
+    taps = np.arange(math.ceil(support) * 2 + 1)
+    x = (taps + starts[:, None] - centers[:, None] + 0.5) * (1 / stretch)
+    shares = np.where(taps < (ends - starts)[:, None], function(x), 0.0)
+    totals = np.cumsum(shares, axis=1)[:, -1:]  # one after the other, as Pillow adds them
+    shares = np.where(totals == 0, shares, shares * (1 / np.where(totals == 0, 1.0, totals)))
+    rounding = np.where(shares >= 0, 0.5, -0.5)
+    return starts, (rounding + shares * (1 << BITS)).astype(np.int32)

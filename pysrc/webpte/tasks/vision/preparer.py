@@ -25,8 +25,9 @@ Array = np.ndarray
 Prepared = Array | GpuTensor
 
 NUMPY = "numpy"
+WEBGPU = "webgpu"  # of a browser, whose NumPy is slower than WebGPU in software
 # Products of pixels and weights from which on a GPU is quicker, its calls included.
-LEAST_WORK = 1 << 18
+LEAST_WORK = 1 << 20
 
 
 class PicturePreparer:
@@ -58,7 +59,8 @@ class PicturePreparer:
             return False
         if self.on_gpu is not None:
             return self.on_gpu
-        return not info.software and steps.work >= LEAST_WORK
+        is_quicker = info.kind == WEBGPU or not info.software
+        return is_quicker and steps.work >= LEAST_WORK
 
     def _on_gpu(self) -> GpuScaler:
         lifetime = lifetime_of(self.program)
