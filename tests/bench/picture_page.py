@@ -87,14 +87,14 @@ async def measure(asked: Mapping[str, str], say: Callable[[str], Any], device: s
 
     for name, settings in MODELS.items():
         rows: Figures = {}
-        for number, (way, call) in enumerate((("NumPy", in_numpy), ("GPU", on_gpu))):
-            size = height, width - number
-            steps, pixels = steps_of(settings, *size), random.integers(0, 256, (*size, 3), np.uint8)
+        steps = steps_of(settings, height, width)
+        pixels = random.integers(0, 256, (height, width, 3), np.uint8)
+        for way, call in (("NumPy", in_numpy), ("GPU", on_gpu)):
             await call(steps, pixels)
             rows[f"{way} ms"] = await timed(runs, lambda do=call, a=steps, b=pixels: do(a, b))
             new = []
             for run in range(runs):
-                other = height, width - 2 - run - number * runs
+                other = height, width + 2 * (1 + run)
                 shown = random.integers(0, 256, (*other, 3), np.uint8)
                 filter_weights.cache_clear()
                 started = perf_counter()
