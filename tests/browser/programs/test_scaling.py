@@ -18,10 +18,11 @@ from webpte.runtime.scaling.gpu_scaler import GpuScaler
 from webpte.runtime.scaling.steps import PicturePart, PictureSteps
 
 scaler, hashes = GpuScaler(await shared_device("webgpu")), []
-for (given, resizes, resample, parts, part), pixels in asked:
+for (given, resizes, resample, parts, part, patches), pixels in asked:
     steps = PictureSteps(
         tuple(given), tuple(map(tuple, resizes)), resample,
         tuple(PicturePart(*one) for one in parts), tuple(part), unpack(table),
+        patches and tuple(patches),
     )
     made = await scaler.run(steps, unpack(pixels), "float32")
     data = b"".join([(await tensor.numpy()).tobytes() for tensor in made])
@@ -38,7 +39,7 @@ def test_pictures_are_scaled_to_the_same_bits(harness: Harness) -> None:
     for steps in some:
         pixels = drawn(*steps.given)
         parts = [(one.stage, one.top, one.left) for one in steps.parts]
-        fields = steps.given, steps.resizes, steps.resample, parts, steps.part
+        fields = steps.given, steps.resizes, steps.resample, parts, steps.part, steps.patches
         asked.append((fields, packed(pixels)))
         data = b"".join(part.tobytes() for part in prepare_on_host(steps, pixels))
         wanted.append(hashlib.sha256(data).hexdigest())

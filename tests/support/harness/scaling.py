@@ -33,10 +33,17 @@ def steps_for(given: Size, resizes: tuple[Size, ...], resample: int) -> PictureS
 
 def every_steps(filters: Iterator[int] | range = FILTERS) -> Iterator[PictureSteps]:
     """Yield steps that make pictures larger and smaller, twice, in each dim or in one."""
+    yield patch_steps()
     for resample in filters:
         for given in GIVEN:
             for size in RESIZES:
                 yield steps_for(given, (size, (13, size[1])), resample)
+
+
+def patch_steps() -> PictureSteps:
+    """Return steps to two by three squares of four patches with three pixels a side."""
+    part, patches = (12, 18), (2, 3)
+    return PictureSteps((31, 53), (part,), 3, (PicturePart(1),), part, TABLE, patches)
 
 
 async def check_steps(device: Device, steps: Iterator[PictureSteps]) -> None:

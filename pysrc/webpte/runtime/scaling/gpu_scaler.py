@@ -9,7 +9,7 @@ import numpy as np
 
 from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError
-from webpte.format.vulkan import IntValue
+from webpte.format.vulkan import IntListValue, IntValue
 from webpte.gpu.device import Device, DeviceInfo
 from webpte.graph.graph import Call, Graph, Tensor, Value
 from webpte.ops.pictures.picture_planes import OUTSIDE, PLANES
@@ -18,10 +18,11 @@ from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.request import OutputPlacement, RunRequest
-from webpte.runtime.scaling.steps import PictureSteps
+from webpte.runtime.scaling.steps import ORDER, PictureSteps
 from webpte.shapes import Dims, numel
 
 Array = np.ndarray
+VIEW = "aten.view_copy.default"
 _KEPT = 2  # graphs of as many sizes of pictures
 
 
@@ -29,7 +30,7 @@ def picture_graph(steps: PictureSteps, dtype: str) -> Graph:
     """Build the graph of the steps.
 
     Inputs: the picture, uint8 [height, width, 4]; the table of colours; then starts and weights of
-    each pass. Outputs: the parts, each [3, rows, columns].
+    each pass. Outputs: the parts, each [3, rows, columns], or squares of patches.
     """
     values: list[Value] = []
     calls: list[Call] = []
@@ -59,8 +60,15 @@ def picture_graph(steps: PictureSteps, dtype: str) -> Graph:
     outputs = []
     for part in steps.parts:
         numbers = [add(IntValue(n)) for n in (part.top, part.left, *steps.part)]
-        source, out = _latest(stages, part.stage), tensor(dtype, steps.shape)
-        outputs.append(call("webpte.picture_planes.default", source, table, *numbers, out))
+        source, out = _latest(stages, part.stage), tensor(dtype, (PLANES, *steps.part))
+        made = call("webpte.picture_planes.default", source, table, *numbers, out)
+        if steps.patches is not None:
+            cut, order = steps.cut, add(IntListValue(ORDER))
+            made = call(VIEW, made, add(IntListValue(cut)), tensor(dtype, cut))
+            moved = tensor(dtype, tuple(cut[dim] for dim in ORDER))
+            made = call("aten.permute_copy.default", made, order, moved)
+            made = call(VIEW, made, add(IntListValue(steps.shape)), tensor(dtype, steps.shape))
+        outputs.append(made)
     return Graph(tuple(values), tuple(calls), tuple(inputs), tuple(outputs))
 
 

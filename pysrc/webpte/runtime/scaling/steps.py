@@ -18,9 +18,11 @@ import numpy as np
 from webpte.errors import InputError
 from webpte.ops.pictures.picture_planes import OUTSIDE, PLANES
 from webpte.runtime.scaling.resample import check_picture, check_resize, filter_weights, resize
+from webpte.shapes import numel
 
 Array = np.ndarray
 Size = tuple[int, int]  # height and width
+ORDER = (1, 4, 2, 5, 0, 3, 6)  # of the dims of `cut`: squares, their patches, floats of a patch
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class PictureSteps:
     resample  the filter, by Pillow's number
     parts     what the model sees of it, each of the size `part`
     table     the float for each byte of each channel, and last for pixels outside (3, 257)
+    patches   for models that see squares of patches: the patches of a side of a square, and the
+              pixels of a side of a patch; None: planes of all pixels
     """
 
     given: Size
@@ -69,6 +73,7 @@ class PictureSteps:
     parts: tuple[PicturePart, ...]
     part: Size
     table: Array = field(compare=False)
+    patches: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for size in self.resizes:
@@ -76,8 +81,19 @@ class PictureSteps:
 
     @cached_property
     def shape(self) -> tuple[int, int, int]:
-        """The shape of each part."""
-        return PLANES, *self.part
+        """The shape of each part: planes, or squares, their patches, and the floats of these."""
+        if self.patches is None:
+            return PLANES, *self.part
+        merged, patch = self.patches
+        return numel(self.part) // (merged * patch) ** 2, merged**2, PLANES * patch**2
+
+    @cached_property
+    def cut(self) -> tuple[int, ...]:
+        """The planes of a part, each side cut into squares, patches and pixels; see `ORDER`."""
+        assert self.patches is not None
+        merged, patch = self.patches
+        rows, columns = (side // (merged * patch) for side in self.part)
+        return PLANES, rows, merged, patch, columns, merged, patch
 
     def passes(self) -> Iterator[ScalePass]:
         """Yield each dim of each resize that is not as before, the width first."""
@@ -97,7 +113,7 @@ class PictureSteps:
 
     def digest(self, pixels: Array) -> bytes:
         """Return a hash of what comes out for a picture."""
-        settings = (self.given, self.resizes, self.resample, self.parts, self.part)
+        settings = (self.given, self.resizes, self.resample, self.parts, self.part, self.patches)
         found = blake2b(repr(settings).encode(), digest_size=32)
         found.update(self.table.tobytes())
         found.update(np.ascontiguousarray(pixels).data)
@@ -132,7 +148,7 @@ def prepare_on_host(steps: PictureSteps, pixels: Array) -> list[Array]:
 
 def _planes(pixels: Array, part: PicturePart, steps: PictureSteps) -> Array:
     """Look up the colours of a part; what is outside of the picture has the table's last column."""
-    made = np.empty(steps.shape, np.float32)
+    made = np.empty((PLANES, *steps.part), np.float32)
     taken, filled = [], []
     for first, count, size in zip((part.top, part.left), steps.part, pixels.shape, strict=False):
         begin, end = min(max(first, 0), size), min(max(first + count, 0), size)
@@ -144,4 +160,7 @@ def _planes(pixels: Array, part: PicturePart, steps: PictureSteps) -> Array:
     inside = pixels[taken[0], taken[1]]
     for plane in range(PLANES):
         made[plane, filled[0], filled[1]] = steps.table[plane].take(inside[:, :, plane])
-    return made
+    if steps.patches is None:
+        return made
+    patches = made.reshape(steps.cut).transpose(ORDER).reshape(steps.shape)
+    return np.ascontiguousarray(patches)

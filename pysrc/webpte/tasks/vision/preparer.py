@@ -102,8 +102,9 @@ class LateTiles:
         self._made: Sequence[Prepared] | None = None
         self._making = asyncio.Lock()
         digest = steps.digest(pixels)
+        shape = steps.shape if steps.patches is not None else (1, *steps.shape)
         self.tiles = tuple(
-            LateTile(self, index, steps.shape, digest) for index in range(len(steps.parts))
+            LateTile(self, index, shape, digest) for index in range(len(steps.parts))
         )
 
     async def prepared(self) -> Sequence[Prepared]:
@@ -128,12 +129,14 @@ class LateTile:
 
     def __init__(self, tiles: LateTiles, index: int, shape: tuple[int, ...], digest: bytes) -> None:
         self._tiles, self._index = tiles, index
-        self.shape = (1, *shape)
+        self.shape = shape
         self.key = digest + index.to_bytes(4, "little")
 
     async def pixels(self) -> Prepared:
         made = (await self._tiles.prepared())[self._index]
-        return with_shape(made, self.shape) if isinstance(made, GpuTensor) else made[None]
+        if isinstance(made, GpuTensor):
+            return with_shape(made, self.shape)
+        return made.reshape(self.shape)
 
     def free(self) -> None:
         self._tiles.free()

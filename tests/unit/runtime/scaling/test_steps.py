@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.harness.scaling import TABLE, check_steps, drawn, every_steps, steps_for
+from support.harness.scaling import TABLE, check_steps, drawn, every_steps, patch_steps, steps_for
 from webpte.errors import ClosedError, InputError, OutOfMemoryError
 from webpte.gpu.device import BINDING_LIMIT, with_limits
 from webpte.gpu.simulated.device import SimulatedDevice
@@ -168,3 +168,16 @@ def test_other_pictures_are_refused() -> None:
         steps_for((7, 5), ((0, 3),), 2)
     with pytest.raises(InputError, match="no filter 9"):
         steps_for((7, 5), ((9, 3),), 9)
+
+
+def test_patches_are_squares_of_the_planes() -> None:
+    steps, pixels = patch_steps(), drawn(31, 53)
+    (found,) = prepare_on_host(steps, pixels)
+    planes = PictureSteps(*_fields(steps), TABLE)
+    (whole,) = prepare_on_host(planes, pixels)
+    assert found.shape == steps.shape == (6, 4, 27)
+    square, patch = 4, 1  # the second of its row, and in it the upper right patch
+    row, column = 6 * (square // 3), 6 * (square % 3) + 3 * patch
+    wanted = whole[:, row : row + 3, column : column + 3]
+    assert np.array_equal(found[square, patch].reshape(3, 3, 3), wanted)
+    assert steps.digest(pixels) != planes.digest(pixels)
