@@ -15,6 +15,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -91,7 +92,7 @@ async def measure(asked: Mapping[str, str], say: Callable[[str], Any], device: s
         pixels = random.integers(0, 256, (height, width, 3), np.uint8)
         for way, call in (("NumPy", in_numpy), ("GPU", on_gpu)):
             await call(steps, pixels)
-            rows[f"{way} ms"] = await timed(runs, lambda do=call, a=steps, b=pixels: do(a, b))
+            rows[f"{way} ms"] = await timed(runs, partial(call, steps, pixels))
             new = []
             for run in range(runs):
                 other = height, width + 2 * (1 + run)

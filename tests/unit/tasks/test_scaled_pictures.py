@@ -199,6 +199,7 @@ def test_pictures_of_a_batch_may_be_in_both_places() -> None:
                     made = await batch_of(batch, task.program)
                     array = await made.numpy() if isinstance(made, GpuTensor) else made
                     assert array.dtype == np.dtype(dtype)
-                    assert np.array_equal(array, np.stack(on_host[: len(batch)]))
+                    wanted = [np.asarray(one) for one in on_host[: len(batch)]]
+                    assert np.array_equal(array, np.stack(wanted))
 
     asyncio.run(run())

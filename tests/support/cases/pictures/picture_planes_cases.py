@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from support.cases.cases import Array
-from support.cases.row_cases import RowCase, normal
+from support.cases.row_cases import Given, RowCase, normal
 
 PLANES = "webpte.picture_planes.default"
 
@@ -26,7 +26,7 @@ def picture(height: int, width: int) -> Array:
 
 
 def planes(rows: int, columns: int, *part: int, label: str = "") -> RowCase:
-    given = picture(rows, columns), normal((3, 257), rows + columns), *part
+    given: tuple[Given, ...] = (picture(rows, columns), normal((3, 257), rows + columns), *part)
     return RowCase(PLANES, given, oracle, rtol=0, atol=0, label=label)
 
 
