@@ -169,7 +169,7 @@ def test_other_pictures_are_refused() -> None:
 def test_patches_are_squares_of_the_planes() -> None:
     steps, pixels = patch_steps(), drawn(31, 53)
     (found,) = prepare_on_host(steps, pixels)
-    planes = PictureSteps(*_fields(steps), TABLE)
+    planes = replace(steps, patches=None)
     (whole,) = prepare_on_host(planes, pixels)
     assert found.shape == steps.shape == (6, 4, 27)
     square, patch = 4, 1  # the second of its row, and in it the upper right patch
