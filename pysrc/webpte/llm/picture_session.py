@@ -362,6 +362,6 @@ def patch_places(rows: int, columns: int, side: int) -> np.ndarray:
 
     `side * side` patches, which lie together in a square, become one row of embeddings.
     """
-    places = np.stack(np.indices((rows, side, columns, side)), -1)
+    places = np.moveaxis(np.indices((rows, side, columns, side)), 0, -1)
     both = places[..., [0, 2]] * side + places[..., [1, 3]]
     return both.swapaxes(1, 2).reshape(rows * columns, side * side, 2)

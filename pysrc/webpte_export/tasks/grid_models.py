@@ -31,7 +31,7 @@ from webpte_export.llm.decoder_state import STEP
 from webpte_export.llm.rotary import RotaryTables
 
 KINDS = ("qwen2_vl", "qwen2_5_vl")
-_MOST_ROWS = 512  # of a picture: 448 patches by 448 of 14 pixels have 256
+_MOST_ROWS = 512  # of a picture, such as one of 634 by 634 pixels in squares of 28 by 28
 _APART = -1e4  # of scores of patches in other windows: their shares are 0 in float16, too
 _SMALLEST, _LARGEST = 56 * 56, 28 * 28 * 1280  # pixels of a picture, where the file has no numbers
 
@@ -65,7 +65,7 @@ def settle_pixels(settings: Mapping[str, Any], folder: Path) -> tuple[dict[str, 
             f"{settings.get('size')!r}, its patch_size {side!r}, its merge_size {merged!r}."
         )
     area = (side * merged) ** 2
-    # The size that a file names is kept: the default is far more than a context holds.
+    # Files allow up to 16,384 rows, which no context here holds.
     rows = max(min(largest // area, _MOST_ROWS), 1)
     changed = {key: one for key, one in settings.items() if key not in ("min_pixels", "max_pixels")}
     largest = min(largest, rows * area)
@@ -103,6 +103,20 @@ class GridAttention(nn.Module):
         return found
 
 
+class GridBlock(nn.Module):
+    """One layer of the half that sees, with the attention of grids."""
+
+    def __init__(self, block: Any) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.mlp = block.norm1, block.norm2, block.mlp
+        self.attention = GridAttention(block.attn)
+
+    def forward(self, states: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
+        states = states + self.attention(self.norm1(states), cos, sin, mask)
+        found: Tensor = states + self.mlp(self.norm2(states))
+        return found
+
+
 class GridVision(nn.Module):
     """The half that sees: attention among the patches of a picture, then squares become rows."""
 
@@ -116,15 +130,13 @@ class GridVision(nn.Module):
         # Both frames of a still picture are the same: their weights are added up.
         self.embed = nn.Linear(weight[0, :, 0].numel(), weight.shape[0], bias=False)
         self.embed.weight = nn.Parameter(weight.sum(2).flatten(1), requires_grad=False)
-        self.blocks, self.merger = vision.blocks, vision.merger
-        self.attentions = nn.ModuleList(GridAttention(block.attn) for block in self.blocks)
-        self.sides = rows * self.merged  # of a picture with one row
-        every = torch.arange(self.sides)
+        self.blocks = nn.ModuleList(map(GridBlock, vision.blocks))
+        self.merger = vision.merger
+        every = torch.arange(rows * self.merged)  # the places along a picture with one row
         angles = vision.rotary_pos_emb(torch.zeros(1), torch.stack([every, every], 1))
         for name, table in zip(("cos", "sin"), angles, strict=True):
             self.register_buffer(name, table[:, : table.shape[1] // 4].contiguous())
-        whole = getattr(config, "fullatt_block_indexes", range(len(self.blocks)))
-        self.whole = frozenset(whole)
+        self.whole = frozenset(getattr(config, "fullatt_block_indexes", range(config.depth)))
         if len(self.whole) < len(self.blocks):
             across = config.window_size // self.merged // config.patch_size * self.merged
             self.register_buffer("windows", (every // across).float().unsqueeze(1))
@@ -142,11 +154,8 @@ class GridVision(nn.Module):
             for table in (self.cos, self.sin)
         )
         apart = self._apart(rows, columns) if hasattr(self, "windows") else None
-        pairs = zip(self.blocks, self.attentions, strict=True)
-        for number, (block, attend) in enumerate(pairs):
-            mask = None if number in self.whole else apart
-            states = states + attend(block.norm1(states), cos, sin, mask)
-            states = states + block.mlp(block.norm2(states))
+        for number, block in enumerate(self.blocks):
+            states = block(states, cos, sin, None if number in self.whole else apart)
         found: Tensor = self.merger(states)
         return found.unsqueeze(0)
 

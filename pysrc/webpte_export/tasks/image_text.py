@@ -71,12 +71,14 @@ def export_image_text(
             )
         prompt = _prompt(model, sight.rows)
         expected = sight.reference(model, prompt)[0, -1]
+        decoder: Decoder
         tables: nn.Module | None = None
+        given: tuple[Tensor, ...] = ()
         if isinstance(sight, GridSight):
             decoder, tables = text_half(model, context)
+            given = tables(sight.positions(_BEFORE, context))
         else:
             decoder = Decoder(language_model(model), context).eval()
-        given = () if tables is None else tables(sight.positions(_BEFORE, context))
         _compare(decoder, sight.module(*sight.calls[0]), prompt, expected, given)
         if quantize is not None:
             quantize_decoder(decoder, quantize)

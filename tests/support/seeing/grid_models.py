@@ -36,7 +36,7 @@ ENDS = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 2}
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
 
 
-class StillProcessor(tf.Qwen2VLProcessor):
+class StillProcessor(tf.Qwen2VLProcessor):  # type: ignore[misc]
     """The processor of Qwen2-VL without that of videos, which needs torchvision."""
 
     def __init__(
@@ -86,7 +86,8 @@ def grids(kind: str, **vision: Any) -> tuple[Any, Any]:
 GRIDS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "grid": partial(grids, "Qwen2VL", embed_dim=16, hidden_size=32, mlp_ratio=2),
     "windows": partial(
-        *(grids, "Qwen2_5_VL"),
+        grids,
+        "Qwen2_5_VL",
         hidden_size=16,
         out_hidden_size=32,
         intermediate_size=24,

@@ -163,7 +163,8 @@ def main(*only: str) -> None:
         models, out = Path(work, "models"), Path(work, "out")
         make_models(models)
         results = expected(models)
-        np.savez_compressed(STEPS, **steps(models))
+        stored: Any = steps(models)
+        np.savez_compressed(STEPS, **stored)
         if only:
             shutil.copytree(models_folder(), out)
         for folder in sorted(models.iterdir()):
