@@ -23,7 +23,8 @@ from webpte.shapes import Dims, numel
 
 Array = np.ndarray
 VIEW = "aten.view_copy.default"
-_KEPT = 2  # graphs of as many sizes of pictures
+# Graphs are kept for so many sizes of pictures; for one alone, if they have more memory than this.
+_KEPT, _KEPT_BYTES = 2, 32 << 20
 
 
 def picture_graph(steps: PictureSteps, dtype: str) -> Graph:
@@ -95,6 +96,11 @@ class GpuScaler:
         self._building = asyncio.Lock()
         self._closed = False
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of GPU memory that the graphs have."""
+        return sum(sum(one.allocated.values()) for one in self._delegates.values())
+
     async def run(self, steps: PictureSteps, pixels: Array, dtype: str) -> list[GpuTensor]:
         """Return the parts of a picture (height, width, 3), each (3, rows, columns)."""
         steps.check(pixels)
@@ -111,7 +117,9 @@ class GpuScaler:
         async with self._building:
             made = self._delegates.pop((steps, dtype), None)
             if made is None:
-                while len(self._delegates) >= _KEPT:
+                while self._delegates and (
+                    len(self._delegates) >= _KEPT or self.nbytes > _KEPT_BYTES
+                ):
                     self._delegates.pop(next(iter(self._delegates))).close()
                 graph = picture_graph(steps, dtype)
                 made = await GpuDelegate.create(graph, self._device, ShaderLibrary())

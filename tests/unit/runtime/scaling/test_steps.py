@@ -12,6 +12,7 @@ from support.harness.scaling import TABLE, check_steps, drawn, every_steps, patc
 from webpte.errors import ClosedError, InputError, OutOfMemoryError
 from webpte.gpu.device import BINDING_LIMIT, with_limits
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.runtime.scaling import gpu_scaler
 from webpte.runtime.scaling.gpu_scaler import GpuScaler, fits
 from webpte.runtime.scaling.resample import NEAREST, filter_weights, nearest
 from webpte.runtime.scaling.steps import PicturePart, PictureSteps, prepare_on_host
@@ -119,6 +120,23 @@ def test_graphs_of_the_last_sizes_are_kept() -> None:
         with pytest.raises(ClosedError, match="closed while a picture"):
             await prepared(7)
         assert not device.buffers
+
+    asyncio.run(run())
+
+
+def test_of_large_graphs_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_scaler, "_KEPT_BYTES", 1000)
+    device = SimulatedDevice()
+
+    async def run() -> None:
+        scaler = GpuScaler(device)
+        for height in (7, 8):
+            steps = steps_for((height, 5), ((9, 11),), 2)
+            for tensor in await scaler.run(steps, drawn(height, 5), "float32"):
+                tensor.destroy()
+            assert scaler.nbytes == sum(device.buffers.values()) > 1000
+            assert len(scaler._delegates) == 1
+        scaler.close()
 
     asyncio.run(run())
 
