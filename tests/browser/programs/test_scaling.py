@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from support.harness.scaling import TABLE, drawn, every_steps
 from support.page.page import python
 from support.page.task_page import packed
+from support.seeing.scaling import TABLE, drawn, every_steps
 from webpte.runtime.scaling.steps import prepare_on_host
 from webpte_host.harness.browser import Harness
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from support.devices.native import need_native
-from support.harness.scaling import check_steps, every_steps
+from support.seeing.scaling import check_steps, every_steps
 from webpte.gpu.native.device import NativeDevice
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import webpte
 from support.harness import image_text_cases
-from support.harness.scaling import drawn, steps_for
 from support.harness.task_cases import make_picture, models_folder
+from support.seeing.scaling import drawn, steps_for
 from webpte.errors import ClosedError, DeviceLostError, OutOfMemoryError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.gpu_tensor import GpuTensor

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from support.harness.scaling import TABLE, check_steps, drawn, every_steps, patch_steps, steps_for
+from support.seeing.scaling import TABLE, check_steps, drawn, every_steps, patch_steps, steps_for
 from webpte.errors import ClosedError, InputError, OutOfMemoryError
 from webpte.gpu.device import BINDING_LIMIT, with_limits
 from webpte.gpu.simulated.device import SimulatedDevice
