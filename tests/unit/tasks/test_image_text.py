@@ -137,7 +137,7 @@ def test_one_answer_streams() -> None:
     async def run() -> None:
         async with await opened() as task:
             with pytest.raises(InputError, match="one question"):
-                await anext(task.stream([[user("a")], [user("b")]]))
+                task.stream([[user("a")], [user("b")]])
 
     asyncio.run(run())
 
