@@ -34,6 +34,10 @@ def _tokens(random: Random) -> list[Any]:
     return [random.integers(4, 900, (1, 23)), np.array([0])]
 
 
+def _letters(random: Random) -> list[Any]:
+    return [random.integers(0, 257, (3, 37))]
+
+
 # The inputs of each, of sizes that are no powers of two where the program takes any.
 EXAMPLES: dict[str, Callable[[Random], list[Any]]] = {
     "add": _floats((37, 41), (37, 41), levels=8),
@@ -41,6 +45,7 @@ EXAMPLES: dict[str, Callable[[Random], list[Any]]] = {
     "digits": _floats((1, 1, 28, 28)),
     "photo": _floats((1, 3, 11, 17)),
     "stories": _tokens,
+    "words": _letters,
 }
 
 

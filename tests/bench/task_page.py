@@ -230,7 +230,7 @@ async def _answered(bench: Bench, task: Any, recorder: Recorder, seed: int) -> F
     first = begun + answer.stats.prefill_seconds
     return {
         "first token ms": round(1000 * (first - started), 2),
-        "of that preparing the picture": round(1000 * (begun - started), 2),
+        "of that before the prompt is computed": round(1000 * (begun - started), 2),
         "prompt": answer.stats.prefill_tokens + answer.stats.reused_tokens,
         "reused": answer.stats.reused_tokens,
         "tokens": len(answer.tokens),

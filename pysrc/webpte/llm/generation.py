@@ -22,7 +22,7 @@ from webpte.llm.constrain.constraint import Allowed, Constraint
 from webpte.llm.decode import DecodeLoop, GenerationStats
 from webpte.llm.kv_session import KVSession
 from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
-from webpte.llm.picture_session import Picture, PictureSession, session_of
+from webpte.llm.picture_session import LatePixels, Picture, PictureSession, session_of
 from webpte.llm.program_signature import language_method
 from webpte.llm.saved import SavedContext, read_saved
 from webpte.llm.speculation import Speculate, Speculators
@@ -117,7 +117,9 @@ class Generator:
         """Empty the context, and end the current answer."""
         self._session.reset()
 
-    def picture(self, pixels: np.ndarray, grid: tuple[int, int] | None = None) -> Picture:
+    def picture(
+        self, pixels: np.ndarray | LatePixels, grid: tuple[int, int] | None = None
+    ) -> Picture:
         """Return a picture for prompts, given as the program's `vision_encoder` takes it.
 
         `grid` has the rows and columns of embeddings, for models that see a grid of patches.

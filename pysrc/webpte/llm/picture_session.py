@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -44,6 +44,30 @@ from webpte.runtime.program import Program
 NUMPY = "numpy"
 
 
+class LatePixels(Protocol):
+    """Pixels that are prepared when the program's `vision_encoder` is about to read them.
+
+    shape, dtype   those of the pixels
+    key            says what they show: equal ones have equal keys
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    @property
+    def key(self) -> bytes: ...
+
+    async def pixels(self) -> np.ndarray | GpuTensor:
+        """Return the pixels, in memory or on the program's GPU, where they stay until `free`."""
+        ...
+
+    def free(self) -> None:
+        """Free the memory of what `pixels` returned."""
+
+
 @dataclass(frozen=True, eq=False)
 class Picture:
     """A picture in conversations with one Generator.
@@ -53,7 +77,7 @@ class Picture:
     grid     the rows and columns in which these lie, for models that see a grid of patches
     """
 
-    pixels: np.ndarray
+    pixels: np.ndarray | LatePixels
     tokens: tuple[int, ...]
     grid: tuple[int, int] | None = None
 
@@ -73,38 +97,43 @@ class PictureSession(KVSession):
         self._held: tuple[Picture, ...] = ()  # those of the context, and new ones
         self._encoded: dict[Picture, Any] = {}  # rows of pictures, during a prefill
         self._joined: list[Any] = []  # what its calls were given
+        self._late: list[LatePixels] = []  # pixels that were prepared for it
         self._ends_in_picture = False
 
-    def picture(self, pixels: np.ndarray, grid: tuple[int, int] | None = None) -> Picture:
+    def picture(
+        self, pixels: np.ndarray | LatePixels, grid: tuple[int, int] | None = None
+    ) -> Picture:
         """Return a picture; the same one for the same pixels, as long as something holds it.
 
         `grid` has the rows and columns of what the model sees of it, if that depends on its size.
         """
-        array = np.asarray(pixels)
-        count = self._check_picture(array, grid)
-        array = np.ascontiguousarray(array)
-        key = blake2b(array.view(np.uint8).data, digest_size=32).digest() + repr(grid).encode()
+        late = hasattr(pixels, "key")
+        given: Any = pixels if late else np.ascontiguousarray(pixels)
+        count = self._check_picture(given, grid)
+        key = given.key if late else blake2b(given.view(np.uint8).data, digest_size=32).digest()
+        key += repr(grid).encode()
         known = self._known.get(key)
         if known is None:
             first, number = self._end, len(self._starts)
             self._starts.append(first)
             self._end += count
-            known = Picture(array.copy(), tuple(range(first, self._end)), grid)
+            kept = given if late else given.copy()
+            known = Picture(kept, tuple(range(first, self._end)), grid)
             self._known[key] = self._pictures[number] = known
         self._held = (*self._held, known)
         return known
 
-    def _check_picture(self, array: np.ndarray, grid: tuple[int, int] | None) -> int:
+    def _check_picture(self, array: np.ndarray | LatePixels, grid: tuple[int, int] | None) -> int:
         """Return the number of rows of a picture; raise InputError for one that is not seen."""
         vision, name = self._vision, self.program.name
         wanted, shape, count = vision.pixels, vision.pixels.shape, vision.rows
         if vision.side:
             rows, columns = (0, 0) if grid is None else grid
             count = rows * columns
-            if rows < 1 or columns < 1 or len(array) != count:
+            if rows < 1 or columns < 1 or array.shape[:1] != (count,):
                 raise InputError(
                     f"{name} sees pictures as a grid: give its rows and columns (grid=...), whose "
-                    f"product is the first dim of the pixels, {len(array)}; got {grid}"
+                    f"product is the first dim of the pixels, {list(array.shape)}; got {grid}"
                 )
             if count > vision.rows:
                 raise InputError(
@@ -246,7 +275,11 @@ class PictureSession(KVSession):
     async def _encode(self, picture: Picture) -> Any:
         """Return the rows of a picture (1, rows, width), on the GPU where there is one."""
         if picture not in self._encoded:
-            given = [picture.pixels]
+            pixels: Any = picture.pixels
+            if not isinstance(pixels, np.ndarray):
+                self._late.append(pixels)
+                pixels = await pixels.pixels()
+            given = [pixels]
             if picture.grid is not None:
                 places = patch_places(*picture.grid, self._vision.side)
                 info = self.program.methods[VISION].inputs[1]
@@ -266,7 +299,9 @@ class PictureSession(KVSession):
         for rows in (*self._encoded.values(), *self._joined):
             if isinstance(rows, GpuTensor):
                 rows.destroy()
-        self._encoded, self._joined = {}, []
+        for pixels in self._late:
+            pixels.free()
+        self._encoded, self._joined, self._late = {}, [], []
 
     def _history(self, tokens: list[int]) -> list[int]:
         """Return the tokens with others of them in the place of pictures: none is penalized."""

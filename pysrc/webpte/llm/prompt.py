@@ -62,7 +62,7 @@ class PictureReader(Protocol):
     def image(self) -> str: ...
 
     def see(self, pixels: np.ndarray) -> PromptPicture:
-        """Prepare a picture (height, width, 3) of bytes."""
+        """Return a picture (height, width, 3) of bytes for prompts."""
 
     def encode(self, text: str, pictures: Sequence[PromptPicture], special: bool) -> list[int]:
         """Return the tokens of a text in which `image` stands for each picture."""

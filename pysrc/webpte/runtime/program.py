@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from weakref import WeakSet
 
@@ -22,6 +21,7 @@ from webpte.runtime.base.devices import NAMES, SHARED, kind_of, shared_device
 from webpte.runtime.base.display import program_table
 from webpte.runtime.base.gpu_tensor import GpuTensor, allocated_bytes
 from webpte.runtime.base.info import MethodInfo, Placement, Stats, TensorInfo
+from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.manifest_files import is_manifest, open_manifest, open_part
 from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.base.options import Options, applied_to
@@ -147,11 +147,8 @@ class Program(TakesLora):
     ) -> None:
         """`shared` is the name of a shared device; None if the caller gave the device."""
         self._init_lora(slots)
-        self._contents = contents
-        self._build = build
-        self._clock = clock
-        self._strict = strict
-        self._shared = shared
+        self._contents, self._build, self._clock = contents, build, clock
+        self._strict, self._shared = strict, shared
         self._recovery = asyncio.Lock()
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
         self.name = contents.source.name
@@ -365,16 +362,16 @@ class Program(TakesLora):
     async def __aenter__(self) -> Program:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
 
-# The use that `webpte.llm` and the page make of a program: no part of the public API
+# The use that `webpte.llm`, tasks and the page make of a program: no part of the public API
+
+
+def lifetime_of(program: Program) -> Lifetime:
+    """Return the lifetime of what the program has on its device, until `recover`."""
+    return program._build.lifetime
 
 
 def decoder_of(program: Program, method: str, embedding: str | None = None) -> Decoder:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from webpte.errors import ExecutionError, InputError
+from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.info import TensorInfo
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
 from webpte.tasks.task import Task
@@ -51,21 +52,28 @@ class ArrayTask(Task):
                 f"{files.program.name} is not a program for {self.name}: it takes {told}"
             )
         self.outputs = given
-        self.bounds, self._dtype = taken.bounds, np.dtype(taken.dtype)
+        self.bounds, self.dtype = taken.bounds, np.dtype(taken.dtype)
 
     @abstractmethod
-    async def prepare(self, given: Any) -> Array:
-        """Return the array of one picture or sound, as the model's files say."""
+    async def prepare(self, given: Any) -> Any:
+        """Return the array of one picture or sound, as the model's files say.
+
+        What stays on the GPU is a GpuTensor, already with the dtype that the program takes.
+        """
+
+    async def batch(self, prepared: Sequence[Any]) -> Any:
+        """Return the program's input for some pictures or sounds."""
+        return np.stack(prepared)
 
     async def run(self, given: Sequence[Any]) -> list[tuple[Array, ...]]:
         """Return the program's outputs for each picture or sound."""
-        prepared = [self.checked(await self.prepare(one)) for one in given]
         fewest, most = self.bounds[0]
         found: list[tuple[Array, ...]] = []
-        for start in range(0, len(prepared), most):
-            group = prepared[start : start + most]
+        for start in range(0, len(given), most):
+            some = given[start : start + most]
+            group = [self.checked(await self.prepare(one)) for one in some]
             filled = group + group[:1] * (fewest - len(group))
-            outputs = await self.program.run(self.method, np.stack(filled))
+            outputs = await self.program.run(self.method, await self.batch(filled))
             if not all(np.isfinite(output).all() for output in outputs):
                 # What is made of it would be arbitrary.
                 raise ExecutionError(f"{self.program.name} returned NaN or infinities")
@@ -73,8 +81,8 @@ class ArrayTask(Task):
             found += zip(*rows, strict=True)
         return found
 
-    def checked(self, made: Array) -> Array:
-        """Return a prepared array as the program takes it; raise InputError if it cannot."""
+    def checked(self, made: Any) -> Any:
+        """Return what was prepared as the program takes it; raise InputError if it cannot."""
         sizes = zip(made.shape, self.bounds[1:], strict=True)
         if not all(low <= size <= high for size, (low, high) in sizes):
             wanted = [high for _, high in self.bounds[1:]]
@@ -82,4 +90,4 @@ class ArrayTask(Task):
                 f"{PREPROCESSOR} makes arrays of {list(made.shape)}, but {self.program.name} takes "
                 f"{wanted}: they do not belong together"
             )
-        return made.astype(self._dtype, copy=False)
+        return made if isinstance(made, GpuTensor) else made.astype(self.dtype, copy=False)

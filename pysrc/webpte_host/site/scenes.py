@@ -289,7 +289,7 @@ SCENES = (
     Scene("task", "things/object-detection.json", "task", _find_things),
     Scene("task-text", "entities/token-classification.json", "task", _mark_names),
     Scene("documents", "encoder/model.pte", "documents", _search_documents),
-    Scene("rank", "encoder/model.pte", "rank", _rank),
+    Scene("rank", "words", "rank", _rank),
     Scene("speech", "moonshine/model.pte", "speech", _transcribe),
     Scene("voice", "steady/model.pte", "speech", _say),
     Scene("train", "trained/llama_8w.pte", "train", _train),

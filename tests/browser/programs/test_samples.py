@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from support.harness import limits
 from support.page.page import decode, encode, python
@@ -38,6 +39,12 @@ async with await webpte.load("/samples/" + files["program"]) as program:
 """
 
 
+ENCODED = """
+tokenizer = await webpte.text.load_tokenizer("/samples/words.tokenizer.json")
+return [list(map(int, tokenizer.encode(text))) for text in texts]
+"""
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_results_of_pytorch(harness: Harness, name: str) -> None:
     calls = unpack(RESULTS / f"{name}.npz")
@@ -58,3 +65,11 @@ def test_stories_talks_and_comes_to_an_end(harness: Harness, root: Path) -> None
     assert " cat " in story[0]
     assert story[0].endswith((".", "!", '"'))
     assert story[1] == "stop"
+
+
+def test_words_reads_texts_as_in_cpython(harness: Harness, root: Path) -> None:
+    texts = ["The cats sleep, and so do I.", "Où est le CAFÉ?", "It is 5:30!", "of the", "", "猫"]
+    file = root / "web" / "samples" / "words.tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(file))
+    wanted = [tokenizer.encode(text).ids for text in texts]
+    assert python(harness, ENCODED, texts=texts) == wanted

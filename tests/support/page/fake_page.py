@@ -89,7 +89,7 @@ class FakeKept:
         self.left = self.stopped = False
 
     async def read(self, offset: int, length: int) -> bytes:
-        data: bytes = self.data.read_bytes()
+        data: bytes = self.data if isinstance(self.data, bytes) else self.data.read_bytes()
         return data[offset : offset + length]
 
     async def keep(self, progress: Progress | None = None) -> bool:

@@ -16,7 +16,7 @@ from webpte_samples.results import unpack
 SAMPLES = ROOT / "web" / "samples"
 RESULTS = ROOT / "tests" / "data" / "samples"
 NAMES = sorted(path.stem for path in RESULTS.glob("*.npz"))
-MOST_BYTES = 2_100_000
+MOST_BYTES = 2_400_000
 FIELDS = {"name", "title", "task", "licence", "size", "files", "view", "inputs", "outputs", "about"}
 
 
@@ -27,7 +27,7 @@ def card_of(name: str) -> dict[str, Any]:
 
 def test_every_card_has_results_and_all_together_are_small() -> None:
     cards = {path.stem for path in SAMPLES.glob("*.json") if "." not in path.stem}
-    assert cards >= set(NAMES) == {"digits", "notes", "photo", "stories"}
+    assert cards >= set(NAMES) == {"digits", "notes", "photo", "stories", "words"}
     assert sum(path.stat().st_size for path in SAMPLES.iterdir()) < MOST_BYTES
 
 

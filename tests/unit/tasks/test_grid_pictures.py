@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.json_reader import Table
 from webpte.llm import Generator
 from webpte.llm.picture_session import patch_places, rotary_positions
+from webpte.runtime.scaling.steps import prepare_on_host
 from webpte.tasks.vision.image_text import ImageTextToText
 from webpte.tasks.vision.tiles import GridPictures, pictures_of
 
@@ -51,6 +52,18 @@ def pictures(model: str = "grid", **changes: Any) -> GridPictures:
     return made
 
 
+class Seen(NamedTuple):
+    """A picture as a model sees it."""
+
+    tiles: list[np.ndarray]
+    grid: tuple[int, int] | None
+
+
+def seen_by(prepared: GridPictures, pixels: np.ndarray) -> Seen:
+    layout = prepared.layout(*pixels.shape[:2])
+    return Seen(prepare_on_host(layout.steps, pixels), layout.grid)
+
+
 async def opened(model: str, device: Any = "numpy") -> ImageTextToText:
     task = await webpte.tasks.open("image-text-to-text", models_folder() / model, device=device)
     assert isinstance(task, ImageTextToText)
@@ -72,7 +85,7 @@ def test_patches_and_positions_are_those_of_the_processor(model: str) -> None:
     prepared, at = pictures(model), 0
     pixels = stored("pixels")
     for given, (_, height, width) in zip(STEP_PICTURES, step(model, "grids"), strict=True):
-        seen = prepared(made(given))
+        seen = seen_by(prepared, made(given))
         assert seen.grid == (height // 2, width // 2)
         (patches,) = seen.tiles
         wanted = pixels[at : at + height * width]
@@ -99,7 +112,7 @@ def test_rows_and_logits_are_those_of_the_model(model: str) -> None:
             (given,) = await program.run("token_embedding", tokens[None].astype(np.int64))
             at = 0
             for given_picture, (place, rows, columns) in zip(STEP_PICTURES, grids, strict=True):
-                patches = pictures(model)(made(given_picture)).tiles[0]
+                patches = seen_by(pictures(model), made(given_picture)).tiles[0]
                 places = patch_places(rows, columns, 2)
                 (found,) = await program.run("vision_encoder", patches, places)
                 seen = step(model, "rows")[at : at + rows * columns]
@@ -156,10 +169,10 @@ def test_pictures_that_cannot_be_seen_are_told() -> None:
     async def run() -> None:
         async with await opened("grid") as task:
             generator = Generator(task.program)
-            patches = pictures()(made(SMALL)).tiles[0]
+            patches = seen_by(pictures(), made(SMALL)).tiles[0]
             with pytest.raises(InputError, match=r"give its rows and columns .* got None"):
                 generator.picture(patches)
-            with pytest.raises(InputError, match="first dim of the pixels, 4; got"):
+            with pytest.raises(InputError, match=r"first dim of the pixels, \[4, .*; got"):
                 generator.picture(patches, (3, 2))
             with pytest.raises(InputError, match=r"5 by 5 rows: .* takes up to 24"):
                 generator.picture(np.zeros((25, 4, 48), np.float32), (5, 5))
@@ -201,8 +214,8 @@ def test_settings_of_grids_are_checked() -> None:
     with pytest.raises(InputError, match="patch_size must be from 1"):
         pictures(patch_size=0)
     with pytest.raises(InputError, match="no whole squares of 8 pixels"):
-        pictures(do_resize=False)(made(HIGH))
+        seen_by(pictures(do_resize=False), made(HIGH))
     older = pictures(size=None, min_pixels=256, max_pixels=1536)  # as earlier files have them
     for picture in (WIDE, HIGH, SMALL):
-        new, old = (one(made(picture)) for one in (pictures(), older))
+        new, old = (seen_by(one, made(picture)) for one in (pictures(), older))
         np.testing.assert_array_equal(new.tiles[0], old.tiles[0])

@@ -25,6 +25,7 @@ from support.harness.image_text_cases import (
 )
 from webpte.errors import ChatTemplateError, InputError, SourceError, UnsupportedError
 from webpte.json_reader import Table
+from webpte.runtime.scaling.steps import prepare_on_host
 from webpte.tasks.vision.image_text import ImageTextToText
 from webpte.tasks.vision.tiles import pictures_of
 
@@ -172,11 +173,13 @@ def test_files_that_do_not_fit_are_told(tmp_path: Path) -> None:
 def test_a_picture_is_cut_into_tiles(picture: Any, grid: tuple[int, int]) -> None:
     content = json.loads((FOLDER / "tiles" / "preprocessor_config.json").read_text())
     tiled = pictures_of(Table(content, "preprocessor_config.json", InputError))
-    seen = tiled(made(picture))
+    pixels = made(picture)
+    seen = tiled.layout(*pixels.shape[:2])
     assert (seen.rows, seen.columns) == grid
-    assert [tile.shape for tile in seen.tiles] == [(3, 16, 16)] * (grid[0] * grid[1] + 1)
+    tiles = prepare_on_host(seen.steps, pixels)
+    assert [tile.shape for tile in tiles] == [(3, 16, 16)] * (grid[0] * grid[1] + 1)
     text = tiled.text(seen, "#", 2)
-    assert text.count("##") == len(seen.tiles)
+    assert text.count("##") == len(tiles)
     assert f"<row_{grid[0]}_col_{grid[1]}>##\n\n<fake" in text
 
 

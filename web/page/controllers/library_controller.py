@@ -19,7 +19,13 @@ from page.parts.library_view import (
     summary_text,
     unkept_note,
 )
-from page.persistence.library_files import delete_all, orphaned_parts, part_name, parts_of
+from page.persistence.library_files import (
+    beside_name,
+    delete_all,
+    orphaned_parts,
+    part_name,
+    parts_of,
+)
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
@@ -138,7 +144,7 @@ class LibraryController:
         self._state.tell(told, "good" if agreed else "bad")
 
     async def on_library_keep(self, message: Message) -> None:
-        """Keep a copy of the dropped program, with its `.ptd` files."""
+        """Keep a copy of the dropped program, with the files that belong to it."""
         session = self._state.session
         if session is None or session.source.address or session is self._copied:
             return
@@ -170,6 +176,10 @@ class LibraryController:
             for index, part in enumerate(source.extra):
                 name = part_name(source.name, copy, index)
                 parts.append(await library.add(part, name, progress=progress))
+            for name, file in source.beside.items():
+                kept = beside_name(source.name, copy, name)
+                data = self._state.browser.source(file).data
+                parts.append(await library.add(data, kept, progress=progress))
             address = await library.add(source.data, source.name, parts=parts, progress=progress)
         except BaseException:
             await delete_all(library, parts)  # without their program they are not listed

@@ -20,6 +20,7 @@ from page.controllers.opening_progress import OpeningProgress
 from page.parts.file_view import contents_view, unloaded_view
 from page.parts.run_view import Timing
 from page.parts.status_view import causes, opening_card, unfetched_text
+from page.persistence.library_files import open_parts
 from page.persistence.manifests import entry_of, fetch_manifest
 from page.session.constant_methods import read_constant_methods
 from page.session.loaded_text import loaded_text
@@ -223,8 +224,8 @@ class OpenController:
                 fetched, *parts = await fetch_manifest(browser, wanted, progress, download)
                 extra = extra or tuple(part.data for part in parts)
             else:
-                fetched = await browser.fetch(wanted, progress, download)
-                extra = extra or await self._parts_of(fetched)
+                fetched = await open_parts(browser, await browser.fetch(wanted, progress, download))
+                extra = extra or fetched.extra
             name = _name_of(fetched, card)
             task = card.task if card is not None else fetched.task
             wanted = replace(fetched, name=name, address=wanted, card=card, task=task)
@@ -236,13 +237,6 @@ class OpenController:
             if source.file is not None:
                 let_go(source.file, error)
             raise
-
-    async def _parts_of(self, program: Source) -> tuple[Any, ...]:
-        """Fetch the `.ptd` files that the library keeps with a local program."""
-        parts = program.file.parts if program.file is not None else ()
-        return tuple(
-            [(await self._state.browser.fetch(part, _ignore_progress)).data for part in parts]
-        )
 
     async def _load_source(
         self, source: Source, how: Mapping[str, Any], turn: int, progress: Progress
@@ -380,10 +374,6 @@ class OpenController:
         )
         unfetched = unfetched_text(error, name)
         state.tell(unfetched or f"Could not open {name}", "bad")
-
-
-def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Ignore progress."""
 
 
 def _run_that_ends(session: Session | None) -> str:

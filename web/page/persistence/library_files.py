@@ -1,11 +1,17 @@
-"""Files in the browser's library, and the `.ptd` files that belong to a program."""
+"""Files in the browser's library, and those that belong to a program there.
+
+These are its `.ptd` files, and what was dropped with it: the manifest that names its task, a
+tokenizer, and so on.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from page.browser import Library, Source
+from page.browser import Browser, Library, Source
+from page.persistence.manifests import read_dropped
 from webpte.errors import SourceError
 from webpte.library import LOCAL, Entry
 
@@ -28,8 +34,29 @@ def part_name(program: str, copy: str, index: int) -> str:
     return f"{program}/{copy}-{index}.ptd"
 
 
+def beside_name(program: str, copy: str, name: str) -> str:
+    """Return the library's name for a file that was dropped with a program, one of its parts."""
+    return f"{program}/{copy}/{name}"
+
+
+async def open_parts(browser: Browser, program: Source) -> Source:
+    """Return a program of the library with the files that are kept with it, and its task."""
+    constants, beside = [], []
+    for part in program.file.parts if program.file is not None else ():
+        fetched = await browser.fetch(part, lambda stage, done, total: None)
+        _, slash, name = part.removeprefix(f"{LOCAL}{program.name}/").partition("/")
+        if not slash:
+            constants.append(fetched.data)
+        elif fetched.file is not None:
+            data = await fetched.file.read(0, fetched.size)
+            beside.append(browser.file_of(data, name))
+    named = [*beside, browser.file_of(b"", program.name)]
+    task, rest = await read_dropped(browser, named, lambda name: False)
+    return replace(program, extra=tuple(constants), task=task, beside=rest)
+
+
 def parts_of(entries: Sequence[Entry], program: Entry) -> list[Entry]:
-    """Return the `.ptd` entries that belong to a local program."""
+    """Return the entries of files that belong to a local program."""
     return [entry for entry in entries if entry.address in program.parts]
 
 

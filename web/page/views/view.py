@@ -18,10 +18,12 @@ from page.session.state import AppState, Change
 from webpte.errors import InputError
 from webpte.llm import Generator
 from webpte.retrieval import encodes_texts
+from webpte.tasks import names
 from webpte.text import encodes_sentences
 
-# A program of another task may have the form of an encoder: one that fills gaps, say.
-_TASKS_OF_ENCODERS = ("", "feature-extraction", "retrieval")
+# A program of another task may have the form of an encoder: one that fills gaps, say. Cards may
+# describe a task in words of their own.
+_OF_OTHERS = frozenset(names()) - {"feature-extraction", "retrieval"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def _is_text_encoder(state: AppState) -> bool:
     session = state.session
     return (
         session is not None
-        and session.source.task in _TASKS_OF_ENCODERS
+        and session.source.task not in _OF_OTHERS
         and encodes_texts(session.methods)
     )
 

@@ -78,7 +78,7 @@ class MaskGeneration(PictureTask):
     async def look(self, picture: Any) -> SeenPicture:
         """Read a picture; what is asked about it afterwards takes little time."""
         pixels = await picture_of(picture)
-        made = self.checked(await self.prepare(pixels))[None]
+        made = await self.batch([self.checked(await self.prepare(pixels))])
         place = "numpy" if self.program.device_info.kind == "numpy" else "gpu"
         (embedding,) = await self.program.run(self.method, made, output=place)
         return SeenPicture(embedding, *pixels.shape[:2])

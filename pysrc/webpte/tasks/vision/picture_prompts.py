@@ -15,6 +15,7 @@ from webpte.llm import Generator, Picture
 from webpte.llm.prompt import PromptPicture
 from webpte.tasks.language import render_chat
 from webpte.tasks.vision.pictures import checked_picture, picture_of
+from webpte.tasks.vision.preparer import LateTiles, PicturePreparer
 from webpte.tasks.vision.tiles import Pictures
 from webpte.text import ChatTemplate, Tokenizer
 
@@ -45,6 +46,7 @@ class PicturePrompts:
         template: ChatTemplate | None = None,
     ) -> None:
         self._generator, self._tokenizer, self._pictures = generator, tokenizer, pictures
+        self._preparer = PicturePreparer(generator.program)
         self._template = template or tokenizer.template
         known = [config.content.get(f"image_token_{name}") for name in ("id", "index")]
         number = next((one for one in known if type(one) is int), None)
@@ -82,14 +84,12 @@ class PicturePrompts:
         return PicturePrompt(self.encode(text, seen, special), tuple(seen))
 
     def see(self, pixels: Array) -> PromptPicture:
-        """Prepare a picture (height, width, 3) of bytes."""
-        given = checked_picture(pixels)
-        seen = self._pictures(given)
-        parts = tuple(
-            self._generator.picture(tile[None] if seen.grid is None else tile, seen.grid)
-            for tile in seen.tiles
-        )
-        text = self._pictures.text(seen, self.image, len(parts[0].tokens))
+        """Return a picture (height, width, 3) of bytes for prompts, which prepare it."""
+        given = np.array(checked_picture(pixels), order="C")  # it is prepared later
+        layout = self._pictures.layout(*given.shape[:2])
+        tiles = LateTiles(self._preparer, layout.steps, given).tiles
+        parts = tuple(self._generator.picture(tile, layout.grid) for tile in tiles)
+        text = self._pictures.text(layout, self.image, len(parts[0].tokens))
         return PromptPicture(given, text, parts)
 
     def encode(self, text: str, pictures: Sequence[PromptPicture], special: bool) -> list[int]:

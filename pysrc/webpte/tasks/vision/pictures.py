@@ -11,6 +11,7 @@ from webpte.errors import InputError, UnsupportedError
 from webpte.runtime.base.pictures import decode_picture
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import PREPROCESSOR, ModelFiles
+from webpte.tasks.vision.preparer import PicturePreparer, Prepared, batch_of
 from webpte.tasks.vision.preprocessing import Preprocessor
 
 Array = np.ndarray
@@ -29,14 +30,21 @@ class PictureTask(ArrayTask):
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
         self.preprocessor = Preprocessor(files.table(PREPROCESSOR))
+        self.preparer = PicturePreparer(files.program)
         if self.processors and self.preprocessor.name not in self.processors:
             raise UnsupportedError(
                 f"{PREPROCESSOR}: {self.name} knows models with an image_processor_type of "
                 f"{', '.join(self.processors)}, not of {self.preprocessor.name}"
             )
 
-    async def prepare(self, given: Any) -> Array:
-        return self.preprocessor(await picture_of(given))
+    async def prepare(self, given: Any) -> Prepared:
+        pixels = await picture_of(given)
+        steps = self.preprocessor.steps(*pixels.shape[:2])
+        (made,) = await self.preparer(steps, pixels, str(self.dtype))
+        return made
+
+    async def batch(self, prepared: Sequence[Prepared]) -> Prepared:
+        return await batch_of(prepared, self.program)
 
     async def answer_each(self, inputs: Any, answer: Callable[..., Any]) -> Any:
         """Return `answer(picture, *outputs)` for a picture, or a list of them for a list."""

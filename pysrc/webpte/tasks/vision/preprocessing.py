@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +12,18 @@ import numpy as np
 
 from webpte.errors import InputError, UnsupportedError
 from webpte.json_reader import Table
-from webpte.tasks.vision.resample import BICUBIC, BILINEAR, resize
+from webpte.runtime.scaling.resample import BICUBIC, BILINEAR
+from webpte.runtime.scaling.steps import (
+    PicturePart,
+    PictureSteps,
+    Size,
+    colour_table,
+    prepare_on_host,
+)
 
 Array = np.ndarray
 _MOST_PIXELS = 1 << 14  # of a side
+_NOTHING = np.zeros((1, 3), np.float32)  # what pictures are filled up with
 _WHOLE = 384  # ConvNeXt: pictures as large as this are not cropped
 
 
@@ -107,57 +114,75 @@ class Preprocessor:
 
     def __call__(self, pixels: Array) -> Array:
         """Return a picture (height, width, 3) of bytes as (3, rows, columns), float32."""
+        (made,) = prepare_on_host(self.steps(*pixels.shape[:2]), pixels)
+        return made
+
+    def steps(self, height: int, width: int) -> PictureSteps:
+        """Return the steps for pictures of a size."""
+        given = size = (height, width)
+        resizes = list[Size]()
+        cropped: Size | None = None
         if self._does("resize", not self._kind.free):
-            pixels = self._resized(pixels)
+            size, cropped = self._resized(size)
+            resizes.append(size)
         if self.name != "ConvNext" and self._does("center_crop", self._kind.crop):
-            pixels = _cropped(pixels, *self._size("crop_size", square=True, picture=pixels))
-        values = pixels.astype(np.float32)
-        if self._does("rescale"):
-            values = (pixels.astype(np.float64) * self._scale).astype(np.float32)
-        if self._does("normalize", self._kind.normalizes):
-            values = (values - self._mean) / self._std
+            cropped = self._size("crop_size", square=True, picture=size)
+        place, outside = PicturePart(len(resizes)), None
+        if cropped is not None:
+            top, left = ((old - new) // 2 for old, new in zip(size, cropped, strict=True))
+            place, size = PicturePart(len(resizes), top, left), cropped
         if self._kind.longest and self._does("pad"):
-            below, right = np.subtract(self.padded_size, values.shape[:2])
-            if min(below, right) < 0:
+            if min(np.subtract(self.padded_size, size)) < 0:
                 raise InputError(
                     f"{self.settings.name}: pad_size is smaller than size, the longest side"
                 )
-            values = np.pad(values, ((0, below), (0, right), (0, 0)))
-        return np.ascontiguousarray(np.moveaxis(values, 2, 0))
+            size, outside = self.padded_size, _NOTHING
+        table = colour_table(self._colours(), outside)
+        return PictureSteps(given, tuple(resizes), self._resample, (place,), size, table)
+
+    def _colours(self) -> Array:
+        """Return the float for each byte (256, 1), or of each channel (256, 3)."""
+        levels = np.arange(256)[:, None]
+        values = levels.astype(np.float32)
+        if self._does("rescale"):
+            values = (levels.astype(np.float64) * self._scale).astype(np.float32)
+        if self._does("normalize", self._kind.normalizes):
+            values = (values - self._mean) / self._std
+        return values
 
     @property
-    def padded_size(self) -> tuple[int, int]:
+    def padded_size(self) -> Size:
         """The height and width up to which pictures are filled."""
         return self._both("pad_size", self.settings.content.get("pad_size"))
 
-    def scaled_size(self, height: int, width: int) -> tuple[int, int]:
+    def scaled_size(self, height: int, width: int) -> Size:
         """Return the height and width at which a picture is brought to its longest side."""
         size = self.settings.content.get("size")
         side = self._checked("size", size.get("longest_edge") if isinstance(size, dict) else None)
         scale = side / max(height, width)
         return max(int(height * scale + 0.5), 1), max(int(width * scale + 0.5), 1)
 
-    def _resized(self, pixels: Array) -> Array:
+    def _resized(self, size: Size) -> tuple[Size, Size | None]:
+        """Return the size to which a picture is brought, and that of its center, if it is cut."""
         if self._kind.longest:
-            return resize(pixels, *self.scaled_size(*pixels.shape[:2]), self._resample)
+            return self.scaled_size(*size), None
         if self.name != "ConvNext":
-            size = self._size("size", square=self._kind.square, picture=pixels)
+            wanted = self._size("size", square=self._kind.square, picture=size)
             whole = self.settings.integer("ensure_multiple_of", 1, low=1, high=_MOST_PIXELS)
-            height, width = (max(round(side / whole), 1) * whole for side in size)
-            return resize(pixels, height, width, self._resample)
+            height, width = (max(round(side / whole), 1) * whole for side in wanted)
+            return (height, width), None
         side = self._side("size")
         if side >= _WHOLE:
-            return resize(pixels, side, side, self._resample)
+            return (side, side), None
         share = self.settings.number("crop_pct", None) or 224 / 256
-        larger = _fitted(pixels, int(side / share))
-        return _cropped(resize(pixels, *larger, self._resample), side, side)
+        return _fitted(size, int(side / share)), (side, side)
 
     def _side(self, key: str) -> int:
         size = self.settings.content.get(key)
         side = size.get("shortest_edge") if isinstance(size, dict) else size
         return self._checked(key, side)
 
-    def _size(self, key: str, *, square: bool, picture: Array) -> tuple[int, int]:
+    def _size(self, key: str, *, square: bool, picture: Size) -> Size:
         """Return a height and a width."""
         size = self.settings.content.get(key)
         if isinstance(size, dict) and size.keys() == {"height", "width"}:
@@ -171,7 +196,7 @@ class Preprocessor:
             )
         return _fitted(picture, side)
 
-    def _both(self, key: str, size: Any) -> tuple[int, int]:
+    def _both(self, key: str, size: Any) -> Size:
         height, width = (
             self._checked(key, size.get(side) if isinstance(size, dict) else None)
             for side in ("height", "width")
@@ -202,21 +227,10 @@ def _kind_of(settings: Table) -> tuple[str, _Processor]:
     return name, _KINDS[name]
 
 
-def _fitted(pixels: Array, side: int) -> tuple[int, int]:
+def _fitted(size: Size, side: int) -> Size:
     """Return the size with a shorter side of this many pixels, and the same proportions."""
-    height, width = pixels.shape[:2]
+    height, width = size
     longer = int(side * max(height, width) / min(height, width))
     if longer > _MOST_PIXELS:
         raise InputError(f"a picture of {width} by {height} pixels is too long to be resized")
     return (longer, side) if width <= height else (side, longer)
-
-
-def _cropped(pixels: Array, height: int, width: int) -> Array:
-    """Return the center of a picture, with black around it where that is smaller."""
-    rows, columns = pixels.shape[:2]
-    canvas = np.zeros((max(height, rows), max(width, columns), 3), np.uint8)
-    top, left = math.ceil((len(canvas) - rows) / 2), math.ceil((canvas.shape[1] - columns) / 2)
-    canvas[top : top + rows, left : left + columns] = pixels
-    top += (rows - height) // 2
-    left += (columns - width) // 2
-    return canvas[top : top + height, left : left + width]

@@ -8,16 +8,15 @@ does Qwen2-VL, but at its own proportions, as a grid of patches.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from webpte.errors import InputError, UnsupportedError
 from webpte.json_reader import Table
+from webpte.runtime.scaling.resample import BICUBIC, LANCZOS
+from webpte.runtime.scaling.steps import PicturePart, PictureSteps, Size
 from webpte.tasks.vision.preprocessing import Preprocessor
-from webpte.tasks.vision.resample import BICUBIC, LANCZOS, resize
 
-Array = np.ndarray
 _TILED, _GRIDS = ("Idefics3", "SmolVLM"), ("Qwen2VL", "Qwen2_5_VL")
 _LARGEST = 4096  # pixels of a side
 # Settings that hold where the file does not say, and those for tiles, which have their size.
@@ -32,8 +31,8 @@ _AROUND, _WHOLE = "<fake_token_around_image>", "<global-img>"
 
 
 @dataclass(frozen=True)
-class SeenTiles:
-    """The tiles of a picture, each (3, height, width) float32, the whole picture last.
+class TileLayout:
+    """The tiles of a picture of one size, the whole picture last, and the steps to them.
 
     There are rows * columns of them, and the whole; or the whole alone, with no rows.
 
@@ -41,7 +40,7 @@ class SeenTiles:
            that is then (rows * columns, patches of a square, values)
     """
 
-    tiles: tuple[Array, ...]
+    steps: PictureSteps
     rows: int = 0
     columns: int = 0
     grid: tuple[int, int] | None = None
@@ -53,11 +52,11 @@ class WholePictures:
     def __init__(self, settings: Table) -> None:
         self._preprocessor = Preprocessor(settings)
 
-    def __call__(self, pixels: Array) -> SeenTiles:
-        """Return a picture (height, width, 3) of bytes as a model sees it."""
-        return SeenTiles((self._preprocessor(pixels),))
+    def layout(self, height: int, width: int) -> TileLayout:
+        """Return how a model sees pictures of a size."""
+        return TileLayout(self._preprocessor.steps(height, width))
 
-    def text(self, seen: SeenTiles, image: str, count: int) -> str:
+    def text(self, seen: TileLayout, image: str, count: int) -> str:
         """Return what stands for a picture in a prompt; `image` is repeated for each row."""
         return image * count
 
@@ -71,7 +70,8 @@ class TiledPictures:
         self._longest = self._edge("size")
         self._resample = settings.integer("resample", LANCZOS)
         content = {**_COLOURS, **settings.content, **_AS_IT_IS}
-        self._prepared = Preprocessor(Table(content, settings.name, InputError))
+        colours = Preprocessor(Table(content, settings.name, InputError))
+        self._table = colours.steps(self._side, self._side).table
 
     def _edge(self, key: str) -> int:
         size = self.settings.content.get(key)
@@ -87,31 +87,38 @@ class TiledPictures:
         found = self.settings.content.get(f"do_{step}")
         return True if found is None else bool(found)
 
-    def __call__(self, pixels: Array) -> SeenTiles:
-        """Return a picture (height, width, 3) of bytes as a model sees it."""
-        side = self._side
+    def layout(self, height: int, width: int) -> TileLayout:
+        """Return how a model sees pictures of a size."""
+        side, size, resizes = self._side, (height, width), list[Size]()
+
+        def resized(wanted: Size) -> Size:
+            if wanted != (resizes[-1] if resizes else (height, width)):
+                resizes.append(wanted)
+            return wanted
+
+        def layout(parts: Sequence[PicturePart], rows: int = 0, columns: int = 0) -> TileLayout:
+            given = (height, width), tuple(resizes), self._resample, tuple(parts), (side, side)
+            return TileLayout(PictureSteps(*given, self._table), rows, columns)
+
         if self._does("resize"):
-            pixels = self._resized(pixels, *_longest_to(pixels, self._longest))
+            size = resized(_longest_to(size, self._longest))
         if not self._does("image_splitting"):
-            return SeenTiles((self._prepared(self._resized(pixels, side, side)),))
-        pixels = self._resized(pixels, *_whole_tiles(pixels, side))
-        rows, columns = (size // side for size in pixels.shape[:2])
+            resized((side, side))
+            return layout([PicturePart(len(resizes))])
+        size = resized(_whole_tiles(size, side))
+        rows, columns = (one // side for one in size)
+        stage = len(resizes)
         if rows == columns == 1:
-            return SeenTiles((self._prepared(pixels),))
+            return layout([PicturePart(stage)])
         parts = [
-            pixels[row * side : (row + 1) * side, column * side : (column + 1) * side]
+            PicturePart(stage, row * side, column * side)
             for row in range(rows)
             for column in range(columns)
         ]
-        parts.append(self._resized(pixels, side, side))
-        return SeenTiles(tuple(map(self._prepared, parts)), rows, columns)
+        resized((side, side))
+        return layout([*parts, PicturePart(len(resizes))], rows, columns)
 
-    def _resized(self, pixels: Array, height: int, width: int) -> Array:
-        if pixels.shape[:2] == (height, width):
-            return pixels
-        return resize(pixels, height, width, self._resample)
-
-    def text(self, seen: SeenTiles, image: str, count: int) -> str:
+    def text(self, seen: TileLayout, image: str, count: int) -> str:
         """Return what stands for a picture in a prompt; `image` is repeated for each row."""
         lines = [
             "".join(
@@ -136,7 +143,8 @@ class GridPictures:
         self._most = self._pixels("max_pixels", "longest_edge", 28 * 28 * 1280)
         self._resample = settings.integer("resample", BICUBIC)
         content = {**_CLIP_COLOURS, **settings.content, **_AS_IT_IS}
-        self._prepared = Preprocessor(Table(content, settings.name, InputError))
+        colours = Preprocessor(Table(content, settings.name, InputError))
+        self._table = colours.steps(1, 1).table
 
     def _pixels(self, older: str, edge: str, default: int) -> int:
         """Return a number of pixels of whole pictures, which files call an edge."""
@@ -151,24 +159,21 @@ class GridPictures:
             )
         return found
 
-    def __call__(self, pixels: Array) -> SeenTiles:
-        """Return a picture (height, width, 3) of bytes as a model sees it."""
-        side, together = self._patch * self._merged, self._merged**2
+    def layout(self, height: int, width: int) -> TileLayout:
+        """Return how a model sees pictures of a size."""
+        side, size, resizes = self._patch * self._merged, (height, width), tuple[Size, ...]()
         if self.settings.content.get("do_resize", True):
-            height, width = self.size_of(*pixels.shape[:2])
-            pixels = resize(pixels, height, width, self._resample)
-        height, width = pixels.shape[:2]
-        if height % side or width % side:
+            size = self.size_of(height, width)
+            resizes = (size,)
+        if size[0] % side or size[1] % side:
             raise InputError(
                 f"a picture of {width} by {height} pixels has no whole squares of {side} pixels, "
                 f"and {self.settings.name} does not have it resized (do_resize)"
             )
-        rows, columns = height // side, width // side
-        cut = self._prepared(pixels).reshape(
-            3, rows, self._merged, self._patch, columns, self._merged, self._patch
-        )
-        patches = cut.transpose(1, 4, 2, 5, 0, 3, 6).reshape(rows * columns, together, -1)
-        return SeenTiles((np.ascontiguousarray(patches),), grid=(rows, columns))
+        parts, patches = (PicturePart(len(resizes)),), (self._merged, self._patch)
+        given = (height, width), resizes, self._resample, parts, size, self._table
+        grid = size[0] // side, size[1] // side
+        return TileLayout(PictureSteps(*given, patches), grid=grid)
 
     def size_of(self, height: int, width: int) -> tuple[int, int]:
         """Return the height and width to which a picture is brought: whole squares of patches."""
@@ -189,7 +194,7 @@ class GridPictures:
             rows, columns = (math.ceil(length * scale / side) for length in (height, width))
         return rows * side, columns * side
 
-    def text(self, seen: SeenTiles, image: str, count: int) -> str:
+    def text(self, seen: TileLayout, image: str, count: int) -> str:
         """Return what stands for a picture in a prompt; `image` is repeated for each row."""
         return image * count
 
@@ -205,9 +210,9 @@ def pictures_of(settings: Table) -> Pictures:
     return TiledPictures(settings) if kind.startswith(_TILED) else WholePictures(settings)
 
 
-def _longest_to(pixels: Array, longest: int) -> tuple[int, int]:
+def _longest_to(size: Size, longest: int) -> Size:
     """Return the size with this longer side; the shorter one is even, as the models had it."""
-    height, width = pixels.shape[:2]
+    height, width = size
     share = width / height
     if width >= height:
         other = int(longest / share)
@@ -216,9 +221,9 @@ def _longest_to(pixels: Array, longest: int) -> tuple[int, int]:
     return longest, max(other + other % 2, 1)
 
 
-def _whole_tiles(pixels: Array, side: int) -> tuple[int, int]:
+def _whole_tiles(size: Size, side: int) -> Size:
     """Return the size of a picture in whole tiles, which may change its proportions a little."""
-    height, width = pixels.shape[:2]
+    height, width = size
 
     def whole(length: float) -> int:
         return max(math.ceil(length / side), 1) * side

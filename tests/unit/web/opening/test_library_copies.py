@@ -46,6 +46,36 @@ def test_files_of_constants_are_kept_and_deleted_with_their_program() -> None:
     drive(script, engine=engine)
 
 
+MANIFEST = File(
+    "model.manifest.json", b'{"task": "fill-mask", "program": "mine.pte", "data": ["w.ptd"]}'
+)
+BESIDE = MANIFEST, File("config.json", b"{}"), File("labels.json", b"[]")
+
+
+def test_a_folder_is_kept_with_its_task_and_what_lies_beside_its_program() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await drop(app, *BESIDE, File("mine.pte", SAMPLE), File("w.ptd", CONSTANTS))
+        await app.receive({"act": "library-keep"})
+        *parts, program = browser.library.files
+        assert program == "local:mine.pte"
+        assert browser.library.files[program][0].parts == tuple(parts)
+        assert [part.rpartition("/")[2] for part in parts[1:]] == [one.name for one in BESIDE]
+        assert browser.text["library-total"].startswith("1 program, ")
+        await app.receive({"act": "close"})
+        await app.receive({"act": "library-open", "address": program})
+        session = app._state.session
+        assert session is not None
+        assert session.source.task == "fill-mask"
+        found = {name: await browser.read(file) for name, file in session.source.beside.items()}
+        assert found == {one.name: one.data for one in BESIDE}
+        assert len(session.source.extra) == 1
+        await app.receive({"act": "close"})
+        await app.receive({"act": "library-delete", "address": program, "sure": "yes"})
+        assert browser.library.files == {}
+
+    drive(script, engine=Engine())
+
+
 def failing(library: FakeLibrary, last: str) -> None:
     """Return a library that is full from a file of this name on."""
     add = library.add

@@ -59,8 +59,10 @@ class RankPanel(Panel):
             asked.codec = await find_codec(session.source, self.state.browser)
         except Exception as error:
             asked.problem = str(error)
-        folder = session.source.address.rpartition("/")[0]
-        if session.source.card is not None and folder:
+        folder, card = session.source.address.rpartition("/")[0], session.source.card
+        if card is not None and card.questions:
+            asked.query = card.questions[0]
+        elif card is not None and folder:
             try:
                 data = await self.state.browser.fetch_bytes(f"{folder}/{_EXAMPLES}")
                 example = parse_json(data, _EXAMPLES, ValueError)[0]

@@ -1,0 +1,142 @@
+"""Pictures for a program: prepared on its GPU where that is quicker, else in NumPy.
+
+Pictures of prompts are prepared when a model is about to read them. A conversation keeps their
+bytes. Those whose rows are in the KV cache are not prepared again; after a lost device, or where
+another conversation was in the cache, they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+
+from webpte.dtypes import DTYPES
+from webpte.errors import OutOfMemoryError
+from webpte.runtime.base.gpu_tensor import WORD_BYTES, GpuTensor, join_rows, upload, with_shape
+from webpte.runtime.base.lifetime import Lifetime
+from webpte.runtime.program import Program, lifetime_of
+from webpte.runtime.scaling.gpu_scaler import GpuScaler, fits
+from webpte.runtime.scaling.steps import PictureSteps, prepare_on_host
+from webpte.shapes import numel
+
+Array = np.ndarray
+Prepared = Array | GpuTensor
+
+NUMPY = "numpy"
+WEBGPU = "webgpu"  # of a browser, whose NumPy is slower than WebGPU in software
+# Products of pixels and weights from which on a GPU is quicker, its calls included.
+LEAST_WORK = 1 << 20
+
+
+class PicturePreparer:
+    """Prepares the pictures of one program; what it has on the GPU is freed with the program's.
+
+    on_gpu   whether pictures are prepared on the program's GPU; None: where that is quicker
+    """
+
+    def __init__(self, program: Program, on_gpu: bool | None = None) -> None:
+        self.program, self.on_gpu = program, on_gpu
+        self._scaler: tuple[Lifetime, GpuScaler] | None = None  # and until when it can be used
+
+    async def __call__(
+        self, steps: PictureSteps, pixels: Array, dtype: str = "float32"
+    ) -> Sequence[Prepared]:
+        """Return the parts of a picture (height, width, 3), each (3, rows, columns)."""
+        if self.uses_gpu(steps):
+            try:
+                return await self._on_gpu().run(steps, pixels, dtype)
+            except OutOfMemoryError:
+                pass  # of the GPU, which then has room for the model alone
+        wanted = DTYPES[dtype].numpy
+        return [part.astype(wanted, copy=False) for part in prepare_on_host(steps, pixels)]
+
+    def uses_gpu(self, steps: PictureSteps) -> bool:
+        """Return whether pictures with these steps are prepared on the GPU."""
+        info = self.program.device_info
+        if info.kind == NUMPY or not fits(steps, info):
+            return False
+        if self.on_gpu is not None:
+            return self.on_gpu
+        is_quicker = info.kind == WEBGPU or not info.software
+        return is_quicker and steps.work >= LEAST_WORK
+
+    def _on_gpu(self) -> GpuScaler:
+        lifetime = lifetime_of(self.program)
+        lifetime.check()
+        if self._scaler is None or self._scaler[0] is not lifetime:
+            made = GpuScaler(self.program.device)
+            lifetime.hold(made.close)
+            self._scaler = lifetime, made
+        return self._scaler[1]
+
+
+async def batch_of(prepared: Sequence[Prepared], program: Program) -> Prepared:
+    """Return arrays or tensors of one shape and dtype as one with a first dim more.
+
+    It is on the GPU if any of them is; one tensor alone stays where it is.
+    """
+    shape = len(prepared), *prepared[0].shape
+    if not any(isinstance(one, GpuTensor) for one in prepared):
+        return np.stack([one for one in prepared if isinstance(one, np.ndarray)])
+    dtype = DTYPES[str(prepared[0].dtype)]
+    tensors = [
+        one if isinstance(one, GpuTensor) else await upload(program.device, one, dtype, "a picture")
+        for one in prepared
+    ]
+    if len(tensors) == 1:
+        return with_shape(tensors[0], shape)
+    width = numel(shape[1:])
+    if width * tensors[0].stored_dtype.itemsize % WORD_BYTES:
+        return np.stack([await one.numpy() for one in tensors])  # the GPU copies whole words
+    rows = [(with_shape(one, (1, 1, width)), 0, 1) for one in tensors]
+    return with_shape(await join_rows(rows), shape)
+
+
+class LateTiles:
+    """The tiles of one picture, prepared together when the first of them is needed."""
+
+    def __init__(self, preparer: PicturePreparer, steps: PictureSteps, pixels: Array) -> None:
+        self._preparer, self._steps, self._pixels = preparer, steps, pixels
+        self._made: Sequence[Prepared] | None = None
+        self._making = asyncio.Lock()
+        digest = steps.digest(pixels)
+        shape = steps.shape if steps.patches is not None else (1, *steps.shape)
+        self.tiles = tuple(
+            LateTile(self, index, shape, digest) for index in range(len(steps.parts))
+        )
+
+    async def prepared(self) -> Sequence[Prepared]:
+        """Return all tiles, each (3, height, width) of float32."""
+        async with self._making:
+            if self._made is None:
+                self._made = await self._preparer(self._steps, self._pixels)
+            return self._made
+
+    def free(self) -> None:
+        """Free what was prepared; it is prepared again when it is needed."""
+        made, self._made = self._made, None
+        for one in made or ():
+            if isinstance(one, GpuTensor):
+                one.destroy()
+
+
+class LateTile:
+    """A tile as a vision encoder takes it; see `webpte.llm.picture_session.LatePixels`."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, tiles: LateTiles, index: int, shape: tuple[int, ...], digest: bytes) -> None:
+        self._tiles, self._index = tiles, index
+        self.shape = shape
+        self.key = digest + index.to_bytes(4, "little")
+
+    async def pixels(self) -> Prepared:
+        made = (await self._tiles.prepared())[self._index]
+        if isinstance(made, GpuTensor):
+            return with_shape(made, self.shape)
+        return made.reshape(self.shape)
+
+    def free(self) -> None:
+        self._tiles.free()

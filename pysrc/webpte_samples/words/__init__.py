@@ -1,0 +1,1 @@
+"""The sample `words`: vectors of texts that are near where texts have words in common."""
