@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -27,6 +28,16 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 # tests of kernels was that. With any other handler asyncio.run leaves it as it is.
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, _interrupt)
+
+# Thousands of tests and their modules stay until the end. Python looks through objects for cycles
+# less often than it does by default, and through none of those again.
+gc.set_threshold(10_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+
 
 # Files of browser tests that start Python often or compile much, the longest first.
 LONG = (
