@@ -9,6 +9,8 @@ environment of `serve.py export`.
 from __future__ import annotations
 
 import json
+import lzma
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -18,7 +20,8 @@ from typing import Any
 import torch
 
 from support.llm.small_seq2seq import RATE
-from support.write.make_image_text import COLOURS, END, FAKE, GLOBAL, IMAGE, START, TEMPLATE
+from support.seeing.small_vlm import COLOURS
+from support.write.make_image_text import END, FAKE, GLOBAL, IMAGE, START, TEMPLATE
 from support.write.task_models import transformers as tf
 from webpte_export.report import Report
 from webpte_export.tasks import export_task
@@ -121,6 +124,43 @@ def smolvlm(folder: Path, tiny: bool) -> None:
     write_tokenizer(folder, numbers, SPECIAL, chat_template=TEMPLATE, bos_token=START)
 
 
+# Decoders by family: transformers' name, layers, and sizes of Qwen3-0.6B, Gemma-3-1B, Phi-1.5.
+DECODERS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "qwen3": (
+        "Qwen3",
+        28,
+        {"hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
+        | {"intermediate_size": 3072, "vocab_size": 151_936, "tie_word_embeddings": True},
+    ),
+    "gemma3": (
+        "Gemma3",
+        26,
+        {"hidden_size": 1152, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256}
+        | {"intermediate_size": 6912, "vocab_size": 262_144, "sliding_window": 512},
+    ),
+    "phi": (
+        "Phi",
+        24,
+        {"hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 32}
+        | {"intermediate_size": 8192, "vocab_size": 51_200, "partial_rotary_factor": 0.5},
+    ),
+}
+
+
+def write_decoder(name: str, folder: Path, layers: int | None = None) -> None:
+    """Write a language model of a family's sizes, with fewer layers if asked."""
+    family, every, sizes = DECODERS[name]
+    kind = f"{family}TextConfig" if family == "Gemma3" else f"{family}Config"
+    ends = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    config = getattr(tf, kind)(
+        **sizes, **ends, num_hidden_layers=layers or every, max_position_embeddings=8192
+    )
+    repeat(getattr(tf, f"{family}ForCausalLM")(config)).save_pretrained(folder)
+    letters = [chr(n) for n in range(33, 127)] + [chr(n) for n in range(161, 512)]
+    words = letters + [f"w{n}" for n in range(len(letters), sizes["vocab_size"])]
+    write_tokenizer(folder, {word: number for number, word in enumerate(words)}, [])
+
+
 def write_tokenizer(
     folder: Path, numbers: dict[str, int], special: list[str], **settings: Any
 ) -> None:
@@ -172,6 +212,14 @@ def export_model(name: str, out: Path, *, tiny: bool, quantize: str | None) -> R
         how = QUANTIZATIONS[name] if quantize is None else quantize
         chosen = None if how == "none" else how
         return export_task(folder, out / name, TASKS[name], quantize=chosen)
+
+
+def pack_program(program: Path) -> Path:
+    """Write PROGRAM.xz beside a program; return its path."""
+    packed = program.with_suffix(".pte.xz")
+    with lzma.open(packed, "wb", preset=1) as out, program.open("rb") as source:
+        shutil.copyfileobj(source, out, 1 << 24)
+    return packed
 
 
 def pack(folder: Path) -> Path:

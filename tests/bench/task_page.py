@@ -1,4 +1,4 @@
-"""Times tasks, exact search and several chats, in a page that runs this as its script.
+"""Times tasks, exact search, decoders and several chats, in a page that runs this as its script.
 
 The page has `js.query` with `what`, names of parts such as "speech,pictures,search,chats", and
 perhaps settings of these; `js.say` shows progress. The value of the last line is a JSON text. See
@@ -12,6 +12,8 @@ on this machine's GPU.
     search     `passages` (100000) and their `width_of` vectors (384)
     chats      `chat`: a program that is a language model; `counts` of answers at once ("1,8,32"),
                `chat_tokens` of an answer (200), `prompt` tokens before it (128)
+    decoders   `programs`: language models, by comma; each decodes `chat_tokens` alone, after as
+               many tokens as `at` says ("128,512,2047"); `bench.decoder_bench` writes some
 
 Weights may be random: every answer has as many tokens as requested, and Whisper finds one segment
 in each window. Times are medians of `runs` (5) after a first one, which makes plans.
@@ -299,6 +301,21 @@ async def chats(bench: Bench) -> Figures:
     return found
 
 
+async def decoders(bench: Bench) -> Figures:
+    """Return the tokens per second of each program, by the tokens before an answer."""
+    found: Figures = {}
+    for name in bench.asked["programs"].split(","):
+        async with await webpte.load(f"{bench.base}/{name}", device=bench.device) as program:
+            generator, random = Generator(program), np.random.default_rng(0)
+            rates = found[name] = {}
+            for length in bench.numbers("at", "128,512,2047"):
+                bench.say(f"{name} at {length}")
+                prompt = random.integers(0, generator.vocabulary, length).tolist()
+                rate = await alone(generator, prompt, bench.number("chat_tokens", 200))
+                rates[f"{length}, tok/s"] = round(rate, 1)
+    return found
+
+
 async def alone(generator: Generator, prompt: list[int], count: int) -> float:
     """Return the tokens per second of one answer, of its second half."""
     found = []
@@ -341,6 +358,7 @@ PARTS: dict[str, Callable[[Bench], Awaitable[Figures]]] = {
     "pictures": pictures,
     "search": search,
     "chats": chats,
+    "decoders": decoders,
 }
 
 

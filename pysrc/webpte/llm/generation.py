@@ -117,8 +117,10 @@ class Generator:
         """Empty the context, and end the current answer."""
         self._session.reset()
 
-    def picture(self, pixels: np.ndarray) -> Picture:
+    def picture(self, pixels: np.ndarray, grid: tuple[int, int] | None = None) -> Picture:
         """Return a picture for prompts, given as the program's `vision_encoder` takes it.
+
+        `grid` has the rows and columns of embeddings, for models that see a grid of patches.
 
         Its `tokens` go where the picture is in a conversation. It is encoded when they are
         computed: those of a prefix that is in the cache are not. Keep it as long as you use them
@@ -126,7 +128,7 @@ class Generator:
         """
         if not isinstance(self._session, PictureSession):
             raise InputError(f"{self.program.name} sees no pictures: it has no vision_encoder")
-        return self._session.picture(pixels)
+        return self._session.picture(pixels, grid)
 
     async def save(self) -> bytes:
         """Return the context with the contents of the KV cache, for `restore`.

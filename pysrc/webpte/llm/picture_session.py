@@ -4,10 +4,16 @@ The program embeds tokens (`token_embedding`), encodes pictures to rows of the s
 (`vision_encoder`), and decodes either (`text_decoder`). In a conversation, numbers beyond the
 vocabulary stand for the rows of pictures: so one with the same pictures has the same numbers, and
 its prefix is found in the cache as that of any other. Rows stay on the GPU.
+
+Some models see a picture as a grid of patches, so it has as many rows as its size needs. In these,
+tokens and rows also have positions on three axes, other than their places in the cache. A method
+`rotary_tables` makes the tables of such positions, for all places at once: those after the last
+picture, too, which later tokens will have. So a decode step needs nothing but its place.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -20,7 +26,14 @@ import numpy as np
 from webpte.dtypes import DTYPES
 from webpte.errors import InputError, UnsupportedError
 from webpte.llm.kv_session import KVSession
-from webpte.llm.program_signature import EMBEDDING, VISION, check_token_ids
+from webpte.llm.program_signature import (
+    EMBEDDING,
+    ROTARY,
+    VISION,
+    check_token_ids,
+    positions_of,
+    vision_of,
+)
 from webpte.llm.saved import SavedContext
 from webpte.runtime.base.gpu_tensor import GpuTensor, join_rows, with_shape
 from webpte.runtime.base.info import TensorInfo
@@ -37,48 +50,75 @@ class Picture:
 
     pixels   as the program's `vision_encoder` takes it
     tokens   numbers in the place of tokens, one for each of its rows; no tokenizer has them
+    grid     the rows and columns in which these lie, for models that see a grid of patches
     """
 
     pixels: np.ndarray
     tokens: tuple[int, ...]
+    grid: tuple[int, int] | None = None
 
 
 class PictureSession(KVSession):
-    """A conversation in the KV cache of a program that sees pictures.
-
-    rows   the number of rows that a picture is encoded to
-    """
+    """A conversation in the KV cache of a program that sees pictures."""
 
     def __init__(self, program: Program, method: str) -> None:
         super().__init__(program, method)
-        self._pixels, self.rows = _vision_of(program, method)
+        self._vision = vision_of(program, method)
+        self._positions = positions_of(program, method)
+        self._placed: Any = None  # what the tables in `given` were made for
+        self._starts: list[int] = []  # the first number of each picture, in order
+        self._end = self.vocabulary  # the first number that stands for nothing yet
         self._pictures = WeakValueDictionary[int, Picture]()  # by number
         self._known = WeakValueDictionary[bytes, Picture]()  # by what they show
-        self._made = 0
         self._held: tuple[Picture, ...] = ()  # those of the context, and new ones
         self._encoded: dict[Picture, Any] = {}  # rows of pictures, during a prefill
         self._joined: list[Any] = []  # what its calls were given
         self._ends_in_picture = False
 
-    def picture(self, pixels: np.ndarray) -> Picture:
-        """Return a picture; the same one for the same pixels, as long as something holds it."""
+    def picture(self, pixels: np.ndarray, grid: tuple[int, int] | None = None) -> Picture:
+        """Return a picture; the same one for the same pixels, as long as something holds it.
+
+        `grid` has the rows and columns of what the model sees of it, if that depends on its size.
+        """
         array = np.asarray(pixels)
-        wanted = self._pixels
-        if array.shape != wanted.shape or array.dtype != DTYPES[wanted.dtype].numpy:
-            raise InputError(
-                f"{self.program.name} sees pictures of {wanted}, not {array.dtype} "
-                f"{list(array.shape)}"
-            )
+        count = self._check_picture(array, grid)
         array = np.ascontiguousarray(array)
-        key = blake2b(array.view(np.uint8).data, digest_size=32).digest()
+        key = blake2b(array.view(np.uint8).data, digest_size=32).digest() + repr(grid).encode()
         known = self._known.get(key)
         if known is None:
-            first = self.vocabulary + self._made * self.rows
-            known = Picture(array.copy(), tuple(range(first, first + self.rows)))
-            self._known[key] = self._pictures[self._made] = known
-            self._made += 1
+            first, number = self._end, len(self._starts)
+            self._starts.append(first)
+            self._end += count
+            known = Picture(array.copy(), tuple(range(first, self._end)), grid)
+            self._known[key] = self._pictures[number] = known
         self._held = (*self._held, known)
         return known
+
+    def _check_picture(self, array: np.ndarray, grid: tuple[int, int] | None) -> int:
+        """Return the number of rows of a picture; raise InputError for one that is not seen."""
+        vision, name = self._vision, self.program.name
+        wanted, shape, count = vision.pixels, vision.pixels.shape, vision.rows
+        if vision.side:
+            rows, columns = (0, 0) if grid is None else grid
+            count = rows * columns
+            if rows < 1 or columns < 1 or len(array) != count:
+                raise InputError(
+                    f"{name} sees pictures as a grid: give its rows and columns (grid=...), whose "
+                    f"product is the first dim of the pixels, {len(array)}; got {grid}"
+                )
+            if count > vision.rows:
+                raise InputError(
+                    f"a picture of {rows} by {columns} rows: {name} takes up to {vision.rows}. "
+                    "Make it smaller, or cut it if it is very long or very high"
+                )
+            shape = (count, *shape[1:])
+        elif grid is not None:
+            raise InputError(f"{name} sees pictures of one size: they have no grid")
+        if array.shape != shape or array.dtype != DTYPES[wanted.dtype].numpy:
+            raise InputError(
+                f"{name} sees pictures of {wanted}, not {array.dtype} {list(array.shape)}"
+            )
+        return count
 
     def check_tokens(self, tokens: Iterable[int]) -> list[int]:
         """Return tokens, and numbers of pictures, as ints; raise InputError for others."""
@@ -89,13 +129,12 @@ class PictureSession(KVSession):
 
     def _is_row(self, token: Any) -> bool:
         """Return whether a number stands for a row of a picture that there is or was."""
-        most = self.vocabulary + self._made * self.rows
         is_number = isinstance(token, int | np.integer)
-        return is_number and self.vocabulary <= int(token) < most
+        return is_number and self.vocabulary <= int(token) < self._end
 
     def _number(self, token: int) -> int:
         """Return the number of a token's picture, or -1."""
-        return (token - self.vocabulary) // self.rows if token >= self.vocabulary else -1
+        return bisect_right(self._starts, token) - 1 if token >= self.vocabulary else -1
 
     def _picture_of(self, token: int) -> Picture:
         found = self._pictures.get(self._number(token))
@@ -113,6 +152,9 @@ class PictureSession(KVSession):
         pictures = [self._picture_of(token) for token in numbers if self._number(token) >= 0]
         self._ends_in_picture = bool(numbers) and self._number(numbers[-1]) >= 0
         try:
+            if self._positions is not None:
+                with self._alone():
+                    await self._make_tables([*self._cached, *numbers])
             sampled = await super().prefill(tokens, settings, allowed)
         finally:
             self._free()
@@ -120,6 +162,46 @@ class PictureSession(KVSession):
         kept = (one for one in dict.fromkeys((*self._held, *pictures)))
         self._held = tuple(one for one in kept if self._number(one.tokens[0]) in context)
         return sampled
+
+    async def _make_tables(self, conversation: list[int]) -> None:
+        """Make the tables of rotary positions of a conversation, unless they are there already."""
+        assert self._positions is not None
+        grids = self._grids(conversation)
+        wanted = self._log.generation, grids
+        if self.given and self._placed == wanted:
+            return
+        for table in self.given:
+            if isinstance(table, GpuTensor):
+                table.destroy()
+        self.given = ()
+        positions = rotary_positions(grids, self._positions.shape[1])
+        given = positions.astype(DTYPES[self._positions.dtype].numpy)
+        self.given = await self.program.run(ROTARY, given, output=self._place)
+        self._placed = wanted
+
+    def _grids(self, conversation: list[int]) -> tuple[tuple[int, int, int], ...]:
+        """Return where pictures begin in a conversation, and their grids; all must be whole.
+
+        The position of what follows a picture depends on the whole of it. The last one may still be
+        on its way.
+        """
+        found, place = list[tuple[int, int, int]](), 0
+        while place < len(conversation):
+            token = conversation[place]
+            if self._number(token) < 0:
+                place += 1
+                continue
+            picture = self._picture_of(token)
+            rows = picture.tokens
+            given = tuple(conversation[place : place + len(rows)])
+            if given != rows[: len(given)] or picture.grid is None:
+                raise InputError(
+                    f"a picture of the conversation is not whole (place {place}): positions of "
+                    f"what follows it depend on all its {len(rows)} rows, in their order"
+                )
+            found.append((place, *picture.grid))
+            place += len(rows)
+        return tuple(found)
 
     def _chunks(self, tokens: list[int]) -> list[list[int]]:
         """Split tokens into those of each call; the text after the last picture is apart.
@@ -145,7 +227,7 @@ class PictureSession(KVSession):
                 picture = self._picture_of(first)
                 rows = await self._encode(picture)
                 parts.append((rows, first - picture.tokens[0], 1 + len(rest)))
-        return await self._join(parts), self._places(position, len(tokens))
+        return await self._join(parts), self._places(position, len(tokens)), *self.given
 
     async def _join(self, parts: Sequence[tuple[Any, int, int]]) -> Any:
         """Return rows of several arrays or tensors (1, rows, width), one after the other."""
@@ -164,8 +246,14 @@ class PictureSession(KVSession):
     async def _encode(self, picture: Picture) -> Any:
         """Return the rows of a picture (1, rows, width), on the GPU where there is one."""
         if picture not in self._encoded:
-            (rows,) = await self.program.run(VISION, picture.pixels, output=self._place)
-            shape = (1, self.rows, rows.shape[-1])
+            given = [picture.pixels]
+            if picture.grid is not None:
+                places = patch_places(*picture.grid, self._vision.side)
+                info = self.program.methods[VISION].inputs[1]
+                assert isinstance(info, TensorInfo), "see vision_of"
+                given.append(places.astype(DTYPES[info.dtype].numpy))
+            (rows,) = await self.program.run(VISION, *given, output=self._place)
+            shape = (1, len(picture.tokens), rows.shape[-1])
             rows = with_shape(rows, shape) if isinstance(rows, GpuTensor) else rows.reshape(shape)
             self._encoded[picture] = rows
         return self._encoded[picture]
@@ -210,25 +298,35 @@ def sees(program: Program) -> bool:
     return VISION in program.methods and EMBEDDING in program.methods
 
 
-def _vision_of(program: Program, method: str) -> tuple[TensorInfo, int]:
-    """Return what the vision encoder takes, and the rows it gives; raises InputError."""
-    info = program.methods[VISION]
-    given = info.inputs[0] if len(info.inputs) == 1 else None
-    rows = info.outputs[0] if len(info.outputs) == 1 else None
-    wanted = program.methods[method].inputs[0]
-    if (
-        not isinstance(given, TensorInfo)
-        or not isinstance(rows, TensorInfo)
-        or not isinstance(wanted, TensorInfo)
-        or given.dynamic
-        or rows.dynamic
-        or len(rows.shape) not in (2, 3)
-        or (len(rows.shape) == 3 and rows.shape[0] != 1)
-        or (rows.dtype, rows.shape[-1]) != (wanted.dtype, wanted.shape[-1])
-    ):
-        raise InputError(
-            f"{program.name}: {VISION} takes {'; '.join(map(str, info.inputs))} and gives "
-            f"{'; '.join(map(str, info.outputs))}; it should take one picture, and give rows of "
-            f"embeddings as {method} takes them ({wanted})"
-        )
-    return given, rows.shape[-2]
+def rotary_positions(grids: Sequence[tuple[int, int, int]], context: int) -> np.ndarray:
+    """Return the positions (3, context) of the places of a conversation: time, row, column.
+
+    `grids` are the pictures: where they begin, and their rows and columns. Tokens have the same
+    position on all axes, one after the other. The rows of a picture begin with the next one; what
+    follows continues after the largest of them. Places without tokens have the positions that they
+    will have if no other picture comes.
+    """
+    found = np.empty((3, context), np.int64)
+    place = position = 0
+    for start, rows, columns in (*grids, (context, 0, 0)):
+        text = min(start, context) - place
+        found[:, place : place + text] = np.arange(position, position + text)
+        place, position = place + text, position + text
+        index = np.arange(min(rows * columns, context - place))
+        seen = slice(place, place + len(index))
+        found[0, seen] = position
+        if len(index):
+            found[1, seen] = position + index // columns
+            found[2, seen] = position + index % columns
+        place, position = seen.stop, position + max(rows, columns)
+    return found
+
+
+def patch_places(rows: int, columns: int, side: int) -> np.ndarray:
+    """Return the row and column of each patch, (rows * columns, side * side, 2).
+
+    `side * side` patches, which lie together in a square, become one row of embeddings.
+    """
+    places = np.moveaxis(np.indices((rows, side, columns, side)), 0, -1)
+    both = places[..., [0, 2]] * side + places[..., [1, 3]]
+    return both.swapaxes(1, 2).reshape(rows * columns, side * side, 2)

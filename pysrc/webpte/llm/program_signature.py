@@ -7,14 +7,17 @@ prompt goes token by token.
 
 Models that also see pictures have `token_embedding` (tokens [1, S] in, embeddings [1, S, width]
 out), `text_decoder` (embeddings and the position in, logits out), and `vision_encoder` (a picture
-in, embeddings [1, rows, width] out).
+in, embeddings [1, rows, width] out). Where positions are not places in the cache, `text_decoder`
+also takes what `rotary_tables` gives: see picture_session.py.
 
 Some exports take the position of each token, [S], in the place of that of the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isqrt
 from operator import index
 
 from webpte.errors import InputError
@@ -24,7 +27,22 @@ from webpte.runtime.program import Program
 USUAL = "forward"
 INTEGERS = ("int64", "int32")
 ENCODER, DECODER = "encoder", "text_decoder"
-EMBEDDING, VISION = "token_embedding", "vision_encoder"
+EMBEDDING, VISION, ROTARY = "token_embedding", "vision_encoder", "rotary_tables"
+
+
+@dataclass(frozen=True)
+class VisionSignature:
+    """The signature of a vision encoder.
+
+    pixels   its first input
+    rows     the number of rows that a picture is encoded to; the most, if that depends on its size
+    side     the patches along each side of the square that becomes one row; 0: it takes pictures of
+             one size
+    """
+
+    pixels: TensorInfo
+    rows: int
+    side: int = 0
 
 
 def numbers_of(program: Program, method: str) -> list[int]:
@@ -74,15 +92,24 @@ def language_model(
 def embedding_of(program: Program, method: str) -> str | None:
     """Return the method that embeds tokens for one that takes embeddings; None for others."""
     info, before = program.methods.get(method), program.methods.get(EMBEDDING)
-    return EMBEDDING if info is not None and _takes_embeddings(info, before) else None
+    tables = program.methods.get(ROTARY)
+    return EMBEDDING if info is not None and _takes_embeddings(info, before, tables) else None
 
 
-def _takes_embeddings(info: MethodInfo, before: MethodInfo | None) -> bool:
-    """Return whether a method takes the embeddings that another one gives, and a position."""
+def _takes_embeddings(
+    info: MethodInfo, before: MethodInfo | None, tables: MethodInfo | None
+) -> bool:
+    """Return whether a method takes the embeddings that another one gives, and a position.
+
+    It may take `tables`, too, as yet another method gives them.
+    """
     tensors = [given for given in info.inputs if isinstance(given, TensorInfo)]
-    if before is None or not len(tensors) == len(info.inputs) == 2:
+    if before is None or len(tensors) != len(info.inputs) or len(tensors) < 2:
         return False
-    embeddings, position = tensors
+    embeddings, position, *more = tensors
+    made = [] if tables is None else list(tables.outputs)
+    if more and _sizes(more) != _sizes(made):
+        return False
     tokens = before.inputs[0] if len(before.inputs) == 1 else None
     given = before.outputs[0] if len(before.outputs) == 1 else None
     return (
@@ -94,6 +121,10 @@ def _takes_embeddings(info: MethodInfo, before: MethodInfo | None) -> bool:
         and (given.dtype, given.shape) == (embeddings.dtype, embeddings.shape)
         and tokens.shape == given.shape[:2]
     )
+
+
+def _sizes(values: Sequence[object]) -> list[object]:
+    return [(one.dtype, one.shape) if isinstance(one, TensorInfo) else None for one in values]
 
 
 def language_method(program: Program, method: str = USUAL) -> str:
@@ -159,6 +190,59 @@ def takes_tokens(info: MethodInfo, more: bool = False) -> bool:
 def _gives_tokens(info: MethodInfo) -> bool:
     output = info.outputs[0] if len(info.outputs) == 1 else None
     return isinstance(output, TensorInfo) and output.dtype in INTEGERS
+
+
+def vision_of(program: Program, method: str) -> VisionSignature:
+    """Return what the vision encoder takes, and the rows it gives; raises InputError."""
+    info = program.methods[VISION]
+    given = [one for one in info.inputs if isinstance(one, TensorInfo)]
+    rows = info.outputs[0] if len(info.outputs) == 1 else None
+    wanted = program.methods[method].inputs[0]
+    if (
+        len(given) == len(info.inputs)
+        and isinstance(rows, TensorInfo)
+        and isinstance(wanted, TensorInfo)
+        and len(rows.shape) in (2, 3)
+        and (len(rows.shape) == 2 or rows.shape[0] == 1)
+        and (rows.dtype, rows.shape[-1]) == (wanted.dtype, wanted.shape[-1])
+    ):
+        if len(given) == 1 and not given[0].dynamic and not rows.dynamic:
+            return VisionSignature(given[0], rows.shape[-2])
+        if len(given) == 2 and ROTARY in program.methods:
+            patches, places = given
+            side = isqrt(patches.shape[1]) if len(patches.shape) == 3 else 0
+            if (
+                places.dtype in INTEGERS
+                and places.shape == (*patches.shape[:2], 2)
+                and side * side == patches.shape[1]
+                and rows.shape[-2] == patches.shape[0]
+            ):
+                return VisionSignature(patches, rows.shape[-2], side)
+    raise InputError(
+        f"{program.name}: {VISION} takes {'; '.join(map(str, info.inputs))} and gives "
+        f"{'; '.join(map(str, info.outputs))}; it should take one picture, or patches and their "
+        f"places, and give rows of embeddings as {method} takes them ({wanted})"
+    )
+
+
+def positions_of(program: Program, method: str) -> TensorInfo | None:
+    """Return the positions that rotary tables are made of, [3, context]; None if there are none."""
+    if len(program.methods[method].inputs) == 2:
+        return None
+    info = program.methods[ROTARY]  # see `embedding_of`
+    given = info.inputs[0] if len(info.inputs) == 1 else None
+    if (
+        not isinstance(given, TensorInfo)
+        or given.dtype not in INTEGERS
+        or len(given.shape) != 2
+        or given.shape[0] != 3
+        or given.dynamic
+    ):
+        raise InputError(
+            f"{program.name}: {ROTARY} takes {'; '.join(map(str, info.inputs))}; it should take "
+            "the positions of all places on three axes, [3, context]"
+        )
+    return given
 
 
 def check_token_ids(tokens: Iterable[int], vocabulary: int, name: str) -> list[int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from webpte.errors import ChatTemplateError, InputError
@@ -11,6 +11,7 @@ from webpte.llm import GenerationOptions, Generator, Reply
 from webpte.llm.reply import StopStrings, stats_of
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.task import Task
+from webpte.tasks.turn import Turn
 from webpte.text import ChatTemplate, Tokenizer, check_fits
 
 MAX_NEW_TOKENS = 256  # of an answer, as the pipelines have it
@@ -25,7 +26,12 @@ class LanguageTask(Task):
         self.tokenizer: Tokenizer = files.tokenizer
         self._generator = Generator(files.program)
         check_fits(self.tokenizer, self._generator.vocabulary)
-        self._turn = asyncio.Lock()  # the program's state belongs to one answer at a time
+        self._turn = Turn()  # the program's state belongs to one answer at a time
+
+    async def _whole(self, pieces: AsyncGenerator[str, None]) -> str:
+        """Return all of an answer, once it is its turn."""
+        async with self._turn.taken(), aclosing(pieces):
+            return "".join([piece async for piece in pieces])
 
     async def _pieces(
         self,
@@ -35,7 +41,7 @@ class LanguageTask(Task):
         options: GenerationOptions,
         before: tuple[str, Sequence[int]] = ("", ()),
     ) -> AsyncGenerator[str, None]:
-        """Yield the text that follows tokens, while no other answer is under way.
+        """Yield the text that follows tokens; no other answer may be under way.
 
         before   text and tokens that the answer continues
         """

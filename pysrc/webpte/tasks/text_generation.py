@@ -68,26 +68,24 @@ class TextGeneration(LanguageTask):
         given, many = _inputs(text_inputs)
         found = []
         for one in given:
-            pieces = [piece async for piece in self._answer(one, max_new_tokens, options)]
-            answer: Any = "".join(pieces)
+            answer: Any = await self._whole(self._answer(one, max_new_tokens, options))
             if return_full_text:
                 answer = one + answer if isinstance(one, str) else with_answer(one, answer)
             found.append([{"generated_text": answer}])
         return found if many else found[0]
 
-    async def stream(
+    def stream(
         self,
         text_inputs: Any,
         *,
         max_new_tokens: int = MAX_NEW_TOKENS,
         **options: Unpack[GenerationOptions],
     ) -> AsyncGenerator[str, None]:
-        """Yield the pieces of what follows one text, or of one answer, as they are generated."""
+        """Return a stream of what follows one text, or of one answer, piece by piece."""
         given, many = _inputs(text_inputs)
         if many:
             raise InputError("stream gives one answer: give one text, or one chat")
-        async for piece in self._answer(given[0], max_new_tokens, options):
-            yield piece
+        return self._turn.stream(self._answer(given[0], max_new_tokens, options))
 
     async def _answer(
         self, given: Any, count: int, options: GenerationOptions
@@ -101,9 +99,8 @@ class TextGeneration(LanguageTask):
             text = render_chat(self.tokenizer.template, messages, continued)
             tokens = self.tokenizer.encode(text, special=False)
             stops, before = self._chat_stops, (text, tokens) if continued else ("", [])
-        async with self._turn:
-            async for piece in self._pieces(tokens, count, stops, options, before):
-                yield piece
+        async for piece in self._pieces(tokens, count, stops, options, before):
+            yield piece
 
     def _message(self, message: Any, at: int) -> Mapping[str, Any]:
         """Return a message as the template takes it: with a text, or with a list of parts."""

@@ -58,6 +58,7 @@ class Step:
     positions: Any = None  # of all tokens
     masks: dict[int, Tensor] = field(default_factory=dict)  # by their windows
     rows: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # of rotary tables
+    tables: tuple[Tensor, Tensor] | None = None  # the rotary ones, where a call is given them
 
     def begin(self, decoder: Any, start: Any, positions: Tensor) -> None:
         """Begin a call, whose masks and rows are not made yet."""

@@ -50,7 +50,10 @@ def quantize_model(model: Any, how: str) -> None:
 
 
 def row_quantized_embedding(embedding: Any) -> Any:
-    """Build an embedding of 8-bit rows with a scale each."""
+    """Build an embedding of 8-bit rows with a scale each.
+
+    Rows are what the embedding gives, so that a factor of its own (Gemma's, BART's) is in them.
+    """
     import executorch.exir.passes._quant_patterns_and_replacements  # noqa: F401
     import torch
 
@@ -72,7 +75,9 @@ def row_quantized_embedding(embedding: Any) -> Any:
                 self.weight, self.scales, None, -128, 127, numbers, dtype=torch.float32
             )
 
-    return RowQuantizedEmbedding(embedding.weight.detach())
+    with torch.no_grad():
+        rows = embedding(torch.arange(embedding.num_embeddings, device=embedding.weight.device))
+    return RowQuantizedEmbedding(rows.detach())
 
 
 def as_program(model: Any) -> Any:

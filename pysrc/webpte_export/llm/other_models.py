@@ -104,5 +104,5 @@ def quantize_decoder(decoder: Any, how: str) -> None:
             setattr(decoder.get_submodule(owner), last, linear)
     embedding = decoder.model.get_input_embeddings()
     quantize_weights(decoder, how)
-    if type(embedding) is torch.nn.Embedding:
+    if isinstance(embedding, torch.nn.Embedding):
         decoder.model.set_input_embeddings(row_quantized_embedding(embedding))

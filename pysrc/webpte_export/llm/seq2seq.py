@@ -179,7 +179,7 @@ def _quantize(model: Any, how: str) -> None:
                 f"quantize={how!r} quantizes linear layers, but {type(model).__name__} has none "
                 "that fits; omit it."
             )
-        if type(embedding) is torch.nn.Embedding:
+        if isinstance(embedding, torch.nn.Embedding):
             model.set_input_embeddings(row_quantized_embedding(embedding))
 
 

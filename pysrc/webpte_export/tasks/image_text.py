@@ -6,8 +6,8 @@
 
 The names are those of ExecuTorch's own runner of such models. Before anything is exported, the
 three together are compared with the model on a prompt with a picture: a model that puts pictures
-into its text in another way (positions in two dimensions, attention to rows that follow) is
-refused.
+into its text in another way (attention to rows that follow) is refused. Models that give the text
+positions on several axes have a fourth method: see grid_models.py.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ from webpte_export.llm.simplify_graph import rewritten
 from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
-from webpte_export.tasks.image_text_files import write_files
+from webpte_export.tasks import grid_models
+from webpte_export.tasks.grid_models import GridSight, settle_pixels, text_half
+from webpte_export.tasks.image_text_files import read_preprocessing, write_files
 
 _TOLERANCE, _HALF_TOLERANCE = Tolerance(5e-3, 1e-3), Tolerance(0.2, 5e-2)  # of logits
 _AGREE = 1e-3  # of the largest logit
 _CONTEXT, _CHUNK = 4096, 512
+_BEFORE = 5  # tokens before the picture of the prompt that is compared
 
 
 def export_image_text(
@@ -51,30 +54,38 @@ def export_image_text(
     clock = Clock()
     patch_exporter()
     model = load_model(folder, "AutoModelForImageTextToText")
-    side = _side_of(model, folder)
-    beside = write_files(folder, program.parent)
+    settings, most_rows = read_preprocessing(folder), 0
+    if model.config.model_type in grid_models.KINDS:
+        settings, most_rows = settle_pixels(settings, folder)
+    beside = write_files(folder, program.parent, settings)
     clock.lap("reading")
     with torch.no_grad(), quiet_logs():
-        vision = vision_encoder(model, side)
-        pictures = [torch.randn(1, 3, side, side, generator=_numbers(n)) for n in range(2)]
-        rows = vision(pictures[0]).shape[1]
-        prompt, expected = _reference(model, pictures[0], rows)
+        sight = GridSight(model, most_rows) if most_rows else Sight(model, folder)
         text = model.config.get_text_config()
         context = min(max_context or _CONTEXT, int(text.max_position_embeddings))
-        chunk = min(max(_CHUNK, rows), context)
-        if rows + 2 > context:
+        chunk = min(max(_CHUNK, sight.most_rows), context)
+        if sight.most_rows + 2 > context:
             raise ExportError(
-                f"a picture has {rows} rows, but the context holds {context}: too few to say "
-                "something about it."
+                f"a picture has {sight.most_rows} rows, but the context holds {context}: too few "
+                "to say something about it."
             )
-        decoder = Decoder(language_model(model), context).eval()
-        _compare(decoder, vision(pictures[0]), prompt, expected)
+        prompt = _prompt(model, sight.rows)
+        expected = sight.reference(model, prompt)[0, -1]
+        decoder: Decoder
+        tables: nn.Module | None = None
+        given: tuple[Tensor, ...] = ()
+        if isinstance(sight, GridSight):
+            decoder, tables = text_half(model, context)
+            given = tables(sight.positions(_BEFORE, context))
+        else:
+            decoder = Decoder(language_model(model), context).eval()
+        _compare(decoder, sight.module(*sight.calls[0]), prompt, expected, given)
         if quantize is not None:
             quantize_decoder(decoder, quantize)
-            quantize_weights(vision, "8w")
+            quantize_weights(sight.module, "8w")
         embedding = TokenEmbedding(decoder.model.get_input_embeddings())
     clock.lap("quantization")
-    methods = _methods(embedding, vision, decoder, pictures, chunk)
+    methods = _methods(embedding, sight, decoder, tables, chunk)
     return export_methods(
         methods,
         program,
@@ -159,7 +170,8 @@ def vision_encoder(model: Any, side: int) -> nn.Module:
     kind = model.config.model_type
     if kind not in _VISIONS:
         raise ExportError(
-            f"the model is a {kind}; of image-text-to-text, {', '.join(_VISIONS)} can be exported."
+            f"the model is a {kind}; of image-text-to-text, "
+            f"{', '.join((*_VISIONS, *grid_models.KINDS))} can be exported."
         )
     made: nn.Module = _VISIONS[kind](model, side)
     return made.eval()
@@ -178,32 +190,48 @@ def language_model(model: Any) -> Any:
     return made.eval()
 
 
-def _side_of(model: Any, folder: Path) -> int:
-    side = getattr(model.config.vision_config, "image_size", None)
-    if type(side) is not int:
-        raise ExportError(f"{folder}/config.json has no vision_config.image_size that is a number.")
-    return side
+class Sight:
+    """The half of a model that sees pictures of one size; see `GridSight`."""
+
+    shapes = None
+
+    def __init__(self, model: Any, folder: Path) -> None:
+        side = getattr(model.config.vision_config, "image_size", None)
+        if type(side) is not int:
+            raise ExportError(
+                f"{folder}/config.json has no vision_config.image_size that is a number."
+            )
+        self.module = vision_encoder(model, side)
+        self.calls = [(torch.randn(1, 3, side, side, generator=_numbers(n)),) for n in range(2)]
+        self.rows = self.most_rows = int(self.module(*self.calls[0]).shape[1])
+
+    def reference(self, model: Any, prompt: Tensor) -> Tensor:
+        """Return the model's own logits after each token of a prompt with the first picture."""
+        ((picture,), _) = self.calls
+        shuffled = model.config.model_type in ("idefics3", "smolvlm")
+        pixels = picture[None] if shuffled else picture
+        logits: Tensor = model(input_ids=prompt, pixel_values=pixels, use_cache=False).logits
+        return logits
 
 
-def _reference(model: Any, picture: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Return a prompt with a picture, and the model's own logits after its last token."""
+def _prompt(model: Any, rows: int) -> Tensor:
+    """Return a prompt with a picture of so many rows."""
     image, vocabulary = model.config.image_token_id, model.config.get_text_config().vocab_size
     text = torch.randint(0, vocabulary, (1, 12), generator=_numbers(2))
     text = torch.where(text == image, (image + 1) % vocabulary, text)
-    prompt = torch.cat([text[:, :5], torch.full((1, rows), image), text[:, 5:]], 1)
-    shuffled = model.config.model_type in ("idefics3", "smolvlm")
-    pixels = picture[None] if shuffled else picture
-    logits = model(input_ids=prompt, pixel_values=pixels, use_cache=False).logits
-    return prompt, logits[0, -1]
+    return torch.cat([text[:, :_BEFORE], torch.full((1, rows), image), text[:, _BEFORE:]], 1)
 
 
-def _compare(decoder: Decoder, rows: Tensor, prompt: Tensor, expected: Tensor) -> None:
+def _compare(
+    decoder: Decoder, rows: Tensor, prompt: Tensor, expected: Tensor, given: tuple[Tensor, ...]
+) -> None:
     """Check that the parts together give the model's logits, in several calls."""
     embed, place = decoder.model.get_input_embeddings(), 0
-    end = 5 + rows.shape[1]
+    end = _BEFORE + rows.shape[1]
+    before = embed(prompt[:, :_BEFORE])
     try:
-        for part in (embed(prompt[:, :5]), rows, embed(prompt[:, end:-1]), embed(prompt[:, -1:])):
-            logits = decoder(part, torch.tensor([place]))
+        for part in (before, rows, embed(prompt[:, end:-1]), embed(prompt[:, -1:])):
+            logits = decoder(part, torch.tensor([place]), *given)
             place += part.shape[1]
     finally:
         decoder.clear()
@@ -215,28 +243,39 @@ def _compare(decoder: Decoder, rows: Tensor, prompt: Tensor, expected: Tensor) -
 
 
 def _methods(
-    embedding: nn.Module, vision: nn.Module, decoder: Decoder, pictures: list[Tensor], chunk: int
+    embedding: nn.Module,
+    sight: Sight | GridSight,
+    decoder: Decoder,
+    tables: nn.Module | None,
+    chunk: int,
 ) -> dict[str, PreparedMethod]:
-    vocabulary = decoder.model.config.vocab_size
+    vocabulary = decoder.model.config.get_text_config().vocab_size
     length = torch.export.Dim("length", min=1, max=chunk)
 
     def tokens(count: int) -> Tensor:
         return torch.randint(0, vocabulary, (1, count), generator=_numbers(count))
 
-    with torch.no_grad():
-        parts = [embedding(tokens(7)), vision(pictures[0])]
-        parts += [embedding(tokens(count)) for count in (1, 1, 4)]
-    calls, place = [], 0
-    for part in parts:
-        calls.append((part, torch.tensor([place])))
-        place += part.shape[1]
-    return {
+    found = {
         "token_embedding": PreparedMethod(
             embedding, [(tokens(count),) for count in (7, 1, 3)], ({1: length},)
         ),
-        "vision_encoder": PreparedMethod(vision, [(one,) for one in pictures]),
-        "text_decoder": PreparedMethod(decoder, calls, ({1: length}, {0: 1}), rewritten),
+        "vision_encoder": PreparedMethod(sight.module, sight.calls, sight.shapes),
     }
+    given: tuple[Tensor, ...] = ()
+    if tables is not None and isinstance(sight, GridSight):
+        positions = [sight.positions(start, decoder.context) for start in (7, 0)]
+        found["rotary_tables"] = PreparedMethod(tables, [(one,) for one in positions])
+        given = tables(positions[0])
+    with torch.no_grad():
+        parts = [embedding(tokens(7)), sight.module(*sight.calls[0])]
+        parts += [embedding(tokens(count)) for count in (1, 1, 4)]
+    calls, place = [], 0
+    for part in parts:
+        calls.append((part, torch.tensor([place]), *given))
+        place += part.shape[1]
+    sizes = ({1: length}, {0: 1}, *({} for _ in given))
+    found["text_decoder"] = PreparedMethod(decoder, calls, sizes, rewritten)
+    return found
 
 
 def _metadata(model: Any, folder: Path, context: int, chunk: int) -> dict[str, Any]:

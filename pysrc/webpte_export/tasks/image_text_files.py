@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
-def write_files(folder: Path, out: Path) -> list[str]:
-    """Write the files that the task reads; return their names."""
+def write_files(folder: Path, out: Path, preprocessing: Mapping[str, Any]) -> list[str]:
+    """Write the files that the task reads, with this preprocessing; return their names."""
     out.mkdir(parents=True, exist_ok=True)
     if not (folder / TOKENIZER).is_file():
         raise ExportError(f"{folder} has no {TOKENIZER}; copy it from the model's page.")
-    found = {PREPROCESSOR: _preprocessing(folder), TOKENIZER_CONFIG: _tokenizer_config(folder)}
+    found = {PREPROCESSOR: dict(preprocessing), TOKENIZER_CONFIG: _tokenizer_config(folder)}
     for name, content in found.items():
         text = json.dumps(content, indent=1, ensure_ascii=False)
         (out / name).write_text(text + "\n", encoding="utf-8")
@@ -35,7 +36,8 @@ def write_files(folder: Path, out: Path) -> list[str]:
     return [*copied, *found]
 
 
-def _preprocessing(folder: Path) -> dict[str, Any]:
+def read_preprocessing(folder: Path) -> dict[str, Any]:
+    """Return the settings of the preprocessing of pictures."""
     if (folder / PREPROCESSOR).is_file():
         return dict(json_table(folder / PREPROCESSOR).content)
     nested = json_table(folder / PROCESSOR, needed=False).content.get("image_processor")

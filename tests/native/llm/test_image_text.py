@@ -23,7 +23,7 @@ def _driver() -> None:
     need_native()
 
 
-@pytest.mark.parametrize("model", ["tiles", "patches"])
+@pytest.mark.parametrize("model", ["tiles", "patches", "grid", "windows"])
 def test_answers_are_those_of_the_pipeline(model: str) -> None:
     async def run() -> None:
         folder = models_folder() / model
@@ -38,13 +38,19 @@ def test_answers_are_those_of_the_pipeline(model: str) -> None:
     asyncio.run(run())
 
 
-def test_steps_run_ahead_and_survive_a_recovery() -> None:
+@pytest.mark.parametrize(
+    ("model", "shape", "grid"),
+    [("patches", (1, 3, 16, 16), None), ("grid", (6, 4, 48), (2, 3))],
+)
+def test_steps_run_ahead_and_survive_a_recovery(
+    model: str, shape: tuple[int, ...], grid: tuple[int, int] | None
+) -> None:
     async def run() -> None:
-        program = await webpte.load(models_folder() / "patches" / "model.pte", device="native")
+        program = await webpte.load(models_folder() / model / "model.pte", device="native")
         async with program:
             generator = Generator(program)
-            pixels = np.random.default_rng(1).normal(size=(1, 3, 16, 16)).astype(np.float32)
-            picture = generator.picture(pixels)
+            pixels = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+            picture = generator.picture(pixels, grid)
             prompt = [2, 20, *picture.tokens, 30]
 
             async def answer(given: list[int], **options: Any) -> tuple[list[int], str | None]:

@@ -12,6 +12,7 @@ from support.harness.task_cases import make_picture
 
 DATA = Path(__file__).parents[2] / "data" / "image_text"
 ARCHIVE, EXPECTED = DATA / "models.tar.xz", DATA / "expected.json"
+STEPS = DATA / "steps.npz"  # of models that see grids, on the way to an answer
 
 WIDE, HIGH, SMALL = {"picture": [23, 61]}, {"picture": [67, 29]}, {"picture": [9, 9]}
 
@@ -43,6 +44,20 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     for model, count in (("tiles", 5), ("one-tile", 3), ("patches", 5))
     for given in _ALL[:count]
 ]
+# In the text of models that see grids, a picture has other tokens.
+_SEEN = "<|vision_start|><|image_pad|><|vision_end|>"
+_GRIDS = [
+    {**given, "text": given["text"].replace("<image>", _SEEN)} if "images" in given else given
+    for given in _ALL
+]
+CASES += [
+    (model, given, {"max_new_tokens": 8})
+    for model, count in (("grid", 5), ("windows", 4))
+    for given in _GRIDS[:count]
+]
+STEP_PICTURES = [WIDE, SMALL, HIGH]
+STEP_SPLIT = 19  # a place within the first picture, where the prompt can be split
+STEP_TEXT = f"One {_SEEN}, and two {_SEEN}{_SEEN}: it is"
 
 
 def made(value: Any) -> Any:

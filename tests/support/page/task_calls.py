@@ -150,14 +150,17 @@ def _spoken() -> Iterator[TaskCall]:
 
 
 def _seen() -> Iterator[TaskCall]:
-    task, at = "image-text-to-text", len(image_text_cases.CASES) - 2  # two questions, a picture
-    model, given, options = image_text_cases.CASES[at]
-    answer = _read(image_text_cases.EXPECTED)[at]["generated_text"]
-    options = {**image_text_cases.made(given), **options, "return_full_text": False}
-    folder = image_text_cases.models_folder() / model
-    yield TaskCall(
-        task, _placed(folder, f"seeing-{model}"), [], options, [{"generated_text": answer}]
-    )
+    task = "image-text-to-text"
+    for seeing in ("patches", "grid"):
+        cases = [at for at, case in enumerate(image_text_cases.CASES) if case[0] == seeing]
+        at = cases[3]  # two questions, a picture
+        model, given, options = image_text_cases.CASES[at]
+        answer = _read(image_text_cases.EXPECTED)[at]["generated_text"]
+        options = {**image_text_cases.made(given), **options, "return_full_text": False}
+        folder = image_text_cases.models_folder() / model
+        yield TaskCall(
+            task, _placed(folder, f"seeing-{model}"), [], options, [{"generated_text": answer}]
+        )
     args, options = [reader_cases.page()], reader_cases.OPTIONS
     lines = _read(reader_cases.EXPECTED)
     yield TaskCall("optical-character-recognition", "reader", args, options, lines)

@@ -22,20 +22,23 @@ import numpy as np
 import PIL
 import torch
 from PIL import Image
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from tokenizers.trainers import BpeTrainer
 
-from support.harness.image_text_cases import ARCHIVE, CASES, EXPECTED, made, models_folder
+from support.harness.image_text_cases import (
+    ARCHIVE,
+    CASES,
+    EXPECTED,
+    STEPS,
+    made,
+    models_folder,
+)
+from support.seeing.grid_models import GRIDS, StillProcessor, steps
+from support.seeing.small_vlm import COLOURS, text_settings, tokenizer_of
 from support.write.task_models import save
 from support.write.task_models import transformers as tf
 from support.write.vision_models import spread
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.tasks import export_task
 
-CORPUS = (
-    "What is in the picture? Describe it in one word. How many dogs are there, and what do they "
-    "do? The first one is larger than the second. Compare both pictures, please. It is a cat."
-)
 START, END, FAKE = "<|im_start|>", "<end_of_utterance>", "<fake_token_around_image>"
 IMAGE, GLOBAL = "<image>", "<global-img>"
 TILES = [f"<row_{row}_col_{column}>" for row in (1, 2, 3) for column in (1, 2, 3)]
@@ -54,38 +57,15 @@ KEPT = (
 
 def tokenizer() -> Any:
     """Return a byte-level tokenizer with the special tokens of Idefics3 and LLaVA."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    trainer = BpeTrainer(
-        vocab_size=300,
-        special_tokens=[AddedToken(one, normalized=False, special=True) for one in SPECIAL],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator([CORPUS], trainer)
     names = {"bos_token": START, "eos_token": END, "pad_token": "<pad>", "unk_token": "<unk>"}
-    return tf.PreTrainedTokenizerFast(
-        tokenizer_object=made, chat_template=TEMPLATE, model_max_length=4096, **names
-    )
+    return tokenizer_of(SPECIAL, TEMPLATE, **names)
 
 
-def text_settings(tokens: Any) -> dict[str, Any]:
-    return {
-        "vocab_size": len(tokens),
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": 256,
-        "pad_token_id": SPECIAL.index("<pad>"),
-        "bos_token_id": SPECIAL.index(START),
-        "eos_token_id": SPECIAL.index(END),
-        "tie_word_embeddings": False,
-    }
-
-
+ENDS = {
+    "pad_token_id": SPECIAL.index("<pad>"),
+    "bos_token_id": SPECIAL.index(START),
+    "eos_token_id": SPECIAL.index(END),
+}
 VISION = {
     "hidden_size": 16,
     "intermediate_size": 32,
@@ -93,14 +73,13 @@ VISION = {
     "num_attention_heads": 2,
     "image_size": 16,
 }
-COLOURS = {"image_mean": [0.48, 0.45, 0.4], "image_std": [0.27, 0.26, 0.28]}
 
 
 def idefics(tokens: Any, **settings: Any) -> tuple[Any, Any]:
     """Return a model of tiles, each of four rows, and its processor."""
     config = tf.Idefics3Config(
         vision_config={**VISION, "patch_size": 4, "model_type": "idefics3_vision"},
-        text_config={**text_settings(tokens), "model_type": "llama"},
+        text_config={**text_settings(tokens), **ENDS, "model_type": "llama"},
         image_token_id=SPECIAL.index(IMAGE),
         scale_factor=2,
         pad_token_id=SPECIAL.index("<pad>"),
@@ -117,7 +96,7 @@ def llava(tokens: Any) -> tuple[Any, Any]:
     """Return a model of whole pictures of four rows, and its processor."""
     config = tf.LlavaConfig(
         vision_config={**VISION, "patch_size": 8, "model_type": "clip_vision_model"},
-        text_config={**text_settings(tokens), "model_type": "llama"},
+        text_config={**text_settings(tokens), **ENDS, "model_type": "llama"},
         image_token_id=SPECIAL.index(IMAGE),
         image_seq_length=4,
         tie_word_embeddings=False,
@@ -137,13 +116,14 @@ def llava(tokens: Any) -> tuple[Any, Any]:
 
 
 def make_models(root: Path) -> None:
-    makers: dict[str, Callable[[Any], tuple[Any, Any]]] = {
-        "tiles": idefics,
-        "one-tile": lambda tokens: idefics(tokens, do_image_splitting=False),
-        "patches": llava,
+    makers: dict[str, Callable[[], tuple[Any, Any]]] = {
+        "tiles": lambda: idefics(tokenizer()),
+        "one-tile": lambda: idefics(tokenizer(), do_image_splitting=False),
+        "patches": lambda: llava(tokenizer()),
+        **GRIDS,
     }
     for name, make in makers.items():
-        model, processor = make(tokenizer())
+        model, processor = make()
         save(spread(model, 1, 2.0).eval(), root / name)
         processor.save_pretrained(root / name)
 
@@ -163,7 +143,10 @@ def expected(root: Path) -> list[Any]:
     found = []
     for model, given, options in CASES:
         if model not in opened:
-            opened[model] = tf.pipeline("image-text-to-text", str(root / model))
+            processor = StillProcessor.of(root / model) if model in GRIDS else None
+            opened[model] = tf.pipeline(
+                "image-text-to-text", str(root / model), processor=processor
+            )
         most = {"max_new_tokens": options["max_new_tokens"], "do_sample": False}
         arguments = as_pillow(made(given))
         (said,) = opened[model](**arguments, generate_kwargs=most, return_full_text=False)
@@ -180,6 +163,8 @@ def main(*only: str) -> None:
         models, out = Path(work, "models"), Path(work, "out")
         make_models(models)
         results = expected(models)
+        stored: Any = steps(models)
+        np.savez_compressed(STEPS, **stored)
         if only:
             shutil.copytree(models_folder(), out)
         for folder in sorted(models.iterdir()):

@@ -22,9 +22,11 @@ import webpte  # noqa: E402
 from support.llm import make_text_generation, text_generation_cases  # noqa: E402
 from support.llm.export_seq2seq import build  # noqa: E402
 from support.llm.small_seq2seq import answers_of, write_files  # noqa: E402
+from support.seeing.grid_models import GRIDS  # noqa: E402
 from support.write import make_image_text, task_models, vision_models  # noqa: E402
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.tasks import export_task  # noqa: E402
+from webpte_export.tasks.grid_models import settle_pixels  # noqa: E402
 
 tf = task_models.transformers
 
@@ -161,3 +163,35 @@ def test_a_model_that_sees_is_exported_in_parts(tmp_path: Path) -> None:
         export_task(source, out, "image-text-to-text")
     with pytest.raises(ExportError):
         export_task(small_model(tmp_path / "text"), out, "image-text-to-text")
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_that_sees_grids_is_exported_in_8_bits(tmp_path: Path) -> None:
+    source, out = tmp_path / "model", tmp_path / "out"
+    model, processor = GRIDS["windows"]()
+    vision_models.spread(model, 1, 2.0).eval().save_pretrained(source)
+    processor.save_pretrained(source)
+    report = export_task(source, out, "image-text-to-text", quantize="8w", max_length=40)
+    assert report.passed, report.text()
+
+    async def answer() -> object:
+        async with await webpte.tasks.open("image-text-to-text", out, device="numpy") as task:
+            return await task(make_picture(9, 17), text="What?", max_new_tokens=2)
+
+    assert isinstance(wait(answer()), list)
+    with pytest.raises(ExportError, match="24 rows, but the context holds 20: too few"):
+        export_task(source, out, "image-text-to-text", max_length=20)
+
+
+def test_pictures_as_grids_are_as_large_as_a_program_takes(tmp_path: Path) -> None:
+    usual = {"min_pixels": 3136, "max_pixels": 12845056, "patch_size": 14, "merge_size": 2}
+    changed, rows = settle_pixels(usual, tmp_path)
+    assert rows == 512
+    assert changed["size"] == {"shortest_edge": 3136, "longest_edge": 512 * 28 * 28}
+    assert "max_pixels" not in changed
+    small = {"size": {"shortest_edge": 9000, "longest_edge": 8000}, "patch_size": 14}
+    changed, rows = settle_pixels(small, tmp_path)
+    assert (rows, changed["size"]) == (10, {"shortest_edge": 7840, "longest_edge": 7840})
+    with pytest.raises(ExportError, match="how large pictures are: its size is None"):
+        settle_pixels({**usual, "patch_size": [14, 14]}, tmp_path)

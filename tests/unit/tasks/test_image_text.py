@@ -39,11 +39,11 @@ async def opened(model: str = "patches", folder: Path = FOLDER) -> ImageTextToTe
     return task
 
 
-@pytest.mark.parametrize("model", ["tiles", "one-tile", "patches"])
+@pytest.mark.parametrize("model", ["tiles", "one-tile", "patches", "grid", "windows"])
 def test_answers_are_those_of_the_pipeline(model: str) -> None:
     async def run() -> None:
         async with await opened(model) as task:
-            image = task.tokenizer.id_of("<image>")
+            image = task.tokenizer.id_of(task._prompts.image)
             vocabulary = task._generator.vocabulary
             for (name, given, options), expected in zip(CASES, ROWS, strict=True):
                 if name != model:
@@ -136,7 +136,7 @@ def test_one_answer_streams() -> None:
     async def run() -> None:
         async with await opened() as task:
             with pytest.raises(InputError, match="one question"):
-                await anext(task.stream([[user("a")], [user("b")]]))
+                task.stream([[user("a")], [user("b")]])
 
     asyncio.run(run())
 

@@ -55,7 +55,7 @@ def test_pieces_of_a_stream_are_the_answer() -> None:
                 assert len(pieces) > 1
                 assert "".join(pieces) == whole["generated_text"]
             with pytest.raises(InputError, match="one text, or one chat"):
-                await anext(task.stream(["a", "b"]))
+                task.stream(["a", "b"])
             found = [one async for one in task.each(["Hello!", "The"], max_new_tokens=2)]
             assert found == await task(["Hello!", "The"], max_new_tokens=2)
 
@@ -108,6 +108,25 @@ def test_calls_that_overlap_take_turns() -> None:
             under_way.cancel()
             await asyncio.gather(under_way, return_exceptions=True)
             assert await task("Once upon", max_new_tokens=5) == both[0]
+
+    asyncio.run(run())
+
+
+def test_a_call_within_its_own_stream_is_an_error_and_after_it_is_not() -> None:
+    async def run() -> None:
+        async with await opened() as task:
+            wanted = await task("Once upon", max_new_tokens=5)
+            async for _ in task.stream("Once", max_new_tokens=100):
+                with pytest.raises(InputError, match="that the same code reads"):
+                    await task("Once upon", max_new_tokens=5)
+                with pytest.raises(InputError, match="that the same code reads"):
+                    await anext(task.stream("Once upon"))
+                waits = asyncio.ensure_future(task("Once upon", max_new_tokens=5))
+                await asyncio.sleep(0.01)
+                assert not waits.done()
+                break
+            assert await task("Once upon", max_new_tokens=5) == wanted
+            assert await waits == wanted
 
     asyncio.run(run())
 

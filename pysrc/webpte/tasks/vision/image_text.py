@@ -70,16 +70,13 @@ class ImageTextToText(LanguageTask):
         calls, many = _calls(images, text)
         found = []
         for pictures, said in calls:
-            pieces = [
-                piece async for piece in self._answer(pictures, said, max_new_tokens, options)
-            ]
-            answer: Any = "".join(pieces)
+            answer: Any = await self._whole(self._answer(pictures, said, max_new_tokens, options))
             if return_full_text:
                 answer = said + answer if isinstance(said, str) else with_answer(said, answer)
             found.append([{"input_text": said, "generated_text": answer}])
         return found if many else found[0]
 
-    async def stream(
+    def stream(
         self,
         images: Any = None,
         *,
@@ -87,26 +84,24 @@ class ImageTextToText(LanguageTask):
         max_new_tokens: int = MAX_NEW_TOKENS,
         **options: Unpack[GenerationOptions],
     ) -> AsyncGenerator[str, None]:
-        """Yield the pieces of one answer; the arguments are those of a call."""
+        """Return a stream of one answer, piece by piece; the arguments are those of a call."""
         calls, many = _calls(images, text)
         if many:
             raise InputError("stream answers one question: give one text, or one chat")
         ((pictures, said),) = calls
-        async for piece in self._answer(pictures, said, max_new_tokens, options):
-            yield piece
+        return self._turn.stream(self._answer(pictures, said, max_new_tokens, options))
 
     async def _answer(
         self, pictures: Sequence[Any], said: Any, count: int, options: GenerationOptions
     ) -> AsyncGenerator[str, None]:
-        async with self._turn:
-            if isinstance(said, str) and pictures and self._prompts.image not in said:
-                parts: list[dict[str, Any]] = [{"type": "image", "image": p} for p in pictures]
-                said = [{"role": "user", "content": [*parts, {"type": "text", "text": said}]}]
-            if not isinstance(said, str):
-                said, pictures = self._prompts.render(said, continues(said))
-            prompt = await self._prompts.prompt(said, pictures)
-            async for piece in self._pieces(prompt.tokens, count, self._stops, options):
-                yield piece
+        if isinstance(said, str) and pictures and self._prompts.image not in said:
+            parts: list[dict[str, Any]] = [{"type": "image", "image": p} for p in pictures]
+            said = [{"role": "user", "content": [*parts, {"type": "text", "text": said}]}]
+        if not isinstance(said, str):
+            said, pictures = self._prompts.render(said, continues(said))
+        prompt = await self._prompts.prompt(said, pictures)
+        async for piece in self._pieces(prompt.tokens, count, self._stops, options):
+            yield piece
 
 
 def _calls(images: Any, text: Any) -> tuple[list[tuple[list[Any], Any]], bool]:

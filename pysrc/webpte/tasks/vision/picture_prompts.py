@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
@@ -85,7 +85,10 @@ class PicturePrompts:
         """Prepare a picture (height, width, 3) of bytes."""
         given = checked_picture(pixels)
         seen = self._pictures(given)
-        parts = tuple(self._generator.picture(tile[None]) for tile in seen.tiles)
+        parts = tuple(
+            self._generator.picture(tile[None] if seen.grid is None else tile, seen.grid)
+            for tile in seen.tiles
+        )
         text = self._pictures.text(seen, self.image, len(parts[0].tokens))
         return PromptPicture(given, text, parts)
 
@@ -101,15 +104,15 @@ class PicturePrompts:
 
     def _with_rows(self, tokens: list[int], frames: Sequence[Picture]) -> list[int]:
         """Return the tokens with rows of pictures in their places."""
-        count = len(frames[0].tokens) if frames else 0
         rows = iter([number for frame in frames for number in frame.tokens])
-        lengths = [
-            len(list(run)) for key, run in groupby(tokens, lambda one: one == self._number) if key
-        ]
-        if sum(lengths) != count * len(frames) or any(one % max(count, 1) for one in lengths):
+        runs = groupby(tokens, lambda one: one == self._number)
+        places = accumulate(len(list(run)) for is_row, run in runs if is_row)
+        ends = list(accumulate(len(frame.tokens) for frame in frames))
+        found = list(places)
+        if found[-1:] != ends[-1:] or not set(found) <= set(ends):
             raise InputError(
-                f"the tokenizer makes {sum(lengths)} tokens {self.image} of {len(frames)} pictures "
-                f"with {count} rows each: it is another model's"
+                f"the tokenizer makes {(found or [0])[-1]} tokens {self.image} of {len(frames)} "
+                f"pictures with {(ends or [0])[-1]} rows in all: it is another model's"
             )
         return [next(rows) if token == self._number else token for token in tokens]
 
