@@ -28,6 +28,7 @@ struct Params {
 @group(0) @binding(3) var<uniform> params: Params;
 
 var<workgroup> shares: array<vec2<f32>, SPLITS>; // maximum and sum of each
+var<workgroup> weights: array<vec2<f32>, SPLITS>; // of its values, and of its sum
 var<workgroup> parts: array<f32, SIZE>;
 
 fn weight_of(share: vec2<f32>, highest: f32) -> f32 {
@@ -60,19 +61,24 @@ fn main(
             found[step] = values[(row * SPLITS + share) * VALUE_HEAD + min(element, VALUE_HEAD - 1u)];
         }
         workgroupBarrier();
-        var highest = FLOOR;
-        for (var i = 0u; i < SPLITS; i++) {
-            highest = max(highest, shares[i].x);
+        if (local < SPLITS) {
+            var highest = FLOOR;
+            for (var i = 0u; i < SPLITS; i++) {
+                highest = max(highest, shares[i].x);
+            }
+            let weight = weight_of(shares[local], highest);
+            weights[local] = vec2<f32>(weight, weight * shares[local].y);
         }
+        workgroupBarrier();
         var sum = 0.0;
         for (var i = 0u; i < SPLITS; i++) {
-            sum += weight_of(shares[i], highest) * shares[i].y;
+            sum += weights[i].y;
         }
         var part = 0.0;
         for (var step = 0u; step < STEPS; step++) {
             let share = step * GROUPS + group;
             if (share < SPLITS && group < GROUPS) {
-                let weight = weight_of(shares[share], highest);
+                let weight = weights[share].x;
                 part += select(weight * found[step], 0.0, weight == 0.0);
             }
         }

@@ -43,7 +43,12 @@ struct Head {
     is_key: bool,
 }
 
+const HEAD_LANES = 32u; // invocations that sum the squares of a head
+const HEAD_PARTS = 4u; // of such a sum
+const MOST_TOKENS = 32u; // FEW_ROWS of attention_kernels.py
+
 var<workgroup> token_scales: vec2<f32>; // of the norms of all queries and of all keys
+var<workgroup> head_squares: array<f32, (ROWS + MOST_TOKENS) * HEAD_PARTS>; // of the rows' queries, then of new keys
 
 fn inverse_rms(squares: f32, count: u32) -> f32 {
     return inverseSqrt(squares / f32(count) + EPS);
@@ -76,13 +81,41 @@ fn find_token_scales(local: u32) {
     workgroupBarrier();
 }
 
-fn head_at(first: u32, head: u32, is_key: bool) -> Head {
+// Sums squares of each query and new key of the workgroup, by all of its invocations.
+fn find_head_squares(job: Job, local: u32) {
+    if (CHANGE != NORMED_HEADS) {
+        return;
+    }
+    let heads = ROWS + params.tokens;
+    let lane = local % HEAD_LANES;
+    for (var first = 0u; first < heads; first += SIZE / HEAD_LANES) {
+        let head = first + local / HEAD_LANES;
+        let row = min(job.tile * ROWS + head, params.tokens * GROUP - 1u);
+        let token = min(max(head, ROWS) - ROWS, params.tokens - 1u);
+        let begin = select(params.keys_begin + new_start(job, u32(position.x) + token), query_start(job, row), head < ROWS) / 4u;
+        var squares = 0.0;
+        for (var i = lane; i < QUADS; i += HEAD_LANES) {
+            squares += dot(new_values[begin + i], new_values[begin + i]);
+        }
+        pool[local] = vec4<f32>(squares);
+        workgroupBarrier();
+        if (lane < HEAD_PARTS && head < heads) {
+            var part = 0.0;
+            for (var i = 0u; i < HEAD_LANES; i += HEAD_PARTS) {
+                part += pool[local + i].x;
+            }
+            head_squares[head * HEAD_PARTS + lane] = part;
+        }
+        workgroupBarrier();
+    }
+}
+
+// `place` is that of the head in `head_squares`.
+fn head_at(first: u32, head: u32, is_key: bool, place: u32) -> Head {
     var result = Head(first, head * QUADS, 1.0, is_key);
     if (CHANGE == NORMED_HEADS) {
-        var squares = 0.0;
-        for (var i = 0u; i < QUADS; i++) {
-            squares += dot(new_values[first + i], new_values[first + i]);
-        }
+        let at = place * HEAD_PARTS;
+        let squares = (head_squares[at] + head_squares[at + 1u]) + (head_squares[at + 2u] + head_squares[at + 3u]);
         result.change = 0u;
         result.scale = inverse_rms(squares, HEAD);
     }
@@ -135,13 +168,14 @@ fn rotated_quad(head: Head, quad: u32, token: u32, index: u32) -> vec4<f32> {
 
 fn q_quad(job: Job, row: u32, quad: u32) -> vec4<f32> {
     let index = head_of(job, row);
-    let head = head_at(query_start(job, row) / 4u, index, false);
+    let head = head_at(query_start(job, row) / 4u, index, false, row - job.tile * ROWS);
     return rotated_quad(head, quad, row / GROUP, index);
 }
 
 fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
-    let head = head_at((params.keys_begin + new_start(job, key)) / 4u, job.key_head, true);
-    return vec4<Stored>(rotated_quad(head, quad, key - u32(position.x), job.key_head));
+    let token = key - u32(position.x);
+    let head = head_at((params.keys_begin + new_start(job, key)) / 4u, job.key_head, true, ROWS + token);
+    return vec4<Stored>(rotated_quad(head, quad, token, job.key_head));
 }
 
 fn new_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
@@ -158,6 +192,8 @@ fn main(
     @builtin(num_workgroups) workgroups: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
+    let index = workgroup.x + workgroup.y * workgroups.x;
     find_token_scales(local);
-    attend(workgroup.x + workgroup.y * workgroups.x, local);
+    find_head_squares(job_of(index), local);
+    attend(index, local);
 }

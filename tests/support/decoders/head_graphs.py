@@ -41,6 +41,8 @@ _FEW = Heads(3, 6, 2, 8, half=True, turned=8)
 _PARTLY = Heads(1, 3, 1, 20, half=True, turned=8)
 _PAIRS = Heads(2, 2, 2, 12)
 _MANY = Heads(20, 4, 2, 8, half=True, turned=8)
+_LONG = Heads(1, 4, 1, 256, half=True, turned=256)
+_NINE = Heads(9, 2, 1, 128, half=True, turned=128)
 
 CHANGED = (
     ChangedHeads(_ONE, "head norm", "int8"),
@@ -60,6 +62,10 @@ CHANGED = (
     ChangedHeads(_ONE, "bias", norm="layer"),
     ChangedHeads(_MANY, "head norm", "int8"),
     ChangedHeads(_MANY, "added bias", "int8"),
+    ChangedHeads(_LONG, "head norm"),
+    ChangedHeads(_LONG, "token norm"),
+    ChangedHeads(_NINE, "head norm", "int8"),
+    ChangedHeads(_NINE, "added bias", "int8"),
 )
 
 # These run one call after the other: the kernel takes one token, no mask with biases, whole quads.

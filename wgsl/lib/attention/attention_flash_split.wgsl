@@ -1,8 +1,8 @@
 // Attention for a few queries over many keys: the keys are split over workgroups.
 //
-// A workgroup takes four rows and one share of the keys, 64 at a time. First four invocations share
-// a key and each sums a quarter of its dot products with all rows; then each takes a quad of the
-// values, of several keys at once. So all rows read each key and value once, and keys and values of a
+// A workgroup takes four rows and one share of the keys, 16 to 64 at a time. First some invocations share
+// a key, the more the longer it is, and each sums its part of the dot products with all rows; then each takes a
+// quad of the values, of several keys at once. So all rows read each key and value once, and keys and values of a
 // step are prefetched: with few keys per workgroup, latency and barriers take most of the time. Rows are
 // the components of vectors, not elements of arrays, which compilers keep in memory.
 //
@@ -16,12 +16,12 @@
 //     fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored>, and `new_value`
 
 const SIZE = 256u;
-const KEYS = 64u;
-const LANES = 4u; // invocations per key
-const PITCH = 66u; // of a lane: 64 keys, and padding so that lanes use different memory banks
+const LANES = ${LANES}u; // invocations per key
+const KEYS = SIZE / LANES; // at a time
+const PITCH = KEYS + 2u; // of a lane, with padding so that lanes use different memory banks
 const ROWS = 4u;
 const PARTS = KEYS / 4u; // of the sums of weights
-const LEAST = ${LEAST}u; // keys of a workgroup, at least
+const LEAST = KEYS; // of a workgroup
 const QUADS = ${QUADS}u; // of HEAD elements, the last one not always full
 
 override HAS_NEW: bool;
@@ -131,10 +131,20 @@ fn plus_key(dots: vec4<f32>, quad: u32, key: Four) -> vec4<f32> {
     return plus_quad(result, quad + 3u * LANES, key.f3);
 }
 
-// Between the two phases, the first 64 invocations turn dot products into logits, a key each.
+fn sum_of_lanes(at: u32) -> vec4<f32> {
+    return (pool[at] + pool[at + PITCH]) + (pool[at + 2u * PITCH] + pool[at + 3u * PITCH]);
+}
+
+// Between the two phases, the first invocations turn dot products into logits, a key each.
 fn find_logits(job: Job, first: u32, end: u32, local: u32) {
     if (local < KEYS) {
-        let dots = (pool[local] + pool[PITCH + local]) + (pool[2u * PITCH + local] + pool[3u * PITCH + local]);
+        var dots = sum_of_lanes(local);
+        if (LANES > 4u) {
+            dots += sum_of_lanes(4u * PITCH + local);
+        }
+        if (LANES > 8u) {
+            dots += sum_of_lanes(8u * PITCH + local) + sum_of_lanes(12u * PITCH + local);
+        }
         let row = min(job.tile * ROWS + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(params.tokens * GROUP - 1u));
         let head = job.key_head * GROUP + row % GROUP;
         logits[local] = masked_rows(dots, job.batch, head, row / GROUP, first + local, end);

@@ -46,7 +46,7 @@ var<workgroup> slice_sums: array<Quad, MATRICES * THREADS>;
 var<workgroup> folded_sums: array<Quad, MATRICES * LANES * FOLDS>;
 var<workgroup> slice_squares: array<f32, THREADS>;
 var<workgroup> folded_squares: array<f32, SQUARE_FOLDS>;
-var<workgroup> mean: f32;
+var<private> mean: f32;
 
 fn slice_of(thread: u32) -> u32 { return thread % SLICES; }
 fn lane_of(thread: u32) -> u32 { return thread / SLICES; }
@@ -73,16 +73,30 @@ fn find_mean(thread: u32) {
         sum += dot(vec4<f32>(x[quad]), vec4<f32>(1.0));
     }
     slice_squares[thread] = sum;
-    for (var rest = THREADS / 2u; rest > 0u; rest /= 2u) {
-        workgroupBarrier();
-        if (thread < rest) {
-            slice_squares[thread] += slice_squares[thread + rest];
-        }
-    }
-    if (thread == 0u) {
-        mean = slice_squares[0] / f32(params.gemm.k);
-    }
     workgroupBarrier();
+    fold_squares(thread);
+    workgroupBarrier();
+    mean = sum_of_squares() / f32(params.gemm.k);
+    workgroupBarrier();
+}
+
+// Adds up what the invocations have in `slice_squares`, in SQUARE_FOLDS parts.
+fn fold_squares(thread: u32) {
+    if (thread < SQUARE_FOLDS) {
+        var sum = 0.0;
+        for (var z = thread; z < THREADS; z += SQUARE_FOLDS) {
+            sum += slice_squares[z];
+        }
+        folded_squares[thread] = sum;
+    }
+}
+
+fn sum_of_squares() -> f32 {
+    var sum = 0.0;
+    for (var i = 0u; i < SQUARE_FOLDS; i++) {
+        sum += folded_squares[i];
+    }
+    return sum;
 }
 
 // Stores them in shared memory and returns the sum of their squares.
@@ -189,12 +203,8 @@ fn fold(thread: u32, squares: f32) {
         }
         folded_sums[i] = sums;
     }
-    if (NORMED && thread < SQUARE_FOLDS) {
-        var sum = 0.0;
-        for (var z = thread; z < THREADS; z += SQUARE_FOLDS) {
-            sum += slice_squares[z];
-        }
-        folded_squares[thread] = sum;
+    if (NORMED) {
+        fold_squares(thread);
     }
     workgroupBarrier();
 }
@@ -209,9 +219,5 @@ fn sum_of(matrix: u32, column: u32) -> f32 {
     if (!NORMED) {
         return sum;
     }
-    var squares = 0.0;
-    for (var i = 0u; i < SQUARE_FOLDS; i++) {
-        squares += folded_squares[i];
-    }
-    return sum * inverseSqrt(squares / f32(params.gemm.k) + params.eps);
+    return sum * inverseSqrt(sum_of_squares() / f32(params.gemm.k) + params.eps);
 }

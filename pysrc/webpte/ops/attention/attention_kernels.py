@@ -34,20 +34,15 @@ Overrides = tuple[tuple[str, float], ...]
 
 # Constants of the kernels.
 TILE_ROWS, LANES, STAGE, TILE_KEYS, MAX_COLUMNS = 64, 8, 480, 32, 8
-SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 4, 256, 64
+SPLIT_SIZE, SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 256, 4, 256, 64
 REDUCE_SIZE = 256
 BLOCK_HEAD, BLOCK_BYTES = 64, 32768
 NO_MASK, ADDED, BOOLEAN = range(3)
 # Constants that only one of the naive kernels has.
 LOGITS_ONLY, VALUES_ONLY = ("HEAD", "MASK"), ("VALUE_HEAD",)
 
-LEAST_KEYS = 64  # of a workgroup
 FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
-KEYS_PER_SPLIT = {
-    "attention_flash_split": 64,
-    "attention_flash_split_rope": 64,
-    "attention_flash_split_heads": 64,
-    "slot_attention": 64,
+KEYS_PER_SPLIT = {  # of kernels whose workgroups take some at a time, whatever the head's size
     "attention_flash": 128,
     "attention_flash_small_heads": 128,
     "attention_matrix": 256,
@@ -181,6 +176,12 @@ def writes_cache(call: Attention) -> bool:
     return small and size % 4 == 0 and value_size % 4 == 0
 
 
+def split_lanes(call: Attention) -> int:
+    """Return how many invocations share a key: each reads up to four quads of it at once."""
+    quads = ceil_div(call.q.sizes[3], QUAD)
+    return 4 if quads <= 16 else 8 if quads <= 32 else 16
+
+
 def lower_split(
     call: Attention,
     new: tuple[Heads, Heads] | None,
@@ -199,7 +200,7 @@ def lower_split(
         types=(
             ("CACHE", "read" if new is None else "read_write"),
             ("NEW", "none" if new is None else call.kept),
-            ("LEAST", str(LEAST_KEYS)),
+            ("LANES", str(split_lanes(call))),
             ("QUADS", str(ceil_div(call.q.sizes[3], 4))),
         ),
         constants=(("HAS_NEW", int(new is not None)),),
@@ -260,7 +261,8 @@ def finish(
 
 def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
     """Return over how many workgroups keys are split: as tuned on this adapter, or the default."""
-    most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], KEYS_PER_SPLIT[kernel]))
+    each = KEYS_PER_SPLIT.get(kernel, SPLIT_SIZE // split_lanes(call))
+    most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], each))
     wanted = call.target.adapter.workgroups(WORKGROUPS[kernel])
     default = max(1, min(most, ceil_div(wanted, jobs)))
     if not call.target.asks:

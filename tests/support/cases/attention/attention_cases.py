@@ -38,6 +38,8 @@ CACHED = [
     CacheCase(4, 2, 16, TALK, scale=0.3),
     CacheCase(4, 2, 16, TALK, scale=1, label="scale written as int"),
     CacheCase(2, 1, 256, [(1, 30), (20, 31)], positions=70),
+    CacheCase(4, 1, 256, [(1, 130), (8, 131), (1, 139)], positions=150),
+    CacheCase(2, 1, 80, [(1, 30), (2, 31), (1, 130)], positions=140),
     CacheCase(2, 1, 260, [(1, 30), (20, 31), (1, 51)], positions=70),
     CacheCase(1, 1, 523, [(2, 3), (1, 5)], positions=9),
     CacheCase(4, 2, 16, [(1, 700), (2, 5), (1, 999)], positions=1000, label="many splits"),
