@@ -24,8 +24,8 @@ _WITHOUT_BROWSER = ("tests/unit", "tests/native", _CLUSTER)
 _LEFT_OUT_OPTIONS = ("--ignore", "--deselect")  # name tests, too: those not to run
 _LAST_WORDS_SECONDS = 10
 _COMPILED = STATE / "pycache"
-# One process, which would leave the other processors idle: it runs beside the unit tests.
-_ASIDE = "mypy"
+# One process each, which would leave other processors idle: each runs beside the section after it.
+_ASIDE = ("mypy", "Firefox tests")
 # A browser hangs or crashes on rare occasions, which says nothing about the test: that test runs
 # once more in another page. The run reports it, a crash with the browser's processes and their
 # memory. Every other error is a failure at once.
@@ -165,11 +165,11 @@ def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
         # Two runs, so that the quick one reports early. A file stays in one process, which has
         # one browser for all its tests.
         ("unit tests", [*pytest, *_by_file(), *arguments, "tests/unit"]),
+        # One process: all tests share one Firefox.
+        ("Firefox tests", [*pytest, "-q", *_IN_BROWSER, *arguments, _FIREFOX]),
         _native_tests(python, [*arguments, "tests/native"]),
         # One more than there are processors: tests in a browser wait for it, now and then.
         ("browser tests", [*pytest, *_by_file(1), *_IN_BROWSER, *arguments, "tests/browser"]),
-        # One process: all tests share one Firefox.
-        ("Firefox tests", [*pytest, "-q", *_IN_BROWSER, *arguments, _FIREFOX]),
     ]
 
 
@@ -196,20 +196,30 @@ def _cluster_tests(arguments: list[str]) -> tuple[str, list[str]]:
 
 def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:
     """Run one after the other, but what runs beside the next; name those that failed."""
-    failed, aside = [], None
-    for title, command in sections:
-        if title == _ASIDE:
-            aside = _Aside(title, command)
-            continue
-        try:
+    failed: list[str] = []
+    asides: list[_Aside] = []
+    try:
+        for title, command in sections:
+            if title in _ASIDE:
+                asides.append(_Aside(title, command))
+                continue
             if not _run_section(title, command):
                 failed.append(title)
-            if aside is not None and not aside.tell():
-                failed.append(aside.title)
-        finally:
-            if aside is not None:
-                aside.stop()
-                aside = None
+            failed += _end(asides)
+        failed += _end(asides)
+    finally:
+        for aside in asides:
+            aside.stop()
+    return failed
+
+
+def _end(asides: list[_Aside]) -> list[str]:
+    """Take them from the list as they end, in its order; name those that failed."""
+    failed = []
+    while asides:
+        if not asides[0].tell():
+            failed.append(asides[0].title)
+        asides.pop(0).stop()
     return failed
 
 
@@ -249,6 +259,9 @@ class _Aside:
         return _tell(self.title, code, time.monotonic() - self._started)
 
     def stop(self) -> None:
+        """End it; after Ctrl-C, which reaches it, too, it may first close its browser."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_LAST_WORDS_SECONDS)
         if self._process.poll() is None:
             self._process.terminate()
             self._process.wait()

@@ -7,21 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, expect
+from playwright.sync_api import BrowserContext, FrameLocator, Page, ViewportSize, expect
 
-from support.harness import limits
 from support.page.page_visit import START_MS, open_sample, status, visit
 from support.page.static_site import static_host
 from webpte_host.serving.server import Site
 from webpte_host.site.command import build
 
-SHOWN = {"width": 800, "height": 760}
+SHOWN = ViewportSize(width=800, height=760)
 
 
 @pytest.fixture
-def page(own_browser: Browser) -> Iterator[Page]:
-    page = own_browser.new_page(viewport=SHOWN)  # type: ignore[arg-type]
-    page.set_default_timeout(limits.EXPECT_MS)
+def page(profile: BrowserContext) -> Iterator[Page]:
+    page = profile.new_page()
+    page.set_viewport_size(SHOWN)
     yield page
     page.close()
 

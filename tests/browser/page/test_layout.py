@@ -187,6 +187,7 @@ def test_on_a_phone_a_program_is_shared(page: Page) -> None:
 
 def test_on_a_phone_the_undo_line_does_not_cover_the_composer(page: Page) -> None:
     open_card(page, "stories")
+    expect(page.locator("#status")).to_contain_text("stories.pte loaded")  # then it may be asked
     page.locator("#chat-text").fill("Hello")
     page.locator("#chat-text").press("Enter")
     expect(page.locator("#status")).to_contain_text("Answered")

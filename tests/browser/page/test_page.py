@@ -309,11 +309,9 @@ def test_without_webgpu(browser: Browser, site: Site) -> None:
         other.close()
 
 
-def test_a_lost_gpu_is_replaced(profile: BrowserContext, site: Site) -> None:
-    page = open_page(profile, site)
-    wait_until_ready(page)
+def test_a_lost_gpu_is_replaced(page: Page) -> None:
     (worker,) = page.workers
-    worker.evaluate(f"() => {{ {KEEP_DEVICES} }}")
+    worker.evaluate(KEEP_DEVICES)
     open_sample(page)
     run(page)
     worker.evaluate("() => devices[0].destroy()")
@@ -322,4 +320,3 @@ def test_a_lost_gpu_is_replaced(profile: BrowserContext, site: Site) -> None:
     expect(page.locator("#error")).to_have_text("")
     page.get_by_role("button", name="Check against NumPy").click()
     expect(status(page)).to_contain_text("All outputs match NumPy")
-    page.close()

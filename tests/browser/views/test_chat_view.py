@@ -354,22 +354,13 @@ def test_on_a_phone_a_model_that_needs_too_much_gets_a_shorter_context(
         expect(page.locator("#view-python")).to_contain_text("64")
 
 
-def test_an_answer_goes_on_after_a_lost_gpu(profile: BrowserContext, site: Site) -> None:
-    with visit(profile, site, but="404") as page:
-        (worker,) = page.workers
-        worker.evaluate(f"() => {{ {KEEP_DEVICES} }}")
-        open_address(page, "/data/llm/llama_tiny_q4.pte")
-        page.get_by_role("tab", name="Chat").click()
-        expect(page.get_by_text("Tokenizer: none")).to_be_visible()
-        page.get_by_placeholder("https://…/tokenizer.json").fill("/data/text/bytes/tokenizer.json")
-        page.get_by_role("button", name="Load", exact=True).click()
-        expect(page.get_by_text("with a chat template")).to_be_visible()
-        for name, value in {**CHANCE, "max_tokens": 90}.items():
-            set_number(page, name, value)
-        worker.evaluate(LOSE_DEVICE, 3)
-        field(page).fill("Hello")
-        field(page).press("Enter")
-        wait_for_answer(page)
-        assert worker.evaluate("() => devices.length") == 2
-        expect(page.locator("#error")).to_have_text("")
-        expect(log_of(page)).to_contain_text("90 tokens")
+def test_an_answer_goes_on_after_a_lost_gpu(page: Page) -> None:
+    (worker,) = page.workers
+    worker.evaluate(KEEP_DEVICES)
+    set_number(page, "max_tokens", 90)
+    worker.evaluate(LOSE_DEVICE, 3)
+    ask(page, "Hello")
+    wait_for_answer(page)
+    assert worker.evaluate("() => devices.length") == 2
+    expect(page.locator("#error")).to_have_text("")
+    expect(log_of(page)).to_contain_text("90 tokens")

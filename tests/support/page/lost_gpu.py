@@ -1,17 +1,16 @@
-"""A script with which a test can take the GPU away from the page."""
+"""Scripts with which a test can take the GPU away from the page."""
 
 from __future__ import annotations
 
-# In the worker that Python runs in, before it asks for its first device.
-KEEP_DEVICES = """
-const { requestDevice } = GPUAdapter.prototype;
-globalThis.devices = [];
-GPUAdapter.prototype.requestDevice = async function (...args) {
-  const device = await requestDevice.apply(this, args);
-  devices.push(device);
-  return device;
-};
-"""
+# In the worker that Python runs in: collects the devices that are used from now on.
+KEEP_DEVICES = """() => {
+  const { createCommandEncoder } = GPUDevice.prototype;
+  globalThis.devices = [];
+  GPUDevice.prototype.createCommandEncoder = function (...args) {
+    if (!devices.includes(this)) devices.push(this);
+    return createCommandEncoder.apply(this, args);
+  };
+}"""
 
 # Destroys the last of these devices when its results are read for the `reads`-th time from now on.
 LOSE_DEVICE = """(reads) => {

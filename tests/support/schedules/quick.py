@@ -100,8 +100,7 @@ def quickly() -> Iterator[Runner]:
             yield runner
     finally:
         runner.close()
-        gc.enable()
-        gc.unfreeze()
+        gc.enable()  # what is frozen stays so: the next runner would look through all of it again
 
 
 def first_failure(found: Iterable[Schedule]) -> str | None:

@@ -36,7 +36,19 @@ class Recorded:
             self.set_up = options
             return Path("python")
 
+        class Aside:
+            def __init__(self, title: str, command: list[str]) -> None:
+                self.title = title
+                run(title, command)
+
+            def tell(self) -> bool:
+                return True
+
+            def stop(self) -> None:
+                pass
+
         monkeypatch.setattr(test_command, "_run_section", run)
+        monkeypatch.setattr(test_command, "_Aside", Aside)
         monkeypatch.setattr(environment, "ensure", ensure)
         monkeypatch.setattr(cluster_environment, "ensure", lambda: Path(CLUSTER_PYTHON))
 
@@ -113,6 +125,8 @@ def test_firefox_is_set_up_for_its_tests(
     test_command.main(arguments)
     assert recorded.set_up["with_firefox"] == firefox
     assert ("tests/firefox" in recorded.paths) == firefox
+    if "tests/native" in recorded.paths:  # they run beside these, which leave processors idle
+        assert recorded.paths.index("tests/firefox") + 1 == recorded.paths.index("tests/native")
 
 
 @pytest.mark.parametrize(

@@ -15,20 +15,26 @@ def say(text: str, code: int = 0) -> list[str]:
 
 
 @pytest.mark.parametrize(("code", "failed"), [(0, ["last"]), (2, ["mypy", "last"])])
-def test_mypy_runs_beside_the_next_section(
+def test_some_run_beside_the_next_section(
     code: int, failed: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     sections = [
         ("first", say("one")),
         ("mypy", say("types", code)),
+        ("Firefox tests", say("fox")),
         ("next", say("two")),
         ("last", say("three", 1)),
     ]
     assert test_command._run_sections(sections) == failed
     said = capfd.readouterr().out
-    places = [said.index(text) for text in ("one", "two", "types", "=== mypy ", "three")]
+    places = [said.index(text) for text in ("one", "two", "types", "=== mypy ", "fox", "three")]
     assert places == sorted(places)
     assert ("mypy FAILED with exit code 2" in said) == (code == 2)
+
+
+def test_what_has_no_section_after_it_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    assert test_command._run_sections([("mypy", say("types", 1))]) == ["mypy"]
+    assert "types" in capfd.readouterr().out
 
 
 def test_an_interrupt_ends_what_runs_beside(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,10 +50,12 @@ def test_an_interrupt_ends_what_runs_beside(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(test_command, "_run_section", interrupt)
     monkeypatch.setattr(test_command, "_Aside", Noted)
+    monkeypatch.setattr(test_command, "_LAST_WORDS_SECONDS", 0.1)
     long = [sys.executable, "-c", "import time; time.sleep(1000)"]
     with pytest.raises(KeyboardInterrupt):
-        test_command._run_sections([("mypy", long), ("next", say("two"))])
-    assert asides[0]._process.poll() is not None
+        test_command._run_sections([("mypy", long), ("Firefox tests", long), ("next", say("two"))])
+    assert [aside.title for aside in asides] == ["mypy", "Firefox tests"]
+    assert all(aside._process.poll() is not None for aside in asides)
 
 
 def test_compiled_modules_are_shared_and_not_beside_the_sources(

@@ -140,6 +140,8 @@ def lower_cache_update(args: Args) -> list[Dispatch]:
 
 # References
 
+AT_ONCE = 1 << 18  # numbers
+
 
 def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Array) -> Array:
     """Compute attention in float64; all arrays are [batch, heads, tokens, ..], broadcastable."""
@@ -147,22 +149,26 @@ def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Ar
     result = np.zeros((batch, heads, tokens, size))
     shape = (batch, heads, tokens, k.shape[2])
     seen, added = np.broadcast_to(seen, shape), np.broadcast_to(added, shape)
+    # So many key heads at once that their logits and copies stay small.
+    most = max(1, AT_ONCE // max(1, k.shape[2] * max(k.shape[3], size, tokens * call.group)))
     for b in range(batch):
-        for h in range(heads):
-            at = h // call.group
-            own, keys, values = (
-                x[b % x.shape[0], head % x.shape[1]].astype(np.float64)
-                for x, head in ((q, h), (k, at), (v, at))
+        for first in range(0, heads, most * call.group):
+            part = slice(first, min(first + most * call.group, heads))
+            head = np.arange(part.start, part.stop).reshape(-1, call.group)
+            own, keys, values = (  # [key heads, heads of each or 1, tokens, ..]
+                x[b % x.shape[0]][at % x.shape[1]].astype(np.float64)
+                for x, at in ((q, head), *((x, head[:, :1] // call.group) for x in (k, v)))
             )
-            logits = own @ keys.T * call.scale
+            logits = own @ keys.swapaxes(2, 3) * call.scale
             if call.cap:
                 logits = call.cap * np.tanh(logits / call.cap)
-            logits = logits + added[b, h]
-            logits[~seen[b, h]] = -np.inf
-            peak = logits.max(axis=1, keepdims=True, initial=-np.inf)
+            logits = logits + added[b, part].reshape(logits.shape)
+            logits[~seen[b, part].reshape(logits.shape)] = -np.inf
+            peak = logits.max(axis=3, keepdims=True, initial=-np.inf)
             weights = np.exp(logits - np.where(np.isneginf(peak), 0, peak))
-            sums = weights.sum(axis=1, keepdims=True)
-            result[b, h] = weights @ values / np.where(sums == 0, 1, sums)
+            sums = weights.sum(axis=3, keepdims=True)
+            found = weights @ values / np.where(sums == 0, 1, sums)
+            result[b, part] = found.reshape(-1, tokens, size)
     return result
 
 

@@ -130,16 +130,21 @@ def fits(inner: int, row_bytes: int) -> bool:
 
 def unpacked(weights: Quantized, array: Array, scales: Array) -> Array:
     """Return the weights as float64 [rows, inner]."""
-    bytes_ = array.view(np.uint8)
     if weights.format == BYTES:
-        codes = array.view(np.int8).astype(np.int16)
+        codes = array.view(np.int8).astype(np.float64)
     else:
-        nibbles = [bytes_ & 15, bytes_ >> 4]
-        if weights.format == HIGH_FIRST:
-            nibbles.reverse()
-        codes = np.stack(nibbles, axis=-1).reshape(weights.rows, -1).astype(np.int16) - 8
-    codes = codes[:, : weights.inner]
+        bytes_ = array.view(np.uint8)
+        codes = np.empty((*bytes_.shape, 2))
+        high = 0 if weights.format == HIGH_FIRST else 1
+        codes[..., high], codes[..., 1 - high] = bytes_ >> 4, bytes_ & 15
+        codes -= 8
+    codes = codes.reshape(weights.rows, -1)[:, : weights.inner]
     if weights.group == WHOLE_ROW:
         return codes * scales.reshape(-1, 1)[: weights.rows].astype(np.float64)
-    groups = np.arange(weights.inner) // weights.group
-    return codes * scales[groups, : weights.rows].T.astype(np.float64)
+    groups = -(-weights.inner // weights.group)
+    of_rows = scales[:groups, : weights.rows].T.astype(np.float64)
+    if groups * weights.group == weights.inner:
+        in_groups = codes.reshape(weights.rows, groups, weights.group)
+        in_groups *= of_rows[:, :, None]
+        return in_groups.reshape(weights.rows, weights.inner)
+    return codes * np.repeat(of_rows, weights.group, axis=1)[:, : weights.inner]
