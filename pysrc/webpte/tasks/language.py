@@ -9,9 +9,9 @@ from typing import Any
 from webpte.errors import ChatTemplateError, InputError
 from webpte.llm import GenerationOptions, Generator, Reply
 from webpte.llm.reply import StopStrings, stats_of
+from webpte.tasks.answer_lock import AnswerLock
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.task import Task
-from webpte.tasks.turn import Turn
 from webpte.text import ChatTemplate, Tokenizer, check_fits
 
 MAX_NEW_TOKENS = 256  # of an answer, as the pipelines have it
@@ -26,7 +26,7 @@ class LanguageTask(Task):
         self.tokenizer: Tokenizer = files.tokenizer
         self._generator = Generator(files.program)
         check_fits(self.tokenizer, self._generator.vocabulary)
-        self._turn = Turn()  # the program's state belongs to one answer at a time
+        self._turn = AnswerLock()  # the program's state belongs to one answer at a time
 
     async def _whole(self, pieces: AsyncGenerator[str, None]) -> str:
         """Return all of an answer, once it is its turn."""

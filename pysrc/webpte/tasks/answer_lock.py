@@ -1,4 +1,4 @@
-"""Turns: a task whose program keeps state gives one answer at a time."""
+"""The lock of a task whose program keeps state: it gives one answer at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _no_stream() -> None:
     """Return None: no stream has the turn."""
 
 
-class Turn:
+class AnswerLock:
     """A lock for answers. Code that reads a stream of the task cannot wait for the stream's end.
 
     A call from within that loop would wait for ever, so it is an error; after the loop was left,
@@ -25,9 +25,8 @@ class Turn:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._reader: asyncio.Task[Any] | None = None
-        self._stream: Callable[[], Any] = (
-            _no_stream  # returns the stream that has the turn, while someone holds it
-        )
+        # Returns the stream that has the turn, while someone holds it.
+        self._stream: Callable[[], Any] = _no_stream
 
     @asynccontextmanager
     async def taken(self, stream: Callable[[], Any] = _no_stream) -> AsyncIterator[None]:
