@@ -60,12 +60,12 @@ CHANGED = (
     ChangedHeads(_FEW, "", "int8", turned=False, masked=True),
     ChangedHeads(_ONE, "added bias", "int8", turned=False, norm="layer"),
     ChangedHeads(_ONE, "bias", norm="layer"),
-    ChangedHeads(_MANY, "head norm", "int8"),
-    ChangedHeads(_MANY, "added bias", "int8"),
     ChangedHeads(_LONG, "head norm"),
     ChangedHeads(_LONG, "token norm"),
     ChangedHeads(_NINE, "head norm", "int8"),
     ChangedHeads(_NINE, "added bias", "int8"),
+    ChangedHeads(_MANY, "head norm", "int8"),
+    ChangedHeads(_MANY, "added bias", "int8"),
 )
 
 # These run one call after the other: the kernel takes one token, no mask with biases, whole quads.

@@ -168,7 +168,7 @@ def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Ar
             weights = np.exp(logits - np.where(np.isneginf(peak), 0, peak))
             sums = weights.sum(axis=3, keepdims=True)
             found = weights @ values / np.where(sums == 0, 1, sums)
-            result[b, part] = found.reshape(-1, tokens, size)
+            result[b, part] = found.reshape(part.stop - part.start, tokens, size)
     return result
 
 
