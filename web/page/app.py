@@ -257,11 +257,13 @@ class App:
 
     async def _reopen(self, closed: Session, front: str) -> None:
         """Open a closed program again, with its inputs, results and front view."""
-        options = closed.program.options
-        if await self._opening.open(
-            closed.source, device=closed.device, before=closed, options=options
-        ):
-            self._views.bring_to_front(front)
+        await self._opening.open(
+            closed.source,
+            device=closed.device,
+            before=closed,
+            options=closed.program.options,
+            drawn=lambda: self._views.bring_to_front(front),
+        )
 
     def _commands(self) -> Iterator[Command]:
         session = self._state.session

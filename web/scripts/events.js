@@ -8,6 +8,7 @@ import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
 import { watchComparisons } from "./compare.js";
 import { copyText } from "./copy.js";
+import "./enter.js";
 import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
 import { answerListening, watchListening } from "./listen.js";
 import { paint, watchPads } from "./pad.js";

@@ -11,7 +11,7 @@ import pytest
 
 import webpte
 from page.app import App
-from page.browser import Progress, Source
+from page.browser import OpenProgram, Progress, Source
 from support.page.fake_page import SAMPLES, Engine, FakeBrowser, File
 
 SIGMOID = {"name": "sigmoid", "folder": "samples/", "files": {"program": "sigmoid.pte"}}
@@ -91,6 +91,30 @@ def test_each_program_and_closing_is_an_entry_and_a_view_by_itself_is_none() -> 
         assert browser.text["status"].startswith("add.pte loaded")
         assert browser.other["front"] == "python"
         assert len(browser.entries) == 4
+
+    visit(script)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_what_is_done_as_soon_as_a_program_is_loaded_stays(closes: bool) -> None:
+    async def script(app: App, browser: Historian) -> None:
+        held, told = browser.hold, asyncio.Event()
+
+        async def hold(program: OpenProgram | None) -> None:  # other tabs answer late
+            if program is not None:
+                assert browser.text["status"].startswith("add.pte loaded")
+                told.set()
+                await asyncio.sleep(0.01)
+            await held(program)
+
+        browser.hold = hold  # type: ignore[method-assign]
+        opening = asyncio.ensure_future(app.receive({"act": "card", "name": "add"}))
+        await told.wait()
+        assert browser.other["front"] == "run"
+        await app.receive({"act": "close"} if closes else {"act": "view", "name": "python"})
+        await opening
+        assert app._state.front == ("run" if closes else "python")
+        assert browser.text["status"].startswith("Closed" if closes else "add.pte loaded")
 
     visit(script)
 

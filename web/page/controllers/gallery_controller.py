@@ -85,8 +85,11 @@ class GalleryController:
         with self.going():
             if message.get("model"):
                 await self._open_card(str(message["model"]), view)
-            elif message.get("url") and await self._opening.open(str(message["url"])):
-                self._views.bring_to_front(view or self._views.leading)
+            elif message.get("url"):
+                await self._opening.open(
+                    str(message["url"]),
+                    drawn=lambda: self._views.bring_to_front(view or self._views.leading),
+                )
 
     async def go(self, message: Message) -> None:
         """Go to a program of the history; if it is open already, only change the view."""
@@ -125,11 +128,16 @@ class GalleryController:
                 "bad",
             )
             return
-        if not await self._opening.open(card.program, card=card, prepare=_await_examples):
+        if not await self._opening.open(
+            card.program,
+            card=card,
+            prepare=_await_examples,
+            drawn=lambda: self._views.bring_to_front(view or card.view or self._views.leading),
+        ):
             return
         session = self._state.session
-        assert session is not None  # it has just been opened
-        self._views.bring_to_front(view or card.view or self._views.leading)
+        if session is None:  # closed again meanwhile
+            return
         await self._bring_labels(session, card)
         await self._bring_examples(session, card)
 

@@ -166,11 +166,13 @@ class OpenController:
         before: Session | None = None,
         options: Options | None = None,
         prepare: Callable[[Session], None] | None = None,
+        drawn: Callable[[], None] | None = None,
     ) -> bool:
         """Open a program and show errors; return whether it is on the page now.
 
         `before` is a closed session of the same program, to continue from. `options` are those of
-        `webpte.load`. `prepare` is called with the new session before it is drawn.
+        `webpte.load`. `prepare` is called with the new session before it is drawn, `drawn` when
+        that is done, with what the page shows at once: a view that is chosen later stays.
         """
         turn, state = self._begin_turn(), self._state
         name = _name_of(wanted, card)
@@ -189,7 +191,7 @@ class OpenController:
             how = {"device": device, "options": options}
             self._loading = asyncio.ensure_future(self._load(wanted, extra, how, card, turn))
             session = await self._loading
-            await self._replace(session, turn, before, prepare)
+            await self._replace(session, turn, before, prepare, drawn)
             await self._note_tabs(session)
         except _SupersededError:
             return False
@@ -305,6 +307,7 @@ class OpenController:
         turn: int,
         before: Session | None,
         prepare: Callable[[Session], None] | None,
+        drawn: Callable[[], None] | None,
     ) -> None:
         """Replace the old session by the new one; nothing can fail from here on."""
         state, ended = self._state, _run_that_ends(self._state.session)
@@ -327,6 +330,8 @@ class OpenController:
         with state.browser.together():
             state.show(progress="", error="")
             self._draw()
+            if drawn is not None:
+                drawn()
             state.tell(loaded_text(session) + ended)
 
     async def _note_tabs(self, session: Session) -> None:

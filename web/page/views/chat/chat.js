@@ -1,5 +1,5 @@
-// The chat's part of the main thread: Enter sends, the log follows its end, and the token under the pointer is
-// reported. A picture in full size is a dialog.
+// The chat's part of the main thread: the log follows its end, and the token under the pointer is reported.
+// A picture in full size is a dialog.
 
 const KEYS = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
 const NEAR = 40; // pixels from the end within which the log follows new text
@@ -20,15 +20,6 @@ const followEnd = (panel) => {
   }).observe(panel, { childList: true, subtree: true, characterData: true });
   new ResizeObserver(() => follow(one(panel, "chat-log"))).observe(panel); // lines may break differently
 };
-
-const sendOnEnter = (panel) => panel.addEventListener("keydown", (event) => {
-  // While an input method composes, Enter accepts its proposal.
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.target.localName !== "textarea") return;
-  const form = event.target.closest("form");
-  if (!form) return;
-  event.preventDefault();
-  form.requestSubmit();
-});
 
 // Places the card below or above its token, within the window.
 const placeCard = (card, token) => {
@@ -89,7 +80,6 @@ export const show = (panel, { focus, enlarge }, tell) => {
     followEnd(panel);
     const log = one(panel, "chat-log");
     if (log) log.scrollTop = log.scrollHeight; // a restored conversation may be long
-    sendOnEnter(panel);
     explainTokens(panel, tell);
     panel.addEventListener("click", ({ target }) => target.closest("dialog")?.close()); // a click anywhere closes it
   }

@@ -100,6 +100,7 @@ def form_view(
             rows=2,
             placeholder=_PLACEHOLDERS[codec.kind],
             aria_label="Message",
+            data_enter="submit",
             autocomplete="off",
         ),
         h(

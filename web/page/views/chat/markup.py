@@ -198,6 +198,7 @@ def _edited(edit: Edit, line: Message, act: Act) -> Html:
             id=EDITED,
             rows=3,
             aria_label=f"Message {at + 1}",
+            data_enter="submit",
         ),
         h(
             "div",
