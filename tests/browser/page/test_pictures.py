@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+from support.harness import limits
 from support.page.page_visit import leave, payload, run, status, visit
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_host.serving.server import Site
 
-LONG_MS = 500  # a task of the page itself on the main thread; on an idle machine some 50
-MOST_SECONDS = 20  # to load a picture of 12 megapixels on a busy machine; it was minutes
+MOST_SECONDS = 60  # to load a picture of 12 megapixels on a busy machine; it was minutes
 
 # Files with pictures of 40 by 30 pixels, from black to white, and one that is none.
 DROP_PICTURES = """async (count) => {
@@ -89,7 +89,7 @@ def test_a_large_photo_loads_without_blocking_the_page(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("from photo.png")
     assert time.monotonic() - began < MOST_SECONDS
     assert page.evaluate("told[0]") == "Loading photo.png"
-    assert max(page.evaluate("longTasks"), default=0) < LONG_MS
+    assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
 
 
 def test_a_picture_over_a_thousand_pixels_keeps_its_proportions(page: Page) -> None:
@@ -197,7 +197,7 @@ def test_several_pictures_are_answered_in_a_table(page: Page) -> None:
     open_program(page, 1, 3, 30, 40)
     page.evaluate(DROP_PICTURES, 40)
     expect(status(page)).to_contain_text("40 of 41 pictures answered")
-    assert max(page.evaluate("longTasks"), default=0) < LONG_MS
+    assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
     rows = page.locator("#batch-rows tr")
     expect(rows).to_have_count(41)
     expect(rows.nth(20)).to_contain_text("mean 0.39216")  # 100 of 255
