@@ -117,10 +117,7 @@ def smolvlm(folder: Path, tiny: bool) -> None:
         **COLOURS,
     }
     write_json(folder / "preprocessor_config.json", pictures)
-    letters = [chr(n) for n in range(33, 127)] + [chr(n) for n in range(161, 512)]
-    words = [*SPECIAL, *letters]
-    words += [f"w{n}" for n in range(len(words), vocabulary)]
-    numbers = {word: number for number, word in enumerate(words)}
+    numbers = numbered_words(SPECIAL, vocabulary)
     write_tokenizer(folder, numbers, SPECIAL, chat_template=TEMPLATE, bos_token=START)
 
 
@@ -156,9 +153,15 @@ def write_decoder(name: str, folder: Path, layers: int | None = None) -> None:
         **sizes, **ends, num_hidden_layers=layers or every, max_position_embeddings=8192
     )
     repeat(getattr(tf, f"{family}ForCausalLM")(config)).save_pretrained(folder)
-    letters = [chr(n) for n in range(33, 127)] + [chr(n) for n in range(161, 512)]
-    words = letters + [f"w{n}" for n in range(len(letters), sizes["vocab_size"])]
-    write_tokenizer(folder, {word: number for number, word in enumerate(words)}, [])
+    write_tokenizer(folder, numbered_words([], sizes["vocab_size"]), [])
+
+
+def numbered_words(special: list[str], count: int) -> dict[str, int]:
+    """Return so many words with their numbers: special ones, then letters, then others."""
+    letters = [chr(n) for n in (*range(33, 127), *range(161, 512))]
+    words = [*special, *letters]
+    words += [f"w{n}" for n in range(len(words), count)]
+    return {word: number for number, word in enumerate(words)}
 
 
 def write_tokenizer(

@@ -41,8 +41,10 @@ def beside_name(program: str, copy: str, name: str) -> str:
 
 async def open_parts(browser: Browser, program: Source) -> Source:
     """Return a program of the library with the files that are kept with it, and its task."""
+    if program.file is None or not program.file.parts:
+        return program
     constants, beside = [], []
-    for part in program.file.parts if program.file is not None else ():
+    for part in program.file.parts:
         fetched = await browser.fetch(part, lambda stage, done, total: None)
         _, slash, name = part.removeprefix(f"{LOCAL}{program.name}/").partition("/")
         if not slash:

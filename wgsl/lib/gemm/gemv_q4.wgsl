@@ -28,7 +28,7 @@ const STAGED = CHUNK * SLICES * X_QUADS; // quads of x in a chunk
 const X_LOADS = (STAGED + THREADS - 1u) / THREADS;
 const MATRICES = ${MATRICES}u; // multiplied at once
 const FOLDS = 8u; // parts of a column's sum after the slices were added up
-const SQUARE_FOLDS = 32u;
+const SCALAR_FOLDS = 32u; // parts of a sum of one number of each invocation
 
 alias Run = array<vec4<f32>, X_LOADS>;
 
@@ -44,8 +44,8 @@ struct Units {
 var<workgroup> staged: array<array<vec4<f32>, CHUNK * SLICES>, X_QUADS>;
 var<workgroup> slice_sums: array<Quad, MATRICES * THREADS>;
 var<workgroup> folded_sums: array<Quad, MATRICES * LANES * FOLDS>;
-var<workgroup> slice_squares: array<f32, THREADS>;
-var<workgroup> folded_squares: array<f32, SQUARE_FOLDS>;
+var<workgroup> slice_scalars: array<f32, THREADS>;
+var<workgroup> folded_scalars: array<f32, SCALAR_FOLDS>;
 var<private> mean: f32;
 
 fn slice_of(thread: u32) -> u32 { return thread % SLICES; }
@@ -72,29 +72,29 @@ fn find_mean(thread: u32) {
     for (var quad = thread; quad < UNITS * X_QUADS; quad += THREADS) {
         sum += dot(vec4<f32>(x[quad]), vec4<f32>(1.0));
     }
-    slice_squares[thread] = sum;
+    slice_scalars[thread] = sum;
     workgroupBarrier();
-    fold_squares(thread);
+    fold_scalars(thread);
     workgroupBarrier();
-    mean = sum_of_squares() / f32(params.gemm.k);
+    mean = sum_of_scalars() / f32(params.gemm.k);
     workgroupBarrier();
 }
 
-// Adds up what the invocations have in `slice_squares`, in SQUARE_FOLDS parts.
-fn fold_squares(thread: u32) {
-    if (thread < SQUARE_FOLDS) {
+// Adds up what the invocations have in `slice_scalars`, in parts that `sum_of_scalars` adds.
+fn fold_scalars(thread: u32) {
+    if (thread < SCALAR_FOLDS) {
         var sum = 0.0;
-        for (var z = thread; z < THREADS; z += SQUARE_FOLDS) {
-            sum += slice_squares[z];
+        for (var z = thread; z < THREADS; z += SCALAR_FOLDS) {
+            sum += slice_scalars[z];
         }
-        folded_squares[thread] = sum;
+        folded_scalars[thread] = sum;
     }
 }
 
-fn sum_of_squares() -> f32 {
+fn sum_of_scalars() -> f32 {
     var sum = 0.0;
-    for (var i = 0u; i < SQUARE_FOLDS; i++) {
-        sum += folded_squares[i];
+    for (var i = 0u; i < SCALAR_FOLDS; i++) {
+        sum += folded_scalars[i];
     }
     return sum;
 }
@@ -193,7 +193,7 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
 // Adds up the sums of the slices.
 fn fold(thread: u32, squares: f32) {
     if (NORMED) {
-        slice_squares[thread] = squares;
+        slice_scalars[thread] = squares;
     }
     workgroupBarrier();
     for (var i = thread; i < MATRICES * LANES * FOLDS; i += THREADS) {
@@ -204,7 +204,7 @@ fn fold(thread: u32, squares: f32) {
         folded_sums[i] = sums;
     }
     if (NORMED) {
-        fold_squares(thread);
+        fold_scalars(thread);
     }
     workgroupBarrier();
 }
@@ -219,5 +219,5 @@ fn sum_of(matrix: u32, column: u32) -> f32 {
     if (!NORMED) {
         return sum;
     }
-    return sum * inverseSqrt(sum_of_squares() / f32(params.gemm.k) + params.eps);
+    return sum * inverseSqrt(sum_of_scalars() / f32(params.gemm.k) + params.eps);
 }

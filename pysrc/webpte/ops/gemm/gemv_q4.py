@@ -14,7 +14,7 @@ from webpte.ops.core.target import Target
 from webpte.ops.gemm.gemm import Gemm, GemmKernel, Types
 from webpte.ops.gemm.packed_weights import BYTES, Quantized
 
-FOLDS, SQUARE_FOLDS, QUAD_BYTES = 8, 32, 16  # of the shader
+FOLDS, SCALAR_FOLDS, QUAD_BYTES = 8, 32, 16  # of the shader
 MOST_STAGED_BYTES = 8192
 # From this many rows on, W keeps a GPU of 132 cores busy without many slices along k.
 MANY_ROWS = 32768
@@ -45,7 +45,7 @@ class GemvConfig:
         """Return the bytes of shared memory that the kernel declares."""
         sums = matrices * (self.threads + self.columns // 4 * FOLDS)
         staged = self.chunk(weights) * self.slices * quads_per_unit(weights)
-        return (staged + sums) * QUAD_BYTES + (self.threads + SQUARE_FOLDS) * 4
+        return (staged + sums) * QUAD_BYTES + (self.threads + SCALAR_FOLDS) * 4
 
     def types(self, weights: Quantized, matrices: int) -> Types:
         """Return the text constants of wgsl/lib/gemm/gemv_q4.wgsl."""
