@@ -138,9 +138,10 @@ class Graph:
         self.derived: dict[type, object] = {}  # caches of later layers, such as Dataflow
 
     def value(self, value_id: int) -> Value:
-        if not 0 <= value_id < len(self.values):
-            raise GraphError(f"value {value_id} does not exist; the graph has {len(self.values)}")
-        return self.values[value_id]
+        values = self.values
+        if 0 <= value_id < len(values):
+            return values[value_id]
+        raise GraphError(f"value {value_id} does not exist; the graph has {len(values)}")
 
     def kind(self, value_id: int) -> str:
         """Return the kind of a value in words, for messages."""
