@@ -213,9 +213,7 @@ class Args:
         parameter, value_id, value = self._value(name, "tensor")
         if value is None:
             return None
-        if not isinstance(value, Tensor):
-            raise self._wrong(parameter, value_id)
-        return self._tensor_arg(value)
+        raise self._wrong(parameter, value_id)
 
     def tensor(self, name: str) -> TensorArg:
         tensor = self.optional_tensor(name)
