@@ -33,7 +33,7 @@ def test_steps_of_training_are_those_of_pytorch(name: str) -> None:
     wait(training_models.check_model(name, make_device(), 3))
 
 
-@pytest.mark.thorough  # the first steps run above, and a hundred on NumPy
+@pytest.mark.thorough  # three steps run above, and ten in tests/unit/training
 @pytest.mark.parametrize("name", training_models.MODELS)
 def test_a_hundred_steps_are_those_of_pytorch(name: str) -> None:
     """The kernels are those for this adapter: on lavapipe a GPU's take fifteen times as long."""
