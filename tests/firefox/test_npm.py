@@ -10,6 +10,7 @@ from webpte_host.harness.firefox import FirefoxBrowser
 RUN = "async () => [await scenarios.errors(), await scenarios.chats()]"
 
 
+@pytest.mark.thorough  # Chromium has more of it, and test_page.py Firefox
 def test_a_page_imports_it(
     firefox: FirefoxBrowser, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

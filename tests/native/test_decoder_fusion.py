@@ -47,27 +47,27 @@ def compare(
     wait(native.compare(write_pte(graph), steps, tolerance, adapter))
 
 
-@pytest.mark.parametrize("case", extent.share(CHANGED, 2), ids=str)
+@pytest.mark.parametrize("case", extent.share(CHANGED, 7), ids=str)
 def test_changed_heads(case: ChangedHeads) -> None:
     net = changed_attention(case)
     compare(net.g, changed_steps(net, case), 5e-3 if case.kind == "rounded" else 1e-5)
 
 
 @pytest.mark.usefixtures("_halves")
-@pytest.mark.parametrize("case", extent.share([CHANGED[i] for i in (0, 3, 4, 6)], 2), ids=str)
+@pytest.mark.parametrize("case", extent.share([CHANGED[i] for i in (0, 3, 4, 6)], 4), ids=str)
 def test_changed_heads_of_f16(case: ChangedHeads) -> None:
     net = changed_attention(case)
     compare(net.g, changed_steps(net, case), 4e-3)
 
 
-@pytest.mark.parametrize("case", extent.share(EPILOGUES, 2), ids=str)
+@pytest.mark.parametrize("case", extent.share(EPILOGUES, 4), ids=str)
 def test_epilogues(case: EpilogueCase) -> None:
     graph, inputs = with_epilogue(case)
     compare(graph, [inputs], 2e-3 if case.kind == "rounded" else 1e-5)
 
 
 @pytest.mark.usefixtures("_halves")
-@pytest.mark.parametrize("case", [EPILOGUES[0], EPILOGUES[4], EPILOGUES[8]], ids=str)
+@pytest.mark.parametrize("case", extent.some([EPILOGUES[0]], EPILOGUES[4], EPILOGUES[8]), ids=str)
 def test_epilogues_of_f16(case: EpilogueCase) -> None:
     graph, inputs = with_epilogue(case)
     compare(graph, [inputs], 4e-3)

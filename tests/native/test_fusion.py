@@ -32,6 +32,7 @@ from support.graphs.fusion_graphs import (
     residual_conv,
 )
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.ops.conv import conv_window
 from webpte.ops.gemm import gemm_small, gemv_q4
@@ -62,7 +63,7 @@ CASES += [("gated", "rounded", SIZES[i]) for i in (1, 3)] + [("normed", "rounded
 CASES += [("residual", "rounded", SIZES[i]) for i in (2, 5)]
 
 
-@pytest.mark.parametrize(("shape", "kind", "sizes"), CASES, ids=str)
+@pytest.mark.parametrize(("shape", "kind", "sizes"), extent.share(CASES, 2), ids=str)
 def test_kernels(shape: str, kind: str, sizes: Sizes) -> None:
     graph, inputs = SHAPES[shape](sizes, kind)
     # Rounding to int8 may go either way.
@@ -105,13 +106,13 @@ def test_chains() -> None:
         compare(graph, [inputs], tolerance=1e-5)
 
 
-@pytest.mark.parametrize("heads", HEADS, ids=str)
+@pytest.mark.parametrize("heads", extent.share(HEADS, 2), ids=str)
 def test_attention(heads: Heads) -> None:
     net = attention(heads)
     compare(net.g, attention_steps(net, heads), tolerance=1e-5)
 
 
-@pytest.mark.parametrize("heads", [HEADS[1], HEADS[2], HEADS[5]], ids=str)
+@pytest.mark.parametrize("heads", extent.some([HEADS[1]], HEADS[2], HEADS[5]), ids=str)
 def test_attention_of_floats(heads: Heads) -> None:
     net = attention(heads, "float")
     compare(net.g, attention_steps(net, heads), tolerance=1e-5)
@@ -122,7 +123,7 @@ def test_attention_of_rounded_rows() -> None:
     compare(net.g, attention_steps(net, HEADS[1]), tolerance=5e-3)
 
 
-@pytest.mark.parametrize("case", WRITTEN, ids=str)
+@pytest.mark.parametrize("case", extent.share(WRITTEN, 2), ids=str)
 def test_written_attention(case: Written) -> None:
     net, inputs = written_attention(case)
     compare(net.g, [inputs], tolerance=1e-5)
@@ -156,10 +157,16 @@ def test_products_one_step_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "kind", "sizes"),
-    [
-        *((shape, "q4", sizes) for shape in ("gated", "normed") for sizes in (SIZES[0], SIZES[2])),
-        *(("gated", kind, SIZES[2]) for kind in ("float", "rounded")),
-    ],
+    extent.share(
+        [
+            *(
+                (shape, "q4", sizes)
+                for shape in ("gated", "normed")
+                for sizes in (SIZES[0], SIZES[2])
+            ),
+            *(("gated", kind, SIZES[2]) for kind in ("float", "rounded")),
+        ]
+    ),
     ids=str,
 )
 def test_half_floats(shape: str, kind: str, sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:

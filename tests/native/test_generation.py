@@ -38,7 +38,7 @@ async def conversation(program: webpte.Program, steps: int, asked: dict[str, Any
     return [first, [token async for token in second]]
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("asked", extent.some([ASKED[2]], *ASKED), ids=str)
 @pytest.mark.parametrize("name", extent.some(["llama_tiny_q4"], "llama_tiny_fp32"))
 def test_answers(name: str, asked: dict[str, Any]) -> None:
     async def run() -> None:
@@ -46,13 +46,13 @@ def test_answers(name: str, asked: dict[str, Any]) -> None:
         async with await webpte.load(path, device="numpy") as reference:
             wanted = await conversation(reference, 1, asked)
         async with await webpte.load(path, device="native") as program:
-            for steps in (1, 4, 16):
+            for steps in extent.some([1, 16], 4):
                 assert await conversation(program, steps, asked) == wanted, f"{steps} steps"
 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("asked", extent.share([*ASKED, {"logprobs": True, "top": 2}]), ids=str)
+@pytest.mark.parametrize("asked", extent.some([{"logprobs": True, "top": 2}], *ASKED), ids=str)
 def test_guesses_change_no_token(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """A draft that mostly guesses right, and a lookup that mostly does not."""
     monkeypatch.setattr(Payoff, "loss", None)  # rounds go on, however long they take here

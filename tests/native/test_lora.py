@@ -6,10 +6,11 @@ import pytest
 
 from support.devices.native import make_device, need_native
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.llm import training_models
 from support.llm.lora_models import check_model
 
-CASES = [("llama", "gpu"), ("llama_4w", "gpu"), ("llama_4w", "phone"), ("phi3_8w", "gpu")]
+CASES = [("llama_4w", "gpu"), ("llama", "gpu"), ("phi3_8w", "gpu"), ("llama_4w", "phone")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -17,11 +18,12 @@ def _driver() -> None:
     need_native()
 
 
-@pytest.mark.parametrize(("name", "way"), CASES)
+@pytest.mark.parametrize(("name", "way"), extent.share(CASES, 2))
 def test_logits_are_those_of_pytorch(name: str, way: str) -> None:
     wait(check_model(name, make_device(way)))
 
 
+@pytest.mark.thorough  # tests/native/test_kv_cache.py has packed caches
 def test_with_a_packed_cache() -> None:
     wait(check_model("llama_4w", make_device(), 1e-2, kv_cache="f16"))
 
@@ -31,6 +33,7 @@ def test_steps_of_training_are_those_of_pytorch(name: str) -> None:
     wait(training_models.check_model(name, make_device(), 3))
 
 
+@pytest.mark.thorough  # three steps run above, and ten in tests/unit/training
 @pytest.mark.parametrize("name", training_models.MODELS)
 def test_a_hundred_steps_are_those_of_pytorch(name: str) -> None:
     """The kernels are those for this adapter: on lavapipe a GPU's take fifteen times as long."""

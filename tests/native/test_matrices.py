@@ -18,6 +18,7 @@ from support.cases.row_cases import RowCase
 from support.cases.tables import Row
 from support.devices.native import need_native
 from support.devices.plain_matrices import matrix_device, plain_matrices
+from support.harness import extent
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.gemm import gemm_small, subgroup_matrix
 from webpte.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
@@ -55,12 +56,14 @@ def differs(case: RowCase, tiling: int, k_parts: int) -> float:
 CONFIGS = [(0, 1), (2, 3), (1, 2), (3, 1), (2, 2), *[(2, 1)] * 4]
 
 
-@pytest.mark.parametrize(("case", "config"), [*zip(MATRIX_CASES, CONFIGS, strict=True)], ids=str)
+@pytest.mark.parametrize(
+    ("case", "config"), extent.share([*zip(MATRIX_CASES, CONFIGS, strict=True)], 2), ids=str
+)
 def test_packed_weights(case: RowCase, config: tuple[int, int]) -> None:
     assert differs(case, *config) < 1e-6
 
 
-@pytest.mark.parametrize("rows", [17, 32, 40])
+@pytest.mark.parametrize("rows", extent.some([17], 32, 40))
 def test_few_rows(rows: int) -> None:
     """Four subgroups beside each other, for the rows of decode steps of many sequences."""
     case, few = q4gsw((rows, 96), 131, 32, bias=True), len(MATRIX_TILE_CONFIGS) - 1
@@ -68,7 +71,7 @@ def test_few_rows(rows: int) -> None:
     assert max(differs(case, few, 1), differs(case, few, 3)) < 1e-6
 
 
-@pytest.mark.parametrize("case", MATMUL_CASES, ids=str)
+@pytest.mark.parametrize("case", extent.share(MATMUL_CASES, 2), ids=str)
 def test_floats(case: RowCase) -> None:
     assert differs(case, 2, 2) < 1e-6
 
@@ -80,7 +83,7 @@ def test_floats_that_are_read_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [MATRIX_CASES[1], MATRIX_CASES[3], MATRIX_CASES[6], MATMUL_CASES[0]], ids=str
+    "case", extent.share([MATRIX_CASES[i] for i in (1, 3, 6)] + MATMUL_CASES[:1]), ids=str
 )
 def test_half_floats(case: RowCase) -> None:
     """Tensors stored as f16 are not split: one f16 per number."""
@@ -94,7 +97,9 @@ def test_half_floats(case: RowCase) -> None:
     assert float(np.abs(got - want).max() / np.abs(want).max()) < 1e-3
 
 
-@pytest.mark.parametrize("case", [MATRIX_CASES[1], MATRIX_CASES[2], MATMUL_CASES[0]], ids=str)
+@pytest.mark.parametrize(
+    "case", extent.some([MATRIX_CASES[1]], MATRIX_CASES[2], MATMUL_CASES[0]), ids=str
+)
 def test_products_of_half_floats(case: RowCase) -> None:
     """One product for one: steps of 32 along k, and 11 bits of each number."""
     options = webpte.Options(half_products=True)

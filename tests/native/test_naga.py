@@ -1,8 +1,9 @@
 """The kernels that a GPU gets compile in Firefox, too: naga compiles the pipelines of all programs.
 
-It makes those of the suites, the samples and of answers, fused and call by call, and of a row of
-each operator; with `--all` of every row. A compiler that panics or hangs fails here; in a browser
-it takes the tab along, or all tabs.
+It makes those of the suites, the samples and of answers, and of a row of each operator: each shader
+with one set of constants. With `--all` it makes those of every row, also of half floats, of
+programs call by call, and with all constants. A compiler that panics or hangs fails here; in a
+browser it takes the tab along, or all tabs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from support.cases.tables import every_row, one_row_per_op, rows_of_every_kernel
+from support.cases.tables import every_row, one_row_per_op, usual_rows
 from support.devices.naga import NoAdapterError, Spec, make_all
 from support.devices.variants import collect, collect_programs, lower, without_results
 from support.harness.extent import everything
@@ -50,25 +51,25 @@ def spec_of(label: str, code: str, **overrides: float) -> Spec:
 def collect_part(part: str) -> set[PipelineSpec]:
     """Collect the pipelines of a part of all programs on a GPU, in some seconds.
 
-    "others": rows of several sizes, and of each operator one as half floats and one as a software
-    adapter gets it.
+    "others": rows of several sizes, and of each operator one as a software adapter gets it; with
+    `--all` also one as half floats.
     """
     with without_results():
         if part == "programs":
             return asyncio.run(collect_programs())
-        rows = list(every_row()) if everything() else rows_of_every_kernel()
+        rows = list(every_row()) if everything() else usual_rows()
         if part.startswith("rows"):
             alone = [row for row in rows if len(row.steps) == 1]
             return lower(alone[int(part[-1]) :: 2], [GPU])
         several = asyncio.run(collect(False, False, [row for row in rows if len(row.steps) > 1]))
-        halves = asyncio.run(collect(True, False, one_row_per_op()))
+        halves = asyncio.run(collect(True, False, one_row_per_op() if everything() else []))
         return several | halves | asyncio.run(collect(False, True, one_row_per_op()))
 
 
 def distinct(specs: Collection[PipelineSpec]) -> list[Spec]:
-    """Keep one of each: labels do not matter to a compiler."""
+    """Keep one of each: labels do not matter to a compiler, and constants seldom do."""
     ordered = sorted(specs, key=lambda spec: (spec.label, spec.code, spec.overrides))
-    found = {(spec.code, spec.bindings, spec.overrides): spec for spec in ordered}
+    found = {(spec.code, spec.overrides if everything() else ()): spec for spec in ordered}
     return [asdict(spec) for spec in found.values()]
 
 

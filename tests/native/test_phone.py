@@ -59,8 +59,9 @@ def test_the_device_has_no_more_than_a_phone() -> None:
     assert "subgroups" not in info.features
 
 
-@pytest.mark.parametrize("software", [False, True], ids=["gpu", "software"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("name", "software"), extent.share([(name, way) for way in (False, True) for name in PROGRAMS])
+)
 def test_weights_in_parts(name: str, software: bool) -> None:
     async def run() -> None:
         program = PROGRAMS[name]()
@@ -78,7 +79,7 @@ def test_weights_in_parts(name: str, software: bool) -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=[case_id(entry) for entry in ENTRIES])
+@pytest.mark.parametrize("entry", extent.share(ENTRIES), ids=case_id)
 def test_models(models: Path, entry: pack_suite.Entry) -> None:
     async def fetch_bytes(path: str) -> bytes:
         return (models / path).read_bytes()

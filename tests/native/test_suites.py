@@ -14,6 +14,7 @@ import webpte
 from support.cases.cases import Array
 from support.cases.tables import Row, one_row_per_op, rounded_to_half
 from support.devices.native import need_native
+from support.harness import extent
 from support.write import pack_suite
 from webpte_host.base.layout import ROOT
 from webpte_host.commands.verify import case_id, run_here
@@ -34,7 +35,9 @@ def folders() -> Iterator[dict[Path, Path]]:
 
 
 @pytest.mark.parametrize(
-    ("path", "entry"), CASES, ids=[f"{path.stem}:{case_id(entry)}" for path, entry in CASES]
+    ("path", "entry"),
+    extent.share(CASES, 2),
+    ids=[f"{path.stem}:{case_id(entry)}" for path, entry in extent.share(CASES, 2)],
 )
 def test_case(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) -> None:
     report = run_here(folders[path], entry, device="native")
@@ -47,7 +50,7 @@ async def outputs(program: bytes, steps: Sequence[Sequence[Array]], device: str)
         return [output for step in steps for output in await loaded.forward(*step)]
 
 
-@pytest.mark.parametrize("row", one_row_per_op(), ids=str)
+@pytest.mark.parametrize("row", extent.share(one_row_per_op()), ids=str)
 def test_half_floats(row: Row) -> None:
     """f16 is stored and computed, to the last bit of an f16 of the largest element."""
     device = asyncio.run(webpte.shared_device("native"))

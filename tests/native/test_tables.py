@@ -1,9 +1,9 @@
 """Every row of the operators' tables on this machine's GPU, with a GPU's kernels.
 
 The driver may be a software adapter, which gets simpler kernels in a browser. Here the kernels of
-real GPUs run: by default rows that cover all kernels and every fourth of the others, with `--all`
-every row. The simpler ones run for rows that cover all kernels, if they differ; with `--all` for
-every row. A row that fails shows its WGSL, its params and its values.
+real GPUs run: by default one row of each operator and some of the others, with `--all` every
+row. The simpler ones run for rows that cover all kernels, if they differ; with `--all` for every
+row. A row that fails shows its WGSL, its params and its values.
 """
 
 from __future__ import annotations

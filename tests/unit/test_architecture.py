@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -101,8 +102,7 @@ MODULES = module_files(PACKAGE)
 
 
 def imports_of(module: str, modules: dict[str, Path] = MODULES) -> Iterator[Import]:
-    tree = ast.parse(modules[module].read_text(encoding="utf-8"))
-    for node, late in _statements(tree.body, False):
+    for node, late in outline(modules[module].read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(module, alias.name, late)
@@ -114,6 +114,14 @@ def imports_of(module: str, modules: dict[str, Path] = MODULES) -> Iterator[Impo
                 full = f"{node.module}.{alias.name}"
                 target = full if full in modules else node.module
                 yield Import(module, target, late)
+
+
+@cache
+def outline(code: str) -> list[tuple[ast.AST, bool]]:
+    """List the imports and classes of a module, and whether they are inside of a function."""
+    tree = ast.parse(code)
+    kinds = ast.Import | ast.ImportFrom | ast.ClassDef
+    return [found for found in _statements(tree.body, False) if isinstance(found[0], kinds)]
 
 
 def _statements(body: Sequence[ast.AST], late: bool) -> Iterator[tuple[ast.AST, bool]]:
@@ -129,7 +137,9 @@ def _statements(body: Sequence[ast.AST], late: bool) -> Iterator[tuple[ast.AST, 
                 yield from _statements(inner, inside)
 
 
-ALL_IMPORTS = [found for module in MODULES for found in imports_of(module)]
+@cache
+def all_imports() -> list[Import]:
+    return [found for module in MODULES for found in imports_of(module)]
 
 
 def unit_of(module: str, modules: dict[str, Path] = MODULES) -> str:
@@ -146,7 +156,7 @@ def test_every_module_has_a_place_in_the_order() -> None:
 def test_imports_point_one_way() -> None:
     reversed_ones = [
         found
-        for found in ALL_IMPORTS
+        for found in all_imports()
         if found.target.partition(".")[0] == "webpte"
         and unit_of(found.module) != unit_of(found.target)
         and ORDER.index(unit_of(found.module)) < ORDER.index(unit_of(found.target))
@@ -156,10 +166,10 @@ def test_imports_point_one_way() -> None:
 
 def test_the_walk_sees_imports() -> None:
     """Otherwise the tests around it could not fail."""
-    assert Import("webpte.graph.live_state", "webpte.graph.graph", False) in ALL_IMPORTS
-    assert Import("webpte", "webpte.errors", False) in ALL_IMPORTS
-    assert Import("webpte.runtime.base.devices", "webpte.gpu.webgpu.device", True) in ALL_IMPORTS
-    assert len(ALL_IMPORTS) > 100
+    assert Import("webpte.graph.live_state", "webpte.graph.graph", False) in all_imports()
+    assert Import("webpte", "webpte.errors", False) in all_imports()
+    assert Import("webpte.runtime.base.devices", "webpte.gpu.webgpu.device", True) in all_imports()
+    assert len(all_imports()) > 100
 
 
 # Every package, the page included.
@@ -229,34 +239,34 @@ def test_circles_are_found(tmp_path: Path) -> None:
 def test_a_class_name_stands_once_in_a_package(package: Path) -> None:
     places: dict[str, list[str]] = {}
     for module, path in module_files(package).items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node, _ in outline(path.read_text(encoding="utf-8")):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_"), []).append(f"{module}:{node.lineno}")
     assert not {name: found for name, found in places.items() if len(found) > 1}
 
 
 def test_only_the_gpu_folder_imports_javascript() -> None:
-    importers = {f.module for f in ALL_IMPORTS if f.target.partition(".")[0] in JAVASCRIPT}
+    importers = {f.module for f in all_imports() if f.target.partition(".")[0] in JAVASCRIPT}
     assert importers == BROWSER_ONLY
 
 
 def test_browser_modules_are_imported_late_and_from_few_places() -> None:
-    for found in ALL_IMPORTS:
+    for found in all_imports():
         if found.target in BROWSER_ONLY and not unit_of(found.module).startswith("gpu"):
             assert found.late, found
             assert found.module in MAY_IMPORT_LATE, found
 
 
 def test_the_native_device_is_imported_late_and_from_one_place() -> None:
-    assert BINDING in ALL_IMPORTS
+    assert BINDING in all_imports()
     outside = [
-        f for f in ALL_IMPORTS if f.target == NATIVE and not f.module.startswith("webpte.gpu")
+        f for f in all_imports() if f.target == NATIVE and not f.module.startswith("webpte.gpu")
     ]
     assert outside == [Import("webpte.runtime.base.devices", NATIVE, True)]
 
 
 def test_devices_are_the_business_of_the_runtime() -> None:
-    importers = {f.module for f in ALL_IMPORTS if f.target.startswith("webpte.gpu")}
+    importers = {f.module for f in all_imports() if f.target.startswith("webpte.gpu")}
     tops = {module.split(".")[1] for module in importers if module != "webpte"}
     assert tops == {"gpu", "runtime", "library"}
 
@@ -264,15 +274,15 @@ def test_devices_are_the_business_of_the_runtime() -> None:
 def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:
     allowed = {"numpy", "flatbuffers", "webpte"} | JAVASCRIPT
     optional = (BINDING, GUIDANCE)
-    assert set(optional) <= set(ALL_IMPORTS)
-    needed = [f for f in ALL_IMPORTS if f not in optional and f.module != TEMPLATES]
+    assert set(optional) <= set(all_imports())
+    needed = [f for f in all_imports() if f not in optional and f.module != TEMPLATES]
     tops = {f.target.partition(".")[0] for f in needed}
     foreign = {top for top in tops - allowed if top not in _standard_library()}
     assert not foreign
 
 
 def test_the_sandbox_of_templates_is_imported_late_and_from_one_place() -> None:
-    importers = [f for f in ALL_IMPORTS if f.target.startswith(TEMPLATES)]
+    importers = [f for f in all_imports() if f.target.startswith(TEMPLATES)]
     assert {(f.module, f.late) for f in importers} == {("webpte.text.template", True)}
 
 

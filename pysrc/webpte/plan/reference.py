@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
-from webpte.format.vulkan import SymIntValue
 from webpte.graph.graph import Call, Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops import OpDef
+from webpte.ops.core.args import Args, TensorArg
 from webpte.plan.planner import check_bounds, located_at, resize_outputs
 from webpte.rewrite.dataflow import Dataflow
 from webpte.shapes import Dims, numel
@@ -32,47 +32,62 @@ def _machine_memory() -> int:
 MEMORY_LIMIT = _machine_memory()
 
 
+class _Sizes(NamedTuple):
+    """The sizes of a call's arguments and results, and the bytes of the results."""
+
+    given: list[Size]
+    made: list[Dims]
+    nbytes: int
+
+
 class CheckedCalls:
     """The calls of a graph that were checked, with the sizes of their arguments and results.
 
-    A run that repeats these sizes needs no shape functions and no checks of the arguments.
+    A run that repeats these sizes needs no shape functions and no checks of the arguments. SymInts
+    that kernels read live may differ, as for a plan (see `Args`): their bounds are checked anyway.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._given: dict[int, list[int]] = {}
         self._made: dict[int, list[int]] = {}
-        self._found: dict[int, tuple[list[Size], list[Dims]]] = {}
+        self._found: dict[int, _Sizes] = {}
 
-    def repeat(self, call: Call, live: LiveState) -> bool:
-        """Set the live dims of the results, if the arguments have the sizes that were checked."""
+    def repeat(self, call: Call, live: LiveState) -> int | None:
+        """Set the live dims of the results, if the arguments have the sizes that were checked.
+
+        Returns the bytes of the results, or None if the call must be checked.
+        """
         found = self._found.get(id(call))
-        if found is None or found[0] != [self._size(i, live) for i in self._given[id(call)]]:
-            return False
-        for value_id, dims in zip(self._made[id(call)], found[1], strict=True):
+        if found is None or found.given != [self._size(i, live) for i in self._given[id(call)]]:
+            return None
+        for value_id, dims in zip(self._made[id(call)], found.made, strict=True):
             live.set_cur_dims(value_id, dims)
-        return True
+        return found.nbytes
 
-    def add(self, call: Call, live: LiveState) -> None:
+    def add(self, args: Args, live: LiveState, nbytes: int) -> None:
         """Remember the present sizes of a call that was checked."""
+        call = args.call
         key = id(call)  # which stays: the graph keeps its calls
         if key not in self._given:
-            calls = (*call.parts, call)
-            made = {i for each in calls for i in self._tensors(each.args[-1:])}
-            given = {i for each in calls for i in self._graph.expand(each.args)} - made
-            self._given[key], self._made[key] = sorted(given), sorted(made)
+            last = [i for each in (*call.parts, call) for i in each.args[-1:]]
+            made = {i for i in self._graph.expand(tuple(last)) if self._is_tensor(i)}
+            read = tuple(i for parameter, i in args.given if parameter.kind not in ("live", "any"))
+            given = {i for i in self._graph.expand(read) if self._is_tensor(i) or self._is_int(i)}
+            self._given[key], self._made[key] = sorted(given - made), sorted(made)
         sizes = [self._size(i, live) for i in self._given[key]]
-        self._found[key] = sizes, [live.cur_dims(i) for i in self._made[key]]
+        self._found[key] = _Sizes(sizes, [live.cur_dims(i) for i in self._made[key]], nbytes)
 
-    def _tensors(self, value_ids: tuple[int, ...]) -> Iterator[int]:
-        values = self._graph.expand(value_ids)
-        return (i for i in values if isinstance(self._graph.value(i), Tensor))
+    def _is_tensor(self, value_id: int) -> bool:
+        return isinstance(self._graph.value(value_id), Tensor)
+
+    def _is_int(self, value_id: int) -> bool:
+        return self._graph.is_symint(value_id)
 
     def _size(self, value_id: int, live: LiveState) -> Size:
-        value = self._graph.value(value_id)
-        if isinstance(value, Tensor):
+        if isinstance(self._graph.values[value_id], Tensor):
             return live.cur_dims(value_id)
-        return live.symint(value_id) if isinstance(value, SymIntValue) else None
+        return live.symint(value_id)
 
 
 def run_reference(
@@ -95,29 +110,31 @@ def run_reference(
         if op.scalar is not None:
             args.set_symint_out(op.scalar(args))
             return 0
-        repeated = checked is not None and checked.repeat(call, live)
-        if not repeated:
+        known = None if checked is None else checked.repeat(call, live)
+        if known is None:
             resize_outputs(op, args, live)
+        outs = args.outs
+        nbytes = (
+            sum(numel(out.dims) * out.dtype.itemsize for out in outs) if known is None else known
+        )
         room = MEMORY_LIMIT if room is None else room
-        nbytes = sum(numel(out.dims) * out.dtype.itemsize for out in args.outs)
         if nbytes > room:
             raise OutOfMemoryError(
                 f"the outputs have {nbytes:,} bytes, but {max(room, 0):,} are left of "
                 f"{MEMORY_LIMIT:,} for the arrays of one run"
             )
         check_bounds(op.bounds(args), live)
-        if not repeated:
+        if known is None:
             with contextlib.suppress(UnsupportedError):
                 op.lower(args)  # pure; run for its checks of the arguments
             if checked is not None:
-                checked.add(call, live)
+                checked.add(args, live, nbytes)
         with np.errstate(all="ignore"):
             results = op.reference(args)
             if isinstance(results, np.ndarray | np.generic):
                 results = [np.asarray(results)]
-            for out, result in zip(args.outs, results, strict=True):
-                dims = live.cur_dims(out.id)
-                arrays[out.id] = _checked(str(call), result, graph.tensor(out.id), dims)
+            for out, result in zip(outs, results, strict=True):
+                arrays[out.id] = _checked(call, result, out)
             for value_id in Dataflow.of(graph).changes(call):
                 arrays[value_id][...] = given[value_id]
     return nbytes
@@ -128,12 +145,13 @@ def _widened(array: np.ndarray) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def _checked(where: str, result: np.ndarray, tensor: Tensor, dims: tuple[int, ...]) -> np.ndarray:
+def _checked(call: Call, result: np.ndarray, out: TensorArg) -> np.ndarray:
     """Check the result's shape against the shape function, and cast it to the tensor's dtype."""
-    if result.shape != dims:
+    if result.shape != out.dims:
         raise GraphError(
-            f"{where}: the reference returns {list(result.shape)}, the shape function {list(dims)}"
+            f"{call}: the reference returns {list(result.shape)}, "
+            f"the shape function {list(out.dims)}"
         )
-    if tensor.dtype.name == "bool":
+    if out.dtype.name == "bool":
         return result.astype(np.bool_)
-    return result.astype(tensor.dtype.numpy, casting="same_kind", copy=False)
+    return result.astype(out.dtype.numpy, casting="same_kind", copy=False)

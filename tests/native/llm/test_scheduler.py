@@ -12,6 +12,7 @@ import pytest
 import webpte
 from support.devices.native import need_native
 from support.devices.plain_matrices import matrix_device, plain_matrices
+from support.harness import extent
 from support.llm.small_decoders import program_of
 from webpte.gpu.native.device import NativeDevice
 from webpte.llm import BatchedGeneration, Generator, Scheduler
@@ -63,7 +64,7 @@ async def check(program: webpte.Program, given: list[Job], slots: int, chunk: in
         assert await asyncio.gather(*map(taken, answers)) == wanted
 
 
-@pytest.mark.parametrize("kv_cache", [None, "f16", "int8"])
+@pytest.mark.parametrize("kv_cache", extent.some(["int8"], None, "f16"))
 def test_seven_answers_in_three_slots(kv_cache: Any) -> None:
     async def run() -> None:
         async with await webpte.load(LLAMA, device="native", kv_cache=kv_cache) as program:
@@ -82,6 +83,7 @@ def test_with_the_kernels_of_a_gpu() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.thorough  # tests/native/test_joined_matrices.py has these kernels
 def test_with_subgroup_matrices() -> None:
     """Queries, keys and values of 20 rows are one GEMM."""
 
@@ -93,7 +95,7 @@ def test_with_subgroup_matrices() -> None:
         asyncio.run(run(matrix_device()))
 
 
-@pytest.mark.parametrize("family", ["gemma3", "gpt2", "phi", "cohere"])
+@pytest.mark.parametrize("family", extent.some(["gemma3", "gpt2"], "phi", "cohere"))
 def test_families(family: str) -> None:
     async def run() -> None:
         async with await webpte.load(program_of(family), device="native") as program:

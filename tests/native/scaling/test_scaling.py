@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from support.devices.native import need_native
+from support.harness import extent
 from support.seeing.scaling import check_steps, every_steps
 from webpte.gpu.native.device import NativeDevice
 
@@ -13,6 +14,6 @@ def test_every_filter_and_size() -> None:
     need_native()
 
     async def run() -> None:
-        await check_steps(await NativeDevice.create(), every_steps())
+        await check_steps(await NativeDevice.create(), iter(extent.share(list(every_steps()))))
 
     asyncio.run(run())

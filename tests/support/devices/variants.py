@@ -24,6 +24,7 @@ from support.decoders.epilogue_graphs import EPILOGUES, normed_sum, with_epilogu
 from support.decoders.head_graphs import CHANGED, changed_attention, changed_steps
 from support.graphs.encoder_graphs import Encoder, encoder_layer
 from support.graphs.graphs import build_graph, chain, make_planner, read_graph
+from support.harness import extent
 from support.write import pack_suite
 from support.write.pte_writer import write_pte
 from webpte.gpu.device import PipelineSpec
@@ -169,9 +170,9 @@ async def collect_batches(device: SimulatedDevice) -> None:
 
 
 async def collect_programs() -> set[PipelineSpec]:
-    """Run suites, samples and answers of language models, fused and call by call."""
+    """Run suites, samples and answers of language models, fused; with `--all` call by call, too."""
     device = make_device()
-    for fused in (True, False):
+    for fused in extent.some([True], False):
         await collect_suites(device, fused)
         await collect_samples(device, fused)
     return set(device.pipelines) | await collect_fused()

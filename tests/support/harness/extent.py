@@ -25,8 +25,11 @@ def everything() -> bool:
 
 
 def some(usual: Sequence[T], *others: T) -> list[T]:
-    """Choose parameters of a test: the usual ones, and the others if everything is to run."""
-    return [*usual, *(others if everything() else ())]
+    """Choose parameters of a test: the usual ones, and the others if everything is to run.
+
+    The usual ones may be among the others, and run once all the same.
+    """
+    return [*usual, *(other for other in others if everything() and other not in usual)]
 
 
 def share(cases: Sequence[T], every: int = 3) -> list[T]:

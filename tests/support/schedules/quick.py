@@ -24,7 +24,7 @@ from webpte.runtime.autotune import tuning
 from webpte.runtime.load.program_file import read_contents
 
 FILES, CHUNKS = 4, 5  # of tests, and of parts in each of them
-USUAL, ALL = 1_000, 10_000  # schedules
+USUAL, ALL = 500, 10_000  # schedules
 
 
 class Runner:

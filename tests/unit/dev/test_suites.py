@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.cases.tables import import_table, table_files
+from support.harness import extent
 from support.write import pack_suite
 from webpte.ops import registered_names
 from webpte_host.base.layout import ROOT
@@ -33,7 +34,9 @@ def folders() -> Iterator[dict[Path, Path]]:
 
 
 @pytest.mark.parametrize(
-    ("path", "entry"), CASES, ids=[f"{path.stem}:{case_id(entry)}" for path, entry in CASES]
+    ("path", "entry"),
+    extent.share(CASES[1:] + CASES[:1], 2),
+    ids=[f"{path.stem}:{case_id(entry)}" for path, entry in extent.share(CASES[1:] + CASES[:1], 2)],
 )
 def test_case(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) -> None:
     report = run_here(folders[path], entry)

@@ -34,11 +34,16 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def documented(path: Path) -> Iterator[tuple[ast.AST, int, str]]:
     """Yield the nodes of a file that have docstrings, with line and text."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while found:
+        node = found.pop()
         if isinstance(node, ast.Module | ast.ClassDef | Function) and (
             text := ast.get_docstring(node)
         ):
             yield node, getattr(node, "lineno", 1), text
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):  # expressions have none
+            inner = getattr(node, part, None)
+            found += inner if isinstance(inner, list) else ()
 
 
 def problem_of(node: ast.AST, text: str, is_test: bool) -> str | None:

@@ -29,7 +29,7 @@ from webpte.format.vulkan import parse_graph
 from webpte.source import BytesSource
 
 DATA = Path(__file__).parents[2] / "data" / "format"
-MUTATIONS = extent.count(250, 700)
+MUTATIONS = extent.count(150, 700)
 EXTREMES = [0, 1, 3, 4, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFC, 0xFFFFFFFF]
 
 

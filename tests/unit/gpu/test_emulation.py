@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.write import pack_suite
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte_dev.suite import run_entry
@@ -26,7 +27,9 @@ def folders() -> Iterator[dict[Path, Path]]:
 
 
 @pytest.mark.parametrize(
-    ("path", "entry"), ENTRIES, ids=[f"{path.stem}:{case_id(entry)}" for path, entry in ENTRIES]
+    ("path", "entry"),
+    extent.share(ENTRIES, 2),
+    ids=[f"{path.stem}:{case_id(entry)}" for path, entry in extent.share(ENTRIES, 2)],
 )
 def test_suite(folders: dict[Path, Path], path: Path, entry: pack_suite.Entry) -> None:
     """The golden outputs come out of emulated memory: plans, aliases and constants are right."""

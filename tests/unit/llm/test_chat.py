@@ -35,10 +35,10 @@ def device(request: pytest.FixtureRequest) -> str | Device:
     return "numpy" if request.param == "numpy" else SimulatedDevice()
 
 
-LETTERS = "abcdefghijklmnopqrst"
+LETTERS = "abcdefghijklmnopqrst"[: extent.count(10, 20)]
 
 
-def test_twenty_turns_are_one_prompt(device: str | Device) -> None:
+def test_many_turns_are_one_prompt(device: str | Device) -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()
         chat = await open_chat(device)

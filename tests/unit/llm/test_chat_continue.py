@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import webpte
+from support.harness import extent
 from support.page.chats import Q4, open_chat, open_tokenizer, pieces_of
 from webpte.errors import InputError
 from webpte.llm import Chat
@@ -30,7 +31,7 @@ async def use_by_others(chat: Chat) -> None:
     await webpte.llm.Generator(chat._generator.program).prefill([1, 2, 3])
 
 
-@pytest.mark.parametrize("between", [nothing, recover, use_by_others])
+@pytest.mark.parametrize("between", extent.some([recover, use_by_others], nothing))
 def test_parts_are_the_whole(between: Callable[[Chat], Awaitable[None]]) -> None:
     async def script() -> None:
         chat, other = await open_chat(), await open_chat()
@@ -105,7 +106,7 @@ def test_a_stop_text_in_two_parts_ends_the_answer() -> None:
         whole = (await open_chat()).send(QUESTION, WANTED, **CHANCE)
         await whole
         chat, fresh, cut = await open_chat(), await open_chat(), 0
-        for start in range(1, len(whole.text) - 3, 2):
+        for start in range(1, len(whole.text) - 3, extent.count(3, 2)):
             stop = [whole.text[start : start + 3]]
             at_once = chat.send(QUESTION, WANTED, stop=stop, **CHANCE)
             wanted, first = await at_once, len(at_once.tokens) - 1
@@ -124,7 +125,7 @@ def test_a_stop_text_in_two_parts_ends_the_answer() -> None:
                     assert await fresh.regenerate(2) == more
                     chat.undo()
             chat.undo()
-        assert cut > 3, "the stop text had begun in the first part"
+        assert cut > 1, "the stop text had begun in the first part"
 
     asyncio.run(script())
 

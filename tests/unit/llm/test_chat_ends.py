@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.harness.reading import run_apart
 from support.harness.texts import BYTES, PIECES
 from support.page.chats import END, Q4, conversation, open_chat, open_tokenizer, pieces_of
@@ -44,7 +45,7 @@ def test_a_stop_text_anywhere_in_an_answer() -> None:
         text, _, pieces = free_answer()
         borders = {len("".join(pieces[:n])) for n in range(len(pieces))}
         within = across = 0
-        for start in range(0, len(text) - 3, 5):
+        for start in range(0, len(text) - 3, extent.count(10, 5)):
             stop = text[start : start + 3]
             at = text.find(stop)
             chat = await open_chat()
@@ -118,7 +119,7 @@ def test_a_break_leaves_out_what_waits() -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()
         text, _, pieces = free_answer()
-        for count in range(1, len(pieces) - 2, 3):
+        for count in range(1, len(pieces) - 2, extent.count(6, 3)):
             at = len("".join(pieces[:count]))
             chat = await open_chat(stop=[text[at : at + 3] + "\0never"])
             reply = chat.send(QUESTION, 24, **SAMPLED)  # type: ignore[arg-type]
@@ -316,7 +317,7 @@ def test_an_answer_ends_where_the_context_is_full() -> None:
     wait(run())
 
 
-@pytest.mark.parametrize("system", [None, "Be brief."])
+@pytest.mark.parametrize("system", extent.some(["Be brief."], None))
 def test_a_full_context_slides(system: str | None) -> None:
     async def run() -> None:
         tokenizer = await open_tokenizer()

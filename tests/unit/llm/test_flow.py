@@ -13,6 +13,7 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.page.chats import open_chat
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generation, Reply, decode
@@ -94,7 +95,7 @@ async def _traced(reply: Reply) -> list[Trace]:
         traces.append(trace)
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.8, "seed": 5}], ids=str)
+@pytest.mark.parametrize("options", extent.some([{"temperature": 0.8, "seed": 5}], {}), ids=str)
 def test_a_decoded_token_takes_few_files_and_no_call_goes_up(options: dict[str, Any]) -> None:
     async def run() -> None:
         chat = await open_chat(SimulatedDevice())

@@ -13,6 +13,7 @@ import webpte
 from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.graphs.small_llm import VOCABULARY, logits_of, small_llm
+from support.harness import extent
 from support.page.chats import open_chat
 from support.page.conversations import tokens_of
 from webpte.errors import DeviceError, ExecutionError, InputError
@@ -52,8 +53,8 @@ ASKED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=str)
-@pytest.mark.parametrize("steps", [1, 16])
+@pytest.mark.parametrize("asked", extent.share(ASKED, 2), ids=str)
+@pytest.mark.parametrize("steps", extent.some([16], 1))
 @pytest.mark.parametrize("device", ["numpy", "recording"])
 def test_they_are_those_of_the_models_own_distribution(
     device: str, steps: int, asked: dict[str, Any]

@@ -14,6 +14,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
+from support.harness import extent
 from support.page.chats import open_chat
 from support.page.conversations import tokens_of
 from webpte.errors import ContextError, InputError, UnsupportedError
@@ -29,8 +30,15 @@ async def opened(path: Path | bytes, device: str = "gpu", **options: Any) -> Gen
     return Generator(await webpte.load(path, device=on, **options))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("here", "there"), [("gpu", "gpu"), ("numpy", "gpu"), ("gpu", "numpy")])
+@pytest.mark.parametrize(
+    ("here", "there", "kind"),
+    [
+        *(("gpu", "gpu", kind) for kind in KINDS),
+        *extent.some([("numpy", "gpu", KINDS[-1]), ("gpu", "numpy", KINDS[0])]),
+        *extent.some([], *(("numpy", "gpu", kind) for kind in KINDS[:-1])),
+        *extent.some([], *(("gpu", "numpy", kind) for kind in KINDS[1:])),
+    ],
+)
 def test_the_next_tokens_are_the_same(q4: Path, here: str, there: str, kind: str | None) -> None:
     async def run() -> None:
         generator = await opened(q4, here, kv_cache=kind)

@@ -49,7 +49,7 @@ async def pair(target: Path, draft: Path) -> tuple[webpte.Program, webpte.Progra
     return programs[0], programs[1], device
 
 
-@pytest.mark.parametrize("options", extent.share(OPTIONS), ids=str)
+@pytest.mark.parametrize("options", extent.some([OPTIONS[3]], *OPTIONS), ids=str)
 def test_no_token_changes(q4: Path, fp32: Path, options: dict[str, Any]) -> None:
     """The two models have the same weights, one of them rounded: they agree mostly."""
 
@@ -79,9 +79,9 @@ def test_rounds_of_any_length(
     async def run() -> None:
         program, draft, _ = await pair(fp32, q4)
         for target, other in ((program, draft), (draft, program)):
-            answer = Generator(target).generate(PROMPT, 50, speculate=other)
+            answer = Generator(target).generate(PROMPT, 26, speculate=other)
             assert await tokens_of(answer) == await greedy(
-                fp32 if target is program else q4, PROMPT, 50
+                fp32 if target is program else q4, PROMPT, 26
             )
             assert 0 < answer.stats.accepted_tokens < answer.stats.proposed_tokens
 
@@ -92,21 +92,20 @@ def test_rounds_of_any_length(
 def test_several_rounds_go_in_one_submission(q4: Path) -> None:
     async def run() -> None:
         program, draft, device = await pair(q4, q4)
-        rounds = 14
+        rounds = 7
         answer = Generator(program).generate(PROMPT, 1 + rounds * ROWS, speculate=draft)
-        before, crossings = len(runs(device)), device.interop_calls
+        before = len(runs(device))
         assert await tokens_of(answer) == await greedy(q4, PROMPT, 1 + rounds * ROWS)
         stats = answer.stats
         assert stats.accepted_tokens == stats.proposed_tokens == rounds * (ROWS - 1)
-        # The prompt in both models, and batches of 1, 2, 4, 4 and 3 rounds.
-        assert len(runs(device)) - before == 2 + 5
-        assert stats.submissions == 1 + 5, "the draft's prompt, and the batches"
-        del crossings
+        # The prompt in both models, and batches of 1, 2 and 4 rounds.
+        assert len(runs(device)) - before == 2 + 3
+        assert stats.submissions == 1 + 3, "the draft's prompt, and the batches"
 
     wait(run())
 
 
-@pytest.mark.parametrize("taken", extent.some([3, 17], 1, 2, 8, 9, 10, 26))
+@pytest.mark.parametrize("taken", extent.some([17], 1, 2, 3, 8, 9, 10, 26))
 def test_a_break_at_any_token_leaves_the_same_cache(q4: Path, fp32: Path, taken: int) -> None:
     async def run() -> None:
         program, draft, _ = await pair(fp32, q4)
@@ -156,13 +155,13 @@ def test_a_cancelled_round_can_be_asked_again(q4: Path, fp32: Path) -> None:
     async def run() -> None:
         program, draft, device = await pair(fp32, q4)
         generator = Generator(program)
-        answer = generator.generate(PROMPT, 60, speculate=draft)
+        answer = generator.generate(PROMPT, 40, speculate=draft)
         found = [await anext(answer)]
         device.pauses = lambda: 5
-        for turns in range(1, 60, 7):
+        for turns in range(1, 60, extent.count(19, 7)):
             found += await cancelled_after(turns, answer)
         found += await tokens_of(answer)
-        assert found == await greedy(fp32, PROMPT, 60)
+        assert found == await greedy(fp32, PROMPT, 40)
         assert answer.stats.accepted_tokens
 
     wait(run())
@@ -252,11 +251,11 @@ def test_too_little_memory_for_rounds(q4: Path) -> None:
     async def run() -> None:
         for nth in (1, 2, 3):
             program, draft, device = await pair(q4, q4)
-            answer = Generator(program).generate(PROMPT, 30, speculate=draft)
+            answer = Generator(program).generate(PROMPT, 14, speculate=draft)
             found = [await anext(answer)]
             device.inject(OutOfMemoryError, method="create_buffers", after=nth)
             found += await tokens_of(answer)
-            assert found == await greedy(q4, PROMPT, 30)
+            assert found == await greedy(q4, PROMPT, 14)
 
     wait(run())
 
@@ -264,8 +263,8 @@ def test_too_little_memory_for_rounds(q4: Path) -> None:
 def test_rounds_rest_where_they_do_not_pay(q4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         program, draft, _ = await pair(q4, q4)
-        answer = Generator(program).generate(PROMPT, 60, speculate=draft)
-        assert await tokens_of(answer) == await greedy(q4, PROMPT, 60)
+        answer = Generator(program).generate(PROMPT, 40, speculate=draft)
+        assert await tokens_of(answer) == await greedy(q4, PROMPT, 40)
         assert answer.stats.not_speculating == "slow"
         assert answer.stats.accepted_tokens
 

@@ -13,6 +13,7 @@ import pytest
 import webpte
 from support.docs.document_scopes import sentence_encoder
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.page.chats import Q4, open_chat, open_tokenizer
 from webpte.openai import Client, EmbeddingModel, Model, RequestError
 from webpte.text import ChatTemplate
@@ -114,7 +115,9 @@ def test_stop_texts_and_logprobs() -> None:
     wait(check())
 
 
-@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
+@pytest.mark.parametrize(
+    "choice", extent.some([{"type": "function", "function": {"name": "add"}}], "required")
+)
 def test_a_required_tool_is_called(choice: Any) -> None:
     async def check() -> None:
         async with client(template=await ChatTemplate.load(TOOLS)) as found:

@@ -10,6 +10,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.graphs.split_graphs import MOST_ROWS, PROGRAMS, ROWS, SplitProgram, linear, tied
+from support.harness import extent
 from support.write.pte_writer import GraphWriter, constants_of, write_ptd, write_pte
 from webpte import errors
 from webpte.gpu.device import Resource, Transfer
@@ -46,8 +47,8 @@ def test_ranges_cover_all_rows_evenly(rows: int, most: int) -> None:
     assert len(set(sizes[:-1])) <= 1
 
 
-@pytest.mark.parametrize("fuse", [True, False])
-@pytest.mark.parametrize("parts", MOST_ROWS)
+@pytest.mark.parametrize("fuse", extent.some([True], False))
+@pytest.mark.parametrize("parts", extent.share(list(MOST_ROWS), 2))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_stay_the_same(name: str, parts: int, fuse: bool) -> None:
     async def compare() -> None:

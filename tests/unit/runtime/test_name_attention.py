@@ -10,6 +10,7 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.llm.small_decoders import program_of
 from support.page.conversations import tokens_of
 from support.write.pte_writer import GraphWriter, write_pte
@@ -52,7 +53,7 @@ def test_the_results_stay(family: str) -> None:
     wait(run())
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", extent.share(FAMILIES))
 def test_steps_are_decoded_ahead(family: str) -> None:
     async def run() -> None:
         async with await webpte.load(program_of(family), device=SimulatedDevice()) as program:

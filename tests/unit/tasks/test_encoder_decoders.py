@@ -10,6 +10,7 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.llm.small_seq2seq import (
     RATE,
     SPOKEN,
@@ -34,11 +35,11 @@ async def opened(name: str, folder: Path) -> webpte.tasks.Task:
 
 @pytest.mark.parametrize(
     ("name", "key"),
-    [
+    extent.some(
+        [("translation", "translation_text")],
         ("text2text-generation", "generated_text"),
         ("summarization", "summary_text"),
-        ("translation", "translation_text"),
-    ],
+    ),
 )
 def test_answers_are_those_of_transformers(tmp_path: Path, name: str, key: str) -> None:
     async def run() -> None:
@@ -119,8 +120,8 @@ def test_a_stream_that_waits_holds_up_nobody(tmp_path: Path) -> None:
     async def run() -> None:
         name = "automatic-speech-recognition"
         async with await opened(name, write_folder(tmp_path, "whisper", 80)) as task:
-            wanted = (await task(sound(1.4), language="en", return_timestamps=True))["chunks"]
-            stream = task.stream(sound(1.4), language="en")  # type: ignore[attr-defined]
+            wanted = (await task(sound(0.9), language="en", return_timestamps=True))["chunks"]
+            stream = task.stream(sound(0.9), language="en")  # type: ignore[attr-defined]
             found = [await anext(stream)]
             other = await task(sound(0.5), language="de")
             assert other == await task(sound(0.5), language="de")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.harness import extent
 from support.harness.image_text_cases import (
     CASES,
     EXPECTED,
@@ -40,7 +41,7 @@ async def opened(model: str = "patches", folder: Path = FOLDER) -> ImageTextToTe
     return task
 
 
-@pytest.mark.parametrize("model", ["tiles", "one-tile", "patches", "grid", "windows"])
+@pytest.mark.parametrize("model", extent.some(["tiles", "grid"], "one-tile", "patches", "windows"))
 def test_answers_are_those_of_the_pipeline(model: str) -> None:
     async def run() -> None:
         async with await opened(model) as task:

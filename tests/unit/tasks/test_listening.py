@@ -13,6 +13,7 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.harness.task_cases import models_folder
 from support.llm.small_seq2seq import RATE, sound, whisper_folder
 from webpte.errors import InputError, SourceError
@@ -46,7 +47,7 @@ async def microphone(wave: np.ndarray, size: int = 800) -> AsyncIterator[np.ndar
         yield wave[at : at + size]
 
 
-@pytest.mark.parametrize("size", [800, 1 << 20])
+@pytest.mark.parametrize("size", extent.some([800], 1 << 20))
 def test_phrases_are_those_that_the_detector_finds(folder: Path, size: int) -> None:
     """Each has the text that the task gives for these samples."""
 

@@ -27,10 +27,10 @@ from webpte.errors import SourceError, TextError, WebpteError
 from webpte.text import ChatTemplate, Tokenizer, budget, load_tokenizer
 from webpte.text.engines import MAX_TOKENS
 
-MUTANTS = extent.count(100, 3000)  # of each tokenizer.json
+MUTANTS = extent.count(50, 3000)  # of each tokenizer.json
 LINES = extent.count(150, 6000)
-CONFIGS = extent.count(80, 2000)
-TEMPLATES = extent.count(200, 12_000)
+CONFIGS = extent.count(40, 2000)
+TEMPLATES = extent.count(100, 12_000)
 SECONDS = 60  # for one file; it is 0.002 on an idle machine
 
 MESSAGES = [{"role": "user", "content": "Hi <you>"}, {"role": "assistant", "content": "a\nb"}]

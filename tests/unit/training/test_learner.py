@@ -12,6 +12,7 @@ import pytest
 
 import webpte
 from page.views.teach.drawings import centred, varied
+from support.harness import extent
 from support.page.fake_page import SAMPLES
 from support.page.teaching import PYTORCH_LOSSES, SHAPES, batch, examples, first_weights
 from webpte.errors import InputError
@@ -30,7 +31,7 @@ def taught(script: Callable[[Learner], Awaitable[Any]], device: Any = "numpy") -
     return asyncio.run(all_of_it())
 
 
-@pytest.mark.parametrize("device", ["numpy", "recording"])
+@pytest.mark.parametrize("device", extent.some(["recording"], "numpy"))
 def test_ten_steps_are_those_of_pytorch(device: str) -> None:
     """On the recording device weights stay there, in tensors of their own, as on a GPU."""
 

@@ -174,11 +174,9 @@ class Args:
 
     def _find(self, name: str, *kinds: str) -> tuple[Parameter, int | None]:
         position = self._signature.positions[name]
-        parameter = self._signature.parameters[position]
+        parameter, ids = self._signature.parameters[position], self.call.args
         assert parameter.kind in kinds, f"{name} is declared as {parameter.kind}"
-        if position >= len(self.call.args) - 1:
-            return parameter, None
-        return parameter, self.call.args[position]
+        return parameter, ids[position] if position < len(ids) - 1 else None
 
     def _value(self, name: str, *kinds: str) -> tuple[Parameter, int, Any]:
         """Return the value, or the parameter's default (id -1 if absent); None where null is
@@ -207,12 +205,15 @@ class Args:
         return TensorArg(tensor.id, tensor.dtype, self._live.cur_dims(tensor.id), tensor.dims)
 
     def optional_tensor(self, name: str) -> TensorArg | None:
+        position, ids = self._signature.positions[name], self.call.args
+        if position < len(ids) - 1 and self._signature.parameters[position].kind == "tensor":
+            found = self._graph.value(ids[position])
+            if isinstance(found, Tensor):  # nearly always, and asked for most often
+                return self._tensor_arg(found)
         parameter, value_id, value = self._value(name, "tensor")
         if value is None:
             return None
-        if not isinstance(value, Tensor):
-            raise self._wrong(parameter, value_id)
-        return self._tensor_arg(value)
+        raise self._wrong(parameter, value_id)
 
     def tensor(self, name: str) -> TensorArg:
         tensor = self.optional_tensor(name)

@@ -8,12 +8,13 @@ from math import isfinite
 import numpy as np
 import pytest
 
+from support.harness import extent
 from support.llm.automata import Sampler, of_schema
 from support.llm.schemas import Schemas, fits
 from webpte.errors import InputError
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(extent.count(2, 4)))
 def test_what_is_accepted_is_of_the_schema(seed: int) -> None:
     rng = np.random.default_rng(seed)
     schemas, accepted = Schemas(rng, 0.0), 0
@@ -34,7 +35,7 @@ def test_what_is_accepted_is_of_the_schema(seed: int) -> None:
     assert accepted > 50
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(extent.count(1, 3)))
 def test_wrong_schemas_are_refused_with_a_typed_error(seed: int) -> None:
     schemas, refused = Schemas(np.random.default_rng(100 + seed), 0.1), 0
     for _ in range(400):

@@ -17,22 +17,22 @@ LOGITS = np.array([0.0, 3.0, 1.0, 2.0, -1.0], np.float32)
 SEED = seed_words(7)
 
 
-def drawn(sampling: Sampling, count: int = 400, history: Sequence[int] = ()) -> Counter[int]:
+def drawn(sampling: Sampling, count: int = 200, history: Sequence[int] = ()) -> Counter[int]:
     settings = SamplerSettings(sampling, SEED)
     return Counter(settings.choose(LOGITS, at, history) for at in range(count))
 
 
 def test_a_low_temperature_takes_the_largest() -> None:
-    assert drawn(Sampling(temperature=0.01)) == {1: 400}
-    assert drawn(Sampling(temperature=0.0)) == {1: 400}
-    assert drawn(Sampling(temperature=1e-300)) == {1: 400}
+    assert drawn(Sampling(temperature=0.01)) == {1: 200}
+    assert drawn(Sampling(temperature=0.0)) == {1: 200}
+    assert drawn(Sampling(temperature=1e-300)) == {1: 200}
 
 
 @pytest.mark.parametrize("temperature", [100.0, 1e300])
 def test_a_high_temperature_takes_everything(temperature: float) -> None:
     counts = drawn(Sampling(temperature=temperature))
     assert set(counts) == {0, 1, 2, 3, 4}
-    assert max(counts.values()) < 120
+    assert max(counts.values()) < 65
 
 
 def test_top_k_leaves_the_k_largest() -> None:
@@ -45,7 +45,7 @@ def test_top_k_leaves_the_k_largest() -> None:
 )
 def test_top_p_leaves_the_smallest_set_that_reaches_it(top_p: float, left: set[int]) -> None:
     # softmax: 0.03, 0.64, 0.09, 0.23, 0.01; 0.636 of the first is just below 0.64
-    assert set(drawn(Sampling(temperature=1.0, top_p=top_p), 500)) == left
+    assert set(drawn(Sampling(temperature=1.0, top_p=top_p), 300)) == left
 
 
 def test_top_p_is_of_what_top_k_left() -> None:
@@ -59,7 +59,7 @@ def test_top_p_is_of_what_top_k_left() -> None:
 )
 def test_min_p_is_a_share_of_the_largest(min_p: float, left: set[int]) -> None:
     # exp(logit - 3): 0.05, 1, 0.14, 0.37, 0.02
-    assert set(drawn(Sampling(temperature=1.0, min_p=min_p), 500)) == left
+    assert set(drawn(Sampling(temperature=1.0, min_p=min_p), 300)) == left
 
 
 def test_a_penalty_makes_tokens_rarer_that_were_there() -> None:
@@ -69,15 +69,15 @@ def test_a_penalty_makes_tokens_rarer_that_were_there() -> None:
     assert greedy.choose(LOGITS, 2, [1, 3]) == 1  # 1.5 is above 1.0 and the other 1.0
     assert greedy.choose(-LOGITS, 2, [4, 0]) == 4  # 0.5 is above -0.0
     often, rare = Sampling(1.0, repetition_penalty=0.5), Sampling(1.0, repetition_penalty=1.5)
-    counts = [drawn(s, 600, [2])[2] for s in (often, Sampling(1.0), rare)]
+    counts = [drawn(s, 300, [2])[2] for s in (often, Sampling(1.0), rare)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > 1.5 * counts[2]
 
 
 def test_frequencies_follow_the_softmax() -> None:
     weights = np.exp(LOGITS) / np.exp(LOGITS).sum()
-    counts = drawn(Sampling(temperature=1.0), 1500)
-    assert [counts[i] / 1500 for i in range(5)] == pytest.approx(weights, abs=0.03)
+    counts = drawn(Sampling(temperature=1.0), 800)
+    assert [counts[i] / 800 for i in range(5)] == pytest.approx(weights, abs=0.03)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from webpte.runtime.base.info import MethodInfo, TensorInfo
 from webpte.shapes import numel
 
 # Changes of each file that are read; every fourth of them is run as well.
-READ = extent.count(120, 950)
+READ = extent.count(60, 950)
 RUN_EVERY = 4
 MAX_INPUT = 1_000_000  # elements; a method that takes more is loaded, but not run
 DEVICE_BYTES = 1 << 24

@@ -32,7 +32,7 @@ def prompts(most: int) -> list[list[int]]:
     return extent.some([PROMPT if len(long) < 10 else long], PROMPT)
 
 
-@pytest.mark.parametrize("device", ["numpy", "gpu"])
+@pytest.mark.parametrize("device", extent.some(["gpu"], "numpy"))
 @pytest.mark.parametrize(
     ("most", "prompt"),
     [(most, prompt) for most in extent.share((20, 63, 64, 127)) for prompt in prompts(most)],
@@ -59,7 +59,7 @@ def test_answers_stay_the_same(name: str, most: int, prompt: list[int], device: 
     wait(check())
 
 
-@pytest.mark.parametrize("device", ["numpy", "gpu"])
+@pytest.mark.parametrize("device", extent.some(["gpu"], "numpy"))
 def test_an_embedding_beside_the_delegate_follows(device: str) -> None:
     most = 33
 

@@ -11,6 +11,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.graphs.stitching import CUMPROD, counting, neg, plus
+from support.harness import extent
 from support.harness.samples import Dims, numbers, relu
 from support.write.pte_writer import Host, MethodWriter, write_pte
 from webpte.gpu.simulated.device import SimulatedDevice
@@ -141,7 +142,7 @@ class Writer:
         return write_pte(self.m)
 
 
-@pytest.mark.parametrize("start", range(0, 200, 20))
+@pytest.mark.parametrize("start", range(0, extent.count(60, 200), 20))
 def test_random_methods(start: int) -> None:
     async def run(seed: int) -> tuple[int, int]:
         data, device = Writer(seed).write(), SimulatedDevice()

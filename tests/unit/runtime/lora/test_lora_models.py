@@ -9,18 +9,19 @@ import pytest
 
 import webpte
 from support.graphs.graphs import wait
+from support.harness import extent
 from support.llm.lora_models import MODELS, check_model, dispatches
 from webpte.gpu.simulated.device import SimulatedDevice
 
 LAYERS = 2
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", extent.share(list(MODELS)))
 def test_logits_are_those_of_pytorch(name: str) -> None:
     wait(check_model(name, "numpy"))
 
 
-@pytest.mark.parametrize("name", ["llama", "llama_4w"])
+@pytest.mark.parametrize("name", extent.some(["llama_4w"], "llama"))
 def test_logits_on_a_device(name: str) -> None:
     wait(check_model(name, SimulatedDevice()))
 

@@ -17,6 +17,7 @@ from page.app import App
 from page.npy import write_npy
 from page.views.chat import panel as chat_view
 from page.views.chat import pictures as chat_pictures
+from support.harness import extent
 from support.harness.image_text_cases import models_folder
 from support.harness.task_cases import make_picture
 from support.page.chat_page import COUNT, act, found_tokenizer, open_chat, send, shown
@@ -70,7 +71,7 @@ def alts(browser: FakeBrowser, where: str = "chat-pictures") -> list[str]:
     return re.findall(r'alt="Picture (.*?)"', "".join(found))
 
 
-@pytest.mark.parametrize("model", ["tiles", "patches"])
+@pytest.mark.parametrize("model", extent.some(["tiles"], "patches"))
 def test_pictures_are_sent_with_the_text(model: str) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_seeing(app, model)
@@ -255,7 +256,8 @@ def test_large_pictures_come_back_as_smaller_copies_and_say_so(
 
 
 @pytest.mark.parametrize(
-    ("most", "start"), [(10, "base64,"), (10_000, "base64,!"), (10_000, "base64,AAAA")]
+    ("most", "start"),
+    extent.some([(10, "base64,"), (10_000, "base64,AAAA")], (10_000, "base64,!")),
 )
 def test_a_picture_that_was_not_kept_is_told_and_not_sent(
     most: int, start: str, monkeypatch: pytest.MonkeyPatch
