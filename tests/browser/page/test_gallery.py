@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from page.outputs.pictures import png_rgb
 from support.harness import limits
 from support.page.page_visit import (
     START_MS,
+    SharedPage,
     downloaded,
     drop,
     leave,
@@ -20,16 +21,13 @@ from support.page.page_visit import (
     run,
     show_samples,
     status,
-    visit,
 )
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.serving.server import Site
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    """One page for the whole file: Python starts once."""
-    with visit(profile, site) as page:
+def started(shared_page: SharedPage) -> Iterator[Page]:
+    with shared_page.lend() as page:
         yield page
 
 
@@ -90,7 +88,7 @@ def test_a_drawing_goes_in(page: Page) -> None:
     page.locator("[data-act=open-file]").set_input_files(payload("pad.pte", digits()))
     expect(status(page)).to_contain_text("pad.pte loaded")
     page.get_by_label("input values").select_option("draw")
-    pad = page.locator("canvas.pad")
+    pad = page.locator("#inputs canvas.pad")
     box = pad.bounding_box()
     assert box is not None
     cell = box["width"] / 16

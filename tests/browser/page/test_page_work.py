@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from support.harness import extent
 from support.page.page_visit import (
     SAMPLES,
     SHAPE,
+    SharedPage,
     benchmark,
     downloaded,
     drop,
@@ -37,9 +39,8 @@ EARLIER, RUN = re.compile("Outdated"), re.compile("^Run")
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    """One page for the whole file: Python starts once."""
-    with visit(profile, site) as page:
+def started(shared_page: SharedPage) -> Iterator[Page]:
+    with shared_page.lend() as page:
         yield page
 
 
@@ -58,11 +59,11 @@ def check(page: Page) -> None:
 
 @pytest.mark.parametrize(
     ("data", "told"),
-    [
+    extent.some(
+        [(SIGMOID.replace(b"aten.sigmoid", b"aten.sigmund"), "UnsupportedOpError")],
         (b"not a program", "FormatError"),
-        (SIGMOID.replace(b"aten.sigmoid", b"aten.sigmund"), "UnsupportedOpError"),
         (SIGMOID.replace(b"VulkanBackend", b"XnnpackBacken"), "ForeignDelegateError"),
-    ],
+    ),
 )
 def test_a_file_that_cannot_be_opened_changes_nothing(page: Page, data: bytes, told: str) -> None:
     open_sample(page)

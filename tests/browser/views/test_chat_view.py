@@ -20,6 +20,7 @@ from support.harness.texts import BYTES, tokenizer_path
 from support.page.chats import Q4, open_chat
 from support.page.lost_gpu import KEEP_DEVICES, LOSE_DEVICE
 from support.page.page_visit import (
+    SharedPage,
     drop,
     leave,
     open_address,
@@ -65,9 +66,8 @@ def said_of_picture(pixels: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    """One page for the whole file: Python starts once."""
-    with visit(profile, site, but="404") as page:
+def started(shared_page: SharedPage) -> Iterator[Page]:
+    with shared_page.lend(but="404") as page:
         yield page
 
 
@@ -189,10 +189,7 @@ def test_a_dropped_picture_is_asked_about_and_there_after_a_reload(without_progr
     wait_until_ready(page)
     shown = log_of(page).get_by_alt_text("Picture dogs.png")
     expect(shown).to_have_js_property("naturalWidth", 61)
-    for name, value in {"max_tokens": 6, "temperature": 0}.items():
-        set_number(page, name, value)
-    page.get_by_role("button", name="Regenerate").click()
-    wait_for_answer(page)
+    expect(page.get_by_role("button", name="Regenerate")).to_be_enabled()
     assert answers(page).all_text_contents() == [wanted]
     shown.click()
     large = page.get_by_role("dialog", name="Picture")
