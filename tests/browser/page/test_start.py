@@ -34,15 +34,17 @@ class Asked:
         return taken
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def asked() -> Iterator[Asked]:
     with pytest.MonkeyPatch.context() as patch:
         yield Asked(patch)
 
 
-@pytest.fixture(scope="module")
-def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """A browser profile that keeps its cache, like those of users."""
+@pytest.fixture
+def new_profile(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrowserContext]:
+    """A browser profile that keeps its cache, like those of users, and has nothing in it yet."""
     options = chromium.launch_options(chromium.chosen_adapter())
     folder = tmp_path_factory.mktemp("profile")
     context = browser.browser_type.launch_persistent_context(
@@ -54,55 +56,57 @@ def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @dataclass(frozen=True)
-class SecondVisit:
-    """A page on the second visit, and what it asked the server for until it was ready."""
+class Visit:
+    """A page that another site led to, and how long it took until it was ready."""
 
     page: Page
-    answers: list[tuple[str, int]]
     ready_ms: float  # from the request for the page on
 
 
 @pytest.fixture(scope="module")
-def second_visit(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[SecondVisit]:
-    first = profile.new_page()
-    first.goto(site.url)
-    wait_until_ready(first)
-    cold = [path for path, _ in asked.take()]
-    assert any(path.endswith("/pyodide.asm.wasm") for path in cold)
-    assert len([path for path in cold if path.endswith("/page.zip")]) <= 2
-    first.close()
+def visit(profile: BrowserContext, site: Site) -> Iterator[Visit]:
     page = profile.new_page()
     log = PageLog(page)
     page.goto("data:text/html,another site")  # where Back leads to from the first entry of ours
     page.goto(site.url)
     wait_until_ready(page)
-    ready: float = page.evaluate("performance.now()")
-    yield SecondVisit(page, asked.take(), ready)
+    yield Visit(page, page.evaluate("performance.now()"))
     assert (log.errors, log.console_errors) == ([], [])
+    page.close()
 
 
 @pytest.fixture
-def page(second_visit: SecondVisit) -> Iterator[Page]:
+def page(visit: Visit) -> Iterator[Page]:
     """The page without a program."""
-    yield second_visit.page
-    leave(second_visit.page)
+    yield visit.page
+    leave(visit.page)
 
 
 @pytest.mark.thorough
 def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(
-    second_visit: SecondVisit,
+    new_profile: BrowserContext, site: Site, asked: Asked
 ) -> None:
-    warm = second_visit.answers
+    page = new_profile.new_page()
+    page.goto(site.url)
+    wait_until_ready(page)
+    cold = [path for path, _ in asked.take()]
+    assert any(path.endswith("/pyodide.asm.wasm") for path in cold)
+    assert len([path for path in cold if path.endswith("/page.zip")]) <= 2
+    page.close()
+    page = new_profile.new_page()
+    page.goto(site.url)
+    wait_until_ready(page)
+    warm = asked.take()
     others = [path for path, _ in warm if not path.startswith("/samples/")]  # pictures of cards
     assert sorted(others) == ["/", "/gallery.json"]
     assert len(warm) < 10, warm
 
 
-def test_the_page_is_painted_long_before_python_is_up(second_visit: SecondVisit) -> None:
-    paint: float = second_visit.page.evaluate(
+def test_the_page_is_painted_long_before_python_is_up(visit: Visit) -> None:
+    paint: float = visit.page.evaluate(
         "performance.getEntriesByName('first-contentful-paint')[0].startTime"
     )
-    assert paint < second_visit.ready_ms / 2, (paint, second_visit.ready_ms)
+    assert paint < visit.ready_ms / 2, (paint, visit.ready_ms)
 
 
 def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) -> None:
