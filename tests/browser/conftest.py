@@ -98,9 +98,13 @@ def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="session")
-def shared_page(profile: BrowserContext, site: Site, request: pytest.FixtureRequest) -> SharedPage:
+def shared_page(
+    profile: BrowserContext, site: Site, request: pytest.FixtureRequest
+) -> Iterator[SharedPage]:
     """The page for tests that only need one in its usual state: it is lent to file after file."""
-    return SharedPage(profile, site, lambda: request.session.testsfailed)
+    shared = SharedPage(profile, site, lambda: request.session.testsfailed)
+    yield shared
+    shared.close()
 
 
 @pytest.fixture(scope="session")

@@ -33,17 +33,12 @@ from support.page.page_visit import (
     status,
     wait_until_ready,
 )
-from webpte_host.base.layout import WEB
 from webpte_host.serving.server import Site
 from webpte_host.setup import chromium
 
 LONG_TASK_MS = limits.LONG_TASK_MS
-MAIN = re.compile(r"/main\.py")
-# As in a browser that knows no GPU; for Python, which runs in a worker that init scripts skip.
-NO_ADAPTER = """
-from pyodide.code import run_js
-run_js("GPU.prototype.requestAdapter = async () => null")
-"""
+# As in a browser that knows no GPU.
+NO_ADAPTER = "() => { GPU.prototype.requestAdapter = async () => null; }"
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +153,7 @@ def test_dropped_program_and_dropped_input(page: Page) -> None:
 
 
 def test_addresses(page: Page) -> None:
-    field = page.get_by_label("or enter a URL")
+    field = page.get_by_label("or enter a URL").first
     field.fill("samples/add.pte")
     field.press("Enter")
     expect(status(page)).to_contain_text("add.pte loaded")
@@ -284,7 +279,10 @@ def test_the_main_thread_stays_free(page: Page) -> None:
     ("path", "body", "told"),
     [
         ("**/pyscript/core.js", "throw new Error();", "PyScript is missing"),
-        ("**/main.py", "import nothing_of_that_name", "Python raised an error"),
+        pytest.param(
+            *("**/main.py", "import nothing_of_that_name", "Python raised an error"),
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_a_start_that_fails_is_told(
@@ -312,17 +310,12 @@ def check_without_webgpu(page: Page) -> None:
 
 def test_without_an_adapter(profile: BrowserContext, site: Site) -> None:
     """The profile's Python starts three times as quickly as that of a new browser."""
-    text = (WEB / "main.py").read_text("utf-8")
-    line = "from __future__ import annotations\n"
-    assert line in text
-    text = text.replace(line, line + NO_ADAPTER, 1)
-    profile.route(MAIN, lambda route: route.fulfill(body=text, content_type="text/x-python"))
-    try:
-        page = open_page(profile, site)
-        check_without_webgpu(page)
-        page.close()
-    finally:
-        profile.unroute(MAIN)
+    page = profile.new_page()
+    with page.expect_worker() as worker:
+        page.goto(site.url)
+    worker.value.evaluate(NO_ADAPTER)  # long before Python asks for one
+    check_without_webgpu(page)
+    page.close()
 
 
 @pytest.mark.thorough

@@ -354,10 +354,10 @@ def test_on_a_phone_a_model_that_needs_too_much_gets_a_shorter_context(
 def test_an_answer_goes_on_after_a_lost_gpu(page: Page) -> None:
     (worker,) = page.workers
     worker.evaluate(KEEP_DEVICES)
-    set_number(page, "max_tokens", 90)
+    set_number(page, "max_tokens", 24)
     worker.evaluate(LOSE_DEVICE, 3)
     ask(page, "Hello")
     wait_for_answer(page)
     assert worker.evaluate("() => devices.length") == 2
     expect(page.locator("#error")).to_have_text("")
-    expect(log_of(page)).to_contain_text("90 tokens")
+    expect(log_of(page)).to_contain_text("24 tokens")

@@ -12,13 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect
 
 from support.harness import limits
-from support.page.page_visit import (
-    TWO_FRAMES,
-    WATCH_LONG_TASKS,
-    SharedPage,
-    open_address,
-    status,
-)
+from support.page.page_visit import TWO_FRAMES, WATCH_LONG_TASKS, SharedPage, open_address, status
 from webpte_host.serving.server import Site
 
 NARROWEST = 360  # pixels, of a phone

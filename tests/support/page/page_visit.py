@@ -118,20 +118,26 @@ class SharedPage:
 
         What the console says of `but` (404, say) is what tests there are about.
         """
-        page, log = self._opened or self._open()
-        before = self._failures()
+        opened, self._opened = self._opened or self._open(), None
+        page, log = opened
+        failures = self._failures()
         page.bring_to_front()
         page.evaluate("longTasks.length = 0")
-        yield page
-        self._opened = None
-        errors, said = log.take()
-        assert errors == []
-        assert [text for text in said if but is None or but not in text] == []
-        if self._failures() > before:
-            page.close()
-        else:
-            bring_home(page)
-            self._opened = page, log
+        try:
+            yield page
+            errors, said = log.take()
+            assert errors == []
+            assert [text for text in said if but is None or but not in text] == []
+            if self._failures() == failures:
+                bring_home(page)
+                self._opened = opened
+        finally:
+            if self._opened is None:
+                page.close()
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
 
     def _open(self) -> tuple[Page, PageLog]:
         page = open_page(self._profile, self._site)
