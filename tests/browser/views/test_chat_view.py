@@ -56,7 +56,7 @@ def said_of_picture(pixels: Any) -> str:
     """Return what the library's chat says about a picture, as long as the page's."""
 
     async def script() -> str:
-        where = models_folder() / "tiles"
+        where = models_folder() / "patches"
         async with await webpte.tasks.open("image-text-to-text", where, device="numpy") as task:
             assert isinstance(task, ImageTextToText)
             return await task.chat().send("What is it?", 6, pictures=[pixels], temperature=0)
@@ -172,7 +172,7 @@ def test_without_a_tokenizer_tokens_are_typed_until_one_is_loaded(without_progra
 
 def test_a_dropped_picture_is_asked_about_and_there_after_a_reload(without_program: Page) -> None:
     page, pixels = without_program, make_picture(23, 61)
-    open_address(page, "/image_text/tiles/model.pte")
+    open_address(page, "/image_text/patches/model.pte")
     page.get_by_role("tab", name="Chat").click()
     expect(page.get_by_text("Add picture")).to_be_visible()
     for name, value in {"max_tokens": 6, "temperature": 0}.items():
