@@ -94,9 +94,16 @@ def visit(
     log = PageLog(page)
     wait_until_ready(page)
     yield page
-    assert log.errors == []
-    assert [text for text in log.console_errors if but is None or but not in text] == []
+    check_log(log, but)
     page.close()
+
+
+def check_log(log: PageLog, but: str | None) -> None:
+    """Check that nothing went wrong on a page since the last check."""
+    uncaught, said = log.take()
+    assert not uncaught, uncaught
+    others = [text for text in said if but is None or but not in text]
+    assert not others, others
 
 
 class SharedPage:
@@ -125,9 +132,7 @@ class SharedPage:
         page.evaluate("longTasks.length = 0")
         try:
             yield page
-            errors, said = log.take()
-            assert errors == []
-            assert [text for text in said if but is None or but not in text] == []
+            check_log(log, but)
             if self._failures() == failures:
                 bring_home(page)
                 self._opened = opened
