@@ -1,7 +1,7 @@
 """Writes language models of several families' sizes, and times their decode steps without the host.
 
     PYTHONPATH=pysrc:tests python -m bench.decoder_bench --write FOLDER [--layers 4]
-        [--only qwen3 gemma3]    # in the environment of `serve.py export`
+        [--only qwen3 gemma3] [--context 33024]    # in the environment of `serve.py export`
     PYTHONPATH=pysrc:tests python -m bench.decoder_bench FOLDER [--at 128 512 2047] [--kernels]
 
 The first writes FOLDER/NAME.pte with 4-bit weights that repeat themselves (repeating_models.py) and
@@ -25,8 +25,7 @@ from bench.model_bench import alone, whole
 from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.native.plan import NativePlan
 
-NAMES = ("qwen3", "gemma3", "phi")
-CONTEXT = 2304
+NAMES = ("llama", "smollm2", "qwen3", "gemma3", "phi")
 STEPS = 50  # in one submission
 
 
@@ -38,9 +37,9 @@ def write(options: argparse.Namespace) -> None:
     for name in options.only:
         folder = options.write / f"{name}-weights"
         folder.mkdir(parents=True, exist_ok=True)
-        write_decoder(name, folder, options.layers)
+        write_decoder(name, folder, options.layers, options.context)
         program = options.write / f"{name}.pte"
-        report = export_llm(folder, program, quantize="4w", max_context=CONTEXT)
+        report = export_llm(folder, program, quantize="4w", max_context=options.context)
         print(report.text())
         if not report.passed:
             raise SystemExit(f"{name}: {report.problem}")
@@ -98,6 +97,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", help="with the programs that --write has written")
     parser.add_argument("--write", type=Path, help="write the programs to this folder instead")
     parser.add_argument("--layers", type=int, help="fewer layers than the family's model has")
+    parser.add_argument("--context", type=int, default=2304, help="of the programs to write")
     parser.add_argument("--only", nargs="+", default=NAMES)
     parser.add_argument("--at", nargs="+", type=int, default=[128, 512, 2047])
     parser.add_argument("--kernels", action="store_true")

@@ -121,8 +121,21 @@ def smolvlm(folder: Path, tiny: bool) -> None:
     write_tokenizer(folder, numbers, SPECIAL, chat_template=TEMPLATE, bos_token=START)
 
 
-# Decoders by family: transformers' name, layers, and sizes of Qwen3-0.6B, Gemma-3-1B, Phi-1.5.
+# Decoders by family: transformers' name, layers, and sizes of Llama-3.2-1B, SmolLM2-135M,
+# Qwen3-0.6B, Gemma-3-1B, Phi-1.5.
 DECODERS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "llama": (
+        "Llama",
+        16,
+        {"hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 8}
+        | {"intermediate_size": 8192, "vocab_size": 128_256, "rope_theta": 500_000.0},
+    ),
+    "smollm2": (
+        "Llama",
+        30,
+        {"hidden_size": 576, "num_attention_heads": 9, "num_key_value_heads": 3}
+        | {"intermediate_size": 1536, "vocab_size": 49_152, "tie_word_embeddings": True},
+    ),
     "qwen3": (
         "Qwen3",
         28,
@@ -144,13 +157,13 @@ DECODERS: dict[str, tuple[str, int, dict[str, Any]]] = {
 }
 
 
-def write_decoder(name: str, folder: Path, layers: int | None = None) -> None:
+def write_decoder(name: str, folder: Path, layers: int | None, context: int) -> None:
     """Write a language model of a family's sizes, with fewer layers if asked."""
     family, every, sizes = DECODERS[name]
     kind = f"{family}TextConfig" if family == "Gemma3" else f"{family}Config"
     ends = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     config = getattr(tf, kind)(
-        **sizes, **ends, num_hidden_layers=layers or every, max_position_embeddings=8192
+        **sizes, **ends, num_hidden_layers=layers or every, max_position_embeddings=context
     )
     repeat(getattr(tf, f"{family}ForCausalLM")(config)).save_pretrained(folder)
     write_tokenizer(folder, numbered_words([], sizes["vocab_size"]), [])

@@ -13,7 +13,8 @@ on this machine's GPU.
     chats      `chat`: a program that is a language model; `counts` of answers at once ("1,8,32"),
                `chat_tokens` of an answer (200), `prompt` tokens before it (128)
     decoders   `programs`: language models, by comma; each decodes `chat_tokens` alone, after as
-               many tokens as `at` says ("128,512,2047"); `bench.decoder_bench` writes some
+               many tokens as `at` says ("128,512,2047"), with a cache in `kv_cache`;
+               `bench.decoder_bench` writes some
 
 Weights may be random: every answer has as many tokens as requested, and Whisper finds one segment
 in each window. Times are medians of `runs` (5) after a first one, which makes plans.
@@ -304,8 +305,10 @@ async def chats(bench: Bench) -> Figures:
 async def decoders(bench: Bench) -> Figures:
     """Return the tokens per second of each program, by the tokens before an answer."""
     found: Figures = {}
+    cache = bench.asked.get("kv_cache")
     for name in bench.asked["programs"].split(","):
-        async with await webpte.load(f"{bench.base}/{name}", device=bench.device) as program:
+        path = f"{bench.base}/{name}"
+        async with await webpte.load(path, device=bench.device, kv_cache=cache) as program:
             generator, random = Generator(program), np.random.default_rng(0)
             rates = found[name] = {}
             for length in bench.numbers("at", "128,512,2047"):

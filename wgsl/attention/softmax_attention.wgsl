@@ -26,6 +26,7 @@ struct Params {
     workgroups: u32,
     scaled: u32, // bits: multiplied by the first, by the second; divided by the first, by the second
     nan: f32,
+    hidden: f32, // the share of each value in a row with nothing but -inf: 0 or NaN
     // Strides in elements: of a batch, a head, a token; then the mask's of a key, else where it begins.
     q: vec4<u32>,
     k: vec4<u32>,
@@ -235,9 +236,10 @@ fn main(
     if (member >= VALUE_QUADS) {
         return;
     }
-    // Rows with a NaN or an inf, or with nothing but -inf, have no softmax.
+    // Rows with a NaN or an inf have no softmax.
     let odd = (bitcast<vec4<u32>>(maximum) & vec4<u32>(0x7f800000u)) == vec4<u32>(0x7f800000u);
-    let share = select(1.0 / sums, vec4<f32>(params.nan), odd | (sums == vec4<f32>()));
+    let known = select(1.0 / sums, vec4<f32>(params.hidden), sums == vec4<f32>());
+    let share = select(known, vec4<f32>(params.nan), odd);
     let at = dot(place, params.output.xy);
     let token = first + side * 4u;
     if (token <= last) { output[(at + token * params.output.z) / 4u + quad] = vec4<Stored>(row0 * share.x); }

@@ -136,11 +136,15 @@ class Graph:
         self.inputs = inputs
         self.outputs = outputs
         self.derived: dict[type, object] = {}  # caches of later layers, such as Dataflow
+        self._expanded: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def value(self, value_id: int) -> Value:
-        if not 0 <= value_id < len(self.values):
-            raise GraphError(f"value {value_id} does not exist; the graph has {len(self.values)}")
-        return self.values[value_id]
+        try:
+            if value_id >= 0:
+                return self.values[value_id]
+        except IndexError:
+            pass
+        raise GraphError(f"value {value_id} does not exist; the graph has {len(self.values)}")
 
     def kind(self, value_id: int) -> str:
         """Return the kind of a value in words, for messages."""
@@ -170,13 +174,18 @@ class Graph:
             raise self._wrong_kind(value_id, "a list of values")
         return value.items
 
-    def expand(self, value_ids: tuple[int, ...]) -> Iterator[int]:
-        """Yield the ids, each list of values followed by its members."""
-        for value_id in value_ids:
-            yield value_id
-            value = self.value(value_id)
-            if isinstance(value, ValueListValue):
-                yield from value.items
+    def expand(self, value_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the ids, each list of values followed by its members."""
+        found = self._expanded.get(value_ids)
+        if found is None:
+            ids = list[int]()
+            for value_id in value_ids:
+                ids.append(value_id)
+                value = self.value(value_id)
+                if isinstance(value, ValueListValue):
+                    ids += value.items
+            found = self._expanded[value_ids] = tuple(ids)
+        return found
 
     def tensors(self) -> Iterator[Tensor]:
         return (value for value in self.values if isinstance(value, Tensor))

@@ -61,6 +61,12 @@ def check_bounds(bounds: Iterable[SymIntBound], live: LiveState) -> None:
             raise ResizeError(f"{bound.why}: {value} is not in {bound.low} to {bound.high}")
 
 
+def host_sets_symints(graph: Graph) -> bool:
+    """Tell whether SymInts come from inputs, so that they are not known before the first run."""
+    given = any(graph.is_symint(i) for i in graph.inputs)
+    return given or any(call.name == SELECT_AS_SYMINT for call in graph.calls)
+
+
 @dataclass(eq=False)
 class PlannedCall:
     """One call with its records at the live shapes.
@@ -143,9 +149,7 @@ class Planner:
         values is lowered with the first execution.
         """
         fixed = not any(isinstance(value, SymIntValue) for value in self._graph.values)
-        fed = any(call.name == SELECT_AS_SYMINT for call in self._graph.calls) or any(
-            isinstance(self._graph.value(i), SymIntValue) for i in self._graph.inputs
-        )
+        fed = host_sets_symints(self._graph)
         for index, planned in enumerate(self.calls):
             declared = {out.id: out.dims for out in self._outs(planned)}
             try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from webpte.errors import ShaderError
@@ -48,7 +48,7 @@ class Shader:
     code: str
     variables: tuple[Variable, ...]
 
-    @property
+    @cached_property
     def bindings(self) -> tuple[str, ...]:
         return tuple(variable.access for variable in self.variables)
 

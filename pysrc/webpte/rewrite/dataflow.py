@@ -20,6 +20,7 @@ class Dataflow:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
+        self._tensors_of: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     @classmethod
     def of(cls, graph: Graph) -> Dataflow:
@@ -36,7 +37,7 @@ class Dataflow:
 
     def gives(self, call: Call) -> tuple[int, ...]:
         """Return every value among the outputs, as often as it occurs there."""
-        return tuple(self._graph.expand(call.args[-1:]))
+        return self._graph.expand(call.args[-1:])
 
     def changes(self, call: Call) -> tuple[int, ...]:
         """Return the tensors among the arguments that the call mutates."""
@@ -49,15 +50,20 @@ class Dataflow:
 
     def reads(self, call: Call) -> tuple[int, ...]:
         """Return the tensors among the arguments."""
-        return self._tensors(self.takes(call))
+        return self._tensors(self._graph.expand(call.args[:-1]))
 
     def writes(self, call: Call) -> tuple[int, ...]:
         """Return the tensors among the outputs, and those that the call mutates."""
         return self._tensors((*self.gives(call), *self.changes(call)))
 
-    def _tensors(self, value_ids: Iterable[int]) -> tuple[int, ...]:
-        found = dict.fromkeys(value_ids)
-        return tuple(i for i in found if isinstance(self._graph.value(i), Tensor))
+    def _tensors(self, value_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the tensors among the values, each once."""
+        found = self._tensors_of.get(value_ids)
+        if found is None:
+            each = dict.fromkeys(value_ids)
+            found = tuple(i for i in each if isinstance(self._graph.value(i), Tensor))
+            self._tensors_of[value_ids] = found
+        return found
 
     # All calls
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from webpte_export.errors import ExportError
 from webpte_export.llm.source import Shape, Source
@@ -32,7 +34,8 @@ def build(source: Source, max_context: int, max_chunk: int) -> Any:
         enable_dynamic_shape=True,
         **source.shape.params,
     )
-    model = construct_transformer(arguments)
+    with _one_causal_mask():
+        model = construct_transformer(arguments)
     missing, unexpected = model.load_state_dict(source.weights, strict=False, assign=True)
     missing = [name for name in missing if name.endswith((".weight", ".bias"))]
     if missing or unexpected:
@@ -41,6 +44,28 @@ def build(source: Source, max_context: int, max_chunk: int) -> Any:
             f"missing {missing[:3]}, too many {unexpected[:3]}."
         )
     return replace_kv_cache_with_custom_kv_cache(replace_sdpa_with_custom_op(model)).eval()
+
+
+@contextmanager
+def _one_causal_mask() -> Iterator[None]:
+    """Let all layers share one mask: each makes its own, 1 GB at a context of 32,768.
+
+    The operator for KV caches does not even read it.
+    """
+    import torch
+
+    triangle, made = torch.tril, dict[tuple[int, ...], torch.Tensor]()
+
+    def shared(whole: torch.Tensor, *options: Any, **more: Any) -> torch.Tensor:
+        if options or more or whole.dtype != torch.bool:
+            return triangle(whole, *options, **more)
+        shape = tuple(whole.shape)
+        if shape not in made:
+            made[shape] = triangle(whole)
+        return made[shape]
+
+    with patch.object(torch, "tril", shared):
+        yield
 
 
 def quantize_model(model: Any, how: str) -> None:

@@ -57,11 +57,18 @@ class Written:
     mask: tuple[int, int, int, int] | None = None  # its dims
     scaled: str = "scores"  # or "divided", "both", ""
     split: bool = False  # q, k and v come from one tensor
+    hides: str = ""  # "rows": those that the mask hides are set to zero; others are near misses
 
     def __str__(self) -> str:
         sizes = (self.batch, self.tokens, self.keys, self.heads, self.size, self.value_size)
         mask = "" if self.mask is None else "-mask" + "x".join(map(str, self.mask))
-        return "x".join(map(str, sizes)) + mask + f"-{self.scaled}" + "-split" * self.split
+        return (
+            "x".join(map(str, sizes))
+            + mask
+            + f"-{self.scaled}"
+            + "-split" * self.split
+            + f"-{self.hides}" * bool(self.hides)
+        )
 
 
 # One block of keys and several, one row more than a workgroup has, masks of all kinds, heads that
@@ -72,6 +79,7 @@ WRITTEN = (
     Written(1, 17, 260, 2, 32, 32, mask=(1, 2, 17, 1), scaled="divided"),
     Written(3, 8, 128, 1, 4, 64, scaled=""),
     Written(2, 9, 9, 3, 8, 8, split=True),
+    Written(2, 9, 130, 2, 8, 12, mask=(2, 1, 9, 130), scaled="both", hides="rows"),
     Written(1, 3, 5, 2, 6, 8),
     Written(1, 3, 5, 2, 8, 3),
 )
@@ -105,7 +113,10 @@ def written_attention(case: Written) -> tuple[Encoder, list[Array]]:
     if case.mask is not None:
         mask = net.g.tensor(case.mask)
         end, inputs = net.add(end, mask), (q, k, v, mask)
-    weights = net.view(net.softmax(end), batch * heads, case.tokens, case.keys)
+    shares = net.softmax(end)
+    if case.hides:
+        shares = without_hidden_rows(net, end, shares, case.hides)
+    weights = net.view(shares, batch * heads, case.tokens, case.keys)
     split = net.permute(net.view(v, batch, case.keys, heads, case.value_size), 0, 2, 1, 3)
     out = net.bmm(weights, net.view(split, batch * heads, case.keys, case.value_size))
     back = net.permute(net.view(out, batch, heads, case.tokens, case.value_size), 0, 2, 1, 3)
@@ -114,7 +125,26 @@ def written_attention(case: Written) -> tuple[Encoder, list[Array]]:
     if case.mask is not None:
         given[3][..., ::3] = -np.inf
         given[3][..., 0] = 0
+        if case.hides:
+            given[3][:, :, 1::4] = -np.inf
     return net, given
+
+
+def without_hidden_rows(net: Encoder, scores: int, shares: int, hides: str) -> int:
+    """Set rows to zero whose scores are all -inf, as PyTorch does; or nearly so."""
+    g, dims = net.g, net.g.shapes[scores][0]
+    compared = net.mul(scores, net.number(1.0)) if hides == "other scores" else scores
+    lowest = g.double(-3.4e38 if hides == "a number" else -np.inf)
+    found = g.op("aten.eq.Scalar", compared, lowest, g.tensor(dims, "bool"))
+    seen = g.op("aten.logical_not.default", found, g.tensor(dims, "bool"))
+    along, left = (-2, (*dims[:2], 1, dims[3])) if hides == "keys" else (-1, (*dims[:3], 1))
+    some = g.op("aten.any.dims", seen, g.int_list([along]), g.bool_(True), g.tensor(left, "bool"))
+    none = g.op("aten.logical_not.default", some, g.tensor(left, "bool"))
+    value, null = g.int(1 if hides == "ones" else 0), g.null()
+    zeros = g.op(
+        "aten.full_like.default", shares, value, *[null] * 3, g.bool_(False), null, net.like(shares)
+    )
+    return g.op("aten.where.self", none, zeros, shares, net.like(shares))
 
 
 def encoder_layer(net: Encoder, x: int, heads: int, hidden: int) -> int:

@@ -2,7 +2,7 @@
 
     softmax_attention   softmax(scale * q @ k^T + mask) @ v: two batched GEMMs with a softmax
                         between, and the views and permutations before and after them; q, k and v
-                        may be split from one tensor
+                        may be split from one tensor, and rows that the mask hides be set to zero
 
 Views, permutations and splits are not carried out: the kernel reads and writes through strides. If
 it does not take the sizes, all parts run one after the other.
@@ -27,6 +27,9 @@ BMM, SOFTMAX = "aten.bmm.default", "aten._softmax.default"
 ADD, MUL, DIV = "aten.add.Tensor", "aten.mul.Tensor", "aten.div.Tensor"
 SPLIT = "aten.split_with_sizes_copy.default"
 EXPAND = "aten.expand_copy.default"
+# Of rows whose scores are all -inf, which PyTorch's attention with a mask sets to zero.
+EQUAL, NOT, ANY = "aten.eq.Scalar", "aten.logical_not.default", "aten.any.dims"
+FULL_LIKE, WHERE = "aten.full_like.default", "aten.where.self"
 PERMUTES = frozenset({"aten.permute_copy.default", "aten.permute.default"})
 
 ROWS = 8  # of wgsl/attention/softmax_attention.wgsl
@@ -145,6 +148,7 @@ class SoftmaxAttention:
     scales: list[Scale]
     out: TensorArg
     written: StridedView
+    hidden: float  # the share of each value in a row whose scores are all -inf
 
     @property
     def readings(self) -> list[Reading]:
@@ -176,7 +180,8 @@ def read_attention(args: Args) -> SoftmaxAttention | None:
     same = len(rows) == 1 and softmax.tensor("self").dims[-1:] == first.out.dims[-1:]
     if written is None or not (whole and same) or len(scales) > MOST_SCALES or v.scales:
         return None
-    return SoftmaxAttention(q, k, v, scores.mask, scales, args.outs[0], written)
+    hidden = 0.0 if any(op.name == WHERE for op, _ in parts.all) else math.nan
+    return SoftmaxAttention(q, k, v, scores.mask, scales, args.outs[0], written, hidden)
 
 
 Strides = tuple[int, int, int, int]  # of a batch, a head, a token, and of the last axis
@@ -231,8 +236,8 @@ def dispatch_of(args: Args, attention: SoftmaxAttention) -> Dispatch | None:
         kernel="softmax_attention",
         bindings=(*(t.id for t in tensors), *optional[0], *optional[1], attention.out.id),
         params=pack(
-            "6If4x20I",
-            *(heads, tokens, keys, tiles, count * tiles, scaled, math.nan),
+            "6I2f20I",
+            *(heads, tokens, keys, tiles, count * tiles, scaled, math.nan, attention.hidden),
             *(number for four in strides for number in four),
         ),
         grid=fold_grid(count * tiles),

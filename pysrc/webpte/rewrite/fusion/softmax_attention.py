@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from webpte.format.vulkan import IntValue
+import math
+from dataclasses import dataclass
+
+from webpte.format.vulkan import BoolValue, DoubleValue, IntListValue, IntValue
 from webpte.graph.graph import Call, Tensor
 from webpte.ops.attention.fused_softmax_attention import (
     ADD,
+    ANY,
     BMM,
     DIV,
+    EQUAL,
     EXPAND,
+    FULL_LIKE,
     MUL,
+    NOT,
     PERMUTES,
     SOFTMAX,
     SOFTMAX_ATTENTION,
     SPLIT,
+    WHERE,
 )
 from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.linear_q4 import is_one
@@ -24,13 +32,10 @@ def softmax_attention(calls: Calls, call: Call) -> Match | None:
     """Match bmm, scale, mask, softmax, bmm, with the views and permutations, and the split."""
     if call.name != BMM:
         return None
-    weights, value = call.args[:2]
-    found = _softmax(calls, weights)
-    if found is None:
-        return None
-    softmax, after = found
-    scores = _scores(calls, softmax.args[0])
-    if scores is None:
+    given, value = call.args[:2]
+    weights = _weights(calls, given)
+    scores = None if weights is None else _scores(calls, weights)
+    if weights is None or scores is None:
         return None
     gemm = scores[0]
     ways = [_source(calls, i, scaled=True) for i in gemm.args[:2]]
@@ -38,28 +43,94 @@ def softmax_attention(calls: Calls, call: Call) -> Match | None:
     split = _split(calls, [begin for begin, _ in ways])
     query, key, values = (way for _, way in ways)
     end = _end(calls, call)
-    parts = (*split, *query, *key, *scores, softmax, *after, *values, call, *end)
+    parts = (*split, *query, *key, *scores, *weights.parts, *values, call, *end)
     return Match(SOFTMAX_ATTENTION, parts, (parts[-1].args[-1],))
 
 
-def _softmax(calls: Calls, value_id: int) -> tuple[Call, list[Call]] | None:
-    """Return the softmax over the last dim that a value comes from, and the views after it."""
-    softmax, after = _alone(calls, value_id), list[Call]()
-    while softmax is not None and _keeps_order(calls, softmax):
-        after.insert(0, softmax)
-        softmax = _alone(calls, softmax.args[0])
+@dataclass(frozen=True)
+class _Weights:
+    """A softmax over the last dim, and what follows until its rows are multiplied with values.
+
+    `hiding` are the calls that set rows to zero whose scores are all -inf, as PyTorch's attention
+    does where it has a mask: `all(scores == -inf)`, written with `any`, and a `where`.
+    """
+
+    softmax: Call
+    hiding: tuple[Call, ...] = ()
+    after: tuple[Call, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Call, ...]:
+        """The calls in an order in which they can run."""
+        return (self.softmax, *self.hiding, *self.after)
+
+    @property
+    def score_readers(self) -> int:
+        return 2 if self.hiding else 1
+
+
+def _weights(calls: Calls, value_id: int) -> _Weights | None:
+    """Return the softmax over the last dim that a value comes from, and what comes after it."""
+    call, after = _alone(calls, value_id), list[Call]()
+    while call is not None and _keeps_order(calls, call):
+        after.insert(0, call)
+        call = _alone(calls, call.args[0])
+    found = _hidden_rows(calls, call) if call is not None and call.name == WHERE else None
+    softmax = call if found is None else found.softmax
     if softmax is None or softmax.name != SOFTMAX:
         return None
-    dim = calls.graph.value(softmax.args[1])
-    rank = len(calls.graph.tensor(softmax.args[0]).dims)
-    last = isinstance(dim, IntValue) and dim.value in (-1, rank - 1)
-    return (softmax, after) if last else None
+    if not _is_last(calls, softmax, softmax.args[1]):
+        return None
+    return _Weights(softmax, () if found is None else found.hiding, tuple(after))
 
 
-def _scores(calls: Calls, value_id: int) -> list[Call] | None:
+def _hidden_rows(calls: Calls, where: Call) -> _Weights | None:
+    """Return `where(not any(not (scores == -inf)), 0, softmax(scores))` as weights."""
+    condition, zeros, given = where.args[:3]
+    softmax, filled = calls.writer(given), _alone(calls, zeros)
+    chain, value_id = list[Call](), condition
+    for name in (NOT, ANY, NOT, EQUAL):
+        call = _alone(calls, value_id)
+        if call is None or call.name != name:
+            return None
+        chain.insert(0, call)
+        value_id = call.args[0]
+    equal, _, some, _ = chain
+    if softmax is None or filled is None or filled.name != FULL_LIKE:
+        return None
+    both = len(calls.readers(given)) == 2 and given not in calls.graph.outputs
+    same = softmax.args[0] == value_id and filled.args[0] == given and both
+    types = {calls.graph.tensor(i).dtype for i in (given, zeros, where.args[-1])}
+    zero = _number(calls, filled.args[1]) == 0
+    lowest = _number(calls, equal.args[1]) == -math.inf
+    kept = calls.graph.value(some.args[2])
+    rows = _is_last(calls, some, some.args[1]) and isinstance(kept, BoolValue) and kept.value
+    if not (same and zero and lowest and rows) or len(types) > 1:
+        return None
+    return _Weights(softmax, (*chain, filled, where))
+
+
+def _number(calls: Calls, value_id: int) -> float | None:
+    value = calls.graph.value(value_id)
+    return float(value.value) if isinstance(value, IntValue | DoubleValue) else None
+
+
+def _is_last(calls: Calls, call: Call, dim_id: int) -> bool:
+    """Return whether a call reduces its input over the last dim alone."""
+    dim = calls.graph.value(dim_id)
+    rank = len(calls.graph.tensor(call.args[0]).dims)
+    if isinstance(dim, IntListValue):
+        return len(dim.items) == 1 and dim.items[0] in (-1, rank - 1)
+    return isinstance(dim, IntValue) and dim.value in (-1, rank - 1)
+
+
+def _scores(calls: Calls, weights: _Weights) -> list[Call] | None:
     """Return the GEMM that computes the scores, and the scales and the mask after it."""
     calls_after, masked, scaled = list[Call](), False, False
-    call = _alone(calls, value_id)
+    value_id = weights.softmax.args[0]
+    if len(calls.readers(value_id)) != weights.score_readers or value_id in calls.graph.outputs:
+        return None
+    call = calls.writer(value_id)
     while call is not None and call.name != BMM:
         source = call.args[0]
         if call.name == ADD and not (masked or scaled) and is_one(calls, call, "alpha"):

@@ -28,6 +28,7 @@ from webpte.format.vulkan import IntListValue, SymIntValue, ValueListValue
 from webpte.gpu.device import DeviceInfo
 from webpte.graph.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.ops.move.symint import SELECT_AS_SYMINT
+from webpte.plan.planner import host_sets_symints
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import check_arity, constant_transfers
 from webpte.runtime.load.offload_call import constant_of, lowers
@@ -166,9 +167,9 @@ class _Stitcher:
         joined = run.join(self._needed(run))
         dynamic = any(isinstance(value, SymIntValue) for value in joined.graph.values)
         # With SymInts, live sizes can be smaller than those of the file before the first call.
-        if dynamic and not _lowers(joined.graph, self._device):
-            return None
-        return joined
+        # Where the host sets them, calls that cannot be lowered yet are lowered with that call.
+        known = dynamic and not host_sets_symints(joined.graph)
+        return None if known and not _lowers(joined.graph, self._device) else joined
 
     def _needed(self, run: _DelegateRun) -> set[int]:
         """Return the values of a run that something outside reads, or its next turn in a loop."""

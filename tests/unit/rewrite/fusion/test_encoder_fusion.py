@@ -50,9 +50,19 @@ def test_attention_is_one_call_that_means_the_same(case: Written) -> None:
 
 def test_heads_of_whole_quads_are_one_dispatch() -> None:
     found = [kernels(written_attention(case)[0]) for case in WRITTEN]
-    assert found[:5] == [[KERNEL]] * 5
-    assert all(KERNEL not in one and len(one) > 3 for one in found[5:])
+    assert found[:6] == [[KERNEL]] * 6
+    assert all(KERNEL not in one and len(one) > 3 for one in found[6:])
     assert KERNEL not in kernels(written_attention(WRITTEN[0])[0], Target(software=True))
+
+
+@pytest.mark.parametrize("hides", ["other scores", "a number", "keys", "ones"])
+def test_other_rows_set_to_zero_are_not_those_that_a_mask_hides(hides: str) -> None:
+    case = Written(1, 7, 7, 2, 8, 8, mask=(1, 1, 7, 7), hides=hides)
+    net, inputs = written_attention(case)
+    assert ATTENTION not in names(net)
+    (want,) = wait(run_once(net.g, *inputs))
+    (got,) = wait(run_once(net.g, *inputs, device=SimulatedDevice(), fuse=True))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def simple(net: Encoder, dim: int = -1) -> tuple[tuple[int, ...], int, int, int]:
