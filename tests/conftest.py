@@ -41,10 +41,11 @@ def pytest_collection_finish() -> None:
 
 # Files of browser tests that start Python often or compile much, the longest first.
 LONG = (
-    *("page", "chat_view", "accessibility", "broken_downloads", "harness", "site", "layout"),
-    *("gallery", "start", "page_work", "suites", "variants", "tables", "npm", "task_view", "tasks"),
-    *("embed", "graph_view", "program", "documents_view", "llm", "speech_view", "library"),
-    *("pictures", "bench_view", "grids", "modes", "inputs_outputs", "big_files", "teach_view"),
+    *("page", "broken_downloads", "chat_view", "site", "accessibility", "npm", "variants"),
+    *("harness", "task_view", "layout", "suites", "tables", "modes", "page_work", "tasks"),
+    *("models_at_work", "page_library", "graph_view", "gallery", "speech_view", "big_files"),
+    *("inputs_outputs", "bench_view", "llm", "start", "pictures", "schedules", "embed", "missing"),
+    *("profile_view", "train_view", "tabs", "teach_view", "self_test", "program", "grids"),
 )
 
 

@@ -99,6 +99,12 @@ class PageLog:
         if message.type == "error":
             self.console_errors.append(message.text)
 
+    def take(self) -> tuple[list[str], list[str]]:
+        """Return the errors so far, uncaught and in the console, and begin anew."""
+        taken = self.errors, self.console_errors
+        self.errors, self.console_errors = [], []
+        return taken
+
     def _mark_crashed(self) -> None:
         self.crashed = True
 

@@ -70,7 +70,10 @@ return [list(info.self_test.faults), info.packed_dot]
     ("change", "faults", "packed_dot"),
     [
         (["packed_dot", "dot4I8Packed(", "1 + dot4I8Packed("], ["packed dot products"], False),
-        (["workgroup", "values[COUNT - 1u - lane]", "0u"], ["workgroup memory"], None),
+        pytest.param(
+            *(["workgroup", "values[COUNT - 1u - lane]", "0u"], ["workgroup memory"], None),
+            marks=pytest.mark.thorough,
+        ),
         (["workgroup", "fn main", "fn main !"], ["workgroup memory", "barriers", "atomics"], None),
     ],
     ids=["option", "fatal", "uncompiled"],

@@ -26,6 +26,7 @@ from support.cases.reduce.reduce_cases import ARGMAX, SUM, arg_reduction, reduct
 from support.cases.reduce.softmax_cases import SOFTMAX, softmax
 from support.cases.row_cases import normal
 from support.cases.training.training_cases import ADAMW_DEFAULTS, adamw, cross_entropy, labels_for
+from support.harness import extent
 from support.page.page import encode_bytes, python
 from support.page.table_page import check_rows, forced
 from support.write.pte_writer import GraphWriter, write_pte
@@ -85,7 +86,7 @@ FOLDED: dict[str, list[Any]] = {
 
 
 @both_kernels
-@pytest.mark.parametrize("kind", FOLDED)
+@pytest.mark.parametrize("kind", extent.some(["rows"], "conv", "gemm", "quantized"))
 def test_folded(harness: Harness, kind: str, kernels: str) -> None:
     with (
         cases_for(kernels, harness, FOLDED[kind]) as cases,
@@ -112,6 +113,7 @@ def test_quads_of_bytes_over_the_limit(harness: Harness) -> None:
     assert wrong == []
 
 
+@pytest.mark.thorough
 def test_pairs_of_a_rotary_embedding_over_the_limit(harness: Harness) -> None:
     """65,536 workgroups of pairs and a few more, for queries and keys together."""
     tokens = 65_536 * 64 // (64 + 32) + 5
@@ -138,6 +140,7 @@ def test_pairs_of_a_rotary_embedding_over_the_limit(harness: Harness) -> None:
     assert max(python(harness, code, program=program, tokens=tokens)) < 1e-3
 
 
+@pytest.mark.thorough
 def test_words_over_the_limit(harness: Harness) -> None:
     """More than 65,535 workgroups of 64 words."""
     rows = random_bits((1, 67))

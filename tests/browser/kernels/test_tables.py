@@ -56,7 +56,7 @@ def tables() -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for row in every_row():
         found.setdefault(row.family, []).append(row.case)
-    return {family: for_browser(cases) for family, cases in found.items()}
+    return for_browser(found)
 
 
 @both_kernels

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.harness import limits
+from support.harness import extent, limits
 from support.page.chats import open_chat
 from support.page.page import python
 from webpte_host.harness.browser import Harness
@@ -50,7 +50,9 @@ async def in_cpython(asked: dict[str, float]) -> Any:
     return await scope["script"](await open_chat(system="Be brief."), asked)
 
 
-@pytest.mark.parametrize("asked", [{}, {"temperature": 0.9, "top_p": 0.9, "seed": 5}], ids=str)
+@pytest.mark.parametrize(
+    "asked", extent.some([{"temperature": 0.9, "top_p": 0.9, "seed": 5}], {}), ids=str
+)
 def test_a_chat_in_the_page(harness: Harness, asked: dict[str, float]) -> None:
     with ThreadPoolExecutor(1) as pool:  # Playwright has an event loop running in this thread
         wanted = pool.submit(lambda: asyncio.run(in_cpython(asked))).result()
@@ -81,6 +83,7 @@ return [await twenty(lambda: webpte.load(url, **given)) for given in ({}, {"devi
 """
 
 
+@pytest.mark.thorough
 def test_twenty_turns_are_one_prompt(harness: Harness) -> None:
     """Compare the cache after many turns with that after one prompt."""
     url = "/data/llm/llama_tiny_q4.pte"

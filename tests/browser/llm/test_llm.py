@@ -166,10 +166,10 @@ return [found, costs]
 """
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [{}, {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.2, "seed": 3}],
-)
+SAMPLED = {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "repetition_penalty": 1.2, "seed": 3}
+
+
+@pytest.mark.parametrize("asked", extent.some([SAMPLED], {}))
 def test_steps_ahead_say_the_same(harness: Harness, asked: dict[str, float]) -> None:
     url = "/data/llm/llama_tiny_q4.pte"
     found, costs = python(
@@ -205,7 +205,8 @@ async with await load("webgpu") as program, await load("webgpu") as other:
 """
 
 
-@pytest.mark.parametrize("kind", extent.some(["int8"], "f16"))
+@pytest.mark.thorough  # tests/native/test_kv_cache.py has both, and a restored conversation
+@pytest.mark.parametrize("kind", ["int8", "f16"])
 def test_packed_caches_and_saved_conversations(harness: Harness, kind: str) -> None:
     given = {"url": "/data/llm/llama_tiny_q4.pte", "kind": kind}
     first, *others = python(harness, PACKED, timeout=limits.CALL_SECONDS, **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from support.harness import limits
 from support.page.page import python
@@ -62,6 +63,7 @@ def test_logits_are_those_of_pytorch(harness: Harness) -> None:
     assert max(errors) < 1e-3, errors
 
 
+@pytest.mark.thorough
 def test_steps_of_training_are_those_of_pytorch(harness: Harness) -> None:
     found, wanted, tokens = python(harness, TRAINING, timeout=limits.CALL_SECONDS)
     np.testing.assert_allclose(found, wanted, rtol=2e-5)

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
 from playwright.sync_api import (
-    BrowserContext,
     FloatRect,
     Locator,
     Page,
@@ -21,13 +20,12 @@ from playwright.sync_api import (
 from support.harness import extent, limits
 from support.page.page_visit import (
     TWO_FRAMES,
+    SharedPage,
     leave,
     long_benchmark,
     show_samples,
     status,
-    visit,
 )
-from webpte_host.serving.server import Site
 
 WIDE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=390, height=844)
@@ -36,13 +34,11 @@ GRAVE = ("serious", "critical")
 ONLY_CONTRAST = {"runOnly": ["color-contrast"]}
 NO_CONTRAST = {"rules": {"color-contrast": {"enabled": False}}}
 Look = tuple[Literal["light", "dark"], ViewportSize, dict[str, Any]]
-LOOKS: list[Look] = [
-    ("light", WIDE, {}),
-    ("dark", WIDE, ONLY_CONTRAST),
+LOOKS: list[Look] = extent.some(
+    [("light", WIDE, {}), ("dark", WIDE, ONLY_CONTRAST)],
     ("light", NARROW, NO_CONTRAST),
-]
-if extent.everything():  # the colours are those of the other dark one
-    LOOKS.append(("dark", NARROW, ONLY_CONTRAST))
+    ("dark", NARROW, ONLY_CONTRAST),
+)
 # All that it looked at and found well would take longer to send than to find.
 FIND_VIOLATIONS = """async (rules) =>
     (await axe.run({ ...rules, resultTypes: ["violations"] })).violations"""
@@ -66,9 +62,10 @@ def resize(page: Page, size: ViewportSize) -> None:
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    """One page for the whole file: Python starts once."""
-    with visit(profile, site, scripts=(WATCH_SHIFTS,)) as page:
+def started(shared_page: SharedPage) -> Iterator[Page]:
+    with shared_page.lend() as page:
+        page.evaluate(WATCH_SHIFTS)  # which tells of those before, too
+        page.evaluate("() => new Promise((told) => setTimeout(told))")
         page.evaluate("window.shiftsOfStart = shifts.splice(0)")
         resize(page, WIDE)
         page.evaluate(AXE_SCRIPT)
@@ -181,8 +178,8 @@ def box(page: Page, selector: str) -> FloatRect:
 
 
 def grave_problems(page: Page, what: str) -> list[str]:
-    """Run axe in light and dark, on a desktop and on a phone. Contrast takes the longest, and all
-    other rules are the same in both themes."""
+    """Run axe in light and dark, and see that nothing is wider than a phone. Contrast takes the
+    longest, and all other rules are the same in both themes."""
     found = []
     for scheme, size, rules in LOOKS:
         page.emulate_media(color_scheme=scheme)
@@ -193,8 +190,9 @@ def grave_problems(page: Page, what: str) -> list[str]:
             if problem["impact"] in GRAVE:
                 where = f"{what}, {scheme}, {size['width']} px"
                 found.append(f"{where}: {problem['id']}\n" + "\n".join(nodes[:3]))
+    for size in (NARROW, WIDE):
+        page.set_viewport_size(size)
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], what
-    page.set_viewport_size(WIDE)
     return found
 
 

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from page.outputs.pictures import png_rgb
 from support.harness import limits
 from support.page.page_visit import (
     START_MS,
+    SharedPage,
     downloaded,
     drop,
     leave,
@@ -20,16 +21,13 @@ from support.page.page_visit import (
     run,
     show_samples,
     status,
-    visit,
 )
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.serving.server import Site
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    """One page for the whole file: Python starts once."""
-    with visit(profile, site) as page:
+def started(shared_page: SharedPage) -> Iterator[Page]:
+    with shared_page.lend() as page:
         yield page
 
 
@@ -90,7 +88,7 @@ def test_a_drawing_goes_in(page: Page) -> None:
     page.locator("[data-act=open-file]").set_input_files(payload("pad.pte", digits()))
     expect(status(page)).to_contain_text("pad.pte loaded")
     page.get_by_label("input values").select_option("draw")
-    pad = page.locator("canvas.pad")
+    pad = page.locator("#inputs canvas.pad")
     box = pad.bounding_box()
     assert box is not None
     cell = box["width"] / 16
@@ -107,16 +105,26 @@ def test_a_drawing_goes_in(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("0 to 0")
 
 
-def test_typed_values_are_there_after_a_reload(page: Page) -> None:
+def test_after_a_reload_the_view_is_in_sight_and_typed_values_are_there(page: Page) -> None:
     card(page, "add")
     page.get_by_label("input values").nth(1).select_option("typed")
     page.get_by_label("values: one for all").fill("0.25 x")
     expect(page.locator("#input-1-preview")).to_contain_text("'x' is not a number")
     page.get_by_label("values: one for all").fill("0.25")
     expect(page.locator("#input-1-preview")).to_contain_text("0.25 to 0.25")
+    page.get_by_role("tab", name="Python").click()
+    expect(page).to_have_url(re.compile(r"\?model=add&view=python$"))
+    page.set_viewport_size({"width": 360, "height": 800})
     page.reload()
-    expect(status(page)).to_contain_text("Done", timeout=START_MS)  # it runs live
+    expect(status(page)).to_contain_text(re.compile("add.pte loaded|Done"), timeout=START_MS)
+    expect(page.locator("#program h2")).to_be_in_viewport(ratio=1)
+    expect(page.get_by_role("tab", name="Python")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tabpanel")).to_contain_text("samples/add.pte")
+    page.get_by_role("tab", name="Run").click()
+    expect(page).to_have_url(re.compile(r"\?model=add&view=run$"))
     expect(page.get_by_label("values: one for all")).to_have_value("0.25")
+    run(page)
+    page.set_viewport_size({"width": 1280, "height": 900})
 
 
 def test_what_is_no_program_is_told(page: Page) -> None:
@@ -147,6 +155,7 @@ def test_a_misspelled_field_of_a_card_is_told_in_its_place(page: Page) -> None:
     expect(entry).to_contain_text("An image in and a larger one out")
 
 
+@pytest.mark.thorough  # tests/browser/page/test_site.py opens a link, too
 def test_a_link_opens_a_view_with_its_title_in_sight(page: Page) -> None:
     page.set_viewport_size({"width": 360, "height": 800})
     page.goto(f"{page.url.partition('?')[0]}?model=superres&view=python")

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from support.harness import limits
 from support.page.page_visit import (
+    SharedPage,
     drop,
     leave,
     open_sample,
@@ -19,22 +20,18 @@ from support.page.page_visit import (
     run,
     show_samples,
     status,
-    visit,
 )
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte_host.serving.server import Site
 
 RATE = 16_000
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    """One page for the whole file: Python starts once."""
-    with visit(profile, site) as page:
-        page.evaluate("longTasks.length = 0")
+def started(shared_page: SharedPage) -> Iterator[Page]:
+    with shared_page.lend() as page:
         yield page
         assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
-    profile.clear_permissions()
+        page.context.clear_permissions()
 
 
 @pytest.fixture

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import BrowserContext, FloatRect, Page, ViewportSize, expect
+from playwright.sync_api import FloatRect, Page, ViewportSize, expect
 
-from support.page.page_visit import leave, open_sample, run, show_samples, status, visit
-from webpte_host.serving.server import Site
+from support.harness import extent
+from support.page.page_visit import SharedPage, leave, open_sample, run, show_samples, status
 
-SIZES = [
+SIZES = extent.some(
+    [ViewportSize(width=1280, height=720), ViewportSize(width=390, height=844)],
     ViewportSize(width=1440, height=900),
-    ViewportSize(width=1280, height=720),
-    ViewportSize(width=390, height=844),
-]
+)
 # Whether the middle of an element can be clicked, or something else is above it.
 IS_COVERED = """(one) => {
   const box = one.getBoundingClientRect();
@@ -25,9 +24,8 @@ HINT = "(one) => getComputedStyle(one, '::after').content"
 
 
 @pytest.fixture(scope="module")
-def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
-    """One page for the whole file: Python starts once."""
-    with visit(profile, site) as page:
+def started(shared_page: SharedPage) -> Iterator[Page]:
+    with shared_page.lend() as page:
         yield page
 
 

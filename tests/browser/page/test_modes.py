@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from support.harness import extent, limits
+from support.harness import limits
 from support.write.pte_writer import GraphWriter, write_pte
 from support.write.wheel import build_wheel
 from webpte_host.base.layout import RUNTIME
@@ -115,9 +115,8 @@ def test_plain_pyodide(harness: Harness, folder: Path) -> None:
     assert result == {"y": WANTED, "device": "webgpu", "name": "bytes"}
 
 
-@pytest.mark.parametrize(
-    ("name", "where"), extent.some([("worker", "a worker")], ("main", "the main thread"))
-)
+@pytest.mark.thorough  # the page itself starts in a worker of PyScript
+@pytest.mark.parametrize(("name", "where"), [("worker", "a worker"), ("main", "the main thread")])
 def test_pyscript(profile: BrowserContext, site: Site, name: str, where: str) -> None:
     """The examples: a page of twenty lines that runs a sample."""
     page = profile.new_page()

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support.harness import limits
-from support.page.page_visit import leave, show_samples, status, wait_until_ready
-from webpte_host.harness.browser import PageLog
+from support.page.page_visit import (
+    SharedPage,
+    leave,
+    open_address,
+    show_samples,
+    status,
+    wait_until_ready,
+)
 from webpte_host.serving.server import Handler, Site
 from webpte_host.setup import chromium
 
@@ -34,15 +39,17 @@ class Asked:
         return taken
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def asked() -> Iterator[Asked]:
     with pytest.MonkeyPatch.context() as patch:
         yield Asked(patch)
 
 
-@pytest.fixture(scope="module")
-def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """A browser profile that keeps its cache, like those of users."""
+@pytest.fixture
+def new_profile(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrowserContext]:
+    """A browser profile that keeps its cache, like those of users, and has nothing in it yet."""
     options = chromium.launch_options(chromium.chosen_adapter())
     folder = tmp_path_factory.mktemp("profile")
     context = browser.browser_type.launch_persistent_context(
@@ -53,56 +60,37 @@ def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     context.close()
 
 
-@dataclass(frozen=True)
-class SecondVisit:
-    """A page on the second visit, and what it asked the server for until it was ready."""
-
-    page: Page
-    answers: list[tuple[str, int]]
-    ready_ms: float  # from the request for the page on
-
-
 @pytest.fixture(scope="module")
-def second_visit(profile: BrowserContext, site: Site, asked: Asked) -> Iterator[SecondVisit]:
-    first = profile.new_page()
-    first.goto(site.url)
-    wait_until_ready(first)
-    cold = [path for path, _ in asked.take()]
-    assert any(path.endswith("/pyodide.asm.wasm") for path in cold)
-    assert len([path for path in cold if path.endswith("/page.zip")]) <= 2
-    first.close()
-    page = profile.new_page()
-    log = PageLog(page)
-    page.goto("data:text/html,another site")  # where Back leads to from the first entry of ours
-    page.goto(site.url)
-    wait_until_ready(page)
-    ready: float = page.evaluate("performance.now()")
-    yield SecondVisit(page, asked.take(), ready)
-    assert (log.errors, log.console_errors) == ([], [])
+def started(shared_page: SharedPage) -> Iterator[Page]:
+    with shared_page.lend() as page:
+        yield page
 
 
 @pytest.fixture
-def page(second_visit: SecondVisit) -> Iterator[Page]:
+def page(started: Page) -> Iterator[Page]:
     """The page without a program."""
-    yield second_visit.page
-    leave(second_visit.page)
+    yield started
+    leave(started)
 
 
 @pytest.mark.thorough
 def test_a_second_visit_asks_for_the_page_and_the_gallery_alone(
-    second_visit: SecondVisit,
+    new_profile: BrowserContext, site: Site, asked: Asked
 ) -> None:
-    warm = second_visit.answers
+    page = new_profile.new_page()
+    page.goto(site.url)
+    wait_until_ready(page)
+    cold = [path for path, _ in asked.take()]
+    assert any(path.endswith("/pyodide.asm.wasm") for path in cold)
+    assert len([path for path in cold if path.endswith("/page.zip")]) <= 2
+    page.close()
+    page = new_profile.new_page()
+    page.goto(site.url)
+    wait_until_ready(page)
+    warm = asked.take()
     others = [path for path, _ in warm if not path.startswith("/samples/")]  # pictures of cards
     assert sorted(others) == ["/", "/gallery.json"]
     assert len(warm) < 10, warm
-
-
-def test_the_page_is_painted_long_before_python_is_up(second_visit: SecondVisit) -> None:
-    paint: float = second_visit.page.evaluate(
-        "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-    )
-    assert paint < second_visit.ready_ms / 2, (paint, second_visit.ready_ms)
 
 
 def test_back_goes_from_view_to_view_and_to_the_gallery(page: Page, site: Site) -> None:
@@ -169,9 +157,7 @@ def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before
         page.unroute("**/samples/add.pte")
     else:
         # An address that nothing answers at: the console says nothing, as it would of a 404.
-        show_samples(page)
-        page.get_by_label("or enter a URL").fill("data:,no program")
-        page.get_by_role("button", name="Open", exact=True).click()
+        open_address(page, "data:,no program")
         expect(page.locator(".error")).to_be_visible()
         page.get_by_role("button", name="Dismiss").click()
         expect(page.locator(".error")).to_have_count(0)
@@ -180,15 +166,16 @@ def test_back_after_an_opening_that_came_to_nothing_goes_to_where_one_was_before
     expect(page).to_have_url(gallery)
 
 
-def test_back_from_what_was_chosen_before_python_is_up_goes_to_the_gallery(
-    page: Page, site: Site
-) -> None:
-    page.goto("data:text/html,another site")
+def test_the_page_is_used_long_before_python_is_up(page: Page, site: Site) -> None:
+    page.goto("data:text/html,another site")  # where Back leads to from the first entry of ours
     page.goto(site.url)
     show_samples(page)
     page.locator("#gallery-list [data-name=add]").click()
     page.go_back()
     wait_until_ready(page)
+    ready = page.evaluate("performance.now()")
+    paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert paint < ready / 2
     expect(status(page)).to_contain_text("Opening was cancelled")
     expect(page).to_have_url(site.url)
     expect(page.locator("[data-act=close]")).to_have_count(0)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import BrowserContext, Route
 from playwright.sync_api import Error as PlaywrightError
-from playwright.sync_api import Route
 
 from support.devices.recorded import ADD, RELU
 from support.harness import limits
@@ -181,7 +181,7 @@ return "done"
 )
 def test_a_gpu_that_computes_is_waited_for(harness: Harness) -> None:
     """Python is idle all the while, as it is while kernels are compiled."""
-    assert harness.python(_BUSY_GPU, timeout=2, seconds=5) == "done"
+    assert harness.python(_BUSY_GPU, timeout=1, seconds=3) == "done"
 
 
 def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
@@ -204,6 +204,7 @@ def test_python_that_waits_for_ever_is_reported(fresh_harness: Harness) -> None:
         fresh_harness.python("return 1")
 
 
+@pytest.mark.thorough
 def test_python_that_computes_for_ever_is_reported(
     fresh_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,12 +218,14 @@ def test_python_that_computes_for_ever_is_reported(
     assert fresh_harness.lost
 
 
-def test_crashed_page_is_reported(fresh_harness: Harness) -> None:
+def test_crashed_page_is_reported(workshop: BrowserContext) -> None:
+    harness = Harness(workshop.new_page())  # with or without Python
     with contextlib.suppress(PlaywrightError):
-        fresh_harness.page.goto("chrome://crash", timeout=limits.BROWSER_MS)
+        harness.page.goto("chrome://crash", timeout=limits.BROWSER_MS)
     with pytest.raises(PageLostError, match="crashed"):
-        fresh_harness.python("return 1")
-    assert fresh_harness.lost
+        harness.python("return 1")
+    assert harness.lost
+    harness.close()
 
 
 # Runs in the page in place of a suite's programs.

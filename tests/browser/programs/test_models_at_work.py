@@ -1,4 +1,5 @@
-"""Models with views of their own, from the gallery to their output: rank, find faces, read."""
+"""Models with views of their own, from the gallery to their output: rank, find faces, read, answer
+from documents."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import tokenizers
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from page.outputs.pictures import png_rgb
+from support.harness.task_cases import models_folder
 from support.harness.texts import WORDS, tokenizer_path
 from support.page.gallery_models import (
     CELL,
@@ -24,6 +26,7 @@ from support.page.gallery_models import (
     line_reader,
 )
 from support.page.page_visit import payload, show_samples, status, visit
+from support.write.pdf_writer import write_pdf
 from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site
 
@@ -64,6 +67,9 @@ def page(
     install(folder, "faces", faces, view="find", inputs=[PICTURE], outputs=outputs)
     line = {"model.pte": line_reader(), "labels.txt": b"\no\ng\n"}
     install(folder, "line", line, view="find", inputs=[PICTURE], outputs=[{"name": "letters"}])
+    tokenizer = (models_folder() / "vectors" / "tokenizer.json").read_bytes()
+    text = {"model.pte": Encoder(2000).pte(), "tokenizer.json": tokenizer}
+    install(folder, "manuals", text, view="documents", tokenizer="tokenizer.json")
     with site.mounted(Mount("/models/", folder)), visit(profile, site, but="404") as page:
         yield page
 
@@ -141,3 +147,38 @@ def test_a_line_is_read_letter_by_letter(page: Page) -> None:
     expect(view.locator("mark")).to_have_attribute("title", "40 % sure")
     expect(view).to_contain_text("83 % sure, letter by letter")
     expect(view.get_by_alt_text("Text: goog")).to_be_visible()
+
+
+PAGES = [["The dog is lazy."], ["The fox is quick."], ["It will rain later."]]
+
+
+def test_a_pdf_is_searched_kept_and_asked(page: Page) -> None:
+    view = card(page, "manuals")
+    add = view.locator("#documents-list input[type=file]")
+    add.set_input_files(payload("manual.pdf", write_pdf(PAGES)))
+    expect(status(page)).to_have_text("Added 1 document with 3 passages")
+    expect(view.locator("#documents-list")).to_contain_text("3 pages · 3 passages")
+    view.get_by_label("Search the documents").press_sequentially("The fox is quick.")
+    first = view.locator(".documents-found li").first
+    expect(first).to_contain_text("manual.pdf, page 2")
+    expect(first).to_contain_text("1.00")
+    first.get_by_role("button").click()
+    expect(view.locator("mark")).to_have_text("The fox is quick.")
+
+    page.reload()
+    expect(status(page)).to_contain_text("loaded in")
+    expect(view.locator("#documents-list")).to_contain_text("manual.pdf")
+    view.get_by_label("Question").fill("It will rain later.")
+    view.get_by_label("Cite after every statement").check()
+    view.get_by_label("answered by").select_option("stories")
+    view.get_by_role("button", name="Ask").click()
+    cited = view.locator(".documents-cited button").first
+    expect(cited).to_be_visible()
+    view.get_by_role("button", name="Stop").click()
+    expect(status(page)).to_contain_text("Stopped")
+    place = cited.inner_text().partition("] ")[2]
+    assert place.startswith("manual.pdf, page ")
+    cited.click()
+    expect(view.locator("#documents-shown h2")).to_have_text(place)
+    number = int(place.rpartition(" ")[2])
+    expect(view.locator("mark")).to_have_text(PAGES[number - 1][0])

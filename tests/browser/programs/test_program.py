@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from support.graphs.graphs import chain
+from support.harness import extent
 from support.harness.samples import convolution, numbers
 from support.page.page import decode, encode, encode_bytes, python
 from support.page.page_programs import W, add_weights, run
@@ -52,17 +53,17 @@ def test_closing_frees_everything(harness: Harness) -> None:
     assert "was closed; load it again" in closed
 
 
-def test_two_hundred_rounds_leave_nothing_behind(harness: Harness) -> None:
+def test_many_rounds_leave_nothing_behind(harness: Harness) -> None:
     code = """
     device = await shared_device()
     counts = []
-    for _ in range(200):
+    for _ in range(rounds):
         async with await webpte.load(data) as program:
             (y,) = await program.forward(np.ones((2, 3), np.float32))
         counts.append(device.counts())
     return [counts, y]
     """
-    counts, result = run(harness, code, add_weights())
+    counts, result = run(harness, code, add_weights(), rounds=extent.count(50, 200))
     assert all(count == counts[0] for count in counts), "pipelines are made once and kept"
     np.testing.assert_array_equal(result, np.broadcast_to(1 + W, (2, 3)))
 

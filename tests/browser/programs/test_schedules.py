@@ -17,7 +17,7 @@ from support.page.page import python
 from webpte_host.harness.browser import Harness, SharedHarness
 from webpte_host.serving.server import Site
 
-COUNT, PER_CALL = extent.count(40, 200), 20
+COUNT, PER_CALL = extent.count(20, 200), 20
 FOLDERS = ("schedules", "graphs", "write")  # of tests/support
 
 INSTALL = """

@@ -1,6 +1,6 @@
 """Loads over a network that breaks: they end right, and fetch nothing twice that was kept.
 
-WEBPTE_BIG_MB is the size of the file, 24 MB by default.
+WEBPTE_BIG_MB is the size of the file, 12 MB by default.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from webpte_host.harness.browser import Harness, SharedHarness
 from webpte_host.serving.routing import Mount
 
 MB = 1 << 20
-SIZE = int(os.environ.get("WEBPTE_BIG_MB", "24")) * MB
-WIDTH, TABLE = 1 << 12, 12 * MB  # bytes of a row, and of a constant
+SIZE = int(os.environ.get("WEBPTE_BIG_MB", "12")) * MB
+WIDTH, TABLE = 1 << 12, 4 * MB  # bytes of a row, and of a constant
 AT_ONCE = 1 << 10  # rows that a call looks up
 
 # The rows of all tables, looked up on the GPU, as one hash.
@@ -258,17 +258,18 @@ def overlaps(asked: list[tuple[int, int]], kept: list[list[int]]) -> list[Any]:
     ]
 
 
-def test_a_load_goes_on_after_a_reload_of_the_page(harness: Harness, big: Big) -> None:
+def test_a_load_goes_on_after_a_reload_of_the_page(
+    harness: Harness, shared: SharedHarness, big: Big
+) -> None:
     big.trouble.pace = 0.02
     kept = script(harness, INTERRUPTED, url=big.url, wanted=SIZE // 4)
     harness.page.goto("about:blank")
     harness.close()
     big.trouble.pace = 0
     asked = len(big.trouble.asked)
-    again = Harness.open(harness.page.context, big.site)
+    again = shared.get()
     listed = script(again, "return [vars(entry) for entry in await library.entries()]")
     found, size, missing, _ = script(again, LOAD, url=big.url)
-    again.close()
     assert sum(end - begin for begin, end in kept) >= SIZE // 4
     assert [entry["address"] for entry in listed] == [big.url]
     assert 0 < listed[0]["missing"] <= big.size - sum(end - begin for begin, end in kept)

@@ -59,13 +59,15 @@ def test_where_files_cannot_be_written_the_page_runs_and_keeps_nothing(
         profile.unroute(re.compile(r"/main\.py"))
 
 
-def test_a_full_disk_is_told_and_the_program_runs(profile: BrowserContext, site: Site) -> None:
-    with page_visit.visit(profile, site) as page:
+def test_a_full_disk_is_told_and_the_program_runs(
+    shared_page: page_visit.SharedPage, site: Site
+) -> None:
+    with shared_page.lend() as page:
         browser = page.context.new_cdp_session(page)
         origin = {"origin": site.url.rstrip("/")}
         browser.send("Storage.overrideQuotaForOrigin", {**origin, "quotaSize": 1000})
         try:
-            page_visit.open_address(page, "samples/digits.pte")
+            page_visit.open_address(page, "samples/digits.pte?other")  # which is not kept yet
             note = page.locator("#keep")
             expect(note).to_contain_text("digits.pte is not kept: the browser has no room left")
             expect(page_visit.status(page)).to_contain_text(re.compile("loaded|Done"))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from support.page.page import python
 from support.page.page_visit import START_MS, open_sample, status, visit, wait_until_ready
@@ -17,11 +16,8 @@ EACH = 12  # writes of each tab
 
 
 @pytest.fixture
-def tabs(workshop: BrowserContext, site: Site) -> Iterator[tuple[Harness, Harness]]:
-    pair = Harness.open(workshop, site), Harness.open(workshop, site)
-    yield pair
-    for tab in pair:
-        tab.close()
+def tabs(harness: Harness, fresh_harness: Harness) -> tuple[Harness, Harness]:
+    return harness, fresh_harness
 
 
 # The first tab waits until the second begins, and goes on beside it.

@@ -6,7 +6,7 @@ those of a GPU, as long as this browser compiles them in seconds: some take a mi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import lru_cache
@@ -31,28 +31,38 @@ both_kernels = pytest.mark.parametrize("kernels", [ADAPTERS, GPU])
 QUICK_SECONDS = 3.0
 SAMPLE, SAMPLE_ALONE = 1, 12  # cases of a table that run here, if all run natively or none does
 
-# Of so many cases of a table one runs in a browser, if all of them run natively.
-EVERY, EVERY_OF_ALL = 128, 8
+# Of so many cases of a table one runs in a browser, if everything is to run.
+EVERY = 8
 
 
-def for_browser(cases: Sequence[T]) -> list[T]:
-    """A sample of a table; all of it, if there is no driver to run it natively.
+def for_browser(tables: Mapping[str, Sequence[T]]) -> dict[str, list[T]]:
+    """A sample of the families' tables; all rows, if there is no driver to run them natively.
 
-    What the kernels compute is compared with the references by tests/native/test_tables.py, and
-    tests/browser/kernels/test_variants.py compiles the shaders of every kernel. A browser has to
-    show that numbers of all types find their way to them and back, at one size and at several: the
-    first case of every such kind runs there, and every so many of the others. If everything is to
-    run, so do the first case of each op and more of the others.
+    What the kernels compute is compared with the references by tests/native/test_tables.py. A
+    browser has to show that it compiles a kernel of each family, and that numbers of all types find
+    their way there and back, at one size and at several: the first case of every family runs there,
+    and the first of every such kind in any family. If everything is to run, so do the first case
+    of each op and kind in each family, and one of so many others.
     """
     if why_not() is not None:
-        return list(cases)
-    alike = _op if extent.everything() else _types
+        return {family: list(cases) for family, cases in tables.items()}
+    if extent.everything():
+        return {family: _many(cases) for family, cases in tables.items()}
+    seen, chosen = set[object](), {}
+    for family, cases in tables.items():
+        first = {_types(case): case for case in reversed(cases)}
+        new = [case for kind, case in first.items() if kind not in seen and case is not cases[0]]
+        chosen[family] = [cases[0], *new]
+        seen |= first.keys()
+    return chosen
+
+
+def _many(cases: Sequence[T]) -> list[T]:
     first: dict[object, int] = {}
     for index, case in enumerate(cases):
-        first.setdefault(alike(case), index)
-    every = extent.count(EVERY, EVERY_OF_ALL)
-    chosen = {*first.values(), *range(0, len(cases), every)}
-    return [cases[index] for index in sorted(chosen)]
+        first.setdefault(_op(case), index)
+        first.setdefault(_types(case), index)
+    return [cases[index] for index in sorted({*first.values(), *range(0, len(cases), EVERY)})]
 
 
 def _op(case: object) -> object:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import BrowserContext, Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, ViewportSize, expect
 
 from support.harness import limits
 from webpte_host.harness.browser import PageLog
@@ -18,6 +18,7 @@ from webpte_host.serving.server import Site
 
 SAMPLES = Path(__file__).resolve().parents[3] / "web" / "samples"
 SHAPE = (37, 41)  # of everything in the samples
+USUAL_SIZE = ViewportSize(width=1280, height=900)
 START_MS = limits.START_MS
 expect.set_options(timeout=limits.EXPECT_MS)  # a machine that runs other tests too can be slow
 
@@ -67,7 +68,7 @@ def open_page(
 ) -> Page:
     """Open the page in a new tab, as if it had never been used; `scripts` run first in it."""
     page = profile.new_page()
-    page.set_viewport_size({"width": 1280, "height": 900})
+    page.set_viewport_size(USUAL_SIZE)
     page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
     page.evaluate(FORGET)
     for script in (WATCH_LONG_TASKS, *scripts):
@@ -93,9 +94,73 @@ def visit(
     log = PageLog(page)
     wait_until_ready(page)
     yield page
-    assert log.errors == []
-    assert [text for text in log.console_errors if but is None or but not in text] == []
+    check_log(log, but)
     page.close()
+
+
+def check_log(log: PageLog, but: str | None) -> None:
+    """Check that nothing went wrong on a page since the last check."""
+    uncaught, said = log.take()
+    assert not uncaught, uncaught
+    others = [text for text in said if but is None or but not in text]
+    assert not others, others
+
+
+class SharedPage:
+    """A page for tests of many files: Python starts once, and kernels are compiled once.
+
+    A page on which a test failed is not used again.
+    """
+
+    def __init__(self, profile: BrowserContext, site: Site, failures: Callable[[], int]) -> None:
+        """Open the page on first use; `failures` counts the tests that have failed so far."""
+        self._profile = profile
+        self._site = site
+        self._failures = failures
+        self._opened: tuple[Page, PageLog] | None = None
+
+    @contextmanager
+    def lend(self, but: str | None = None) -> Iterator[Page]:
+        """Lend the page without a program, at its usual size, and see that nothing went wrong.
+
+        What the console says of `but` (404, say) is what tests there are about.
+        """
+        opened, self._opened = self._opened or self._open(), None
+        page, log = opened
+        failures = self._failures()
+        page.bring_to_front()
+        page.evaluate("longTasks.length = 0")
+        try:
+            yield page
+            check_log(log, but)
+            if self._failures() == failures:
+                bring_home(page)
+                self._opened = opened
+        finally:
+            if self._opened is None:
+                page.close()
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
+
+    def _open(self) -> tuple[Page, PageLog]:
+        page = open_page(self._profile, self._site)
+        log = PageLog(page)
+        wait_until_ready(page)
+        return page, log
+
+
+def bring_home(page: Page) -> None:
+    """Close the program, and undo what tests change of the window."""
+    page.unroute_all()
+    page.emulate_media(color_scheme="light", reduced_motion="no-preference")
+    page.set_viewport_size(USUAL_SIZE)
+    leave(page)
+    dismiss = page.locator("[data-act=dismiss]")  # closing a file takes its error away too
+    if dismiss.count():
+        dismiss.click()
+        expect(dismiss).to_have_count(0)
 
 
 def wait_until_ready(page: Page) -> None:
