@@ -136,7 +136,10 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_added() -> None:
     drive(script)
 
 
-def test_adding_can_be_cancelled() -> None:
+def test_adding_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every step is drawn, however quick they are.
+    monkeypatch.setattr("page.session.throttle.Throttle.ready", lambda *_, **__: True)
+
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_view(app)
         text = " ".join(f"The dog said {at}." for at in range(400))
