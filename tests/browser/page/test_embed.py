@@ -37,19 +37,23 @@ def frame_of(address: str) -> str:
     return f'<iframe src="{address}" title="Frame" width="760" height="700"></iframe>'
 
 
-def draw(page: Page, frame: FrameLocator) -> None:
+def draw(frame: FrameLocator) -> None:
     """Draw a one, and wait for the answer."""
     expect(frame.locator("html")).to_have_attribute(
         "data-state", re.compile("ready|failed"), timeout=START_MS
     )
     expect(frame.locator("#status")).to_contain_text("digits.pte loaded")
-    box = frame.locator("canvas.pad").bounding_box()
+    pad = frame.locator("canvas.pad")
+    box = pad.bounding_box()
     assert box is not None
-    x, y, side = box["x"], box["y"], box["width"]
-    page.mouse.move(x + side / 2, y + side * 0.2)
-    page.mouse.down()
-    page.mouse.move(x + side / 2, y + side * 0.8, steps=9)
-    page.mouse.up()
+    middle, side = box["width"] / 2, box["width"]
+    # Unlike the page's mouse, this waits until the frame takes events, and not for ever.
+    pad.drag_to(
+        pad,
+        source_position={"x": middle, "y": side * 0.2},
+        target_position={"x": middle, "y": side * 0.8},
+        steps=9,
+    )
     expect(frame.locator("#outputs .largest li").first).to_contain_text("1")
 
 
@@ -57,7 +61,7 @@ def test_a_program_in_a_frame_of_another_site(page: Page, site: Site, tmp_path: 
     frame = embed(page, tmp_path, frame_of(f"{site.url}embed.html?model=digits&amp;theme=dark"))
     with static_host(tmp_path) as elsewhere:
         page.goto(elsewhere.url)
-        draw(page, frame)
+        draw(frame)
         # The input is left and the answer right; nothing of the page is around them.
         pad, answer = (frame.locator(one).bounding_box() for one in ("canvas.pad", "#outputs"))
         assert pad is not None
@@ -96,10 +100,10 @@ def test_a_static_site_in_a_frame(page: Page, tmp_path: Path) -> None:
         )
         frame = embed(page, tmp_path, frame_of(f"{host.url}embed.html?model=digits"))
         page.goto(elsewhere.url)
-        draw(page, frame)
+        draw(frame)
         assert sum("embed.html" in url for url in loads) == 1  # it is not loaded twice
         page.reload()
-        draw(page, frame)
+        draw(frame)
         controlled = "() => Boolean(navigator.serviceWorker.controller)"
         assert frame.locator("body").evaluate(controlled)
 
