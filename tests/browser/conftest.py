@@ -98,13 +98,9 @@ def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="session")
-def shared_page(
-    profile: BrowserContext, site: Site, request: pytest.FixtureRequest
-) -> Iterator[SharedPage]:
-    """The page for tests that only need one in its usual state: it is lent to file after file."""
-    shared = SharedPage(profile, site, lambda: request.session.testsfailed)
-    yield shared
-    shared.close()
+def shared_page(profile: BrowserContext, site: Site) -> SharedPage:
+    """The page for tests of a file that only need one in its usual state."""
+    return SharedPage(profile, site)
 
 
 @pytest.fixture(scope="session")

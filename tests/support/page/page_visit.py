@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,11 +91,13 @@ def visit(
     What the console says of `but` (404, say) is what tests there are about.
     """
     page = open_page(profile, site, link, scripts)
-    log = PageLog(page)
-    wait_until_ready(page)
-    yield page
-    check_log(log, but)
-    page.close()
+    try:
+        log = PageLog(page)
+        wait_until_ready(page)
+        yield page
+        check_log(log, but)
+    finally:
+        page.close()
 
 
 def check_log(log: PageLog, but: str | None) -> None:
@@ -107,60 +109,24 @@ def check_log(log: PageLog, but: str | None) -> None:
 
 
 class SharedPage:
-    """A page for tests of many files: Python starts once, and kernels are compiled once.
+    """A page for all tests of a file, or of a part of one: Python starts once for them.
 
-    A page on which a test failed is not used again.
+    Files do not share one. What a page holds (files that it writes, locks, its place in front of
+    other tabs) is not taken back by closing its program, and tests of the next file would wait.
     """
 
-    def __init__(self, profile: BrowserContext, site: Site, failures: Callable[[], int]) -> None:
-        """Open the page on first use; `failures` counts the tests that have failed so far."""
+    def __init__(self, profile: BrowserContext, site: Site) -> None:
         self._profile = profile
         self._site = site
-        self._failures = failures
-        self._opened: tuple[Page, PageLog] | None = None
 
     @contextmanager
     def lend(self, but: str | None = None) -> Iterator[Page]:
-        """Lend the page without a program, at its usual size, and see that nothing went wrong.
+        """Open the page without a program, and see at the end that nothing went wrong.
 
         What the console says of `but` (404, say) is what tests there are about.
         """
-        opened, self._opened = self._opened or self._open(), None
-        page, log = opened
-        failures = self._failures()
-        page.bring_to_front()
-        page.evaluate("longTasks.length = 0")
-        try:
+        with visit(self._profile, self._site, but=but) as page:
             yield page
-            check_log(log, but)
-            if self._failures() == failures:
-                bring_home(page)
-                self._opened = opened
-        finally:
-            if self._opened is None:
-                page.close()
-
-    def close(self) -> None:
-        if self._opened is not None:
-            self._opened[0].close()
-
-    def _open(self) -> tuple[Page, PageLog]:
-        page = open_page(self._profile, self._site)
-        log = PageLog(page)
-        wait_until_ready(page)
-        return page, log
-
-
-def bring_home(page: Page) -> None:
-    """Close the program, and undo what tests change of the window."""
-    page.unroute_all()
-    page.emulate_media(color_scheme="light", reduced_motion="no-preference")
-    page.set_viewport_size(USUAL_SIZE)
-    leave(page)
-    dismiss = page.locator("[data-act=dismiss]")  # closing a file takes its error away too
-    if dismiss.count():
-        dismiss.click()
-        expect(dismiss).to_have_count(0)
 
 
 def wait_until_ready(page: Page) -> None:
