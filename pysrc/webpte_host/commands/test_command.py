@@ -49,7 +49,8 @@ Ray on this machine, which an environment of its own is set up for:
     python3 serve.py test tests/cluster       the cluster alone
 
 --native runs the operators' tables and the suites on this machine's GPU, without a browser. This
-is the fastest check of a kernel. With a file it runs that file alone, in seconds:
+is the fastest check of a kernel. With a name or a file it runs all cases of that, in seconds; alone
+a share of all, with --all every one:
 
     python3 serve.py test --native
     python3 serve.py test --native -k softmax
@@ -88,7 +89,9 @@ def main(arguments: list[str]) -> int:
     if on_cluster:
         checks = [_cluster_tests(arguments)]
     elif native:
-        checks = [_native_tests(python, rest if chosen else [*_NATIVE, *rest])]
+        # What somebody asks for by name or file runs whole, not only the share of a usual run.
+        whole = [_ALL] if rest and _ALL not in rest else []
+        checks = [_native_tests(python, [*whole, *(rest if chosen else [*_NATIVE, *rest])])]
     elif site:
         checks = _checks(python, rest if chosen else [*_SITE, *rest])
     else:

@@ -25,10 +25,12 @@ class Recorded:
         self.paths: list[str] = []
         self.set_up: dict[str, bool] = {}
         self.of_cluster: list[str] = []
+        self.everything = False
 
         def run(_title: str, command: list[str]) -> bool:
             paths = [word for word in command if word.startswith("tests/")]
             self.paths += paths
+            self.everything |= "--all" in command
             self.of_cluster += paths if command[0] == CLUSTER_PYTHON else []
             return True
 
@@ -73,6 +75,17 @@ def test_options_alone_leave_all_native_tests(
     recorded = Recorded(monkeypatch)
     assert test_command.main(["--native", *options]) == 0
     assert set(test_command._NATIVE) <= set(recorded.paths)
+
+
+@pytest.mark.parametrize(
+    ("options", "whole"), [([], False), (["-k", "exp2"], True), ([NATIVE], True), (["--all"], True)]
+)
+def test_native_tests_that_are_chosen_run_with_all_their_cases(
+    options: list[str], whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded = Recorded(monkeypatch)
+    assert test_command.main(["--native", *options]) == 0
+    assert recorded.everything == whole
 
 
 @pytest.mark.parametrize(
