@@ -73,16 +73,14 @@ class CheckedCalls:
             last = [i for each in (*call.parts, call) for i in each.args[-1:]]
             made = {i for i in self._graph.expand(tuple(last)) if self._is_tensor(i)}
             read = tuple(i for parameter, i in args.given if parameter.kind not in ("live", "any"))
-            given = {i for i in self._graph.expand(read) if self._is_tensor(i) or self._is_int(i)}
-            self._given[key], self._made[key] = sorted(given - made), sorted(made)
+            ids = {*self._graph.expand(read)} - made
+            sized = (i for i in ids if self._is_tensor(i) or self._graph.is_symint(i))
+            self._given[key], self._made[key] = sorted(sized), sorted(made)
         sizes = [self._size(i, live) for i in self._given[key]]
         self._found[key] = _Sizes(sizes, [live.cur_dims(i) for i in self._made[key]], nbytes)
 
     def _is_tensor(self, value_id: int) -> bool:
         return isinstance(self._graph.value(value_id), Tensor)
-
-    def _is_int(self, value_id: int) -> bool:
-        return self._graph.is_symint(value_id)
 
     def _size(self, value_id: int, live: LiveState) -> Size:
         if isinstance(self._graph.values[value_id], Tensor):
