@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,15 +102,10 @@ def rows_of_every_kernel() -> list[Row]:
 
 
 def usual_rows() -> list[Row]:
-    """List the rows of a usual run: one of each operator, and some of the others.
-
-    They are every second row where an operator has several kernels, and every tenth elsewhere.
-    """
-    chosen, counts = {str(row) for row in one_row_per_op()}, Counter[str]()
-    for row in every_row():
-        if counts[row.family] % (2 if row.family in SEVERAL_KERNELS else 10) == 0:
-            chosen.add(str(row))
-        counts[row.family] += 1
+    """List the rows of a usual run: those that have all kernels, and every tenth of the others."""
+    needed = {str(row) for row in rows_of_every_kernel()}
+    others = (row for row in every_row() if str(row) not in needed)
+    chosen = needed | {str(row) for i, row in enumerate(others) if i % 10 == 0}
     return [row for row in every_row() if str(row) in chosen]
 
 
