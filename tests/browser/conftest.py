@@ -21,7 +21,6 @@ from support.harness import image_text_cases, limits
 from support.harness.parts import CRASH_SECTION
 from support.harness.task_cases import models_folder
 from support.page.page import python
-from support.page.page_visit import SharedPage
 from webpte_host.harness.browser import Harness, SharedHarness, open_browser
 from webpte_host.harness.watchdog import BrowserProcesses
 from webpte_host.serving.routing import Mount
@@ -95,12 +94,6 @@ def profile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
     signal = "--use-fake-device-for-media-stream"
     with _kept_context(browser, tmp_path_factory.mktemp("profile"), signal) as context:
         yield context
-
-
-@pytest.fixture(scope="session")
-def shared_page(profile: BrowserContext, site: Site) -> SharedPage:
-    """The page for tests of a file that only need one in its usual state."""
-    return SharedPage(profile, site)
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
 from playwright.sync_api import (
+    BrowserContext,
     FloatRect,
     Locator,
     Page,
@@ -20,12 +21,13 @@ from playwright.sync_api import (
 from support.harness import extent, limits
 from support.page.page_visit import (
     TWO_FRAMES,
-    SharedPage,
     leave,
     long_benchmark,
     show_samples,
     status,
+    visit,
 )
+from webpte_host.serving.server import Site
 
 WIDE = ViewportSize(width=1280, height=900)
 NARROW = ViewportSize(width=390, height=844)
@@ -62,8 +64,8 @@ def resize(page: Page, size: ViewportSize) -> None:
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend() as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         page.evaluate(WATCH_SHIFTS)  # which tells of those before, too
         page.evaluate("() => new Promise((told) => setTimeout(told))")
         page.evaluate("window.shiftsOfStart = shifts.splice(0)")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, FrameLocator, Page, ViewportSize, expect
 
-from support.page.page_visit import START_MS, SharedPage, open_sample, status
+from support.page.page_visit import START_MS, open_sample, status, visit
 from support.page.static_site import static_host
 from webpte_host.serving.server import Site
 from webpte_host.site.command import build
@@ -108,8 +108,8 @@ def test_a_static_site_in_a_frame(page: Page, tmp_path: Path) -> None:
         assert frame.locator("body").evaluate(controlled)
 
 
-def test_share_copies_a_link_and_the_code_of_a_frame(shared_page: SharedPage, site: Site) -> None:
-    with shared_page.lend() as page:
+def test_share_copies_a_link_and_the_code_of_a_frame(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site) as page:
         open_sample(page)
         # Where the clipboard is not allowed, the selected text is copied.
         page.get_by_role("button", name="Share").click()

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from page.outputs.pictures import png_rgb
 from support.harness import limits
 from support.page.page_visit import (
     START_MS,
-    SharedPage,
     downloaded,
     drop,
     leave,
@@ -21,13 +20,15 @@ from support.page.page_visit import (
     run,
     show_samples,
     status,
+    visit,
 )
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte_host.serving.server import Site
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend() as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

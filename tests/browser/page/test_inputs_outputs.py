@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from support.harness import limits
 from support.page.page_visit import (
-    SharedPage,
     drop,
     leave,
     open_sample,
@@ -20,15 +19,17 @@ from support.page.page_visit import (
     run,
     show_samples,
     status,
+    visit,
 )
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte_host.serving.server import Site
 
 RATE = 16_000
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend() as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
         assert max(page.evaluate("longTasks"), default=0) < limits.LONG_TASK_MS
         page.context.clear_permissions()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import FloatRect, Page, ViewportSize, expect
+from playwright.sync_api import BrowserContext, FloatRect, Page, ViewportSize, expect
 
 from support.harness import extent
-from support.page.page_visit import SharedPage, leave, open_sample, run, show_samples, status
+from support.page.page_visit import leave, open_sample, run, show_samples, status, visit
+from webpte_host.serving.server import Site
 
 SIZES = extent.some(
     [ViewportSize(width=1280, height=720), ViewportSize(width=390, height=844)],
@@ -24,8 +25,8 @@ HINT = "(one) => getComputedStyle(one, '::after').content"
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend() as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

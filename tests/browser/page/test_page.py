@@ -15,7 +15,6 @@ from support.page.page_visit import (
     SAMPLES,
     SHAPE,
     START_MS,
-    SharedPage,
     benchmark,
     downloaded,
     drop,
@@ -31,6 +30,7 @@ from support.page.page_visit import (
     show_samples,
     sigmoid,
     status,
+    visit,
     wait_until_ready,
 )
 from webpte_host.serving.server import Site
@@ -42,8 +42,8 @@ NO_ADAPTER = "() => { GPU.prototype.requestAdapter = async () => null; }"
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend(but="404") as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site, but="404") as page:
         yield page
 
 

@@ -14,7 +14,6 @@ from support.harness import extent
 from support.page.page_visit import (
     SAMPLES,
     SHAPE,
-    SharedPage,
     benchmark,
     downloaded,
     drop,
@@ -39,8 +38,8 @@ EARLIER, RUN = re.compile("Outdated"), re.compile("^Run")
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend() as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from support.harness import limits
 from support.page.page_visit import (
-    SharedPage,
     leave,
     open_address,
     show_samples,
     status,
+    visit,
     wait_until_ready,
 )
 from webpte_host.serving.server import Handler, Site
@@ -61,8 +61,8 @@ def new_profile(
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend() as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

@@ -59,10 +59,8 @@ def test_where_files_cannot_be_written_the_page_runs_and_keeps_nothing(
         profile.unroute(re.compile(r"/main\.py"))
 
 
-def test_a_full_disk_is_told_and_the_program_runs(
-    shared_page: page_visit.SharedPage, site: Site
-) -> None:
-    with shared_page.lend() as page:
+def test_a_full_disk_is_told_and_the_program_runs(profile: BrowserContext, site: Site) -> None:
+    with page_visit.visit(profile, site) as page:
         browser = page.context.new_cdp_session(page)
         origin = {"origin": site.url.rstrip("/")}
         browser.send("Storage.overrideQuotaForOrigin", {**origin, "quotaSize": 1000})

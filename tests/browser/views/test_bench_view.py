@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, expect
 
-from support.page.page_visit import SharedPage, open_sample, status
+from support.page.page_visit import open_sample, status, visit
+from webpte_host.serving.server import Site
 
 
-def test_figures_are_measured_and_compared(shared_page: SharedPage) -> None:
-    with shared_page.lend() as page:
+def test_figures_are_measured_and_compared(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site) as page:
         open_sample(page)
         page.get_by_role("tab", name="Bench").click()
         panel = page.locator("#view-bench")

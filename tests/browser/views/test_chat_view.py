@@ -20,7 +20,6 @@ from support.harness.texts import BYTES, tokenizer_path
 from support.page.chats import Q4, open_chat
 from support.page.lost_gpu import KEEP_DEVICES, LOSE_DEVICE
 from support.page.page_visit import (
-    SharedPage,
     drop,
     leave,
     open_address,
@@ -66,8 +65,8 @@ def said_of_picture(pixels: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend(but="404") as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site, but="404") as page:
         yield page
 
 

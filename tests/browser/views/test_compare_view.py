@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from support.page.page_visit import (
     SHAPE,
-    SharedPage,
     drop,
     give_npy,
     npy,
@@ -18,12 +17,14 @@ from support.page.page_visit import (
     random_input,
     sigmoid,
     status,
+    visit,
 )
+from webpte_host.serving.server import Site
 
 
 @pytest.fixture
-def page(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend() as page:
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from support.page.page_visit import SharedPage, leave, open_sample, run, status
+from support.page.page_visit import leave, open_sample, run, status, visit
 from webpte_host.serving.server import Site
 
 
@@ -151,8 +151,8 @@ def test_patching(bare: Page, name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def started(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend() as page:
+def started(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site) as page:
         yield page
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
-from support.page.page_visit import SharedPage, status
+from support.page.page_visit import status, visit
 from webpte_host.harness.driven_page import ChromiumPage
 from webpte_host.serving.server import Site
 from webpte_host.site import scenes
@@ -22,8 +22,8 @@ def saved(page: Page, panel: Locator, button: str) -> Any:
     return json.loads(Path(download.value.path()).read_text())
 
 
-def test_a_run_is_traced_looked_at_and_kept(shared_page: SharedPage) -> None:
-    with shared_page.lend() as page:
+def test_a_run_is_traced_looked_at_and_kept(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site) as page:
         page.locator(".entry[data-name=digits]").click()
         page.get_by_role("tab", name="Profile").click()
         panel = page.get_by_role("tabpanel", name="Profile")

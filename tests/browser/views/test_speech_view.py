@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 import webpte
 from support.harness.sounds import voices_folder
 from support.llm.small_seq2seq import RATE, sound, whisper_folder
-from support.page.page_visit import SharedPage, leave, open_address, payload, status
+from support.page.page_visit import leave, open_address, payload, status, visit
 from webpte.speech.wave_file import wave_file
 from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site
@@ -23,9 +23,9 @@ SAMPLES = np.round(sound(0.7) * 32767) / 32767
 
 
 @pytest.fixture(scope="module")
-def page(shared_page: SharedPage, site: Site) -> Iterator[Page]:
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
     mounts = [Mount("/whisper/", whisper_folder()), Mount("/voices/", voices_folder())]
-    with site.mounted(*mounts), shared_page.lend(but="404") as page:
+    with site.mounted(*mounts), visit(profile, site, but="404") as page:
         page.context.grant_permissions(["microphone"])
         yield page
         page.context.clear_permissions()  # other tests ask for what they need

@@ -7,21 +7,22 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from page.outputs.pictures import png_rgb
 from support.harness.task_cases import make_picture, models_folder
 from support.music.music_cases import EXPECTED, RATE, SOUNDS
-from support.page.page_visit import SharedPage, drop, open_address, payload
+from support.page.page_visit import drop, open_address, payload, visit
 from support.page.task_page import name_task
 from webpte.speech.wave_file import wave_file
+from webpte_host.serving.server import Site
 
 PHOTO = png_rgb(make_picture(48, 64))
 
 
 @pytest.fixture(scope="module")
-def page(shared_page: SharedPage) -> Iterator[Page]:
-    with shared_page.lend(but="404") as page:  # of files that a model may have or not
+def page(profile: BrowserContext, site: Site) -> Iterator[Page]:
+    with visit(profile, site, but="404") as page:  # of files that a model may have or not
         yield page
         page.context.clear_permissions()  # other tests ask for what they need
 

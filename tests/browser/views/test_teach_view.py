@@ -6,11 +6,12 @@ import io
 import re
 
 import numpy as np
-from playwright.sync_api import Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from support.harness import limits
-from support.page.page_visit import SharedPage, status
+from support.page.page_visit import status, visit
 from support.page.teaching import SHAPES, SIDE, placed
+from webpte_host.serving.server import Site
 
 LEARNED_MS = 60_000
 
@@ -29,8 +30,8 @@ def draw(page: Page, shape: str, seed: int) -> None:
     page.mouse.up()
 
 
-def test_it_learns_two_shapes_and_tells_new_ones_apart(shared_page: SharedPage) -> None:
-    with shared_page.lend() as page:
+def test_it_learns_two_shapes_and_tells_new_ones_apart(profile: BrowserContext, site: Site) -> None:
+    with visit(profile, site) as page:
         page.locator(".entry[data-name=teach]").click()
         expect(status(page)).to_contain_text("teach.pte loaded")
         page.get_by_label("Name of class 1").fill("ring")

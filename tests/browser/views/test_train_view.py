@@ -6,17 +6,20 @@ import io
 import json
 import zipfile
 
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, expect
 
 from support.harness import limits
 from support.llm.training_models import folder
-from support.page.page_visit import START_MS, SharedPage, payload, status
+from support.page.page_visit import START_MS, payload, status, visit
+from webpte_host.serving.server import Site
 
 TRAINED_MS = 120_000
 
 
-def test_it_learns_lines_and_answers_with_and_without_them(shared_page: SharedPage) -> None:
-    with shared_page.lend() as page:
+def test_it_learns_lines_and_answers_with_and_without_them(
+    profile: BrowserContext, site: Site
+) -> None:
+    with visit(profile, site) as page:
         program = payload("llama_8w.pte", (folder() / "llama_8w.pte").read_bytes())
         page.locator("[data-act=open-file]").set_input_files(program)
         expect(status(page)).to_contain_text("llama_8w.pte loaded", timeout=START_MS)

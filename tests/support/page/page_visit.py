@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import BrowserContext, Locator, Page, ViewportSize, expect
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.harness import limits
 from webpte_host.harness.browser import PageLog
@@ -18,7 +18,6 @@ from webpte_host.serving.server import Site
 
 SAMPLES = Path(__file__).resolve().parents[3] / "web" / "samples"
 SHAPE = (37, 41)  # of everything in the samples
-USUAL_SIZE = ViewportSize(width=1280, height=900)
 START_MS = limits.START_MS
 expect.set_options(timeout=limits.EXPECT_MS)  # a machine that runs other tests too can be slow
 
@@ -68,7 +67,7 @@ def open_page(
 ) -> Page:
     """Open the page in a new tab, as if it had never been used; `scripts` run first in it."""
     page = profile.new_page()
-    page.set_viewport_size(USUAL_SIZE)
+    page.set_viewport_size({"width": 1280, "height": 900})
     page.goto(f"{site.url}icon.svg")  # of the same origin, without a script
     page.evaluate(FORGET)
     for script in (WATCH_LONG_TASKS, *scripts):
@@ -95,38 +94,10 @@ def visit(
         log = PageLog(page)
         wait_until_ready(page)
         yield page
-        check_log(log, but)
+        assert log.errors == []
+        assert [text for text in log.console_errors if but is None or but not in text] == []
     finally:
         page.close()
-
-
-def check_log(log: PageLog, but: str | None) -> None:
-    """Check that nothing went wrong on a page since the last check."""
-    uncaught, said = log.take()
-    assert not uncaught, uncaught
-    others = [text for text in said if but is None or but not in text]
-    assert not others, others
-
-
-class SharedPage:
-    """A page for all tests of a file, or of a part of one: Python starts once for them.
-
-    Files do not share one. What a page holds (files that it writes, locks, its place in front of
-    other tabs) is not taken back by closing its program, and tests of the next file would wait.
-    """
-
-    def __init__(self, profile: BrowserContext, site: Site) -> None:
-        self._profile = profile
-        self._site = site
-
-    @contextmanager
-    def lend(self, but: str | None = None) -> Iterator[Page]:
-        """Open the page without a program, and see at the end that nothing went wrong.
-
-        What the console says of `but` (404, say) is what tests there are about.
-        """
-        with visit(self._profile, self._site, but=but) as page:
-            yield page
 
 
 def wait_until_ready(page: Page) -> None:
