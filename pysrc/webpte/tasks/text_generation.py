@@ -142,7 +142,9 @@ class TextGeneration(LanguageTask):
         longest = max(len(one.tokens) for one in prompts) + max(count, 0)
         context = min(-(-longest // _ROUNDED) * _ROUNDED, self._generator.max_context or longest)
         slots = min(len(prompts), SLOTS)
-        sampling = {name: value for name, value in options.items() if name not in _ALONE}
+        sampling: dict[str, Any] = {
+            name: value for name, value in options.items() if name not in _ALONE
+        }
         async with Scheduler(self.program, slots, max_context=context) as scheduler:
             try:
                 await scheduler.prepare()

@@ -189,12 +189,18 @@ def test_two_folders_are_kept_each_with_its_task_and_files(
     drive(script, engine=Engine())
 
 
+def inputs_of(app: App) -> dict[str, Any]:
+    """Return the inputs that were set, as they are saved."""
+    assert app._state.session is not None
+    return app._saved._value(app._state.session)
+
+
 def test_a_program_that_got_another_name_keeps_its_inputs() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await keep_copies(app, CONSTANTS)
         await drop(app, File("mine.pte", SAMPLE))
         await app.receive({"act": "seed", "input": "0", "value": "77"})
-        before = app._saved._value(app._state.session)
+        before = inputs_of(app)
         assert before
         await app.receive({"act": "library-keep"})
         assert "mine (2).pte" in browser.html["program"]
@@ -202,7 +208,7 @@ def test_a_program_that_got_another_name_keeps_its_inputs() -> None:
         await app.receive({"act": "library-open", "address": "local:mine.pte"})
         await app.receive({"act": "seed", "input": "0", "value": "5"})
         await app.receive({"act": "library-open", "address": "local:mine (2).pte"})
-        assert app._saved._value(app._state.session) == before
+        assert inputs_of(app) == before
 
     drive(script, engine=Engine())
 
