@@ -29,8 +29,8 @@ _ROUNDED = 64  # tokens: kernels are compiled for a length of the KV caches
 
 
 @dataclass(frozen=True)
-class _Prompt:
-    """Tokens that an answer follows.
+class _AskedText:
+    """A text or chat to answer, as tokens.
 
     stops    tokens that end the answer
     before   text and tokens that it continues, if any
@@ -111,12 +111,12 @@ class TextGeneration(LanguageTask):
         return self._turn.stream(self._answer(self._prompt(given[0]), max_new_tokens, options))
 
     def _answer(
-        self, prompt: _Prompt, count: int, options: GenerationOptions
+        self, prompt: _AskedText, count: int, options: GenerationOptions
     ) -> AsyncGenerator[str, None]:
         return self._pieces(prompt.tokens, count, prompt.stops, options, prompt.before)
 
     async def _answers(
-        self, prompts: Sequence[_Prompt], count: int, options: GenerationOptions
+        self, prompts: Sequence[_AskedText], count: int, options: GenerationOptions
     ) -> list[str]:
         """Return answers, which share the steps of the model where it allows that."""
         if len(prompts) > 1 and not self._is_alone and self._can_share(prompts, options):
@@ -126,14 +126,14 @@ class TextGeneration(LanguageTask):
                 return found
         return [await self._whole(self._answer(one, count, options)) for one in prompts]
 
-    def _can_share(self, prompts: Sequence[_Prompt], options: GenerationOptions) -> bool:
+    def _can_share(self, prompts: Sequence[_AskedText], options: GenerationOptions) -> bool:
         """Tell whether a scheduler takes the options and prompts; what is wrong is said alone."""
         most = self._generator.max_context
         fit = most is not None and all(1 <= len(one.tokens) <= most for one in prompts)
         return fit and not any(options.get(name) for name in _ALONE)
 
     async def _together(
-        self, prompts: Sequence[_Prompt], count: int, options: GenerationOptions
+        self, prompts: Sequence[_AskedText], count: int, options: GenerationOptions
     ) -> list[str] | None:
         """Return answers that are generated at once; None where the program does not allow it.
 
@@ -160,16 +160,16 @@ class TextGeneration(LanguageTask):
                 replies.append(Reply(answer, self.tokenizer, stops, stats, continued=one.before))
             return [await reply for reply in replies]
 
-    def _prompt(self, given: Any) -> _Prompt:
+    def _prompt(self, given: Any) -> _AskedText:
         """Return the tokens of a text or a chat, and what ends an answer to it."""
         if isinstance(given, str):
             tokens = self.tokenizer.encode(given)
-            return _Prompt(tokens, self._stops, (given, tokens))
+            return _AskedText(tokens, self._stops, (given, tokens))
         messages = [self._message(one, at) for at, one in enumerate(given)]
         continued = continues(messages)
         text = render_chat(self.tokenizer.template, messages, continued)
         tokens = self.tokenizer.encode(text, special=False)
-        return _Prompt(tokens, self._chat_stops, (text, tokens) if continued else ("", []))
+        return _AskedText(tokens, self._chat_stops, (text, tokens) if continued else ("", []))
 
     def _message(self, message: Any, at: int) -> Mapping[str, Any]:
         """Return a message as the template takes it: with a text, or with a list of parts."""
