@@ -4,38 +4,38 @@
     8w      linear layers: 8 bits, a scale per row
     8da4w   as 4w, and activations dynamically quantized to 8 bits per row
 
+Weights of 4 bits are rounded to nearest, unless a calibration has rounded them (`gptq.py`).
+
 Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) are left alone.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from webpte_export.gptq import Rounded
 
 QUANTIZATIONS = ("4w", "8w", "8da4w")
 GROUP_SIZE = 32
 _WIDTH_STEP = 4  # the kernels' rows are words of four values
 
 
-def quantize_weights(model: Any, how: str) -> int:
-    """Quantize linear layers in place; return the number of them."""
-    return quantize_rows(model) if how == "8w" else _quantize_groups(model, how)
+def quantize_weights(model: Any, how: str, rounded: Mapping[str, Rounded] | None = None) -> int:
+    """Quantize linear layers in place; return the number of them.
+
+    rounded  weights of 4-bit layers that a calibration has found, by the names of the layers
+    """
+    return quantize_rows(model) if how == "8w" else _quantize_groups(model, how, rounded or {})
 
 
-def _quantize_groups(model: Any, how: str) -> int:
+def _quantize_groups(model: Any, how: str, rounded: Mapping[str, Rounded]) -> int:
     import torch
-    from torchao.quantization import (
-        Int8DynamicActivationIntxWeightConfig,
-        IntxWeightOnlyConfig,
-        quantize_,
-    )
-    from torchao.quantization.granularity import PerGroup
+    from torchao.quantization import quantize_
     from torchao.utils import unwrap_tensor_subclass
 
-    groups = PerGroup(GROUP_SIZE)
-    if how == "4w":
-        config = IntxWeightOnlyConfig(torch.int4, groups)
-    else:
-        config = Int8DynamicActivationIntxWeightConfig(torch.int4, groups)
     chosen: list[str] = []
 
     def fits(module: Any, name: str) -> bool:
@@ -44,9 +44,46 @@ def _quantize_groups(model: Any, how: str) -> int:
         chosen.append(name)
         return True
 
-    quantize_(model, config, fits)
+    quantize_(model, _groups_of(how), fits)
+    for name, found in rounded.items():
+        weight = model.get_submodule(name).weight
+        weight.qdata, weight.scale = found.numbers, found.scales
     unwrap_tensor_subclass(model)
     return len(chosen)
+
+
+def _groups_of(how: str) -> Any:
+    """Return torchao's description of weights in groups of 4 bits."""
+    import torch
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, IntxWeightOnlyConfig
+    from torchao.quantization.granularity import PerGroup
+
+    kind = IntxWeightOnlyConfig if how == "4w" else Int8DynamicActivationIntxWeightConfig
+    return kind(torch.int4, PerGroup(GROUP_SIZE))
+
+
+@contextmanager
+def rounded_to_nearest(model: Any, how: str) -> Iterator[None]:
+    """Let linear layers compute as `quantize_weights` would make them, for a while."""
+    import torch
+    from torchao.quantization import quantize_
+
+    def compute(layer: Any, given: Any, _result: Any) -> Any:
+        other = torch.nn.Linear(*layer.weight.shape[::-1], bias=False, device="meta")
+        other.weight, other.bias = torch.nn.Parameter(layer.weight, False), layer.bias
+        quantize_(other, _groups_of(how))
+        return other(*given)
+
+    hooks = [
+        layer.register_forward_hook(compute)
+        for layer in model.modules()
+        if isinstance(layer, torch.nn.Linear) and layer.in_features % GROUP_SIZE == 0
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def quantize_rows(model: Any) -> int:
