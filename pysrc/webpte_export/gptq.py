@@ -29,6 +29,7 @@ _SHRINKS = tuple(1.04 - 0.04 * step for step in range(13))  # scales that are tr
 _ROUNDS = 2  # of rounding; scales are fitted after each
 _RIDGE = 1e-6  # of the systems for scales, relative: a group may be all zeros
 _MOST_VALUES = 1 << 24  # of intermediate results, 64 MiB
+_CACHED_VALUES = 1 << 16  # of those that are gone over many times
 
 
 class Rounded(NamedTuple):
@@ -61,6 +62,13 @@ class Inputs:
         self.tokens += rows.shape[0]
 
 
+def round_to_nearest(weight: Tensor, group: int) -> Rounded:
+    """Round weights (rows, width) one by one, with the scales of the least squared error."""
+    weight = weight.detach().float()
+    scales = _scales(weight, torch.ones(weight.shape[1]), group)
+    return _nearest(weight, scales, group)
+
+
 def round_weights(weight: Tensor, inputs: Inputs, group: int) -> Rounded:
     """Round weights (rows, width) to groups of 4 bits with the least error on the inputs."""
     weight = weight.detach().float()
@@ -71,7 +79,7 @@ def round_weights(weight: Tensor, inputs: Inputs, group: int) -> Rounded:
     factor = _factor(hessian[order][:, order]).float()
     hessian = hessian.float()
     scales = _scales(weight, importance, group)
-    best = Rounded(_nearest(weight, scales, group), scales)
+    best = _nearest(weight, scales, group)
     least = row_errors(weight, best, hessian)
     for _ in range(_ROUNDS):
         numbers = _compensated(weight, scales, factor, order, group)
@@ -116,9 +124,13 @@ def _factor(hessian: Tensor) -> Tensor:
 
 def _scales(weight: Tensor, importance: Tensor, group: int) -> Tensor:
     """Choose the scale of each group, of either sign, by the weighted error of rounding alone."""
-    rows, width = weight.shape
-    groups = weight.reshape(rows, width // group, group)
-    importance = importance.reshape(1, width // group, group)
+    rows = max(1, _CACHED_VALUES // weight.shape[1])
+    return torch.cat([_scales_of_rows(part, importance, group) for part in weight.split(rows)])
+
+
+def _scales_of_rows(weight: Tensor, importance: Tensor, group: int) -> Tensor:
+    groups = weight.reshape(weight.shape[0], -1, group)
+    importance = importance.reshape(1, -1, group)
     largest = groups.abs().amax(2, keepdim=True).clamp(min=1e-12) / -LOWEST
     best, least = largest, torch.full_like(largest, torch.inf)
     for shrink in _SHRINKS:
@@ -131,9 +143,9 @@ def _scales(weight: Tensor, importance: Tensor, group: int) -> Tensor:
     return best[:, :, 0]
 
 
-def _nearest(weight: Tensor, scales: Tensor, group: int) -> Tensor:
+def _nearest(weight: Tensor, scales: Tensor, group: int) -> Rounded:
     wide = scales.repeat_interleave(group, 1)
-    return (weight / wide).round_().clamp_(LOWEST, HIGHEST).to(torch.int8)
+    return Rounded((weight / wide).round_().clamp_(LOWEST, HIGHEST).to(torch.int8), scales)
 
 
 def _compensated(

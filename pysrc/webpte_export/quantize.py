@@ -4,7 +4,8 @@
     8w      linear layers: 8 bits, a scale per row
     8da4w   as 4w, and activations dynamically quantized to 8 bits per row
 
-Weights of 4 bits are rounded to nearest, unless a calibration has rounded them (`gptq.py`).
+Weights of 4 bits are rounded to nearest, with the scale of the least error, unless a calibration
+has rounded them (`gptq.py`).
 
 Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) are left alone.
 """
@@ -32,24 +33,36 @@ def quantize_weights(model: Any, how: str, rounded: Mapping[str, Rounded] | None
 
 
 def _quantize_groups(model: Any, how: str, rounded: Mapping[str, Rounded]) -> int:
-    import torch
-    from torchao.quantization import quantize_
     from torchao.utils import unwrap_tensor_subclass
 
-    chosen: list[str] = []
-
-    def fits(module: Any, name: str) -> bool:
-        if not isinstance(module, torch.nn.Linear) or module.in_features % GROUP_SIZE:
-            return False
-        chosen.append(name)
-        return True
-
-    quantize_(model, _groups_of(how), fits)
-    for name, found in rounded.items():
-        weight = model.get_submodule(name).weight
-        weight.qdata, weight.scale = found.numbers, found.scales
+    layers = _grouped_layers(model)
+    for name, layer in layers.items():
+        _set_groups(layer, how, rounded.get(name))
     unwrap_tensor_subclass(model)
-    return len(chosen)
+    return len(layers)
+
+
+def _grouped_layers(model: Any) -> dict[str, Any]:
+    """Return the linear layers whose width is a multiple of the group's size, by name."""
+    import torch
+
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module.in_features % GROUP_SIZE == 0
+    }
+
+
+def _set_groups(layer: Any, how: str, found: Rounded | None) -> None:
+    """Give a linear layer torchao's weights in groups, with the numbers that were found."""
+    from torchao.quantization import quantize_
+
+    from webpte_export.gptq import round_to_nearest
+
+    found = found or round_to_nearest(layer.weight, GROUP_SIZE)
+    quantize_(layer, _groups_of(how))
+    # torchao takes the scale from a group's largest weight, which costs small models much.
+    layer.weight.qdata, layer.weight.scale = found.numbers, found.scales
 
 
 def _groups_of(how: str) -> Any:
@@ -66,19 +79,14 @@ def _groups_of(how: str) -> Any:
 def rounded_to_nearest(model: Any, how: str) -> Iterator[None]:
     """Let linear layers compute as `quantize_weights` would make them, for a while."""
     import torch
-    from torchao.quantization import quantize_
 
     def compute(layer: Any, given: Any, _result: Any) -> Any:
         other = torch.nn.Linear(*layer.weight.shape[::-1], bias=False, device="meta")
         other.weight, other.bias = torch.nn.Parameter(layer.weight, False), layer.bias
-        quantize_(other, _groups_of(how))
+        _set_groups(other, how, None)
         return other(*given)
 
-    hooks = [
-        layer.register_forward_hook(compute)
-        for layer in model.modules()
-        if isinstance(layer, torch.nn.Linear) and layer.in_features % GROUP_SIZE == 0
-    ]
+    hooks = [layer.register_forward_hook(compute) for layer in _grouped_layers(model).values()]
     try:
         yield
     finally:

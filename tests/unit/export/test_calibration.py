@@ -14,7 +14,13 @@ torch = pytest.importorskip("torch")
 
 from webpte_export.calibrate import calibrate  # noqa: E402
 from webpte_export.errors import ExportError  # noqa: E402
-from webpte_export.gptq import Inputs, Rounded, relative_error, round_weights  # noqa: E402
+from webpte_export.gptq import (  # noqa: E402
+    Inputs,
+    Rounded,
+    relative_error,
+    round_to_nearest,
+    round_weights,
+)
 
 GROUP = 32
 
@@ -63,6 +69,16 @@ def test_the_error_on_correlated_inputs_is_lower(rows: int, width: int, tokens: 
     assert errors[0] < 0.5 * errors[1]
     relative = relative_error(weight, found.weights(), inputs_of(x))
     assert relative == pytest.approx(errors[0] / ((weight @ x.T) ** 2).sum().item(), rel=1e-3)
+
+
+def test_scales_of_the_least_error() -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(11, 96) * torch.tensor([0.1, 1.0, 10.0]).repeat_interleave(GROUP)
+    found = round_to_nearest(weight, GROUP)
+    check_grid(found, weight)
+    errors = [((weight - other) ** 2).sum() for other in (found.weights(), nearest(weight))]
+    assert errors[0] < 0.9 * errors[1]
+    assert (found.scales < 0).any()
 
 
 def test_other_inputs_of_the_same_kind_gain_as_well() -> None:
