@@ -50,7 +50,7 @@ class Parts(NamedTuple):
 
 
 class Rounding(NamedTuple):
-    """How weights are rounded to 4 bits: to nearest, or by the text of a calibration."""
+    """The choice between rounding to nearest, and rounding by the text of a calibration."""
 
     text: str | None = None
     name: str = ""  # of the text
