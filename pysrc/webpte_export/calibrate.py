@@ -55,7 +55,7 @@ def calibrate(
                     f"to {name}, some to {next(iter(seen))}. Export it without calibration."
                 )
             if arrived[name] == len(runs):
-                found[name] = _round(layer, seen.pop(name), group)
+                found[name] = _round(name, layer, seen.pop(name), group)
         turns.hand_over()
 
     hooks = [
@@ -71,7 +71,12 @@ def calibrate(
     return found
 
 
-def _round(layer: nn.Linear, inputs: Inputs, group: int) -> Calibrated:
+def _round(name: str, layer: nn.Linear, inputs: Inputs, group: int) -> Calibrated:
+    if not bool(inputs.products.isfinite().all()):
+        raise ExportError(
+            f"the text gives {name} inputs that are not finite: the model computes wrongly in "
+            "float32, and cannot be calibrated."
+        )
     before = layer.weight.detach()
     rounded = round_weights(before, inputs, group)
     after = rounded.weights()

@@ -83,7 +83,7 @@ def round_weights(weight: Tensor, inputs: Inputs, group: int) -> Rounded:
     least = row_errors(weight, best, hessian)
     for _ in range(_ROUNDS):
         numbers = _compensated(weight, scales, factor, order, group)
-        scales = _fitted(weight, numbers, hessian, group)
+        scales = _fitted(weight, numbers, scales, hessian)
         found = Rounded(numbers, scales)
         errors = row_errors(weight, found, hessian)
         better = (errors < least)[:, None]
@@ -173,10 +173,14 @@ def _compensated(
     return found.T.contiguous()
 
 
-def _fitted(weight: Tensor, numbers: Tensor, hessian: Tensor, group: int) -> Tensor:
-    """Return the scales with the least error for given numbers: a linear system for each row."""
+def _fitted(weight: Tensor, numbers: Tensor, scales: Tensor, hessian: Tensor) -> Tensor:
+    """Return the scales with the least error for given numbers: a linear system for each row.
+
+    Groups whose numbers are all zero keep their scales.
+    """
     rows, width = weight.shape
-    count = width // group
+    count = scales.shape[1]
+    group = width // count
     step = max(1, _MOST_VALUES // max(width, count * count))
     found = []
     for first in range(0, rows, step):
@@ -194,5 +198,6 @@ def _fitted(weight: Tensor, numbers: Tensor, hessian: Tensor, group: int) -> Ten
         wanted = ((weight[first : first + step] @ hessian) * given).reshape_as(split).sum(2)
         diagonal = system.diagonal(dim1=1, dim2=2)
         diagonal += _RIDGE * diagonal.mean(1, keepdim=True) + torch.finfo(torch.float32).tiny
-        found.append(torch.linalg.solve(system.double(), wanted.double()).float())
+        fitted = torch.linalg.solve(system.double(), wanted.double()).float()
+        found.append(torch.where(split.any(2), fitted, scales[first : first + step]))
     return torch.cat(found)

@@ -160,6 +160,12 @@ def test_a_run_that_fails_ends_all() -> None:
     assert not any(layer._forward_pre_hooks for layer in model.children())
 
 
+def test_inputs_that_are_not_finite() -> None:
+    model = Two()
+    with pytest.raises(ExportError, match="gives first inputs that are not finite"):
+        calibrate(model, runs_of(model, [torch.full((1, 32), torch.inf)]), GROUP)
+
+
 def test_texts_must_take_one_way() -> None:
     model = Two()
     runs = [lambda: model.first(torch.ones(1, 32)), lambda: model.last(torch.ones(1, 64))]
