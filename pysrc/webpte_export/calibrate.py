@@ -9,7 +9,7 @@ known about the model but that every text takes the same way through it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,13 +30,12 @@ class Calibrated:
 
 
 def calibrate(
-    model: nn.Module, runs: Sequence[Callable[[], Any]], group: int
+    model: nn.Module, names: Collection[str], runs: Sequence[Callable[[], Any]], group: int
 ) -> dict[str, Calibrated]:
-    """Round each linear layer as soon as all runs have come to it; return the results by name.
+    """Round linear layers of these names, as soon as all runs have come to them.
 
-    The layers then have the rounded weights. Those whose width does not fit the groups, or to which
-    no run comes, are left alone, and are not in the result. Each run computes a text by the model,
-    all texts of one length.
+    The layers then have the rounded weights. Those to which no run comes are left alone, and are
+    not in the result. Each run computes a text by the model, all texts of one length.
     """
     turns = _Turns(len(runs))
     found: dict[str, Calibrated] = {}
@@ -44,9 +43,9 @@ def calibrate(
     arrived: dict[str, int] = {}
 
     def meet(name: str, layer: nn.Linear, x: Tensor) -> None:
-        # Those that do not fit are meeting places, too: runs share the model's caches, and must
-        # not be further apart than from one layer to the next.
-        if name not in found and layer.in_features % group == 0:
+        # The other layers are meeting places, too: runs share the model's caches, and must not be
+        # further apart than from one layer to the next.
+        if name in names and name not in found:
             seen.setdefault(name, Inputs.none(layer.in_features)).add(x)
             arrived[name] = arrived.get(name, 0) + 1
             if len(seen) > 1:

@@ -8,6 +8,7 @@ Weights of 4 bits are rounded to nearest, with the scale of the least error, unl
 has rounded them (`gptq.py`).
 
 Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) are left alone.
+Instead of 4 bits, layers whose rows are not a multiple of 4 get 8.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 QUANTIZATIONS = ("4w", "8w", "8da4w")
 GROUP_SIZE = 32
 _WIDTH_STEP = 4  # the kernels' rows are words of four values
+_ROW_STEP = 4  # of groups
 
 
 def quantize_weights(model: Any, how: str, rounded: Mapping[str, Rounded] | None = None) -> int:
@@ -35,14 +37,30 @@ def quantize_weights(model: Any, how: str, rounded: Mapping[str, Rounded] | None
 def _quantize_groups(model: Any, how: str, rounded: Mapping[str, Rounded]) -> int:
     from torchao.utils import unwrap_tensor_subclass
 
-    layers = _grouped_layers(model)
+    layers = grouped_layers(model)
     for name, layer in layers.items():
         _set_groups(layer, how, rounded.get(name))
     unwrap_tensor_subclass(model)
-    return len(layers)
+    # The exporter pads the scales of these, but not their weights, and then fails.
+    odd = [name for name, layer in _linear_layers(model).items() if layer.out_features % _ROW_STEP]
+    for name in odd:
+        use_8_bits(model, name)
+    return len(layers) + len(odd)
 
 
-def _grouped_layers(model: Any) -> dict[str, Any]:
+def use_8_bits(model: Any, name: str) -> None:
+    """Replace one linear layer by one with 8-bit weights, in place."""
+    owner, _, last = name.rpartition(".")
+    setattr(model.get_submodule(owner), last, row_quantized(model.get_submodule(name)))
+
+
+def grouped_layers(model: Any) -> dict[str, Any]:
+    """Return the linear layers that fit groups of 4 bits, by name."""
+    layers = _linear_layers(model)
+    return {name: it for name, it in layers.items() if it.out_features % _ROW_STEP == 0}
+
+
+def _linear_layers(model: Any) -> dict[str, Any]:
     """Return the linear layers whose width is a multiple of the group's size, by name."""
     import torch
 
@@ -86,7 +104,7 @@ def rounded_to_nearest(model: Any, how: str) -> Iterator[None]:
         _set_groups(other, how, None)
         return other(*given)
 
-    hooks = [layer.register_forward_hook(compute) for layer in _grouped_layers(model).values()]
+    hooks = [layer.register_forward_hook(compute) for layer in grouped_layers(model).values()]
     try:
         yield
     finally:

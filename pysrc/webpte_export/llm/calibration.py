@@ -17,10 +17,11 @@ from webpte_export.errors import ExportError
 from webpte_export.llm.source import Source
 from webpte_export.quantize import (
     GROUP_SIZE,
+    grouped_layers,
     quantize_weights,
     rounded_to_nearest,
-    row_quantized,
     row_scales,
+    use_8_bits,
 )
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ def quantize_calibrated(
 
     with rounded_to_nearest(parts.body, how):
         facts: dict[str, Any] = {f"perplexity_{how}_uncalibrated": parts.perplexity(text)}
-    found = calibrate(parts.body, [partial(parts.logits, piece) for piece in pieces], GROUP_SIZE)
+    runs = [partial(parts.logits, piece) for piece in pieces]
+    found = calibrate(parts.body, grouped_layers(parts.body), runs, GROUP_SIZE)
     if not found:
         raise ExportError(
             f"no linear layer's width is a multiple of {GROUP_SIZE}: there is nothing to calibrate."
@@ -167,8 +169,7 @@ def quantize_calibrated(
     for name in order[:keep_8w]:
         layer = parts.body.get_submodule(name)
         layer.weight = _parameter(found.pop(name).weight)
-        owner, _, last = name.rpartition(".")
-        setattr(parts.body.get_submodule(owner), last, row_quantized(layer))
+        use_8_bits(parts.body, name)
     quantize_weights(parts.body, how, {name: it.rounded for name, it in found.items()})
     return facts
 

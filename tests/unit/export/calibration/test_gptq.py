@@ -23,6 +23,7 @@ from webpte_export.gptq import (  # noqa: E402
 )
 
 GROUP = 32
+NAMES = ("first", "last")
 
 
 def correlated(tokens: int, width: int) -> Any:
@@ -128,7 +129,7 @@ def test_later_layers_see_what_rounded_ones_give() -> None:
     torch.manual_seed(0)
     model, texts = Two(), [torch.randn(1, 50, 32) for _ in range(3)]
     weights = {name: layer.weight.detach().clone() for name, layer in model.named_children()}
-    found = calibrate(model, runs_of(model, texts), GROUP)
+    found = calibrate(model, NAMES, runs_of(model, texts), GROUP)
     assert list(found) == ["first", "last"]
     assert torch.equal(model.odd.weight, weights["odd"])
     assert torch.equal(found["last"].weight, weights["last"])
@@ -155,7 +156,7 @@ def test_a_run_that_fails_ends_all() -> None:
             ended.append(True)
 
     with pytest.raises(ValueError, match="broken"):
-        calibrate(model, [other, failing, other], GROUP)
+        calibrate(model, NAMES, [other, failing, other], GROUP)
     assert ended == [True, True]
     assert not any(layer._forward_pre_hooks for layer in model.children())
 
@@ -163,11 +164,11 @@ def test_a_run_that_fails_ends_all() -> None:
 def test_inputs_that_are_not_finite() -> None:
     model = Two()
     with pytest.raises(ExportError, match="gives first inputs that are not finite"):
-        calibrate(model, runs_of(model, [torch.full((1, 32), torch.inf)]), GROUP)
+        calibrate(model, NAMES, runs_of(model, [torch.full((1, 32), torch.inf)]), GROUP)
 
 
 def test_texts_must_take_one_way() -> None:
     model = Two()
     runs = [lambda: model.first(torch.ones(1, 32)), lambda: model.last(torch.ones(1, 64))]
     with pytest.raises(ExportError, match="different ways"):
-        calibrate(model, runs, GROUP)
+        calibrate(model, NAMES, runs, GROUP)
