@@ -80,7 +80,7 @@ def test_a_calibrated_program_is_right(tmp_path: Path, name: str, how: str, kept
     assert wide == kept + 1  # and the head, which has 99 rows
     for which in ("float32", f"{how}_uncalibrated", how):
         assert report.extra[f"perplexity_{which}"] > 1
-    assert report.extra["calibration"].endswith("layers, 1,792 tokens")
+    assert report.extra["calibration"].endswith("layers, 1,024 tokens")
     if kept:
         assert f"with {kept} layers at 8 bits: perplexity" in report.text()
 
