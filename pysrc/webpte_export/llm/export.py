@@ -173,7 +173,7 @@ def _model(
     chunk: int,
     quantize: str | None,
     tokens: list[int],
-    rounding: Rounding,
+    rounding: Rounding = NEAREST,
 ) -> tuple[Any, dict[str, Any]]:
     """Build the module to export, and facts about its quality for the report."""
     text = tokens[: min(chunk, context)]

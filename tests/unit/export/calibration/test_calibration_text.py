@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from webpte_export.llm.calibration import BUILT_IN, NEAREST, Rounding, choose_ro
 from webpte_export.llm.export import _PARAGRAPH, export_llm
 from webpte_export.llm.source import Sizes, Source
 
-TOKENIZER = {
+TOKENIZER: dict[str, Any] = {
     "version": "1.0",
     "truncation": {"max_length": 9, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
     "padding": None,

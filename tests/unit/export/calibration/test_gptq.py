@@ -6,6 +6,7 @@ All but the arguments need PyTorch, and are skipped where it is missing: docs/ex
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -122,7 +123,7 @@ class Two(torch.nn.Module):  # type: ignore[name-defined,misc]
 
 
 def runs_of(model: Any, texts: list[Any]) -> list[Callable[[], Any]]:
-    return [lambda text=text: model(text) for text in texts]
+    return [partial(model, text) for text in texts]
 
 
 def test_later_layers_see_what_rounded_ones_give() -> None:
