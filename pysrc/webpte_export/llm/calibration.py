@@ -31,6 +31,7 @@ BUILT_IN = Path(__file__).with_name("calibration.txt")
 _LENGTH = 512  # tokens of a piece of the text, which the model computes as a whole
 _MOST_PIECES = 32
 _FEWEST_TOKENS = 512  # with fewer, weights would be fitted to this text alone
+_MORE_BYTES = 1 - (0.5 + 4 / GROUP_SIZE)  # of a weight in 8 bits; groups of 4 bits have scales
 _SHARES = (0.02, 0.1)  # of the 4-bit weights: what the report tells about 8 bits for them
 
 
@@ -163,7 +164,7 @@ def quantize_calibrated(
         chosen = {name: found[name] for name in order[:count]}
         with _eight_bits(parts.body, chosen):
             perplexity = parts.perplexity(text)
-        more = sum(it.weight.numel() for it in chosen.values()) / 2e6
+        more = sum(it.weight.numel() for it in chosen.values()) * _MORE_BYTES / 1e6
         what = f"perplexity {perplexity}, {more:.1f} MB more"
         facts[f"with_{len(chosen)}_layers_at_8_bits"] = what
     for name in order[:keep_8w]:
