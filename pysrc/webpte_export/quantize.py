@@ -4,49 +4,112 @@
     8w      linear layers: 8 bits, a scale per row
     8da4w   as 4w, and activations dynamically quantized to 8 bits per row
 
+Weights of 4 bits are rounded to nearest, with the scale of the least error, unless a calibration
+has rounded them (`gptq.py`).
+
 Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) are left alone.
+Instead of 4 bits, layers whose rows are not a multiple of 4 get 8.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from webpte_export.gptq import Rounded
 
 QUANTIZATIONS = ("4w", "8w", "8da4w")
 GROUP_SIZE = 32
 _WIDTH_STEP = 4  # the kernels' rows are words of four values
+_ROW_STEP = 4  # of groups
 
 
-def quantize_weights(model: Any, how: str) -> int:
-    """Quantize linear layers in place; return the number of them."""
-    return quantize_rows(model) if how == "8w" else _quantize_groups(model, how)
+def quantize_weights(model: Any, how: str, rounded: Mapping[str, Rounded] | None = None) -> int:
+    """Quantize linear layers in place; return the number of them.
+
+    rounded  weights of 4-bit layers that a calibration has found, by the names of the layers
+    """
+    return quantize_rows(model) if how == "8w" else _quantize_groups(model, how, rounded or {})
 
 
-def _quantize_groups(model: Any, how: str) -> int:
-    import torch
-    from torchao.quantization import (
-        Int8DynamicActivationIntxWeightConfig,
-        IntxWeightOnlyConfig,
-        quantize_,
-    )
-    from torchao.quantization.granularity import PerGroup
+def _quantize_groups(model: Any, how: str, rounded: Mapping[str, Rounded]) -> int:
     from torchao.utils import unwrap_tensor_subclass
 
-    groups = PerGroup(GROUP_SIZE)
-    if how == "4w":
-        config = IntxWeightOnlyConfig(torch.int4, groups)
-    else:
-        config = Int8DynamicActivationIntxWeightConfig(torch.int4, groups)
-    chosen: list[str] = []
-
-    def fits(module: Any, name: str) -> bool:
-        if not isinstance(module, torch.nn.Linear) or module.in_features % GROUP_SIZE:
-            return False
-        chosen.append(name)
-        return True
-
-    quantize_(model, config, fits)
+    layers = grouped_layers(model)
+    for name, layer in layers.items():
+        _set_groups(layer, how, rounded.get(name))
     unwrap_tensor_subclass(model)
-    return len(chosen)
+    # The exporter pads the scales of these, but not their weights, and then fails.
+    odd = [name for name, layer in _linear_layers(model).items() if layer.out_features % _ROW_STEP]
+    for name in odd:
+        use_8_bits(model, name)
+    return len(layers) + len(odd)
+
+
+def use_8_bits(model: Any, name: str) -> None:
+    """Replace one linear layer by one with 8-bit weights, in place."""
+    owner, _, last = name.rpartition(".")
+    setattr(model.get_submodule(owner), last, row_quantized(model.get_submodule(name)))
+
+
+def grouped_layers(model: Any) -> dict[str, Any]:
+    """Return the linear layers that fit groups of 4 bits, by name."""
+    layers = _linear_layers(model)
+    return {name: it for name, it in layers.items() if it.out_features % _ROW_STEP == 0}
+
+
+def _linear_layers(model: Any) -> dict[str, Any]:
+    """Return the linear layers whose width is a multiple of the group's size, by name."""
+    import torch
+
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and module.in_features % GROUP_SIZE == 0
+    }
+
+
+def _set_groups(layer: Any, how: str, found: Rounded | None) -> None:
+    """Give a linear layer torchao's weights in groups, with the numbers that were found."""
+    from torchao.quantization import quantize_
+
+    from webpte_export.gptq import round_to_nearest
+
+    found = found or round_to_nearest(layer.weight, GROUP_SIZE)
+    quantize_(layer, _groups_of(how))
+    # torchao takes the scale from a group's largest weight, which costs small models much.
+    layer.weight.qdata, layer.weight.scale = found.numbers, found.scales
+
+
+def _groups_of(how: str) -> Any:
+    """Return torchao's description of weights in groups of 4 bits."""
+    import torch
+    from torchao.quantization import Int8DynamicActivationIntxWeightConfig, IntxWeightOnlyConfig
+    from torchao.quantization.granularity import PerGroup
+
+    kind = IntxWeightOnlyConfig if how == "4w" else Int8DynamicActivationIntxWeightConfig
+    return kind(torch.int4, PerGroup(GROUP_SIZE))
+
+
+@contextmanager
+def rounded_to_nearest(model: Any, how: str) -> Iterator[None]:
+    """Let linear layers compute as `quantize_weights` would make them, for a while."""
+    import torch
+
+    def compute(layer: Any, given: Any, _result: Any) -> Any:
+        other = torch.nn.Linear(*layer.weight.shape[::-1], bias=False, device="meta")
+        other.weight, other.bias = torch.nn.Parameter(layer.weight, False), layer.bias
+        _set_groups(other, how, None)
+        return other(*given)
+
+    hooks = [layer.register_forward_hook(compute) for layer in grouped_layers(model).values()]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def quantize_rows(model: Any) -> int:

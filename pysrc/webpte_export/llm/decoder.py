@@ -84,6 +84,7 @@ class Decoder(nn.Module):
         # Latent attention, with values of another width, rotates parts in an order of its own.
         usual = bool(layers) and all(it.key.shape[3] == it.value.shape[3] for it in layers.values())
         self._rotation = with_rotary_tables(model, _code_of(model), context) if usual else None
+        self._own_rotation = getattr(_code_of(model), ROTATION, None)
         self._compare(text, expected)
 
     def forward(self, tokens: Tensor, input_pos: Tensor) -> Tensor:
@@ -120,7 +121,6 @@ class Decoder(nn.Module):
         STEP.begin(self, start, positions)
         options = self._options(positions, keep)
         code = _code_of(self.model)
-        original = getattr(code, ROTATION, None)
         if self._rotation is not None:
             setattr(code, ROTATION, self._rotation)
         try:
@@ -130,7 +130,7 @@ class Decoder(nn.Module):
         finally:
             STEP.decoder = None
             if self._rotation is not None:
-                setattr(code, ROTATION, original)
+                setattr(code, ROTATION, self._own_rotation)
         return logits
 
     def _options(self, positions: Tensor, keep: int) -> dict[str, Any]:

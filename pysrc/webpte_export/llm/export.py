@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from webpte_export.errors import ExportError
 from webpte_export.exporter import (
@@ -18,11 +18,18 @@ from webpte_export.exporter import (
 )
 from webpte_export.exporter_patches import patch_exporter
 from webpte_export.layer_names import LayerNames, NamedLayer
+from webpte_export.llm.calibration import (
+    NEAREST,
+    Parts,
+    Rounding,
+    choose_rounding,
+    quantize_calibrated,
+)
 from webpte_export.llm.huggingface import llama_layer
 from webpte_export.llm.read_source import read_source
 from webpte_export.llm.seq2seq import export_seq2seq, is_encoder_decoder
 from webpte_export.llm.source import Shape, Source
-from webpte_export.quantize import QUANTIZATIONS
+from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
 
@@ -47,6 +54,8 @@ def export_llm(
     max_chunk: int = 512,
     half: bool = False,
     train: Training | None = None,
+    calibrate: str | Path | bool = False,
+    keep_8w: int = 0,
 ) -> Report:
     """Export a language model for webpte.llm: PATH.pte and the files that go with it.
 
@@ -60,6 +69,9 @@ def export_llm(
     half         f16 values on the GPU
     train        adds the method `learn`, which trains a LoRA in steps, of Llama-like models:
                  `webpte_export.training.prepare.lora_training(...)` makes it
+    calibrate    of 4w and 8da4w: a text file, or True for the built-in text. Weights are rounded
+                 (GPTQ) so that the model's results for this text change least; this takes minutes
+    keep_8w      with `calibrate`: how many of the most sensitive layers get 8 bits instead of 4
 
     The program takes tokens (1, n) and input_pos (1,), returns logits (1, vocabulary) of the last
     token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc.
@@ -67,6 +79,7 @@ def export_llm(
     and `text_decoder`: see `webpte_export.llm.seq2seq`.
     """
     _check_arguments(quantize, max_context, max_chunk)
+    rounding = choose_rounding(quantize, calibrate, keep_8w, _PARAGRAPH)
     if train is not None and (half or quantize == "8da4w"):
         raise ExportError(
             "a program that is trained computes in floats: leave out half, and choose 8w, 4w or "
@@ -75,6 +88,8 @@ def export_llm(
     if is_encoder_decoder(source):
         if train is not None:
             raise ExportError(f"{source} is an encoder-decoder model, which cannot be trained.")
+        if rounding.text is not None:
+            raise ExportError(f"{source} is an encoder-decoder model, which cannot be calibrated.")
         return export_seq2seq(
             *(source, path),
             quantize=quantize,
@@ -95,6 +110,7 @@ def export_llm(
         half=half,
         clock=clock,
         train=train,
+        rounding=rounding,
     )
 
 
@@ -108,6 +124,7 @@ def export_source(
     half: bool,
     clock: Clock,
     train: Training | None = None,
+    rounding: Rounding = NEAREST,
 ) -> Report:
     """Export a model that has been read; the arguments are those of `export_llm`."""
     from webpte_export.llm.simplify_graph import rewritten
@@ -115,7 +132,7 @@ def export_source(
     chunk = min(chunk, context)
     tokens = write_tokenizer(source, program.parent)
     with quiet_logs():
-        model, extra = _model(source, context, chunk, quantize, tokens)
+        model, extra = _model(source, context, chunk, quantize, tokens, rounding)
     chunk = min(chunk, getattr(model, "max_chunk", None) or chunk)
     before: dict[str, PreparedMethod] = {}
     facts = metadata(source, context, chunk)
@@ -151,49 +168,63 @@ def _check_arguments(quantize: str | None, max_context: int | None, max_chunk: i
 
 
 def _model(
-    source: Source, context: int, chunk: int, quantize: str | None, tokens: list[int]
+    source: Source,
+    context: int,
+    chunk: int,
+    quantize: str | None,
+    tokens: list[int],
+    rounding: Rounding = NEAREST,
 ) -> tuple[Any, dict[str, Any]]:
     """Build the module to export, and facts about its quality for the report."""
     text = tokens[: min(chunk, context)]
-    parts = _llama(source, context, chunk) if source.model is None else _other(source, context)
-    module, quantized, perplexity = parts
-    extra: dict[str, Any] = {"perplexity_float32": round(perplexity(text), 3)}
-    if quantize is not None:
-        quantized(quantize)
-        extra[f"perplexity_{quantize}"] = round(perplexity(text), 3)
-    return module, extra
+    parts = (
+        _llama(source, context, chunk) if source.model is None else _other(source, context, chunk)
+    )
+    extra: dict[str, Any] = {"perplexity_float32": parts.perplexity(text)}
+    if quantize is None:
+        return parts.module, extra
+    pieces = rounding.pieces(source, parts.max_length)
+    parts.prepare()
+    if pieces:
+        extra |= quantize_calibrated(parts, quantize, pieces, text, rounding.keep_8w)
+    else:
+        quantize_weights(parts.body, quantize)
+        extra[f"perplexity_{quantize}"] = parts.perplexity(text)
+    return parts.module, extra
 
 
-class _Parts(NamedTuple):
-    """A module to export, and functions that quantize it and measure its perplexity."""
-
-    module: Any
-    quantize: Callable[[str], None]
-    perplexity: Callable[[list[int]], float]
-
-
-def _llama(source: Source, context: int, chunk: int) -> _Parts:
-    from webpte_export.llm.model import as_program, build, perplexity, quantize_model
+def _llama(source: Source, context: int, chunk: int) -> Parts:
+    from webpte_export.llm.model import all_logits, as_program, build, quantize_embedding
 
     model = build(source, context, chunk)
-    return _Parts(as_program(model), partial(quantize_model, model), partial(perplexity, model))
+    return Parts(
+        as_program(model),
+        model,
+        prepare=partial(quantize_embedding, model),
+        logits=partial(all_logits, model),
+        max_length=min(chunk, context),
+    )
 
 
-def _other(source: Source, context: int) -> _Parts:
+def _other(source: Source, context: int, chunk: int) -> Parts:
     import torch
 
     from webpte_export.llm.decoder import Decoder
-    from webpte_export.llm.model import perplexity_of
-    from webpte_export.llm.other_models import quantize_decoder
+    from webpte_export.llm.other_models import prepare_decoder
 
     decoder = Decoder(source.model, context).eval()
 
-    def perplexity(text: list[int]) -> float:
+    def logits(text: Sequence[int]) -> Any:
         with torch.no_grad():
-            logits = decoder.all_logits(torch.tensor([text[:-1]]))
-        return perplexity_of(logits[0], text[1:])
+            return decoder.all_logits(torch.tensor([text]))[0]
 
-    return _Parts(decoder, partial(quantize_decoder, decoder), perplexity)
+    return Parts(
+        decoder,
+        decoder,
+        prepare=partial(prepare_decoder, decoder),
+        logits=logits,
+        max_length=min(chunk, context, decoder.max_chunk or chunk),
+    )
 
 
 def layer_names(source: Source) -> LayerNames:

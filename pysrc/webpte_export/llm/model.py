@@ -70,7 +70,12 @@ def _one_causal_mask() -> Iterator[None]:
 
 def quantize_model(model: Any, how: str) -> None:
     """Quantize linear layers as requested, and the embedding to 8 bits, which loses little."""
+    quantize_embedding(model)
     quantize_weights(model, how)
+
+
+def quantize_embedding(model: Any) -> None:
+    """Quantize the embedding to 8 bits, in place."""
     model.tok_embeddings = row_quantized_embedding(model.tok_embeddings)
 
 
@@ -120,21 +125,20 @@ def as_program(model: Any) -> Any:
     return LlamaProgram().eval()
 
 
-def perplexity(model: Any, tokens: Sequence[int]) -> float:
-    """Return the model's perplexity for a text; lower is better."""
+def all_logits(model: Any, tokens: Sequence[int]) -> Any:
+    """Return the logits after each token of a text, (n, vocabulary); clear the caches."""
     import torch
 
     model.generate_full_logits = True
     try:
         with torch.no_grad():
-            given = torch.tensor([tokens[:-1]])
-            logits = model(given, {"input_pos": torch.zeros(1, dtype=torch.long)})
+            given = torch.tensor([tokens])
+            return model(given, {"input_pos": torch.zeros(1, dtype=torch.long)})[0]
     finally:
         model.generate_full_logits = False
         for name, buffer in model.named_buffers():
             if name.endswith(("k_cache", "v_cache")):
                 buffer.zero_()  # otherwise the file would contain the text's keys and values
-    return perplexity_of(logits[0], tokens[1:])
 
 
 def perplexity_of(logits: Any, following: Sequence[int]) -> float:

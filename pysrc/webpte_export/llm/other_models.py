@@ -90,6 +90,12 @@ def _longest(config: Any) -> int:
 
 def quantize_decoder(decoder: Any, how: str) -> None:
     """Quantize linear layers as requested, and the embedding to 8 bits, which loses little."""
+    prepare_decoder(decoder)
+    quantize_weights(decoder, how)
+
+
+def prepare_decoder(decoder: Any) -> None:
+    """Make all linear layers `Linear`s, and quantize the embedding to 8 bits, in place."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
@@ -103,6 +109,5 @@ def quantize_decoder(decoder: Any, how: str) -> None:
             owner, _, last = name.rpartition(".")
             setattr(decoder.get_submodule(owner), last, linear)
     embedding = decoder.model.get_input_embeddings()
-    quantize_weights(decoder, how)
     if isinstance(embedding, torch.nn.Embedding):
         decoder.model.set_input_embeddings(row_quantized_embedding(embedding))

@@ -21,6 +21,7 @@ from webpte_host.base.progress import Display
 from webpte_host.setup.export_environment import export_python, export_variables
 
 QUANTIZATIONS = ("none", "4w", "8w", "8da4w")
+_GROUPED = ("4w", "8da4w")  # those that a calibration can round
 _TAIL_LINES = 15
 # Options of --train by the last part of their names: fields of `LoraOptions`, and what they say.
 _TRAINING = {
@@ -82,6 +83,17 @@ def parse(arguments: list[str]) -> dict[str, Any]:
         choices=QUANTIZATIONS,
         help="quantize weights of linear layers (none; 8w for language models)",
     )
+    parser.add_argument(
+        "--calibrate",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="FILE",
+        help="round a language model's 4-bit weights by a text (the built-in one without a FILE)",
+    )
+    parser.add_argument(
+        "--keep-8w", type=_size, metavar="N", help="the N most sensitive layers get 8 bits instead"
+    )
     parser.add_argument("--half", action="store_true", help="use f16 on the GPU")
     parser.add_argument(
         "--max-context", type=_count, metavar="N", help="tokens in a language model's cache (2,048)"
@@ -112,6 +124,7 @@ def parse(arguments: list[str]) -> dict[str, Any]:
         raise HostError("--max-context is for language models (a .gguf file or a folder).")
     if options.train is not None and kind != "llm":
         raise HostError("--train is for language models (a .gguf file or a folder).")
+    _check_calibration(options, kind)
     source = options.source if kind == "function" else str(Path(options.source).resolve())
     return {
         "kind": kind,
@@ -122,7 +135,30 @@ def parse(arguments: list[str]) -> dict[str, Any]:
         "max_context": options.max_context,
         "task": options.task,
         "train": _training(options),
+        "calibrate": _absolute(options.calibrate),
+        "keep_8w": options.keep_8w or 0,
     }
+
+
+def _check_calibration(options: argparse.Namespace, kind: str) -> None:
+    """Check --calibrate and --keep-8w before the environment is set up. Raises HostError."""
+    if options.calibrate is False:
+        if options.keep_8w is not None:
+            raise HostError("--keep-8w needs --calibrate, which finds the most sensitive layers.")
+        return
+    if kind != "llm":
+        raise HostError("--calibrate is for language models (a .gguf file or a folder).")
+    if options.quantize not in _GROUPED:
+        raise HostError(f"--calibrate needs --quantize {' or '.join(_GROUPED)}.")
+    if options.calibrate is not True and not Path(options.calibrate).is_file():
+        raise HostError(
+            f"--calibrate {options.calibrate}: there is no such text file. "
+            "Without a name it uses the built-in text."
+        )
+
+
+def _absolute(calibrate: str | bool) -> str | bool:
+    return calibrate if isinstance(calibrate, bool) else str(Path(calibrate).resolve())
 
 
 def _training(options: argparse.Namespace) -> dict[str, Any] | None:

@@ -25,6 +25,11 @@ from webpte_host.commands import export as command
         (["a/b", "out"], "no such file"),
         (["model.py", "out"], "named like model:make_model"),
         (["my_model:make", "out", "--max-context", "64"], "for language models"),
+        (["my_model:make", "out", "--quantize", "4w", "--calibrate"], "for language models"),
+        ([".", "out", "--calibrate"], "needs --quantize 4w or 8da4w"),
+        ([".", "out", "--quantize", "8w", "--calibrate"], "needs --quantize 4w or 8da4w"),
+        ([".", "out", "--quantize", "4w", "--calibrate", "no.txt"], "no.txt: there is no such"),
+        ([".", "out", "--quantize", "4w", "--keep-8w", "3"], "--keep-8w needs --calibrate"),
     ],
 )
 def test_arguments_that_cannot_work(
@@ -62,6 +67,12 @@ def test_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = ["--train", "lora", "--lora-rank", "4", "--lora-targets", "q_proj, v_proj"]
     wanted = {"rank": 4, "targets": ["q_proj", "v_proj"]}
     assert command.parse(["llama", "out/l", *chosen])["train"] == wanted
+    assert (request["calibrate"], request["keep_8w"]) == (False, 0)
+    chosen = ["llama", "o", "--quantize", "4w", "--calibrate"]
+    assert command.parse(chosen)["calibrate"] is True
+    Path("text.txt").touch()
+    request = command.parse([*chosen, "text.txt", "--keep-8w", "5"])
+    assert (request["calibrate"], request["keep_8w"]) == (str(tmp_path / "text.txt"), 5)
     for wrong in (["llama", "o", "--lora-rank", "4"], ["a:b", "o", "--train", "lora"]):
         with pytest.raises(HostError, match="--train"):
             command.parse(wrong)
