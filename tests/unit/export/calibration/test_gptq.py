@@ -173,3 +173,14 @@ def test_texts_must_take_one_way() -> None:
     runs = [lambda: model.first(torch.ones(1, 32)), lambda: model.last(torch.ones(1, 64))]
     with pytest.raises(ExportError, match="different ways"):
         calibrate(model, NAMES, runs, GROUP)
+
+
+def test_numbers_of_a_gguf_file_in_groups_of_4_bits_stay_as_they_are() -> None:
+    # As Q4_0 has them: the largest weight of a group, whatever its sign, is -8 times the scale.
+    torch.manual_seed(3)
+    groups = torch.randn(12, 5, GROUP)
+    largest = groups.gather(2, groups.abs().argmax(2, keepdim=True))
+    scales = (largest / -8).half().float()
+    codes = (groups / scales + 8.5).floor().clamp(0, 15)
+    weight = ((codes - 8) * scales).reshape(12, 5 * GROUP)
+    assert torch.equal(round_to_nearest(weight, GROUP).weights(), weight)
