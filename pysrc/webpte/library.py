@@ -132,17 +132,23 @@ async def open(
 
 
 async def add(
-    file: Any, name: str, *, parts: Sequence[str] = (), progress: Progress | None = None
+    file: Any,
+    name: str,
+    *,
+    parts: Sequence[str] = (),
+    progress: Progress | None = None,
+    replace: bool = True,
 ) -> str:
-    """Keep a copy of a Blob; return the address to open it by.
+    """Keep a copy of a Blob or of a file of the library; return the address to open it by.
 
-    It atomically replaces a file of this name. `parts` are addresses of files that were added
-    before and belong to it, such as its `.ptd` files: opening it finds them.
+    It atomically replaces a file of this name; with `replace=False` that raises SourceError.
+    `parts` are addresses of files that were added before and belong to it, such as its `.ptd`
+    files: opening it finds them.
     """
     _check_browser()
-    from webpte.gpu.browser.opfs_cache import add_blob
+    from webpte.gpu.browser.opfs_cache import add_file
 
-    return await add_blob(file, name, parts, progress)
+    return await add_file(file, name, parts, progress, replace)
 
 
 async def entries() -> list[Entry]:

@@ -22,13 +22,8 @@ from webpte_export.layer_names import LayerNames, WeightChanges, described, reco
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
-from webpte_export.suite_writer import (
-    USUAL_METHOD,
-    Call,
-    Tolerance,
-    write_example,
-    write_suite,
-)
+from webpte_export.sensitivity import tolerances
+from webpte_export.suite_writer import USUAL_METHOD, Call, Tolerance, write_example, write_suite
 
 _TOLERANCE = Tolerance(1e-3, 1e-3)
 _HALF_TOLERANCE = Tolerance(2e-2, 2e-2)
@@ -62,7 +57,8 @@ def export(
     metadata        name -> int, float, bool or list of ints: methods of the program that return it
     more_inputs     further calls for the suite, in order, such as other sizes; a model that keeps
                     state in buffers sees them one after the other
-    tolerance       (atol, rtol) of the suite; by default 1e-3 each, 2e-2 with `half`
+    tolerance       (atol, rtol) of the suite; by default 1e-3 each, 2e-2 with `half`; with 8da4w
+                    more, if PyTorch's own results move more by rounding
     strict          as for torch.export: finds more faults of models, and fails on more models
     beside          names of files in the program's folder that its manifest lists, too
 
@@ -89,13 +85,12 @@ def export(
                 f"quantize={quantize!r} quantizes linear layers, but {type(model).__name__} has "
                 "none that fits (widths must be multiples of 32, for 8w of 4); omit it."
             )
-    return export_prepared(
-        module,
-        calls,
+    own = Tolerance(*tolerance) if tolerance else None
+    return export_methods(
+        {USUAL_METHOD: PreparedMethod(module, calls, dynamic_shapes, tolerance=own)},
         program,
-        dynamic_shapes=dynamic_shapes,
         metadata=metadata,
-        tolerance=Tolerance(*tolerance) if tolerance else _HALF_TOLERANCE if half else _TOLERANCE,
+        tolerance=_HALF_TOLERANCE if half else _TOLERANCE,
         quantize=quantize,
         half=half,
         strict=strict,
@@ -151,7 +146,7 @@ def export_methods(
     beside: Sequence[str] = (),
     names: LayerNames | None = None,
 ) -> Report:
-    """Export methods as one program; `quantize` is only for the report.
+    """Export methods as one program; `quantize` says how they were quantized.
 
     `beside` names files in the same folder that the manifest lists, too. `names` gives linear
     layers of the last method the names that LoRAs know them by.
@@ -168,13 +163,14 @@ def export_methods(
         data = _lower(exported, half, metadata, naming)
         clock.lap("lowering")
         results = {name: _eager(method.module, method.calls) for name, method in methods.items()}
+        allowed = tolerances(methods, results, tolerance, quantize, _eager)
     _write_whole(program, data)
     write_manifest(program, beside)
     suite = program.with_suffix(".suite")
-    own = {name: one.tolerance for name, one in methods.items() if one.tolerance is not None}
-    entries = write_suite(suite, program, program.stem, results, tolerance, own)
+    entries = write_suite(suite, program, program.stem, results, tolerance, allowed)
     if USUAL_METHOD in results:
-        write_example(program.with_suffix(".check.npz"), results[USUAL_METHOD][0], tolerance)
+        (example, *_), allows = results[USUAL_METHOD], allowed[USUAL_METHOD]
+        write_example(program.with_suffix(".check.npz"), example, allows)
     clock.lap("PyTorch's results")
     verdict = reduce(or_, (check_on_numpy(suite, entry) for entry in entries))
     why = {op: tuple(sorted(found)) for op, found in reasons.items()}

@@ -166,6 +166,35 @@ export interface MusicTask extends Task {
   midi(notes: object[], options?: { midi_tempo?: number; multiple_pitch_bends?: boolean }): Promise<Tensor<Uint8Array>>;
 }
 
+/** A picture that was read once, to be asked about as often as one likes; its memory is freed by `close`. */
+export interface SeenPicture {
+  readonly height: number;
+  readonly width: number;
+  close(): Promise<void>;
+}
+
+/** What shows a thing: points (x, y) with labels (1 belongs to it, 0 does not), or a box; all in pixels of the picture. */
+export interface MaskPrompt extends CallOptions {
+  points?: (readonly [number, number])[];
+  labels?: (0 | 1)[];
+  box?: readonly [left: number, top: number, right: number, bottom: number];
+  mask_threshold?: number;
+}
+
+/** Masks (height, width) of bools, the best first, and how good each is. */
+export interface FoundMasks {
+  masks: Tensor<Uint8Array>[];
+  scores: number[];
+}
+
+export interface MaskTask extends Task {
+  (pictures: readonly unknown[], prompt: MaskPrompt): Promise<FoundMasks[]>;
+  /** Takes a picture, or one that `look` has read. */
+  (picture: unknown, prompt: MaskPrompt): Promise<FoundMasks>;
+  /** Reads a picture, which is the larger part of the work. */
+  look(picture: unknown, options?: CallOptions): Promise<SeenPicture>;
+}
+
 export interface ChatMessage {
   role: "system" | "developer" | "user" | "assistant" | "tool";
   content: string | null | { type: "text"; text: string }[];
@@ -259,6 +288,7 @@ export class Runtime {
   load(source: Source, options?: LoadOptions): Promise<Program>;
   inspect(source: Source, options?: CallOptions): Promise<Record<string, MethodInfo>>;
   task(name: "retrieval", source: string | URL, options?: LoadOptions): Promise<RetrievalTask>;
+  task(name: "mask-generation", source: string | URL, options?: LoadOptions): Promise<MaskTask>;
   task(name: "audio-to-midi", source: string | URL, options?: LoadOptions): Promise<MusicTask>;
   task(name: string, source: string | URL, options?: LoadOptions): Promise<Task>;
   tasks(): Promise<string[]>;

@@ -18,7 +18,7 @@ export async function openTask(connection, name, source, options) {
   const { handle, calls } = await connection.call("task", [name, sourceOf(source), loading], { ...call, discard });
   const ask = (kind, ...method) => (...given) => {
     const [inputs, named, own] = split(given);
-    return connection.call(kind, [handle, ...method, inputs, named], own);
+    return connection.call(kind, [handle, ...method, inputs, named], { ...own, discard: (made) => made?.close?.() });
   };
   return Object.assign(ask("do"), {
     ...Object.fromEntries(calls.map((method) => [method, ask("call", method)])),

@@ -56,6 +56,29 @@ export class GpuTensor {
   }
 }
 
+// A result of a task that stays in the worker, for further calls: freed by `close`, or when nothing refers to it any more.
+export class Held {
+  #connection;
+  #handle;
+
+  // told  what Python tells of it, such as a width; a field each
+  constructor(connection, handle, told) {
+    this.#connection = connection;
+    this.#handle = handle;
+    Object.assign(this, told);
+    connection.watch(this, handle);
+  }
+
+  encodeFor(connection) {
+    if (this.#connection === connection) return { "webpte:held": [this.#handle, {}] };
+    throw refused("a result of another worker, which has it in its own memory");
+  }
+
+  async close() {
+    await this.#connection.release(this.#handle);
+  }
+}
+
 // Returns {text, parts}: JSON, and what JSON cannot hold.
 export function encode(value, connection) {
   const parts = [];
@@ -71,7 +94,7 @@ export function encode(value, connection) {
     if (typeof one === "bigint") return { "webpte:int": String(one) };
     if (typeof one === "number") return Number.isFinite(one) ? one : { "webpte:float": String(one) };
     if (isArray(one)) return tensor(one, undefined, null);
-    if (one instanceof GpuTensor) return one.encodeFor(connection);
+    if (one instanceof GpuTensor || one instanceof Held) return one.encodeFor(connection);
     if (globalThis.GPUBuffer && one instanceof GPUBuffer) {
       if (!connection.sharesThread) {
         throw refused("a GPUBuffer cannot leave the thread of its device, and webpte runs in a worker of its own; "
@@ -110,6 +133,7 @@ export function decode(text, parts, connection) {
       const [handle, dtype, shape, at] = one["webpte:gpu"];
       return new GpuTensor(connection, handle, dtype, shape, parts[at]);
     }
+    if ("webpte:held" in one) return new Held(connection, ...one["webpte:held"]);
     if ("webpte:part" in one) return parts[one["webpte:part"]];
     return one;
   });

@@ -4,6 +4,8 @@
     {"webpte:tensor": [0, "float32", [2, 3]]}   an array, its bytes part 0; the shape may be null
     {"webpte:gpu": [7, "float32", [2, 3], 0]}   a tensor on the GPU, by its handle; its GPUBuffer is
                                                 part 0, or null if that cannot cross
+    {"webpte:held": [7, {"width": 2}]}          a result that stays in Python, by its handle, and
+                                                what is told of it
     {"webpte:int": "9007199254740993"}          an integer that a double cannot hold
     {"webpte:float": "NaN"}
 
@@ -22,6 +24,7 @@ import numpy as np
 
 from webpte import GpuTensor, ScalarInfo, TensorInfo
 from webpte.errors import InputError
+from webpte.tasks.task import Held
 
 _EXACT = 1 << 53  # integers below are exact as doubles
 DTYPES = (
@@ -56,7 +59,7 @@ def decode(text: str, parts: Sequence[Any], find: Callable[[int], Any]) -> Any:
             return parts[content]
         if kind == "webpte:tensor":
             return _array(parts[content[0]], content[1], content[2])
-        if kind == "webpte:gpu":
+        if kind in ("webpte:gpu", "webpte:held"):
             return find(content[0])
         if kind == "webpte:int":
             return int(content)
@@ -85,8 +88,8 @@ def _array(data: Any, dtype: str, shape: list[int] | None) -> Any:
 class Encoder:
     """Encodes a value: `text` is its JSON, `parts` the bytes of its arrays and foreign objects."""
 
-    def __init__(self, keep: Callable[[GpuTensor], int], shares_thread: bool) -> None:
-        """`keep` stores a tensor on the GPU, and returns its handle."""
+    def __init__(self, keep: Callable[[GpuTensor | Held], int], shares_thread: bool) -> None:
+        """`keep` stores a tensor on the GPU, or a result, and returns its handle."""
         self._keep = keep
         self._shares_thread = shares_thread
         self.parts: list[Any] = []
@@ -110,6 +113,9 @@ class Encoder:
         if isinstance(value, GpuTensor):
             buffer = self._part(value.buffer) if self._shares_thread else None
             return {"webpte:gpu": [self._keep(value), value.dtype.name, list(value.shape), buffer]}
+        if isinstance(value, Held):
+            told = {name: self._plain(getattr(value, name)) for name in value.told}
+            return {"webpte:held": [self._keep(value), told]}
         if isinstance(value, ForeignObject):
             return {"webpte:part": self._part(value.object)}
         if isinstance(value, Mapping):

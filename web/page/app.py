@@ -285,6 +285,9 @@ class App:
             self._open_gpu_early()
         if change in (Change.OPENING, Change.BUSY, Change.SESSION):
             self._keep_awake()
+        if change is Change.ADDRESS:  # a copy that was kept may have another name
+            self._draw_file()
+            self._save_inputs()
         if change is not Change.INPUTS:  # comes with every key, and changes no command
             self._send_commands()
 

@@ -51,7 +51,13 @@ class Library(Protocol):
     async def usage(self) -> Usage: ...
 
     async def add(
-        self, file: Any, name: str, *, parts: Sequence[str] = (), progress: Progress | None = None
+        self,
+        file: Any,
+        name: str,
+        *,
+        parts: Sequence[str] = (),
+        progress: Progress | None = None,
+        replace: bool = True,
     ) -> str: ...
 
     async def delete(self, address: str) -> None: ...

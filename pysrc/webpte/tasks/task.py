@@ -13,13 +13,33 @@ from webpte.runtime.program import Program
 from webpte.tasks.files import CONFIG, ModelFiles
 
 
+class Held(ABC):
+    """A result that stays in memory for further calls of its task, until it is closed.
+
+    told   names of attributes, with plain values, that callers from JavaScript see
+    """
+
+    told: ClassVar[Sequence[str]] = ()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free its memory; a second time does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class Task(ABC):
     """An opened model that does one task; call it with what there is: `await task("Fine!")`.
 
     name     that of transformers' pipelines
     needed   files beside the program without which it cannot be opened
     wanted   files that are read if they are there
-    calls    names of further methods that take and give plain values, for callers from JavaScript
+    calls    names of further methods that JavaScript can call: they take and give plain values, or
+             give something `Held`
     """
 
     name: ClassVar[str] = ""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack
 
-from webpte.errors import InputError
-from webpte.llm import Chat, GenerationOptions
+from webpte.errors import InputError, OutOfMemoryError, UnsupportedError
+from webpte.llm import Chat, GenerationOptions, Reply, Scheduler
 from webpte.llm.prompt import PromptMaker, end_tokens
+from webpte.llm.reply import StopStrings, stats_of
+from webpte.llm.scheduler import SLOTS
 from webpte.tasks.encoder import checked_text
 from webpte.tasks.files import TOKENIZER, TOKENIZER_CONFIG, ModelFiles
 from webpte.tasks.language import (
@@ -19,6 +22,23 @@ from webpte.tasks.language import (
     with_answer,
 )
 from webpte.tasks.task import task
+
+# Options of answers that do not share their steps with others.
+_ALONE = ("steps_ahead", "logprobs", "top", "constraint", "speculate")
+_ROUNDED = 64  # tokens: kernels are compiled for a length of the KV caches
+
+
+@dataclass(frozen=True)
+class _AskedText:
+    """A text or chat to answer, as tokens.
+
+    stops    tokens that end the answer
+    before   text and tokens that it continues, if any
+    """
+
+    tokens: list[int]
+    stops: Collection[int]
+    before: tuple[str, Sequence[int]]
 
 
 @task("text-generation")
@@ -40,6 +60,7 @@ class TextGeneration(LanguageTask):
         self._in_parts = prompts is not None and prompts.in_parts
         self._stops = end_tokens(self.tokenizer, None)
         self._chat_stops = end_tokens(self.tokenizer, prompts)
+        self._is_alone = False  # whether the program is known to give one answer at a time
 
     def chat(self, system: str | None = None, **options: Any) -> Chat:
         """Return a conversation: `await chat.send("Who?")`.
@@ -60,17 +81,19 @@ class TextGeneration(LanguageTask):
         """Return [{"generated_text"}] for a text or a chat; for a list, a list of those.
 
         text_inputs   a text, a chat (a list of messages with role and content), or a list of
-                      either. The answer of a chat that ends with the assistant is continued
+                      either, which are answered at once if the program allows it: each as it would
+                      be alone. The answer of a chat that ends with the assistant is continued
         return_full_text   whether "generated_text" begins with what was given: the text, or all
                            messages of the chat; otherwise it is the new text
         options       those of `Generator.generate`: temperature, seed, ...
         """
         given, many = _inputs(text_inputs)
+        answers = await self._answers(list(map(self._prompt, given)), max_new_tokens, options)
         found = []
-        for one in given:
-            answer: Any = await self._whole(self._answer(one, max_new_tokens, options))
+        for one, new in zip(given, answers, strict=True):
+            answer: Any = new
             if return_full_text:
-                answer = one + answer if isinstance(one, str) else with_answer(one, answer)
+                answer = one + new if isinstance(one, str) else with_answer(one, new)
             found.append([{"generated_text": answer}])
         return found if many else found[0]
 
@@ -85,22 +108,68 @@ class TextGeneration(LanguageTask):
         given, many = _inputs(text_inputs)
         if many:
             raise InputError("stream gives one answer: give one text, or one chat")
-        return self._turn.stream(self._answer(given[0], max_new_tokens, options))
+        return self._turn.stream(self._answer(self._prompt(given[0]), max_new_tokens, options))
 
-    async def _answer(
-        self, given: Any, count: int, options: GenerationOptions
+    def _answer(
+        self, prompt: _AskedText, count: int, options: GenerationOptions
     ) -> AsyncGenerator[str, None]:
+        return self._pieces(prompt.tokens, count, prompt.stops, options, prompt.before)
+
+    async def _answers(
+        self, prompts: Sequence[_AskedText], count: int, options: GenerationOptions
+    ) -> list[str]:
+        """Return answers, which share the steps of the model where it allows that."""
+        if len(prompts) > 1 and not self._is_alone and self._can_share(prompts, options):
+            async with self._turn.taken():
+                found = await self._together(prompts, count, options)
+            if found is not None:
+                return found
+        return [await self._whole(self._answer(one, count, options)) for one in prompts]
+
+    def _can_share(self, prompts: Sequence[_AskedText], options: GenerationOptions) -> bool:
+        """Tell whether a scheduler takes the options and prompts; what is wrong is said alone."""
+        most = self._generator.max_context
+        fit = most is not None and all(1 <= len(one.tokens) <= most for one in prompts)
+        return fit and not any(options.get(name) for name in _ALONE)
+
+    async def _together(
+        self, prompts: Sequence[_AskedText], count: int, options: GenerationOptions
+    ) -> list[str] | None:
+        """Return answers that are generated at once; None where the program does not allow it.
+
+        The memory of their KV caches, no longer than these answers need, is free afterwards.
+        """
+        longest = max(len(one.tokens) for one in prompts) + max(count, 0)
+        context = min(-(-longest // _ROUNDED) * _ROUNDED, self._generator.max_context or longest)
+        slots = min(len(prompts), SLOTS)
+        sampling: dict[str, Any] = {
+            name: value for name, value in options.items() if name not in _ALONE
+        }
+        async with Scheduler(self.program, slots, max_context=context) as scheduler:
+            try:
+                await scheduler.prepare()
+            except UnsupportedError:
+                self._is_alone = True
+                return None
+            except OutOfMemoryError:
+                return None
+            replies = []
+            for one in prompts:  # all of them go on, whichever is awaited
+                answer = scheduler.submit(one.tokens, count, stop=one.stops, **sampling)
+                stats, stops = stats_of(answer), StopStrings(())
+                replies.append(Reply(answer, self.tokenizer, stops, stats, continued=one.before))
+            return [await reply for reply in replies]
+
+    def _prompt(self, given: Any) -> _AskedText:
+        """Return the tokens of a text or a chat, and what ends an answer to it."""
         if isinstance(given, str):
             tokens = self.tokenizer.encode(given)
-            stops, before = self._stops, (given, tokens)
-        else:
-            messages = [self._message(one, at) for at, one in enumerate(given)]
-            continued = continues(messages)
-            text = render_chat(self.tokenizer.template, messages, continued)
-            tokens = self.tokenizer.encode(text, special=False)
-            stops, before = self._chat_stops, (text, tokens) if continued else ("", [])
-        async for piece in self._pieces(tokens, count, stops, options, before):
-            yield piece
+            return _AskedText(tokens, self._stops, (given, tokens))
+        messages = [self._message(one, at) for at, one in enumerate(given)]
+        continued = continues(messages)
+        text = render_chat(self.tokenizer.template, messages, continued)
+        tokens = self.tokenizer.encode(text, special=False)
+        return _AskedText(tokens, self._chat_stops, (text, tokens) if continued else ("", []))
 
     def _message(self, message: Any, at: int) -> Mapping[str, Any]:
         """Return a message as the template takes it: with a text, or with a list of parts."""

@@ -139,15 +139,33 @@ def test_further_methods_of_tasks(page: Page) -> None:
     assert (found["head"], found["none"]) == ("MThd", "undefined")
 
 
+def test_one_look_serves_several_prompts(page: Page) -> None:
+    found = run(page, "looks")
+    assert (found["height"], found["width"], found["shape"]) == (17, 23, [17, 23])
+    assert found["asked"] == found["alone"]
+    assert found["asked"][0] != found["asked"][1]
+    assert found["cut"]["name"] == "AbortError"
+    assert found["closed"]["name"] == found["late"]["name"] == "ClosedError"
+
+
+def test_a_call_within_a_stream_is_answered(page: Page) -> None:
+    found = run(page, "withinAStream")
+    assert len(found["pieces"]) > 2
+    assert "".join(found["pieces"]) == found["whole"]
+    assert found["within"][0] == found["within"][1]
+
+
 def test_the_examples_of_the_document(page: Page) -> None:
     blocks = [block for block in blocks_of(DOCUMENT) if block.language == "js"]
     texts = [block.text.removeprefix(IMPORT) for block in blocks]
     ran = [text for text in texts if not text.startswith(("import", "webpte.configure"))]
-    program, chat, task, documents, wrong = (page.evaluate(LOGGED % text) for text in ran)
+    program, chat, task, documents, masks, wrong = (page.evaluate(LOGGED % text) for text in ran)
     assert [1, 10] in program
     assert chat[0]
     assert task[0][0].keys() == {"label", "score"}
     assert "Cut them in spring." in documents[0]
+    assert masks[0] == [200, 320]
+    assert len(masks[1]) == len(masks[2]) > 1
     assert "[37, 41]" in wrong[0]
 
 

@@ -364,3 +364,22 @@ return opened.parts, found[address], found[parts[0]], again.parts, len(found)
     )
     parts = ["local:m.pte/1-a.ptd", "local:m.pte/1-b.ptd"]
     assert seen == [parts, parts, [], [], 3]
+
+
+def test_a_copy_that_is_to_replace_nothing_replaces_nothing(harness: Harness) -> None:
+    seen = script(
+        harness,
+        """
+first = await library.open(await library.add(js.Blob.new(["first"]), "m.pte", replace=False))
+try:
+    await library.add(js.Blob.new(["second"]), "m.pte", replace=False)
+except webpte.errors.SourceError as error:
+    told = str(error)
+copy = await library.open(await library.add(first, "n.pte", replace=False))
+again = await library.open("local:m.pte")
+names = sorted(entry.name for entry in await library.entries())
+return told, *[str(await one.read(0, one.size), "ascii") for one in (again, copy)], names
+""",
+    )
+    assert "m.pte is in the library already" in seen[0]
+    assert seen[1:] == ["first", "first", ["m.pte", "n.pte"]]

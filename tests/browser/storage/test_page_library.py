@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import quote_plus
+
 import numpy as np
 from playwright.sync_api import BrowserContext, expect
 
 from support.page.page_visit import (
     START_MS,
     downloaded,
+    drop,
     give_npy,
     random_input,
     run,
@@ -17,6 +21,7 @@ from support.page.page_visit import (
     visit,
     wait_until_ready,
 )
+from webpte_host.base.layout import WEB
 from webpte_host.serving.server import Site
 
 SAMPLE = "samples/sigmoid.pte"
@@ -59,3 +64,25 @@ def test_the_page_keeps_lists_opens_and_deletes(profile: BrowserContext, site: S
             expect(page.locator("#library-total")).to_have_text("empty")
         finally:
             page.context.set_offline(False)  # other tests use this profile, too
+
+
+def test_programs_of_one_name_are_kept_side_by_side(profile: BrowserContext, site: Site) -> None:
+    """Two models whose files are both called model.pte, as those of most folders are."""
+    files = [(WEB / "samples" / name).read_bytes() for name in ("sigmoid.pte", "add.pte")]
+    with visit(profile, site) as page:
+        wait_until_ready(page)
+        for data, kept in zip([*files, files[0]], ["model", "model (2)", "model"], strict=True):
+            drop(page, "body", ("model.pte", data))
+            page.get_by_role("button", name="keep a copy").click()
+            expect(page).to_have_url(re.compile(rf"local:{re.escape(quote_plus(kept))}\.pte"))
+            expect(page.locator("#program")).to_contain_text(f"{kept}.pte")
+        names = page.locator("#library .kept-name")
+        expect(names).to_have_count(2)
+        assert sorted(names.all_inner_texts()) == ["model (2).pte", "model.pte"]
+        page.reload()
+        wait_until_ready(page)
+        expect(page.locator("#program")).to_contain_text("model.pte")
+        give_npy(page, 0, random_input(5), "mine.npy")
+        run(page)
+        np.testing.assert_allclose(downloaded(page), sigmoid(random_input(5)), atol=1e-5)
+        expect(page.locator("#error")).to_be_empty()

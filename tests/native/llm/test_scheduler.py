@@ -13,6 +13,7 @@ import webpte
 from support.devices.native import need_native
 from support.devices.plain_matrices import matrix_device, plain_matrices
 from support.harness import extent
+from support.harness.task_cases import models_folder
 from support.llm.small_decoders import program_of
 from webpte.gpu.native.device import NativeDevice
 from webpte.llm import BatchedGeneration, Generator, Scheduler
@@ -100,5 +101,17 @@ def test_families(family: str) -> None:
     async def run() -> None:
         async with await webpte.load(program_of(family), device="native") as program:
             await check(program, jobs(2, 12, GREEDY), 2)
+
+    asyncio.run(run())
+
+
+def test_a_list_of_texts_is_answered_as_each_alone() -> None:
+    async def run() -> None:
+        folder = models_folder() / "replies"
+        async with await webpte.tasks.open("text-generation", folder, device="native") as task:
+            texts = ["Once upon a time", "The fox", "Who are you, and what do you want?"]
+            for asked in ASKED:
+                alone = [await task(text, max_new_tokens=8, **asked) for text in texts]
+                assert await task(texts, max_new_tokens=8, **asked) == alone
 
     asyncio.run(run())

@@ -33,6 +33,7 @@ def npm_host(folder: Path) -> Iterator[StaticHost]:
         "model.pte": WEB / "samples" / "digits.pte",
         "models/feelings": models_folder() / "feelings",
         "models/minilm": models_folder() / "vectors",
+        "models/sam": models_folder() / "prompts",
         "models/chat/model.pte": WEB / "samples" / "stories.pte",
         "models/chat/tokenizer.json": WEB / "samples" / "stories.tokenizer.json",
         "models/chat/tokenizer_config.json": WEB / "samples" / "stories.tokenizer_config.json",

@@ -136,6 +136,41 @@ async function methods() {
   return { added, stages: [...stages], found, wrong, cut, closed, head, none: typeof music.add };
 }
 
+// Asks about a picture that was read once, and within a stream.
+async function looks() {
+  const task = await webpte.task("mask-generation", "tasks/prompts");
+  const picture = new ImageData(23, 17);
+  picture.data.forEach((_, at) => { picture.data[at] = (at * 37) % 256; });
+  const prompts = [{ points: [[3, 4]] }, { box: [1, 2, 9, 8] }];
+  const seen = await task.look(picture);
+  const asked = await Promise.all(prompts.map((prompt) => task(seen, prompt)));
+  const alone = await Promise.all(prompts.map((prompt) => task(picture, prompt)));
+  const cut = await told(task.look(picture, { signal: AbortSignal.abort() }));
+  await seen.close();
+  await seen.close();
+  const closed = await told(task(seen, prompts[0]));
+  const again = await task.look(picture);
+  await task.close();
+  const late = await told(task(again, prompts[0]));
+  const scores = (found) => found.map((one) => one.scores);
+  const { height, width } = seen;
+  return { height, width, asked: scores(asked), alone: scores(alone), shape: asked[0].masks[0].shape, cut, closed, late };
+}
+
+// Calls a language task while its stream is being read.
+async function withinAStream() {
+  const task = await webpte.task("text-generation", "tasks/replies");
+  const pieces = [], within = [];
+  for await (const piece of await task.stream("The fox", { max_new_tokens: 8 })) {
+    pieces.push(piece);
+    if (pieces.length === 2) within.push(await task("A dog", { max_new_tokens: 3 }));
+  }
+  const [whole] = await task("The fox", { max_new_tokens: 8, return_full_text: false });
+  within.push(await task("A dog", { max_new_tokens: 3 }));
+  await task.close();
+  return { pieces, whole: whole.generated_text, within: within.map(([one]) => one.generated_text) };
+}
+
 // Classifies one picture in all forms that a page may have it in.
 async function classified() {
   const pixels = new ImageData(23, 17);
@@ -196,5 +231,5 @@ async function workerSide() {
 }
 
 globalThis.webpte = webpte;
-globalThis.scenarios = { twoPrograms, errors, keptOnTheGpu, cancelledLoads, chats, tasks, methods, ends, here };
+globalThis.scenarios = { twoPrograms, errors, keptOnTheGpu, cancelledLoads, chats, tasks, methods, looks, withinAStream, ends, here };
 if (!globalThis.document) workerSide();

@@ -27,6 +27,13 @@ export async function others(): Promise<string | null> {
   const [added] = await documents.add([{ name: "a.txt", text: "a" }, new Blob([]), new URL("https://example.org/b.pdf")]);
   const file = await (await runtime.task("audio-to-midi", "basic-pitch/")).midi([{ pitch: added!.sections.length }]);
   new Blob([file.data.slice()]);
+  const masks = await runtime.task("mask-generation", "sam/");
+  const seen = await masks.look(new ImageData(2, 2));
+  const [best]: webpte.Tensor<Uint8Array>[] = (await masks(seen, { points: [[1, seen.width]], labels: [1] })).masks;
+  await masks([seen], { box: [0, 0, best!.data.length, seen.height] });
+  await seen.close();
+  // @ts-expect-error no picture is given
+  await masks.look();
   // @ts-expect-error a name is missing
   await documents.add({ text: "a" });
   try {

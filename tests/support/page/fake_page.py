@@ -60,8 +60,16 @@ class FakeLibrary:
         return Usage(used, 10 << 30, self.persistent)
 
     async def add(
-        self, file: Any, name: str, *, parts: Sequence[str] = (), progress: Progress | None = None
+        self,
+        file: Any,
+        name: str,
+        *,
+        parts: Sequence[str] = (),
+        progress: Progress | None = None,
+        replace: bool = True,
     ) -> str:
+        if not replace and f"local:{name}" in self.files:
+            raise webpte.errors.SourceError(f"{name} is in the library already: try again")
         if self.full:
             raise webpte.errors.SourceError(f"{name} is not kept: there is no room left for it")
         data = file.data if isinstance(file, File) else file

@@ -46,6 +46,39 @@ def test_every_quantization_gives_pytorchs_results(tmp_path: Path, quantize: str
     assert any(kind[quantize] in op for op in report.gpu_ops), report.gpu_ops
 
 
+class Deep(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """Layers after each other, where rounding decides about levels of activations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(8))
+
+    def forward(self, x: Any) -> Any:
+        for layer in self.layers:
+            x = 3 * layer(torch.sin(x))
+        return x
+
+
+@pytest.mark.parametrize(
+    ("quantize", "tolerance", "wider"),
+    [("8da4w", None, True), ("8da4w", (1e-3, 1e-3), False), ("4w", None, False)],
+)
+def test_the_tolerance_of_dynamic_quantization_is_measured(
+    tmp_path: Path, quantize: str, tolerance: tuple[float, float] | None, wider: bool
+) -> None:
+    torch.manual_seed(0)
+    given = torch.randn(16, 256)
+    report = export(Deep(), given, tmp_path / "m", quantize=quantize, tolerance=tolerance)
+    (entry,) = json.loads((report.suite / "manifest.json").read_text("utf-8"))
+    example = np.load(tmp_path / "m.check.npz")
+    assert (entry["atol"] > 1e-3, example["atol"] > 1e-3) == (wider, wider)
+    assert entry["rtol"] == 1e-3
+    assert report.max_abs is not None
+    assert report.passed or (not wider and report.max_abs > 1e-3), report.text()
+    largest = np.abs(example["output0"]).max()
+    assert entry["atol"] < largest / 10, "a wrong result would not be noticed"
+
+
 def test_metadata_and_dynamic_shapes(tmp_path: Path) -> None:
     batch = torch.export.Dim("batch", min=1, max=8)
     model = torch.nn.Linear(4, 3)

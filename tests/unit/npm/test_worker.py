@@ -189,6 +189,49 @@ def test_further_methods_of_tasks() -> None:
     wait(run())
 
 
+def test_a_call_within_a_stream_waits_for_the_end_of_the_stream() -> None:
+    """Python reads a stream whether or not JavaScript takes its items: no call waits for ever."""
+
+    async def run() -> None:
+        caller = Caller()
+        folder = str(models_folder() / "replies")
+        opened = await caller.call("task", "text-generation", folder, {"device": "numpy"})
+        stream = caller.start("stream", opened["handle"], ["The fox"], {"max_new_tokens": 12})
+        while not any(kind == "item" for kind, _ in caller.answers[stream]):
+            await asyncio.sleep(0)
+        assert caller.answers[stream][-1][0] == "item"
+        (within,) = await caller.call("do", opened["handle"], ["A dog"], {"max_new_tokens": 3})
+        assert caller.answers[stream][-1][0] == "end"
+        (alone,) = await caller.call("do", opened["handle"], ["A dog"], {"max_new_tokens": 3})
+        assert within == alone
+
+    wait(run())
+
+
+def test_a_picture_is_read_once_for_several_prompts() -> None:
+    async def run() -> None:
+        caller = Caller()
+        folder = str(models_folder() / "prompts")
+        opened = await caller.call("task", "mask-generation", folder, {"device": "numpy"})
+        assert opened["calls"] == ["look"]
+        handle = opened["handle"]
+        picture, pixels = {"webpte:tensor": [0, "uint8", [9, 14, 3]]}, bytes(range(189)) * 2
+        seen = await caller.call("call", handle, "look", [picture], {}, parts=[pixels])
+        at, facts = seen["webpte:held"]
+        assert facts == {"height": 9, "width": 14}
+        prompt = {"points": [[3, 4]]}
+        found = await caller.call("do", handle, [seen], prompt)
+        alone = await caller.call("do", handle, [picture], prompt, parts=[pixels])
+        assert found["scores"] == alone["scores"]
+        both = await caller.call("do", handle, [[seen, picture]], prompt, parts=[pixels])
+        assert [one["scores"] for one in both] == [alone["scores"]] * 2
+        assert await caller.call("close", at) is None
+        closed = await caller.error("do", handle, [seen], prompt)
+        assert closed["classes"][0] == "ClosedError"
+
+    wait(run())
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_of_every_type_cross_both_ways(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)

@@ -14,7 +14,15 @@ import pytest
 import webpte
 from support.harness.task_cases import models_folder
 from support.llm.text_generation_cases import CASES, EXPECTED, QUESTION, TALK, said
-from webpte.errors import ChatTemplateError, InputError, SourceError, VocabularyError
+from webpte.errors import (
+    ChatTemplateError,
+    InputError,
+    OutOfMemoryError,
+    SourceError,
+    UnsupportedError,
+    VocabularyError,
+)
+from webpte.llm import Scheduler
 from webpte.tasks.text_generation import TextGeneration
 
 FOLDER = models_folder()
@@ -89,6 +97,115 @@ def test_options_are_those_of_generating() -> None:
             only = webpte.llm.OneOf.of_texts(["yes", "no"], task.tokenizer)
             (found,) = await task([QUESTION], constraint=only, return_full_text=False)
             assert found["generated_text"] in ("yes", "no")
+
+    asyncio.run(run())
+
+
+TEXTS = [*(f"{'The fox and ' * n}Once upon {n}" for n in range(9)), "A", "Who?"]
+CHATS = [[said("user", text)] for text in ("Hello!", "Who is it?", "Tell me a story, please.")]
+LONG = ["The fox and a dog. " * n for n in (12, 13)]  # the context ends before their answers
+DRAWN = {"temperature": 1.1, "top_k": 9, "repetition_penalty": 1.3, "seed": 4}
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The prompts that a scheduler has answered."""
+    prompts, submit = list[list[int]](), Scheduler.submit
+
+    def watched(self: Scheduler, prompt: list[int], *given: Any, **options: Any) -> Any:
+        prompts.append(prompt)
+        return submit(self, prompt, *given, **options)
+
+    monkeypatch.setattr(Scheduler, "submit", watched)
+    return prompts
+
+
+@pytest.mark.parametrize(
+    ("given", "options"),
+    [
+        (TEXTS, {}),
+        (TEXTS, DRAWN),
+        (LONG, {"max_new_tokens": 300}),
+        (CHATS, {}),
+        (CHATS, {"max_new_tokens": 0}),
+    ],
+)
+def test_a_list_is_answered_at_once_as_each_of_it_alone(
+    given: list[Any], options: dict[str, Any], submitted: list[list[int]]
+) -> None:
+    """Some end with the context, and eleven texts share eight slots."""
+    asked = {"max_new_tokens": 5, **options}
+
+    async def run() -> None:
+        async with await opened() as task:
+            alone = [await task(one, **asked) for one in given]
+            assert not submitted
+            assert await task(given, **asked) == alone
+            assert len(submitted) == len(given)
+            assert await task(given[0], **asked) == alone[0]
+
+    asyncio.run(run())
+
+
+def test_a_list_is_answered_one_by_one_where_steps_cannot_be_shared(
+    submitted: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with await opened() as task:
+            wanted = [await task(text, max_new_tokens=3) for text in TEXTS[:2]]
+            for alone in ({"steps_ahead": 1}, {"speculate": "lookup"}, {"logprobs": True}):
+                assert await task(TEXTS[:2], max_new_tokens=3, **alone) == wanted
+            only = webpte.llm.OneOf.of_texts(["yes", "no"], task.tokenizer)
+            for (found,) in await task(CHATS, constraint=only, return_full_text=False):
+                assert found["generated_text"] in ("yes", "no")
+            assert await task(TEXTS[:1], max_new_tokens=3) == wanted[:1]
+
+            tried = []
+
+            async def refuse(self: Scheduler) -> None:
+                tried.append(self)
+                raise errors[len(tried) - 1]
+
+            errors = [OutOfMemoryError("8 slots"), UnsupportedError("a state of another kind")]
+            monkeypatch.setattr(Scheduler, "prepare", refuse)
+            for _ in range(4):  # what cannot be is tried once
+                assert await task(TEXTS[:2], max_new_tokens=3) == wanted
+            assert len(tried) == 2
+            assert not submitted
+
+    asyncio.run(run())
+
+
+def test_a_list_that_fails_or_is_cancelled_leaves_the_task_as_it_was() -> None:
+    async def run() -> None:
+        async with await opened() as task:
+            wanted = [await task(text, max_new_tokens=4) for text in TEXTS[:3]]
+            long, said_alone = "The fox " * 300, ""
+            try:
+                await task(long)
+            except InputError as error:
+                said_alone = str(error)
+            with pytest.raises(InputError) as caught:
+                await task([*TEXTS[:2], long])
+            assert str(caught.value) == said_alone
+            with pytest.raises(InputError, match="temperature"):
+                await task(TEXTS[:3], temperature=-1)
+            for delay in (0, 0.005, 0.05):
+                under_way = asyncio.ensure_future(task(TEXTS, max_new_tokens=90))
+                await asyncio.sleep(delay)
+                under_way.cancel()
+                assert isinstance(
+                    (await asyncio.gather(under_way, return_exceptions=True))[0],
+                    asyncio.CancelledError,
+                )
+            both = await asyncio.gather(
+                task(TEXTS[:3], max_new_tokens=4), task("A", max_new_tokens=4)
+            )
+            assert both[0] == wanted
+            async for _ in task.stream("Once", max_new_tokens=100):
+                with pytest.raises(InputError, match="that the same code reads"):
+                    await task(TEXTS[:3])
+                break
 
     asyncio.run(run())
 

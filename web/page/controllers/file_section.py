@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from page.parts.file_view import Placed, file_card
 from page.parts.program_bar import program_bar
+from page.persistence.library_files import USUAL_NAMES
 from page.session.session import Session
 from page.session.state import AppState
 from webpte.library import LOCAL
-
-_USUAL_NAMES = ("model.pte", "program.pte")
 
 
 def limits_of(state: AppState) -> Mapping[str, int]:
@@ -49,7 +48,7 @@ def folder_title(name: str, address: str) -> str:
     """Return the folder's name for a program that is called what most are called, else ""."""
     folder = address.partition("?")[0].rstrip("/").rpartition("/")[0].rpartition("/")[2]
     is_host = "." in folder or ":" in folder
-    return "" if is_host or name not in _USUAL_NAMES else folder
+    return "" if is_host or name not in USUAL_NAMES else folder
 
 
 def _placed(session: Session) -> dict[str, Placed]:

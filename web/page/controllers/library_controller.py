@@ -22,9 +22,12 @@ from page.parts.library_view import (
 from page.persistence.library_files import (
     beside_name,
     delete_all,
+    find_same,
+    free_name,
     orphaned_parts,
     part_name,
     parts_of,
+    title_name,
 )
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -150,42 +153,56 @@ class LibraryController:
             return
         self._copied = session
         try:
-            address = await self._copy(session)
+            name, address = await self._copy(session)
         finally:
             self._copied = None
             self._draw_note()
         if session is self._state.session:
-            session.source = replace(session.source, address=address)
+            was, session.source = (
+                session.source,
+                replace(session.source, name=name, address=address),
+            )
             self._draw_note()
             self._state.announce(Change.ADDRESS)
-            self._state.tell(f"Kept a copy of {session.source.name}: a reload opens it again")
+            told = f"a copy of {name}" if name == was.name else f"a copy as {name}"
+            self._state.tell(f"Kept {told}: a reload opens it again")
         await self.refresh()
 
-    async def _copy(self, session: Session) -> str:
-        source, library = session.source, self._state.browser.library
+    async def _copy(self, session: Session) -> tuple[str, str]:
+        """Keep a program, unless the same one is kept; return its name there and its address.
+
+        Another one that has the same name stays: this one then gets a number.
+        """
+        source, browser, library = session.source, self._state.browser, self._state.browser.library
         throttle = Throttle(_COPY_SECONDS)
 
         def progress(stage: str, done: int, total: int) -> None:
             if session is self._state.session and throttle.ready():
                 self._draw_note(done, total)
 
+        wanted, entries = await title_name(browser, source), await library.entries()
+        same = await find_same(browser, entries, source, wanted, progress)
+        if same is not None:
+            return same.name, same.address
+        ours = [entry for entry in entries if entry.address.startswith(LOCAL)]
+        name = free_name(wanted, [entry.name for entry in ours if not entry.missing])
+        unfinished = [entry for entry in ours if entry.name == name]
         copy, parts = token_hex(4), list[str]()
-        same = f"{LOCAL}{source.name}"
-        replaced = [entry for entry in await library.entries() if entry.address == same]
         try:
             for index, part in enumerate(source.extra):
-                name = part_name(source.name, copy, index)
-                parts.append(await library.add(part, name, progress=progress))
-            for name, file in source.beside.items():
-                kept = beside_name(source.name, copy, name)
-                data = self._state.browser.source(file).data
-                parts.append(await library.add(data, kept, progress=progress))
-            address = await library.add(source.data, source.name, parts=parts, progress=progress)
+                kept = part_name(name, copy, index)
+                parts.append(await library.add(part, kept, progress=progress))
+            for beside, file in source.beside.items():
+                kept = beside_name(name, copy, beside)
+                parts.append(await library.add(browser.source(file).data, kept, progress=progress))
+            address = await library.add(
+                source.data, name, parts=parts, progress=progress, replace=False
+            )
         except BaseException:
             await delete_all(library, parts)  # without their program they are not listed
             raise
-        await delete_all(library, [part for program in replaced for part in program.parts])
-        return address
+        await delete_all(library, [part for program in unfinished for part in program.parts])
+        return name, address
 
     # ---- the list
 

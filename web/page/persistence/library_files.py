@@ -7,14 +7,22 @@ tokenizer, and so on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
 
-from page.browser import Browser, Library, Source
-from page.persistence.manifests import read_dropped
-from webpte.errors import SourceError
+from page.browser import Browser, Library, Progress, Source
+from page.persistence.manifests import CARD, read_dropped
+from webpte.errors import ManifestError, SourceError
+from webpte.json_reader import parse_table
 from webpte.library import LOCAL, Entry
+from webpte.runtime.base.open import open_source
 
+USUAL_NAMES = ("model.pte", "program.pte")  # of programs in folders, which say what they are
+_COMPARED_BYTES = 4 << 20  # of each of two files, in memory at once
+_NUMBER = re.compile(r" \(\d+\)$")
 _COPYING_SECONDS = 3600  # that another tab may take to write one copy
 
 
@@ -39,6 +47,85 @@ def beside_name(program: str, copy: str, name: str) -> str:
     return f"{program}/{copy}/{name}"
 
 
+async def title_name(browser: Browser, source: Source) -> str:
+    """Return a name for a copy of a program: that of its card, if the file's says nothing."""
+    if source.name not in USUAL_NAMES or CARD not in source.beside:
+        return source.name
+    card = parse_table(await browser.read(source.beside[CARD]), CARD, ManifestError)
+    title = " ".join(card.text("name", "").replace("/", " ").split())
+    return f"{title}.pte" if title else source.name
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name that no other file has: `model (2).pte` if there is a `model.pte`."""
+    found, number = name, 2
+    while found in taken:
+        found = f"{_stem(name)} ({number}){PurePath(name).suffix}"
+        number += 1
+    return found
+
+
+def _stem(name: str) -> str:
+    return _NUMBER.sub("", PurePath(name).stem)
+
+
+async def find_same(
+    browser: Browser, entries: Sequence[Entry], source: Source, name: str, progress: Progress
+) -> Entry | None:
+    """Find a copy that was kept by this name, or by a numbered one, with the same bytes.
+
+    Its `.ptd` files and those beside it have to be the same, too.
+    """
+    suffix = PurePath(name).suffix
+    for entry in entries:
+        is_named = (_stem(entry.name), PurePath(entry.name).suffix) == (_stem(name), suffix)
+        if not entry.address.startswith(LOCAL) or not is_named or entry.missing:
+            continue
+        own = _files_of(browser, source)
+        kept = {_role(entry, part.address): part for part in [entry, *parts_of(entries, entry)]}
+        if len(kept) != 1 + len(entry.parts) or own.keys() != kept.keys():
+            continue
+        pairs = [(own[role], kept[role].address) for role in own]
+        with contextlib.suppress(SourceError):  # what cannot be read is not the same
+            if source.size == entry.size and await _are_same(browser, pairs, progress):
+                return entry
+    return None
+
+
+def _files_of(browser: Browser, source: Source) -> dict[str, Any]:
+    """Return the files of a program by what they are in it: see `_role`."""
+    constants = {f"{index}.ptd": part for index, part in enumerate(source.extra)}
+    beside = {f"/{name}": browser.source(file).data for name, file in source.beside.items()}
+    return {"": source.data, **constants, **beside}
+
+
+def _role(program: Entry, address: str) -> str:
+    """Return what a kept file is in its program: "" itself, "0.ptd", "/config.json"."""
+    rest = address.removeprefix(program.address)
+    return re.sub(r"^/\w+-?", "", rest)
+
+
+async def _are_same(browser: Browser, pairs: Sequence[tuple[Any, str]], progress: Progress) -> bool:
+    """Compare files with those at addresses of the library, until bytes differ."""
+    opened = []
+    for given, address in pairs:
+        kept = (await browser.fetch(address, lambda stage, done, total: None)).file
+        if kept is None:
+            return False
+        opened.append((await open_source(given), kept))
+    if any(one.size != kept.size for one, kept in opened):
+        return False
+    done, total = 0, sum(one.size for one, _ in opened)
+    for one, kept in opened:
+        for begin in range(0, one.size, _COMPARED_BYTES):
+            length = min(_COMPARED_BYTES, one.size - begin)
+            if await one.read(begin, length) != await kept.read(begin, length):
+                return False
+            done += length
+            progress("check", done, total)
+    return True
+
+
 async def open_parts(browser: Browser, program: Source) -> Source:
     """Return a program of the library with the files that are kept with it, and its task."""
     if program.file is None or not program.file.parts:
@@ -52,8 +139,7 @@ async def open_parts(browser: Browser, program: Source) -> Source:
         elif fetched.file is not None:
             data = await fetched.file.read(0, fetched.size)
             beside.append(browser.file_of(data, name))
-    named = [*beside, browser.file_of(b"", program.name)]
-    task, rest = await read_dropped(browser, named, lambda name: False)
+    task, rest = await read_dropped(browser, beside, lambda name: False, is_kept=True)
     return replace(program, extra=tuple(constants), task=task, beside=rest)
 
 

@@ -47,19 +47,20 @@ async def entry_of(browser: Browser, url: str) -> str:
 
 
 async def read_dropped(
-    browser: Browser, files: Sequence[Any], taken: Callable[[str], bool]
+    browser: Browser, files: Sequence[Any], taken: Callable[[str], bool], is_kept: bool = False
 ) -> tuple[str, dict[str, Any]]:
     """Return the task of a model whose files were dropped together, and those beside its program.
 
     Without a manifest or card among them, which names the program that is there, too, that is
-    "" and nothing. `taken` tells for which names files are used otherwise.
+    "" and nothing. `taken` tells for which names files are used otherwise. `is_kept`: the files
+    are kept with their program, which may have another name there.
     """
     named = {browser.source(file).name: file for file in files}
     for name, file in named.items():
         if name != CARD and not name.endswith(MANIFEST):
             continue
         manifest = read_manifest(await browser.read(file), name)
-        if manifest.task and manifest.program.name in named:
+        if manifest.task and (is_kept or manifest.program.name in named):
             parts = {part.name for part in (manifest.program, *manifest.data)}
             rest = {one: file for one, file in named.items() if one not in parts}
             return manifest.task, {one: file for one, file in rest.items() if not taken(one)}

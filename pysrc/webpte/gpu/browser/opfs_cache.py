@@ -24,6 +24,7 @@ from webpte.errors import SourceError
 from webpte.gpu.browser.cache_records import Record, read_record, read_records
 from webpte.gpu.browser.cached_file import CachedFile, reason
 from webpte.gpu.browser.files import (
+    JsFile,
     abortable,
     compare_digest,
     control_of,
@@ -213,15 +214,24 @@ def _stop(keeper: Any) -> None:
         keeper.stop()
 
 
-async def add_blob(blob: Any, name: str, parts: Sequence[str], progress: Progress | None) -> str:
+async def add_file(
+    given: Any, name: str, parts: Sequence[str], progress: Progress | None, replace: bool
+) -> str:
     """Store a copy of a file without an address; returns its address in the library."""
     store = _known_store()
     address = f"{LOCAL}{name}"
-    file = load_script("browser/files.js").blobFile(blob)
+    is_opened = isinstance(given, JsFile)
+    file = given.file if is_opened else load_script("browser/files.js").blobFile(given)
     opened = CachedFile(file, name, address, "", kept=False, parts=parts)
     await _begin(store, opened, None)
     if not opened.is_begun:
         raise SourceError(f"{name} is {opened.came or 'being kept already'}")
+    # Only now, since no other tab can write it while this one does.
+    if not replace and await _find(store, key_of(address)) is not None:
+        opened.leave()
+        raise SourceError(
+            f"{name} is in the library already, by another tab: try again, or choose another name"
+        )
     await opened.keep(progress)
     return address
 

@@ -13,7 +13,7 @@ from webpte.errors import ExecutionError, InputError
 from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.info import TensorInfo
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
-from webpte.tasks.task import task
+from webpte.tasks.task import Held, task
 from webpte.tasks.vision.interpolate import interpolate
 from webpte.tasks.vision.pictures import PictureTask, picture_of
 
@@ -23,11 +23,13 @@ _NOTHING, _CORNERS = -1, (2, 3)  # labels of points that are none, and of a box
 
 
 @dataclass(frozen=True)
-class SeenPicture:
+class SeenPicture(Held):
     """A picture that the encoder has read; it can be asked about as often as one likes.
 
     embedding   the encoder's output, on the GPU where there is one
     """
+
+    told = ("height", "width")
 
     embedding: Any
     height: int
@@ -37,12 +39,6 @@ class SeenPicture:
         """Free its memory on the GPU."""
         if isinstance(self.embedding, GpuTensor):
             self.embedding.destroy()
-
-    def __enter__(self) -> SeenPicture:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @task("mask-generation")
@@ -62,6 +58,7 @@ class MaskGeneration(PictureTask):
     method = "vision_encoder"
     ranks = ((4,),)
     processors = ("Sam",)
+    calls = ("look",)
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)

@@ -6,8 +6,10 @@ import asyncio
 import re
 from typing import Any
 
+import pytest
+
 from page.app import App
-from page.persistence.library_files import orphaned_parts
+from page.persistence.library_files import free_name, orphaned_parts
 from support.page.fake_page import (
     SAMPLES,
     Engine,
@@ -121,24 +123,132 @@ def test_a_copy_that_fails_leaves_the_one_before_it_with_its_constants() -> None
     async def script(app: App, browser: FakeBrowser) -> None:
         await keep_copies(app, CONSTANTS)
         before = dict(browser.library.files)
-        failing(browser.library, "mine.pte")
+        failing(browser.library, "mine (2).pte")
         await keep_copies(app, OTHER)
-        assert "mine.pte is not kept" in browser.html["error"]
+        assert "mine (2).pte is not kept" in browser.html["error"]
         assert browser.library.files == before
         assert await constants_of_the_copy(app, engine) == [CONSTANTS]
 
     drive(script, engine=engine)
 
 
-def test_another_copy_takes_the_place_of_the_one_before_it_and_of_its_constants() -> None:
+def test_another_program_of_the_same_name_is_kept_beside_the_one_before_it() -> None:
     engine = Engine()
 
     async def script(app: App, browser: FakeBrowser) -> None:
-        await keep_copies(app, CONSTANTS, OTHER)
-        assert len(browser.library.files) == 2
-        assert await constants_of_the_copy(app, engine) == [OTHER]
+        await keep_copies(app, CONSTANTS, OTHER, OTHER, CONSTANTS)
+        assert programs_of(browser) == ["local:mine.pte", "local:mine (2).pte"]
+        assert len(browser.library.files) == 4, "each has one file of constants"
+        for name, constants in ("mine.pte", CONSTANTS), ("mine (2).pte", OTHER):
+            await app.receive({"act": "close"})
+            await app.receive({"act": "library-open", "address": f"local:{name}"})
+            assert engine.data == [constants]
+            assert name in browser.html["program"]
 
     drive(script, engine=engine)
+
+
+def programs_of(browser: FakeBrowser) -> list[str]:
+    """Return the addresses of kept programs, in the order they were kept."""
+    return [address for address in browser.library.files if address.endswith(".pte")]
+
+
+def folder_of(task: str, name: str = "") -> list[File]:
+    """Return the files of a model's folder, which are all called the same."""
+    card = f'{{"task": "{task}", "program": "model.pte", "name": "{name}"}}'
+    config = File("config.json", f'{{"of": "{task}"}}'.encode())
+    return [File("card.json", card.encode()), config, File("model.pte", SAMPLE)]
+
+
+@pytest.mark.parametrize(
+    ("titles", "kept"),
+    [
+        (("", ""), ["model.pte", "model (2).pte"]),
+        (("moods", "names"), ["moods.pte", "names.pte"]),
+        (("a/b", "a/b"), ["a b.pte", "a b (2).pte"]),
+    ],
+)
+def test_two_folders_are_kept_each_with_its_task_and_files(
+    titles: tuple[str, str], kept: list[str]
+) -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        tasks = "fill-mask", "text-classification"
+        for task, title in zip(tasks, titles, strict=True):
+            await drop(app, *folder_of(task, title))
+            await app.receive({"act": "library-keep"})
+        assert programs_of(browser) == [f"local:{name}" for name in kept]
+        for task, name in zip(tasks, kept, strict=True):
+            await app.receive({"act": "close"})
+            await app.receive({"act": "library-open", "address": f"local:{name}"})
+            session = app._state.session
+            assert session is not None
+            assert session.source.task == task
+            config = await browser.read(session.source.beside["config.json"])
+            assert config == f'{{"of": "{task}"}}'.encode()
+
+    drive(script, engine=Engine())
+
+
+def inputs_of(app: App) -> dict[str, Any]:
+    """Return the inputs that were set, as they are saved."""
+    assert app._state.session is not None
+    return app._saved._value(app._state.session)
+
+
+def test_a_program_that_got_another_name_keeps_its_inputs() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await keep_copies(app, CONSTANTS)
+        await drop(app, File("mine.pte", SAMPLE))
+        await app.receive({"act": "seed", "input": "0", "value": "77"})
+        before = inputs_of(app)
+        assert before
+        await app.receive({"act": "library-keep"})
+        assert "mine (2).pte" in browser.html["program"]
+        await app.receive({"act": "close"})
+        await app.receive({"act": "library-open", "address": "local:mine.pte"})
+        await app.receive({"act": "seed", "input": "0", "value": "5"})
+        await app.receive({"act": "library-open", "address": "local:mine (2).pte"})
+        assert inputs_of(app) == before
+
+    drive(script, engine=Engine())
+
+
+def test_a_copy_that_another_tab_kept_meanwhile_stays() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        library, add = browser.library, browser.library.add
+
+        async def beaten(file: Any, name: str, **options: Any) -> str:
+            library.put("local:mine.pte", "mine.pte", OTHER, len(OTHER))
+            library.add = add  # type: ignore[method-assign]
+            return await add(file, name, **options)
+
+        library.add = beaten  # type: ignore[method-assign]
+        await drop(app, File("mine.pte", SAMPLE))
+        await app.receive({"act": "library-keep"})
+        assert "mine.pte is in the library already" in browser.html["error"]
+        assert library.files["local:mine.pte"][1] == OTHER
+        await app.receive({"act": "library-keep"})
+        assert programs_of(browser) == ["local:mine.pte", "local:mine (2).pte"]
+        assert browser.text["status"].startswith("Kept a copy as mine (2).pte")
+
+    drive(script, engine=Engine())
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "free"),
+    [
+        ("model.pte", (), "model.pte"),
+        ("model.pte", ("other.pte",), "model.pte"),
+        ("model.pte", ("model.pte",), "model (2).pte"),
+        ("model.pte", ("model.pte", "model (3).pte"), "model (2).pte"),
+        ("model.pte", ("model.pte", "model (2).pte"), "model (3).pte"),
+        ("a.b.bpte", ("a.b.bpte",), "a.b (2).bpte"),
+        ("model (2).pte", ("model (2).pte",), "model (3).pte"),
+        ("none", ("none",), "none (2)"),
+    ],
+)
+def test_a_name_that_is_taken_gets_a_number(name: str, taken: tuple[str, ...], free: str) -> None:
+    assert free_name(name, taken) == free
 
 
 def test_two_clicks_make_one_copy() -> None:

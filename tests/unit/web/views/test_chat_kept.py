@@ -48,6 +48,33 @@ def test_runs_and_answers_share_the_cache() -> None:
     drive(script)
 
 
+def test_a_conversation_goes_with_the_copy_of_its_program() -> None:
+    """Another program of the same name that is dropped later has none."""
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        store, address = app._state.store, f"local:{Q4.name}"
+        earlier = {"tokenizer": "", "messages": [{"role": "user", "content": "Before"}]}
+        store.write(f"chat:{address}", earlier)
+        await send(app, "First")
+        await act(app, "clear")
+        await send(app, "Hello")
+        before = shown(browser)
+        await app.receive({"act": "library-keep"})
+        archived = [one["title"] for one in store.read(f"chats:{address}")]
+        assert archived == ["Before", "First"]
+        assert store.read(f"chats:{Q4.name}") is None
+        assert [one["content"] for one in store.read(f"chat:{address}")["messages"]] == [
+            text for _, text in before
+        ]
+        assert store.read(f"chat:{Q4.name}") is None
+        await send(app, "And then?")
+        assert len(store.read(f"chat:{address}")["messages"]) == 4
+        assert store.read(f"chat:{Q4.name}") is None
+
+    drive(script)
+
+
 def test_a_conversation_outlives_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is opened again, and rebuilt after the device was lost during an answer."""
 

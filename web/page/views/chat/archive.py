@@ -42,6 +42,17 @@ class Archive:
         entries.insert(at, {"title": title or title_of(saved), "saved": dict(saved)})
         self._write(entries[:MOST])
 
+    def add_valid(self, saved: Any) -> None:
+        """Add a conversation as the store has it; what is none is left out."""
+        if _is_entry({"title": "", "saved": saved}):
+            self.add(saved)
+
+    def take_over(self, other: Archive) -> None:
+        """Move the conversations of another archive to this one."""
+        for entry in reversed(other.entries()):
+            self.add(entry["saved"], entry["title"])
+        other._write([])
+
     def take(self, at: int) -> dict[str, Any] | None:
         """Remove a conversation and return it."""
         entries = self.entries()

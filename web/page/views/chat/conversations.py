@@ -7,7 +7,7 @@ from typing import Any
 
 from page.browser import Source
 from page.session.session import Session
-from page.session.state import AppState
+from page.session.state import AppState, Change
 from page.views.chat import saved_chats
 from page.views.chat.archive import Archive
 from page.views.chat.chat_model import ChatModel
@@ -30,6 +30,23 @@ class Conversations:
         self._kept: KeptPictures | None = None  # of the saved one; None: not read yet
         self._outdated = False  # the conversation is with a closed program
         self._said = False  # whether something was said on this visit
+        state.listeners.append(self._follow)
+
+    def _follow(self, change: Change) -> None:
+        """Move the conversations to the address that a kept copy gives their program."""
+        session = self._state.session
+        if change is not Change.ADDRESS or session is None or not self.model.file:
+            return
+        before, after = self.model.file, session.source.address or session.source.name
+        if before == after:
+            return
+        self.model.file, store = after, self._state.store
+        old, new = (saved_chats.key_of(file) for file in (before, after))
+        self.archive.take_over(Archive(store, before))
+        if store.read(old):
+            self.archive.add_valid(store.read(new))  # of the same copy, on an earlier visit
+            store.write(new, store.read(old))
+            store.write(old, None)
 
     def turn_to(self, session: Session | None) -> bool:
         """Keep the conversation if the same program is opened again, else start a new one; return
