@@ -165,6 +165,22 @@ def test_one_look_serves_several_prompts() -> None:
     asyncio.run(ask())
 
 
+def test_a_picture_that_another_task_has_read_is_refused() -> None:
+    async def ask() -> None:
+        one, other = [
+            await webpte.tasks.open("mask-generation", FOLDER / "prompts", device="numpy")
+            for _ in range(2)
+        ]
+        async with one, other:
+            assert isinstance(one, MaskGeneration)
+            with await one.look(make_picture(9, 14)) as seen:
+                with pytest.raises(InputError, match="read by another task"):
+                    await other(seen, points=[(3, 4)])
+                assert (await one(seen, points=[(3, 4)]))["scores"]
+
+    asyncio.run(ask())
+
+
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [

@@ -12,6 +12,7 @@ import numpy as np
 from webpte.errors import ExecutionError, InputError
 from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.info import TensorInfo
+from webpte.runtime.program import Program
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
 from webpte.tasks.task import Held, task
 from webpte.tasks.vision.interpolate import interpolate
@@ -26,11 +27,13 @@ _NOTHING, _CORNERS = -1, (2, 3)  # labels of points that are none, and of a box
 class SeenPicture(Held):
     """A picture that the encoder has read; it can be asked about as often as one likes.
 
+    program     that read it, whose decoder alone understands the embedding
     embedding   the encoder's output, on the GPU where there is one
     """
 
     told = ("height", "width")
 
+    program: Program
     embedding: Any
     height: int
     width: int
@@ -78,7 +81,7 @@ class MaskGeneration(PictureTask):
         made = await self.batch([self.checked(await self.prepare(pixels))])
         place = "numpy" if self.program.device_info.kind == "numpy" else "gpu"
         (embedding,) = await self.program.run(self.method, made, output=place)
-        return SeenPicture(embedding, *pixels.shape[:2])
+        return SeenPicture(self.program, embedding, *pixels.shape[:2])
 
     async def __call__(
         self,
@@ -103,6 +106,11 @@ class MaskGeneration(PictureTask):
 
     async def _asked(self, given: Any, *prompt: Any) -> dict[str, Any]:
         if isinstance(given, SeenPicture):
+            if given.program is not self.program:
+                raise InputError(
+                    f"this picture was read by another task ({given.program.name}): give it to "
+                    "that one, or call look of this one"
+                )
             return await self._answer(given, *prompt)
         with await self.look(given) as seen:
             return await self._answer(seen, *prompt)
