@@ -60,11 +60,13 @@ _EMPTY = h(
 
 def _row(row: Row, now: float) -> Html:
     entry = row.entry
-    place = "local file" if entry.address.startswith(LOCAL) else urlsplit(entry.address).netloc
+    is_local = entry.address.startswith(LOCAL)
+    place = "local file" if is_local else urlsplit(entry.address).netloc
     amount = bytes_text(row.size)
     if entry.missing:
         share = (entry.size - entry.missing) / max(entry.size, 1)
-        amount = f"{amount} of {bytes_text(entry.size)} ({share:.0%}); open it to download the rest"
+        rest = "drop the file and keep it again" if is_local else "open it to download the rest"
+        amount = f"{amount} of {bytes_text(entry.size)} ({share:.0%}); {rest}"
     facts = f"{amount} · {place} · used {age_text(now - entry.used)}"
     return h(
         "li",

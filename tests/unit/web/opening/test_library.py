@@ -140,16 +140,24 @@ def test_what_could_not_be_loaded_is_not_kept() -> None:
     drive(script)
 
 
-def test_an_interrupted_download_is_listed_with_its_share_and_can_be_deleted() -> None:
+@pytest.mark.parametrize(
+    ("address", "rest"),
+    [
+        ("http://far/big.pte", "open it to download the rest"),
+        ("local:big.pte", "drop the file and keep it again"),
+    ],
+)
+def test_an_interrupted_file_is_listed_with_its_share_and_can_be_deleted(
+    address: str, rest: str
+) -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
-        address = "http://far/big.pte"
         browser.library.put(address, "big.pte", b"", 4096)
         entry, data = browser.library.files[address]
         browser.library.files[address] = replace(entry, missing=3072), data
         await app.receive({"act": "library-refresh"})
-        assert "1.00 KiB of 4.00 KiB (25%); open it to download the rest" in browser.html["library"]
+        assert f"1.00 KiB of 4.00 KiB (25%); {rest}" in browser.html["library"]
         assert browser.text["library-total"] == "1 program, 1.00 KiB"
-        await app.receive({"act": "library-delete", "address": address})
+        await app.receive({"act": "library-delete", "address": address, "sure": True})
         assert browser.library.files == {}
         assert browser.text["status"] == "Deleted: 1.00 KiB freed"
 
