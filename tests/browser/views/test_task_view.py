@@ -47,9 +47,12 @@ def give_photo(page: Page) -> None:
 def test_things_are_framed_marked_and_saved(page: Page) -> None:
     result = open_task(page, "things", "object-detection")
     give_photo(page)
-    page.locator("#task-input input[type=range]").fill("0.3")
-    expect(result.locator("h3")).to_contain_text("found")
     frames = result.locator("#task-stage g[data-item]")
+    expect(frames.first).to_be_attached()
+    sure = frames.count()
+    page.locator("#task-input input[type=range]").fill("0.3")
+    expect(frames).not_to_have_count(sure)  # there are more now
+    expect(result.locator("h3")).to_contain_text("found")
     expect(frames).to_have_count(result.locator("li[data-item]").count())
     result.locator("li[data-item='0']").hover()
     expect(result.locator("#task-stage g[data-item='0']")).to_have_class("marked")
