@@ -49,7 +49,6 @@ class Inputs:
     """The sum of x xᵀ over the inputs of a layer, which need not be kept."""
 
     products: Tensor  # (width, width), float64
-    tokens: int = 0
 
     @classmethod
     def none(cls, width: int) -> Inputs:
@@ -59,7 +58,6 @@ class Inputs:
         """Add inputs (..., width)."""
         rows = x.detach().reshape(-1, x.shape[-1]).float()
         self.products += rows.T @ rows
-        self.tokens += rows.shape[0]
 
 
 def round_to_nearest(weight: Tensor, group: int) -> Rounded:
@@ -80,30 +78,28 @@ def round_weights(weight: Tensor, inputs: Inputs, group: int) -> Rounded:
     hessian = hessian.float()
     scales = _scales(weight, importance, group)
     best = _nearest(weight, scales, group)
-    least = row_errors(weight, best, hessian)
+    least = _squared_results(weight - best.weights(), hessian)
     for _ in range(_ROUNDS):
         numbers = _compensated(weight, scales, factor, order, group)
         scales = _fitted(weight, numbers, scales, hessian)
         found = Rounded(numbers, scales)
-        errors = row_errors(weight, found, hessian)
+        errors = _squared_results(weight - found.weights(), hessian)
         better = (errors < least)[:, None]
         best = Rounded(*(torch.where(better, *pair) for pair in zip(found, best, strict=True)))
         least = torch.minimum(errors, least)
     return best
 
 
-def row_errors(weight: Tensor, rounded: Rounded, hessian: Tensor) -> Tensor:
-    """Return the error of each row, (rows,)."""
-    change = weight - rounded.weights()
-    return ((change @ hessian) * change).sum(1)
-
-
 def relative_error(weight: Tensor, rounded: Tensor, inputs: Inputs) -> float:
     """Return the squared change of a layer's results, relative to the squared results."""
-    hessian = inputs.products.float()
-    change = weight.float() - rounded
-    whole = ((weight.float() @ hessian) * weight).sum().item()
-    return ((change @ hessian) * change).sum().item() / whole if whole > 0 else 0.0
+    weight, hessian = weight.float(), inputs.products.float()
+    whole = _squared_results(weight, hessian).sum().item()
+    return _squared_results(weight - rounded, hessian).sum().item() / whole if whole > 0 else 0.0
+
+
+def _squared_results(weight: Tensor, hessian: Tensor) -> Tensor:
+    """Return the squared results of each row of weights, summed over the tokens, (rows,)."""
+    return ((weight @ hessian) * weight).sum(1)
 
 
 def _damped(products: Tensor) -> Tensor:
