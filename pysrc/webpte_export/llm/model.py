@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from webpte_export.errors import ExportError
 from webpte_export.llm.source import Shape, Source
-from webpte_export.quantize import quantize_weights, row_scales
+from webpte_export.quantize import row_scales
 
 
 def build(source: Source, max_context: int, max_chunk: int) -> Any:
@@ -68,14 +68,8 @@ def _one_causal_mask() -> Iterator[None]:
         yield
 
 
-def quantize_model(model: Any, how: str) -> None:
-    """Quantize linear layers as requested, and the embedding to 8 bits, which loses little."""
-    quantize_embedding(model)
-    quantize_weights(model, how)
-
-
 def quantize_embedding(model: Any) -> None:
-    """Quantize the embedding to 8 bits, in place."""
+    """Quantize the embedding to 8 bits, which loses little, in place."""
     model.tok_embeddings = row_quantized_embedding(model.tok_embeddings)
 
 

@@ -92,15 +92,17 @@ def as_exported(model: Any, folder: Path, quantize: str | None) -> None:
     import torch
 
     from webpte_export.llm.huggingface import meta_name
-    from webpte_export.llm.model import build, quantize_model
+    from webpte_export.llm.model import build, quantize_embedding
     from webpte_export.llm.read_source import read_source
     from webpte_export.llm.source import Shape, pairs_apart
+    from webpte_export.quantize import quantize_weights
     from webpte_export.training.frozen import frozen_layer
 
     source = read_source(folder)
     exported = build(source, LENGTH, LENGTH)
     if quantize is not None:
-        quantize_model(exported, quantize)
+        quantize_embedding(exported)
+        quantize_weights(exported, quantize)
     shape = source.shape
     assert isinstance(shape, Shape)
     heads = {"wq": shape.heads, "wk": shape.kv_heads}
