@@ -158,13 +158,10 @@ class LibraryController:
             self._copied = None
             self._draw_note()
         if session is self._state.session:
-            was, session.source = (
-                session.source,
-                replace(session.source, name=name, address=address),
-            )
+            told = f"a copy of {name}" if name == session.source.name else f"a copy as {name}"
+            session.source = replace(session.source, name=name, address=address)
             self._draw_note()
             self._state.announce(Change.ADDRESS)
-            told = f"a copy of {name}" if name == was.name else f"a copy as {name}"
             self._state.tell(f"Kept {told}: a reload opens it again")
         await self.refresh()
 

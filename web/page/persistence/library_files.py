@@ -76,12 +76,11 @@ async def find_same(
 
     Its `.ptd` files and those beside it have to be the same, too.
     """
-    suffix = PurePath(name).suffix
+    suffix, own = PurePath(name).suffix, _files_of(browser, source)
     for entry in entries:
         is_named = (_stem(entry.name), PurePath(entry.name).suffix) == (_stem(name), suffix)
         if not entry.address.startswith(LOCAL) or not is_named or entry.missing:
             continue
-        own = _files_of(browser, source)
         kept = {_role(entry, part.address): part for part in [entry, *parts_of(entries, entry)]}
         if len(kept) != 1 + len(entry.parts) or own.keys() != kept.keys():
             continue
