@@ -150,7 +150,7 @@ def test_a_microphone_can_be_cancelled_and_a_missing_file_is_told(folder: Path) 
 
 def test_a_text_is_spoken() -> None:
     async def script(app: App, browser: SpeechBrowser) -> None:
-        await opened(app, browser, voices_folder() / "drawn")
+        await opened(app, browser, voices_folder() / "steady")
         await app.receive({"act": "speech:speak", "fields": {"text": " "}})
         assert "Write what is to be said" in browser.text["status"]
         await app.receive({"act": "speech:speak", "fields": {"text": "Hello. You there!"}})
