@@ -82,10 +82,12 @@ async function chats() {
   const client = await webpte.openai({ teller: "samples/stories.pte" }, { slots: 2 });
   const { completions } = client.chat;
   const messages = ask("What does a cow say?");
-  const whole = await completions.create({ model: "teller", messages });
+  const greedy = { temperature: 0 }; // drawn answers differ now and then
+  const whole = await completions.create({ model: "teller", messages, ...greedy });
   const chunks = [];
-  for await (const chunk of await completions.create({ messages, stream: true })) chunks.push(chunk);
-  const two = await Promise.all([messages, ask("What is two plus three?")].map((messages) => completions.create({ messages })));
+  for await (const chunk of await completions.create({ messages, stream: true, ...greedy })) chunks.push(chunk);
+  const questions = [messages, ask("What is two plus three?")];
+  const two = await Promise.all(questions.map((messages) => completions.create({ messages, ...greedy })));
   const story = ask("Tell me a story about a cat.");
   let broken = 0;
   for await (const _ of await completions.create({ messages: story, stream: true })) {

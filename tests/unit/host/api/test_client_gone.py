@@ -15,7 +15,8 @@ from support.page.chats import Q4, open_tokenizer
 from webpte.openai import Client, Model, answers
 from webpte_host.api.app import ApiApp
 
-BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 60}
+ASKED = [{"role": "user", "content": "Hi"}]
+BODY = {"model": "tiny", "messages": ASKED, "max_tokens": 60, "seed": 5}
 SCOPE = {
     "type": "http",
     "asgi": {"version": "3.0", "spec_version": "2.3"},
