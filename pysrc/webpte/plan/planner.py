@@ -132,7 +132,7 @@ class Planner:
         hooks: dict[int, list[int]] = {}
         for index, planned in enumerate(self.calls):
             args = planned.op.bind(planned.call, self._graph, self._live)
-            ids = [i for parameter, i in args.given if parameter.kind not in ("live", "any")]
+            ids = [i for parameter, i in args.given if parameter.decides]
             for value_id in set(self._graph.expand(tuple(ids))):
                 if isinstance(self._graph.value(value_id), Tensor | SymIntValue):
                     hooks.setdefault(value_id, []).append(index)

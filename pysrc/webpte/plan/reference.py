@@ -72,7 +72,7 @@ class CheckedCalls:
         if key not in self._given:
             last = [i for each in (*call.parts, call) for i in each.args[-1:]]
             made = {i for i in self._graph.expand(tuple(last)) if self._is_tensor(i)}
-            read = tuple(i for parameter, i in args.given if parameter.kind not in ("live", "any"))
+            read = tuple(i for parameter, i in args.given if parameter.decides)
             ids = {*self._graph.expand(read)} - made
             sized = (i for i in ids if self._is_tensor(i) or self._graph.is_symint(i))
             self._given[key], self._made[key] = sorted(sized), sorted(made)

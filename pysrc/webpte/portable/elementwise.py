@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from webpte.errors import ExecutionError
-from webpte.ops.core.args import parse_signature
 from webpte.ops.core.numpy_math import np_clamp, np_elu
+from webpte.ops.core.signature import parse_signature
 from webpte.ops.elementwise.unary import GELU, UNARY, Unary
 from webpte.portable.promotion import DT, float_type, working_type
 from webpte.portable.registry import FLOATS, MOVED, TRUTH, op_named_like, register

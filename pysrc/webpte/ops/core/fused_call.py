@@ -21,9 +21,10 @@ import numpy as np
 
 from webpte.errors import GraphError, ResizeError
 from webpte.graph.graph import Call
-from webpte.ops.core.args import Args, TensorArg, parse_signature
+from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.records import Binding, Dispatch, Scratch, SymIntBound
 from webpte.ops.core.registry import Lowering, OpDef, definition_of, register_fused
+from webpte.ops.core.signature import parse_signature
 from webpte.shapes import Dims
 
 Array = np.ndarray

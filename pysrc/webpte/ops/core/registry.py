@@ -13,8 +13,9 @@ import numpy as np
 
 from webpte.graph.graph import Call, Graph
 from webpte.graph.live_state import LiveState
-from webpte.ops.core.args import Args, Signature, parse_signature
+from webpte.ops.core.args import Args
 from webpte.ops.core.records import Dispatch, RelowerGuard, SymIntBound
+from webpte.ops.core.signature import Signature, parse_signature
 from webpte.ops.core.target import GPU, Target
 from webpte.shapes import Dims
 

@@ -14,10 +14,11 @@ from functools import partial
 
 import numpy as np
 
-from webpte.ops.core.args import Args, TensorArg, parse_signature
+from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.fused_call import fused_shape, parts_of
 from webpte.ops.core.records import Dispatch
 from webpte.ops.core.registry import OpDef, register_fused
+from webpte.ops.core.signature import parse_signature
 from webpte.ops.move.indexing import INDEXING, Indexing, RowPart, lower_indexing
 from webpte.ops.quant.embedding_quantized import EMBEDDINGS, Embedding, TablePart, lower_embedding
 

@@ -219,5 +219,5 @@ class _Rewriting:
         op = definition_of(part)
         assert op is not None, "of a part"
         named = zip(op.signature.parameters, part.args[:-1], strict=False)
-        ids = tuple(i for parameter, i in named if parameter.kind not in ("live", "any"))
+        ids = tuple(i for parameter, i in named if parameter.decides)
         return self._graph.expand(ids)

@@ -12,8 +12,9 @@ from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError, ValueKindError
 from webpte.graph.graph import Call
 from webpte.graph.live_state import LiveState
-from webpte.ops.core.args import Args, parse_signature
+from webpte.ops.core.args import Args
 from webpte.ops.core.records import SymIntBound, SymIntUniform
+from webpte.ops.core.signature import parse_signature
 
 # Signatures
 
