@@ -39,6 +39,7 @@ def run(request: dict[str, Any]) -> Report:
     )
     if request["half"]:
         chosen["half"] = True
+    chosen |= {name: request[name] for name in ("calibrate", "keep_8w") if request.get(name)}
     if request["kind"] == "llm":
         from webpte_export.llm import export_llm
 
@@ -47,7 +48,6 @@ def run(request: dict[str, Any]) -> Report:
             from webpte_export.training.prepare import lora_training
 
             chosen["train"] = lora_training(LoraOptions(**request["train"]))
-        chosen |= {name: request[name] for name in ("calibrate", "keep_8w") if request.get(name)}
         return export_llm(
             request["source"], request["out"], max_context=request["max_context"], **chosen
         )

@@ -48,6 +48,8 @@ def export_task(
     quantize: str | None = None,
     half: bool = False,
     max_length: int | None = None,
+    calibrate: str | Path | bool = False,
+    keep_8w: int = 0,
 ) -> Report:
     """Export a model for `webpte.tasks.open(task, OUT)`, and check it against PyTorch.
 
@@ -59,14 +61,26 @@ def export_task(
                 mean
     max_length  tokens of a text; by default the model's own number, at most 512; of a conversation
                 at most 2048 (text-generation) or 4096 (image-text-to-text)
+    calibrate, keep_8w  of text-generation, as in `export_llm`
     """
-    report = _export(Path(folder), Path(out), task, quantize, half, max_length)
+    calibration: dict[str, Any] = {}
+    if calibrate or keep_8w:
+        if task != _WRITING:
+            raise ExportError(f"models for {task} are not calibrated; those for {_WRITING} are.")
+        calibration = {"calibrate": calibrate, "keep_8w": keep_8w}
+    report = _export(Path(folder), Path(out), task, quantize, half, max_length, calibration)
     add_task(report.program, task)
     return report
 
 
 def _export(
-    folder: Path, out: Path, task: str, quantize: str | None, half: bool, max_length: int | None
+    folder: Path,
+    out: Path,
+    task: str,
+    quantize: str | None,
+    half: bool,
+    max_length: int | None,
+    calibration: dict[str, Any],
 ) -> Report:
     """Export a model as its task wants it; see `export_task`."""
     if not (folder / "config.json").is_file():
@@ -82,7 +96,11 @@ def _export(
             raise ExportError(f"{folder} is not a model for {task}: it is an encoder-decoder.")
         _check_files(folder, task, (_TOKENIZER,))
         return export_llm(
-            *(folder, out / PROGRAM), quantize=quantize, max_context=max_length, half=half
+            *(folder, out / PROGRAM),
+            quantize=quantize,
+            max_context=max_length,
+            half=half,
+            **calibration,
         )
     from webpte_export.tasks.heads import ArrayModel, PictureModel, read_module
     from webpte_export.tasks.parts import PARTS

@@ -34,7 +34,8 @@ _USAGE = """\
 python3 serve.py export MODULE:FUNCTION OUT [options]
        python3 serve.py export MODEL.gguf|FOLDER OUT [--train lora] [options]
        python3 serve.py export FOLDER OUT --task NAME [options]"""
-_TALKING = ("text-generation", "image-text-to-text")  # tasks whose models keep a conversation
+_WRITING = "text-generation"
+_TALKING = (_WRITING, "image-text-to-text")  # tasks whose models keep a conversation
 _DESCRIPTION = """\
 Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE, which
 is imported from the current folder, returns (model, inputs), (model, inputs, dynamic_shapes), or a
@@ -146,8 +147,11 @@ def _check_calibration(options: argparse.Namespace, kind: str) -> None:
         if options.keep_8w is not None:
             raise HostError("--keep-8w needs --calibrate, which finds the most sensitive layers.")
         return
-    if kind != "llm":
-        raise HostError("--calibrate is for language models (a .gguf file or a folder).")
+    if kind != "llm" and options.task != _WRITING:
+        raise HostError(
+            "--calibrate is for language models (a .gguf file or a folder); "
+            f"of tasks, for {_WRITING}."
+        )
     if options.quantize not in _GROUPED:
         raise HostError(f"--calibrate needs --quantize {' or '.join(_GROUPED)}.")
     if options.calibrate is not True and not Path(options.calibrate).is_file():

@@ -26,6 +26,7 @@ from webpte_host.commands import export as command
         (["model.py", "out"], "named like model:make_model"),
         (["my_model:make", "out", "--max-context", "64"], "for language models"),
         (["my_model:make", "out", "--quantize", "4w", "--calibrate"], "for language models"),
+        ([".", "out", "--task", "fill-mask", "--quantize", "4w", "--calibrate"], "text-generation"),
         ([".", "out", "--calibrate"], "needs --quantize 4w or 8da4w"),
         ([".", "out", "--quantize", "8w", "--calibrate"], "needs --quantize 4w or 8da4w"),
         ([".", "out", "--quantize", "4w", "--calibrate", "no.txt"], "no.txt: there is no such"),
@@ -70,6 +71,7 @@ def test_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (request["calibrate"], request["keep_8w"]) == (False, 0)
     chosen = ["llama", "o", "--quantize", "4w", "--calibrate"]
     assert command.parse(chosen)["calibrate"] is True
+    assert command.parse([*chosen, "--task", "text-generation"])["calibrate"] is True
     Path("text.txt").touch()
     request = command.parse([*chosen, "text.txt", "--keep-8w", "5"])
     assert (request["calibrate"], request["keep_8w"]) == (str(tmp_path / "text.txt"), 5)

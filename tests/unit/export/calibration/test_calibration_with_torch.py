@@ -30,6 +30,7 @@ from bench.architectures.language_models import (  # noqa: E402
 from webpte_export import ExportError, export_llm  # noqa: E402
 from webpte_export.calibrate import calibrate  # noqa: E402
 from webpte_export.llm.decoder import Decoder  # noqa: E402
+from webpte_export.tasks import export_task  # noqa: E402
 
 BY_NAME = {family.name: family for family in FAMILIES}
 # Attention by the table, with a window and a soft cap, with a mask; other rotations; experts.
@@ -83,6 +84,16 @@ def test_a_calibrated_program_is_right(tmp_path: Path, name: str, how: str, kept
     assert report.extra["calibration"].endswith("layers, 1,024 tokens")
     if kept:
         assert f"with {kept} layers at 8 bits: perplexity" in report.text()
+
+
+def test_a_model_of_a_task_is_calibrated(tmp_path: Path) -> None:
+    folder = written(tmp_path / "model", "llama")
+    chosen: dict[str, Any] = {"quantize": "4w", "max_length": 64, "calibrate": True}
+    report = export_task(folder, tmp_path / "out", "text-generation", **chosen, keep_8w=2)
+    assert report.passed, report.text()
+    assert "with 2 layers at 8 bits: perplexity" in report.text()
+    with pytest.raises(ExportError, match="fill-mask are not calibrated"):
+        export_task(folder, tmp_path / "out", "fill-mask", **chosen)
 
 
 def test_models_that_keep_a_state_are_refused(tmp_path: Path) -> None:
