@@ -22,7 +22,7 @@ from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
 
 from webpte_boot.compiled import CompiledModules
 
-compiled = CompiledModules("/webpte-bytecode")
+compiled = CompiledModules("/webpte-bytecode", "webpte.bytecode")
 # PyScript runs this file in a coroutine.
 await compiled.restore()  # type: ignore[top-level-await] # noqa: F704, PLE1142
 

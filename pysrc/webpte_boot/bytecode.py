@@ -1,4 +1,4 @@
-"""Compiled modules from the last visit: importing takes about half as long without compiling.
+"""Compiled modules, of the site or of the last visit: imports take half as long without compiling.
 
 Files and their times are new at every visit, so Python cannot reuse its own cache. Modules are kept
 by the hash of their source: a module that has changed is compiled. The code that dataclasses
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import marshal
 import sys
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import MAGIC_NUMBER, source_hash, spec_from_file_location
@@ -20,49 +21,51 @@ _VERSION = f"{sys.version} 2"  # of Python, and of what is packed
 _HEAD = 16  # bytes of a .pyc before the code: magic number, flags, and what it goes by
 # A module: its source file, whether it is a package, the hash of its source, and its code.
 Module = tuple[str, bool, bytes, bytes]
+# Modules by name, and generated code by its text.
+Compiled = tuple[dict[str, Module], dict[str, CodeType]]
 
 
 class KeptLoader(SourceFileLoader):
-    """Loads a module from its kept code, or from its source if that has changed."""
+    """Loads a module from kept code, or from its source if that has changed since."""
 
-    def __init__(self, name: str, kept: Module) -> None:
-        super().__init__(name, kept[0])
-        self._kept: Module | None = kept
+    used: Module | None = None  # of those kept, once it is loaded
+
+    def __init__(self, name: str, kept: Sequence[Module]) -> None:
+        """Build the loader of a file that was compiled once or several times."""
+        super().__init__(name, kept[0][0])
+        self._kept = kept
 
     def get_code(self, fullname: str) -> CodeType | None:
-        if self._kept is not None and source_hash(self.get_data(self.path)) == self._kept[2]:
-            code: CodeType = marshal.loads(self._kept[3])
-            return code
-        self._kept = None
-        return super().get_code(fullname)
-
-    @property
-    def used(self) -> Module | None:
-        """The kept module, unless its source has changed."""
-        return self._kept
+        found = source_hash(self.get_data(self.path))
+        self.used = next((one for one in self._kept if one[2] == found), None)
+        if self.used is None:
+            return super().get_code(fullname)
+        code: CodeType = marshal.loads(self.used[3])
+        return code
 
 
 class KeptModules:
-    """Finds modules that the last visit has compiled, without a look at other folders."""
+    """Finds modules that were compiled before, without a look at other folders."""
 
-    def __init__(self, modules: Mapping[str, Module]) -> None:
-        self._modules = modules
+    def __init__(self, several: Sequence[Mapping[str, Module]]) -> None:
+        self._several = several
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        kept = self._modules.get(name)
-        if kept is None or not Path(kept[0]).is_file():
+        found = [modules[name] for modules in self._several if name in modules]
+        kept = [one for one in found if Path(one[0]).is_file()]
+        if not kept:
             return None
-        inside = [kept[0].rpartition("/")[0]] if kept[1] else None
-        return spec_from_file_location(
-            name, kept[0], loader=KeptLoader(name, kept), submodule_search_locations=inside
-        )
+        file, is_package = kept[0][:2]
+        inside = [file.rpartition("/")[0]] if is_package else None
+        loader = KeptLoader(name, [one for one in kept if one[0] == file])
+        return spec_from_file_location(name, file, loader=loader, submodule_search_locations=inside)
 
 
-def put_first(modules: Mapping[str, Module]) -> None:
+def put_first(*several: Mapping[str, Module]) -> None:
     """Let Python look for modules among these first."""
-    sys.meta_path.insert(0, KeptModules(modules))
+    sys.meta_path.insert(0, KeptModules(several))
 
 
 def compiled_modules(modules: Iterable[ModuleType]) -> dict[str, Module]:
@@ -95,10 +98,6 @@ class Generated:
     def end(self) -> None:
         del dataclasses.exec  # type: ignore[attr-defined]
 
-    @property
-    def is_kept(self) -> bool:
-        return self.used.keys() == self._kept.keys()
-
     def _run(self, text: str, *scopes: dict[str, object]) -> None:
         code = self._kept.get(text)
         if code is None:
@@ -111,10 +110,22 @@ def pack(modules: Mapping[str, Module], generated: Mapping[str, CodeType]) -> by
     return marshal.dumps((_VERSION, dict(modules), dict(generated)))
 
 
-def unpack(data: bytes) -> tuple[dict[str, Module], dict[str, CodeType]]:
+def unpack(data: bytes) -> Compiled:
     """Return the packed modules and code; nothing if another Python version has written them."""
     try:
         version, modules, generated = marshal.loads(data)
     except (ValueError, EOFError, TypeError):
         return {}, {}
     return (dict(modules), dict(generated)) if version == _VERSION else ({}, {})
+
+
+def write_file(path: Path, modules: Mapping[str, Module], code: Mapping[str, CodeType]) -> None:
+    path.write_bytes(zlib.compress(pack(modules, code), 9))
+
+
+def read_file(path: Path) -> Compiled:
+    """Return what `write_file` wrote; nothing where there is no such file."""
+    try:
+        return unpack(zlib.decompress(path.read_bytes()))
+    except (OSError, zlib.error):
+        return {}, {}

@@ -1,33 +1,39 @@
-"""Compiled modules of the last visit, in a cache of the browser."""
+"""Compiled modules that come with the site, and those of the last visit, in a browser cache."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import sys
+from pathlib import Path
 
 import js
 from pyodide.ffi import JsException, to_js
 
 from webpte_boot import bytecode
+from webpte_boot.bytecode import Compiled
 
 _CACHE = "webpte-bytecode"
 _IDLE_SECONDS = 4
 
 
 class CompiledModules:
-    """Compiled modules of the last visit; none where a browser keeps no cache.
+    """Modules that need not be compiled; none where a site has none and a browser keeps none.
 
-    compiled = CompiledModules("/webpte-bytecode")
+    compiled = CompiledModules("/webpte-bytecode", "webpte.bytecode")
     await compiled.restore()
     import ...
     compiled.keep_later()
     """
 
-    def __init__(self, address: str) -> None:
-        """`address` names them in the cache; it is below the address of the site."""
+    def __init__(self, address: str, shipped: str = "") -> None:
+        """`address` names those of the last visit in the cache; it is below the site's address.
+
+        `shipped` is the file with those of the site.
+        """
         self._address = address
-        self._restored: dict[str, bytecode.Module] = {}
+        self._shipped: Compiled = bytecode.read_file(Path(shipped)) if shipped else ({}, {})
+        self._kept: Compiled | None = None  # those of the last visit, if there was one
         self._generated = bytecode.Generated({})
         self._keeping: asyncio.Future[None] | None = None
 
@@ -38,12 +44,13 @@ class CompiledModules:
             cache = await js.caches.open(_CACHE)
             found = await cache.match(self._full_address)
             if found:
-                kept = bytecode.unpack(bytes((await found.arrayBuffer()).to_bytes()))
-                self._restored, self._generated = kept[0], bytecode.Generated(kept[1])
-                bytecode.put_first(self._restored)
+                self._kept = bytecode.unpack(bytes((await found.arrayBuffer()).to_bytes()))
+        modules, code = self._kept or ({}, {})
+        self._generated = bytecode.Generated({**self._shipped[1], **code})
+        bytecode.put_first(self._shipped[0], modules)
 
     def keep_later(self) -> None:
-        """Store the modules once webpte is imported and Python is idle."""
+        """Store what the site has not compiled once webpte is imported and Python is idle."""
         self._keeping = asyncio.ensure_future(self._keep())
 
     async def _keep(self) -> None:
@@ -54,11 +61,15 @@ class CompiledModules:
         sys.dont_write_bytecode = True
         self._generated.end()
         await asyncio.sleep(_IDLE_SECONDS)
-        modules = bytecode.compiled_modules(list(sys.modules.values()))
-        if modules != self._restored or not self._generated.is_kept:
-            packed = to_js(bytecode.pack(modules, self._generated.used))
+        modules, code = self._shipped
+        every = bytecode.compiled_modules(list(sys.modules.values()))
+        fresh = {name: one for name, one in every.items() if modules.get(name) != one}
+        generated = {text: one for text, one in self._generated.used.items() if text not in code}
+        kept = self._kept
+        if kept is None or fresh != kept[0] or generated.keys() != kept[1].keys():
+            packed = to_js(bytecode.pack(fresh, generated))
             await load_script("browser/keep_response.js")(_CACHE, self._full_address, packed)
-        self._restored, self._generated.used = {}, {}
+        self._shipped, self._kept, self._generated.used = ({}, {}), None, {}
 
     @property
     def _full_address(self) -> str:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+from webpte_host.setup.precompile import BYTECODE
 
 _SETTINGS = {
     "name": "webpte",
     "packages": ["numpy", "flatbuffers"],
     "packages_cache": "passthrough",
     "sync_main_only": True,  # the worker only exchanges messages, so it needs no shared memory
-    "files": {"./webpte.zip": "./*", "./page.zip": "./*"},  # archives (see bundle.py), unpacked
 }
+_ARCHIVES = {"./webpte.zip": "./*", "./page.zip": "./*"}  # see bundle.py; unpacked
 
 
-def page_config(runtime: str = "./runtime/") -> bytes:
-    """Return the configuration; `runtime` is the address of the runtime, with a final slash."""
-    return json.dumps({**_SETTINGS, "interpreter": f"{runtime}pyodide/pyodide.mjs"}).encode()
+def page_config(folder: Path, runtime: str = "./runtime/") -> bytes:
+    """Return the configuration.
+
+    folder   of the runtime
+    runtime  its address, with a final slash
+    """
+    files = dict(_ARCHIVES)
+    if (folder / BYTECODE).is_file():  # there was a Node to compile it
+        files[f"{runtime}{BYTECODE}"] = f"./{BYTECODE}"
+    interpreter = f"{runtime}pyodide/pyodide.mjs"
+    return json.dumps({**_SETTINGS, "files": files, "interpreter": interpreter}).encode()

@@ -167,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == _CONFIG_PATH:
             # Relative to the request's path, which may be one folder deeper.
             up = "." if url_path(self.path) == path else ".."
-            return page_config(f"{up}{self.server.runtime_path}")
+            return page_config(self.server.runtime, f"{up}{self.server.runtime_path}")
         if path == _GALLERY_PATH:
             return gallery(self.server.web, find_file(self.server.mounts, _INSTALLED_PATH))
         if path in (_PAGE_PATH, _EMBED_PATH):
@@ -293,14 +293,16 @@ class _Server(ThreadingHTTPServer):
         mounts: list[Mount],
         web: Path,
         bundles: dict[str, Bundle],
-        runtime: str,
+        runtime: Path,
+        version: str,
         hosts: Hosts,
     ) -> None:
-        """Serve `bundles`, keyed by path; `runtime` is the version of the files in /runtime/."""
+        """Serve `bundles`, keyed by path; `version` is that of the files in `runtime`."""
         self.hosts = hosts
-        self.runtime_path = f"/runtime/v-{runtime}/"  # never changes
+        self.runtime = runtime
+        self.runtime_path = f"/runtime/v-{version}/"  # never changes
         self.mounts = mounts
-        self.immutable_urls = ImmutableUrls(web, list(bundles.values()), runtime)
+        self.immutable_urls = ImmutableUrls(web, list(bundles.values()), version)
         self.web = web
         self.bundles = bundles
         if ":" in address[0]:
@@ -335,7 +337,9 @@ class Site:
         }
         every = [Mount("/", web), *runtimes, *mounts]
         try:
-            self._server = _Server((host, port), every, web, bundles, version, Hosts(names))
+            self._server = _Server(
+                (host, port), every, web, bundles, runtime, version, Hosts(names)
+            )
         except (OSError, OverflowError) as error:
             raise HostError(_listen_message(host, port, error)) from error
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)

@@ -5,11 +5,11 @@
     runtime/pyodide/     the interpreter, its wheels, and a pyodide-lock.json that names just those
     runtime/pyscript/    PyScript's distribution
     runtime/tokenizers/  Hugging Face's tokenizers in JavaScript, for webpte.text
+    runtime/webpte.bytecode  compiled modules of NumPy, webpte and the page
     runtime/stamp.json   the list of files, and the hash of the lock
 
-built under a temporary name and renamed when it is complete. Then the part of Python's library that
-a start imports is compiled (see stdlib.py). The stamp makes later starts fast and independent of
-the network.
+built under a temporary name and renamed when it is complete. Then what a start imports is compiled
+(see precompile.py). The stamp makes later starts fast and independent of the network.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME
 from webpte_host.base.progress import Display, megabytes
 from webpte_host.setup import sources
-from webpte_host.setup.stdlib import ensure_compiled
+from webpte_host.setup.precompile import ensure_compiled
 
 LOCK = Path(__file__).with_name("runtime_lock.json")
 
@@ -142,14 +142,20 @@ class Setup:
 
 
 def ensure_runtime(
-    display: Display | None = None, folder: Path = RUNTIME, lock_path: Path = LOCK
+    display: Display | None = None,
+    folder: Path = RUNTIME,
+    lock_path: Path = LOCK,
+    compile_edits: bool = False,
 ) -> Path:
-    """Return the runtime folder, after setting it up if it is not complete and current."""
+    """Return the runtime folder, after setting it up if it is not complete and current.
+
+    compile_edits  compile modules again that were edited since they were compiled
+    """
     lock_bytes = lock_path.read_bytes()
     lock_hash = hashlib.sha256(lock_bytes).hexdigest()
     if not is_current(folder, lock_hash):
         _set_up(display or Display(), folder, lock_bytes, lock_hash)
-    ensure_compiled(display, folder, folder / _STAMP)
+    ensure_compiled(display, folder, folder / _STAMP, compile_edits)
     return folder
 
 

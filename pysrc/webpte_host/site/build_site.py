@@ -53,7 +53,7 @@ def write_page(site: Path, runtime: Path, web: Path = WEB) -> None:
     shutil.copytree(web, site, ignore=ignored)
     shutil.copytree(runtime, site / "runtime")
     (site / "runtime" / "stamp.json").unlink(missing_ok=True)
-    (site / "pyscript.json").write_bytes(page_config())
+    (site / "pyscript.json").write_bytes(page_config(runtime))
     (site / "webpte.zip").write_bytes(package_bundle().archive().data)
     (site / "page.zip").write_bytes(page_bundle(web).archive().data)
     for module in (site / "page").rglob("*.py"):  # in the archive

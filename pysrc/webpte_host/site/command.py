@@ -57,7 +57,7 @@ def build(
     out = out.resolve()
     build_site.SITE.check(out)
     display = display or Display()
-    runtime = ensure_runtime(display)
+    runtime = ensure_runtime(display, compile_edits=True)
     with build_site.SITE.written(out) as site:
         wheel = _write(site, runtime, models, display)
         later = build_notebooks.write_notebooks(site, wheel, display) if notebooks else []

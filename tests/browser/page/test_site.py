@@ -63,8 +63,11 @@ def test_another_site_of_the_host_keeps_what_it_kept(
     publish("b", "the second site")
     with static_host(root) as both:
         visit("a")
-        page.wait_for_function("""async () =>
-            (await (await caches.open("webpte by content")).keys()).length > 0""")
+        page_visit.wait_until(
+            page,
+            """async () =>
+            (await (await caches.open("webpte by content")).keys()).length > 0""",
+        )
         first = kept("a")
         visit("b")
         assert first
@@ -103,6 +106,13 @@ def test_a_new_version_is_there_the_visit_after_next(
     expect(page.get_by_text("the second version")).to_be_visible()
 
 
+# The bytes of the modules that the page has compiled itself, once it has kept them.
+COMPILED_BYTES = """async () => {
+  const found = await (await caches.open("webpte-bytecode")).match("/webpte-bytecode");
+  return found ? (await found.arrayBuffer()).byteLength : null;
+}"""
+
+
 def test_first_visit_and_then_offline(page: Page, host: StaticHost) -> None:
     log = PageLog(page)
     address = f"{host.url}{FOLDER}/"
@@ -115,6 +125,9 @@ def test_first_visit_and_then_offline(page: Page, host: StaticHost) -> None:
     page_visit.run(page)
     np.testing.assert_allclose(page_visit.downloaded(page), page_visit.sigmoid(x), atol=1e-5)
     expect(page.locator("html")).to_have_attribute("data-offline", "ready", timeout=limits.START_MS)
+    assert (
+        page_visit.wait_until(page, COMPILED_BYTES) < 100_000
+    )  # of 11 MB: the site has compiled the others
 
     host.stop()
     page.goto(f"{address}?model=digits&view=graph")

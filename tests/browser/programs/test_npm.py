@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page
 from support.docs.documents import blocks_of
 from support.harness import extent, limits
 from support.npm.host import npm_host
+from support.page.page_visit import wait_until
 from webpte_host.base.layout import ROOT
 from webpte_host.harness.browser import PageLog
 
@@ -194,4 +195,4 @@ HAS_COMPILED = """async () => {
 
 
 def test_compiled_modules_are_kept_for_the_next_visit(page: Page) -> None:
-    page.wait_for_function(HAS_COMPILED)
+    wait_until(page, HAS_COMPILED)

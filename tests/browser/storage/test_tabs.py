@@ -8,7 +8,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from support.page.page import python
-from support.page.page_visit import START_MS, open_sample, status, visit, wait_until_ready
+from support.page.page_visit import (
+    START_MS,
+    open_sample,
+    status,
+    visit,
+    wait_until,
+    wait_until_ready,
+)
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.server import Site
 
@@ -126,7 +133,7 @@ def test_a_tab_says_what_another_has_open_and_its_memory(browser: Browser, site:
     context = browser.new_context()  # in which no other test has a tab
     with visit(context, site, "?model=stories") as first:
         expect(status(first)).to_contain_text("stories.pte loaded", timeout=START_MS)
-        first.wait_for_function(OPEN_HERE.format(1))
+        wait_until(first, OPEN_HERE.format(1))
         (told,) = open_programs(first)
         assert told["name"] == "stories.pte"
         assert isinstance(told["bytes"], int)
@@ -142,12 +149,12 @@ def test_a_tab_says_what_another_has_open_and_its_memory(browser: Browser, site:
         second.goto(site.url)
         wait_until_ready(second)
         open_sample(second)
-        second.wait_for_function(OPEN_HERE.format(3))
+        wait_until(second, OPEN_HERE.format(3))
         assert "2 other tabs hold 9" in second.evaluate("told")
         names = {one["name"] for one in open_programs(first)}
         assert names == {"stories.pte", "sigmoid.pte", "large.pte"}
         second.close()
         first.locator("[data-act=close]").click()
         expect(first.locator("[data-act=close]")).to_have_count(0)
-        first.wait_for_function(OPEN_HERE.format(1))  # that of the test
+        wait_until(first, OPEN_HERE.format(1))  # that of the test
     context.close()

@@ -121,9 +121,8 @@ class BreakingSite(Site):
         self._thread.join()
         time.sleep(seconds)
         version = old.runtime_path.strip("/").rpartition("v-")[2]
-        self._server = serving._Server(
-            ("127.0.0.1", port), old.mounts, old.web, old.bundles, version, old.hosts
-        )
+        kept = (old.mounts, old.web, old.bundles, old.runtime, version, old.hosts)
+        self._server = serving._Server(("127.0.0.1", port), *kept)
         self._server.RequestHandlerClass = self._handler
         self.trouble.is_down = False
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)

@@ -32,6 +32,15 @@ new PerformanceObserver((list) => {
 """
 
 
+UNTIL = """async () => {
+  for (const end = performance.now() + %(most)d; performance.now() < end;) {
+    const found = await (%(predicate)s)();
+    if (found) return found;
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}"""
+
+
 # All that a visit leaves behind, but for what the next one starts with. A page that was closed a
 # moment ago may still hold a file that it was writing.
 FORGET = """async () => {
@@ -105,6 +114,16 @@ def wait_until_ready(page: Page) -> None:
     expect(page.locator("html")).to_have_attribute("data-state", ended, timeout=START_MS)
     note = page.locator("#boot-note")
     assert note.count() == 0, note.inner_text()
+
+
+def wait_until(page: Page, predicate: str) -> Any:
+    """Wait for a JavaScript function, which may be async, to return something true; return that.
+
+    Playwright's `wait_for_function` takes the promise of an async function for its result.
+    """
+    found = page.evaluate(UNTIL % {"predicate": predicate, "most": limits.EXPECT_MS})
+    assert found, f"never: {predicate}"
+    return found
 
 
 def status(page: Page) -> Locator:

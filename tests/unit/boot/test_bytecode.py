@@ -13,7 +13,16 @@ from types import CodeType
 import pytest
 
 from webpte_boot import bytecode
-from webpte_boot.bytecode import Generated, Module, compiled_modules, pack, put_first, unpack
+from webpte_boot.bytecode import (
+    Generated,
+    Module,
+    compiled_modules,
+    pack,
+    put_first,
+    read_file,
+    unpack,
+    write_file,
+)
 
 
 @pytest.fixture
@@ -26,13 +35,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("visited", None)
 
 
-def visit(folder: Path, kept: dict[str, Module]) -> tuple[int, dict[str, Module]]:
+def visit(folder: Path, *kept: dict[str, Module]) -> tuple[int, dict[str, Module]]:
     """Return the answer in a fresh file system, and what is kept for the next visit."""
     for old in folder.glob("__pycache__/*"):
         old.unlink()
     sys.modules.pop("visited", None)
     importlib.invalidate_caches()
-    put_first(kept)
+    put_first(*kept)
     try:
         module = importlib.import_module("visited")
     finally:
@@ -61,6 +70,29 @@ def test_what_was_compiled_is_not_compiled_again(
     assert answer == 42
     assert changed != kept
     assert visit(folder, changed)[0] == 42
+
+
+def test_of_several_the_one_that_was_compiled_from_this_source_is_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = visit(folder)[1]
+    (folder / "visited.py").write_text("ANSWER = 42\n", encoding="utf-8")
+    edited = visit(folder)[1]
+    monkeypatch.setattr(importlib.machinery.SourceFileLoader, "source_to_code", refuse)
+    assert visit(folder, shipped, edited) == (42, edited)
+    assert visit(folder, {}, edited, shipped) == (42, edited)
+    with pytest.raises(AssertionError, match="compiled"):
+        visit(folder, shipped)
+
+
+def test_a_file_with_modules_or_none(folder: Path) -> None:
+    kept, file = visit(folder)[1], folder / "modules"
+    assert read_file(file) == ({}, {})
+    file.write_bytes(b"torn")
+    assert read_file(file) == ({}, {})
+    write_file(file, kept, {"1": compile("1", "", "eval")})
+    modules, code = read_file(file)
+    assert (modules, eval(code["1"])) == (kept, 1)
 
 
 def test_a_module_that_became_a_package_is_found(folder: Path) -> None:

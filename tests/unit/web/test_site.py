@@ -11,6 +11,7 @@ from pathlib import Path
 
 from webpte_host.base.bundle import Bundle, dev_bundle, package_bundle, page_bundle
 from webpte_host.serving.page_config import page_config
+from webpte_host.setup.precompile import BYTECODE
 
 WEB = Path(__file__).resolve().parents[3] / "web"
 INDEX = (WEB / "index.html").read_text(encoding="utf-8")
@@ -20,8 +21,16 @@ SHEETS = re.findall(r'rel="stylesheet" href="\./([^"]+)"', INDEX)
 SCRIPTS = [f"scripts/{path.name}" for path in sorted((WEB / "scripts").glob("*.js"))]
 
 
+def test_the_page_fetches_compiled_modules_where_there_are_any(tmp_path: Path) -> None:
+    assert BYTECODE not in page_config(tmp_path).decode()
+    (tmp_path / BYTECODE).touch()
+    files = json.loads(page_config(tmp_path, "./there/"))["files"]
+    assert files[f"./there/{BYTECODE}"] == f"./{BYTECODE}"
+    assert f'CompiledModules("/webpte-bytecode", "{BYTECODE}")' in (WEB / "main.py").read_text()
+
+
 def test_every_page_module_is_in_the_archive() -> None:
-    assert json.loads(page_config())["files"]["./page.zip"] == "./*"
+    assert json.loads(page_config(Path("runtime")))["files"]["./page.zip"] == "./*"
     with zipfile.ZipFile(io.BytesIO(page_bundle(WEB).archive().data)) as archive:
         assert "page/views/run/panel.py" in archive.namelist()
         assert {(WEB / name) for name in archive.namelist()} == set(MODULES)
@@ -68,7 +77,7 @@ def test_what_moves_for_as_long_as_something_takes_takes_little_itself() -> None
 
 
 def test_nothing_comes_from_elsewhere() -> None:
-    assert b"http" not in page_config()
+    assert b"http" not in page_config(Path("runtime"))
     assert SCRIPTS
     assert "style/style.css" in SHEETS
     for name in ("index.html", "icon.svg", *SHEETS, *SCRIPTS):

@@ -1,6 +1,7 @@
-// `node compile_stdlib.mjs FOLDER OUT ARCHIVE...` adds compiled modules to Python's library in a folder of
-// Pyodide. Pyodide's own Python compiles them: it reads no other bytecode. ARCHIVEs hold the modules that
-// the page imports.
+// `node precompile.mjs FOLDER LIBRARY BYTECODE ARCHIVE...` compiles the modules that a start of the page imports: those of
+// Python's library in a folder of Pyodide, which go to a copy of it, LIBRARY; all others, NumPy's among them, go to the
+// file BYTECODE (webpte_boot/bytecode.py). Pyodide's own Python compiles them: it reads no other bytecode. ARCHIVEs hold
+// the modules of webpte and the page.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
@@ -12,12 +13,24 @@ import importlib._bootstrap_external as bootstrap
 import sys
 import zipfile
 from importlib.util import source_hash
+from pathlib import Path
+
+from webpte_boot import bytecode
+
+sys.dont_write_bytecode = False
+generated = bytecode.Generated({})
 
 import page.app
+import page.browser
+import webpte.gpu.browser.scripts
 import webpte.gpu.webgpu.device
 from page.views import find_views
 
 find_views()
+generated.end()
+sys.dont_write_bytecode = True
+modules = bytecode.compiled_modules(list(sys.modules.values()))
+bytecode.write_file(Path("/tmp/bytecode"), modules, generated.used)
 PLACE = next(place for place in sys.path if place.endswith(".zip"))
 EPOCH = (2020, 1, 1, 0, 0, 0)
 specs = [getattr(module, "__spec__", None) for module in sys.modules.values()]
@@ -36,13 +49,14 @@ with zipfile.ZipFile("/tmp/before.zip") as before, zipfile.ZipFile("/tmp/after.z
             add(f"{name}c", bytes(bootstrap._code_to_hash_pyc(code, source_hash(data), False)))
 `;
 
-const main = async (folder, out, ...archives) => {
+const main = async (folder, library, bytecode, ...archives) => {
   const { loadPyodide } = await import(pathToFileURL(`${folder}/pyodide.mjs`));
   const python = await loadPyodide({ indexURL: folder, packages: ["numpy", "flatbuffers"] });
   for (const archive of archives) python.unpackArchive(new Uint8Array(readFileSync(archive)), "zip");
   python.FS.writeFile("/tmp/before.zip", readFileSync(`${folder}/python_stdlib.zip`));
   python.runPython(COMPILE);
-  writeFileSync(out, python.FS.readFile("/tmp/after.zip"));
+  writeFileSync(library, python.FS.readFile("/tmp/after.zip"));
+  writeFileSync(bytecode, python.FS.readFile("/tmp/bytecode"));
 };
 
 main(...process.argv.slice(2)).catch((error) => {
