@@ -98,6 +98,25 @@ def test_the_title_has_room_beside_the_choice_of_a_method(page: Page, size: View
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.parametrize("name", ["digits", "teach"])  # teach has a choice of methods
+def test_the_header_fits_and_its_status_is_readable_at_every_width(page: Page, name: str) -> None:
+    def check(width: int) -> None:
+        page.set_viewport_size({"width": width, "height": 800})
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, f"{wide} px in a window of {width} px"
+        assert box_of(page, "#status")["width"] >= 180, f"the status in a window of {width} px"
+        title = page.locator("#program h2")
+        if title.count():
+            assert box_of(page, "#program h2")["width"] >= 80, f"the title at {width} px"
+
+    for width in (320, 720, 1000):
+        check(width)
+    open_card(page, name)
+    expect(page.locator("#program h2")).to_be_visible()
+    for width in (320, 390, 700, 701, 720, 800, 850, 900, 999, 1000, 1199, 1200, 1280, 1440):
+        check(width)
+
+
 def test_no_button_is_below_the_run_bar(page: Page) -> None:
     page.set_viewport_size(SIZES[1])
     open_sample(page)
