@@ -50,7 +50,8 @@ def test_errors_show_type_message_hint_and_traceback() -> None:
 
 def test_way_out_follows_the_class() -> None:
     assert "without these operators" in way_out(UnsupportedOpError("m", {"x": 1}))
-    assert "signature" in way_out(InputError("x"))
+    assert "signature" in way_out(InputError("x"), "running forward")
+    assert way_out(InputError("the question is too long"), "answering") == ""
     assert way_out(ValueError("x")) == ""
 
 

@@ -52,6 +52,11 @@ _WAYS_OUT = {
     "MemoryError": "This tab has no memory left. Close what is open, or reload the page.",
 }
 
+# Advice about the inputs of Run, for what is done with them: elsewhere an input is a text, a setting
+# or a sound, and the message says what is wrong with it.
+_ABOUT_INPUTS = ("InputError", "ResizeError")
+_WITH_INPUTS = ("running", "checking", "timing", "tracing", "comparing", "measuring")
+
 _VERBS = {
     "opening": "open",
     "running": "run",
@@ -175,7 +180,10 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         found = found.__cause__
 
 
-def way_out(error: BaseException) -> str:
+def way_out(error: BaseException, doing: str = "") -> str:
+    """Return what to do about an error; "" where its message says all. `doing` is that of
+    `error_view`."""
+    with_inputs = doing.partition(" ")[0] in _WITH_INPUTS
     for cause in causes(error):
         if _ANSWERED.search(str(cause)):
             return "Check the address."  # there was an answer, so CORS is not the reason
@@ -183,7 +191,7 @@ def way_out(error: BaseException) -> str:
         if "GraphError" in names and cause is not error:
             continue  # inside of a call: its sizes do not go together, and the file is fine
         for name in names:
-            if name in _WAYS_OUT:
+            if name in _WAYS_OUT and (with_inputs or name not in _ABOUT_INPUTS):
                 return _WAYS_OUT[name]
     return ""
 
@@ -205,7 +213,7 @@ def error_view(
     """Return the box of an error. `doing` says what was under way, such as "opening model.pte";
     actions: act -> button; `note` says what is unchanged; `more` comes below."""
     told = "".join(traceback.format_exception(error))
-    hint = way_out(error)
+    hint = way_out(error, doing)
     return h(
         "div",
         h(
