@@ -229,18 +229,38 @@ def test_settings_that_are_wrong_ask_nothing() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
         for name, value, told in (
-            ("top_p", "1.5", "top_p must be"),
+            ("top_p", "1.5", "top p must be above 0 and at most 1, not 1.5; leave it empty"),
+            ("top_k", "0", "top k must be 1 or more, not 0; leave it empty to keep all tokens"),
             ("top_k", "0.5", "top k must be an integer"),
-            ("max_tokens", "", "max tokens must be an integer"),
+            ("max_tokens", "", "max tokens is empty: enter an integer, 1 or more"),
+            ("temperature", "", "temperature is empty: enter a number, 0 or more"),
+            ("temperature", "inf", "temperature must be 0 or more"),
             ("max_tokens", "0", "max tokens must be 1 or more"),
-            ("seed", "-1", "seed must be 0 or more"),
+            ("seed", "-1", "seed must be from 0 to 2^64 - 1"),
+            ("seed", "9" * 20, "seed must be from 0 to 2^64 - 1"),
         ):
             await act(app, "set", name=name, value=value)
             assert told in browser.html["chat-problem"]
             await send(app, "Hello")
             assert shown(browser) == []
+            # It is said below the message, since the settings may be folded, until it is mended.
+            assert told in browser.html["chat-refused"]
+            assert "must" not in browser.text["status"]
             await act(app, "set", name=name, value={**SETTINGS}.get(name, ""))
-            assert browser.html["chat-problem"] == ""
+            assert browser.html["chat-problem"] == browser.html["chat-refused"] == ""
+            await act(app, "set", name=name, value=value)
+            assert browser.html["chat-refused"] == ""  # nothing was sent with this one
+            await act(app, "set", name=name, value={**SETTINGS}.get(name, ""))
+
+    drive(script)
+
+
+def test_a_message_that_is_too_long_gets_no_advice_about_inputs() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await send(app, "Hello " * 200)
+        assert "the last question alone is too long" in browser.html["error"]
+        assert "signature" not in unescape(browser.html["error"].split("<details")[0])
 
     drive(script)
 

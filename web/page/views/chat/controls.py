@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from page.html.fields import labelled
-from page.html.markup import Html, h
+from page.html.markup import Html, h, render
 from page.html.units import plural
 from page.persistence.codec import CHAT, IDS, TEXT, Codec
 from page.session.state import AppState
@@ -14,7 +14,7 @@ from page.views.chat.model_picker import model_picker
 from page.views.chat.settings import SETTINGS, ChatSettings
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
-FIELD, PROBLEM = "chat-text", "chat-problem"
+FIELD, PROBLEM, REFUSED = "chat-text", "chat-problem", "chat-refused"
 _PLACEHOLDERS = {
     CHAT: "Ask something",
     TEXT: "Text to continue",
@@ -82,6 +82,7 @@ def list_view(entries: Sequence[Mapping[str, Any]], act: Act, busy: bool) -> Htm
 
 def form_view(
     codec: Codec,
+    settings: ChatSettings,
     act: Act,
     pictures: tuple[Html | None, Html | None],
     *,
@@ -124,6 +125,7 @@ def form_view(
             h("span", "Shift+Enter for a new line", class_="note chat-keys"),
             class_="controls",
         ),
+        h("div", problem_views(settings)[REFUSED], id=REFUSED, role="alert"),
         data_act=act("send"),
         class_="chat-form",
     )
@@ -155,16 +157,20 @@ def settings_view(settings: ChatSettings, codec: Codec, act: Act, state: AppStat
         h("summary", "Generation settings"),
         system if codec.kind == CHAT else None,
         h("div", numbers, class_="controls chat-settings"),
-        h("div", problem_view(settings), id=PROBLEM, aria_live="polite"),
+        h("div", problem_views(settings)[PROBLEM], id=PROBLEM, aria_live="polite"),
         settings.cache.view(state.session) if state.session is not None else None,
         id="chat-settings",
         open=not state.narrow,
     )
 
 
-def problem_view(settings: ChatSettings) -> Html | None:
+def problem_views(settings: ChatSettings) -> dict[str, Html]:
+    """Return the sections that say what is wrong with the settings: below them, and below the
+    message that was not sent because of it."""
     problem = settings.problem()
-    return h("p", problem, class_="notice notice-bad") if problem else None
+    shown = render((h("p", problem, class_="notice notice-bad") if problem else None,))
+    settings.refused = settings.refused and bool(problem)
+    return {PROBLEM: shown, REFUSED: shown if settings.refused else Html()}
 
 
 def tokenizer_view(codec: Codec, act: Act) -> Html:

@@ -257,7 +257,8 @@ class ChatPanel(Panel):
         if session is None or talk is None:
             return
         if self._settings.problem():
-            self.state.tell(self._settings.problem(), "bad")
+            self._settings.refused = True
+            self.state.browser.show(html=controls.problem_views(self._settings))
             return
         if self._attached.loading:
             self.state.tell("Still loading a picture: send the message after that", "busy")
@@ -348,7 +349,9 @@ class ChatPanel(Panel):
                 controls.head_view(self.state, self._settings, bool(talk.lines), self.act, busy),
                 controls.list_view(self._chats.archive.entries(), self.act, busy),
                 log,
-                controls.form_view(codec, self.act, attached, busy=busy, streaming=streaming),
+                controls.form_view(
+                    codec, self._settings, self.act, attached, busy=busy, streaming=streaming
+                ),
                 markup.figures_view(talk.last, talk.max_context),
                 (
                     controls.settings_view(self._settings, codec, self.act, self.state),
@@ -375,8 +378,7 @@ class ChatPanel(Panel):
 
     def on_set(self, message: Message) -> None:
         self._settings.texts[str(message["name"])] = str(message["value"])
-        problem = controls.problem_view(self._settings)
-        self.state.browser.show(html={controls.PROBLEM: problem or ""})
+        self.state.browser.show(html=controls.problem_views(self._settings))
 
     def on_system(self, message: Message) -> None:
         self._settings.system = str(message["value"])

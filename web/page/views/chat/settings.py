@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import randrange
 
 from page.views.chat.cache_choice import CacheChoice
 from webpte.errors import InputError
-from webpte.llm import ReplyOptions, Sampling
+from webpte.llm import ReplyOptions
+from webpte.runtime.decode.sampling import SEED_BITS
 
 CANDIDATES = 8  # listed for each token, where they are asked for
 _SEEDS = 1 << 31
@@ -16,36 +18,59 @@ _SEEDS = 1 << 31
 
 @dataclass(frozen=True)
 class Setting:
-    """One numeric setting. An empty text is off, if `may_be_empty`."""
+    """One numeric setting.
+
+    rule   says which numbers it takes, and `fits` tests one
+    empty  says what an empty field means, in the message about a wrong number; None: it must not
+           be empty
+    """
 
     name: str
     title: str
     start: str
     parse: Callable[[str], float]
     help: str
-    may_be_empty: bool = True
+    rule: str
+    fits: Callable[[float], bool]
+    empty: str | None = ""
     step: str = "any"
 
+    def value(self, text: str) -> float | None:
+        """Return the number that was typed, None for an empty field. Raises InputError."""
+        text = text.strip()
+        if not text and self.empty is not None:
+            return None
+        kind = "an integer" if self.parse is int else "a number"
+        if not text:
+            raise InputError(f"{self.title} is empty: enter {kind}, {self.rule}")
+        try:
+            number = self.parse(text)
+        except ValueError:
+            raise InputError(f"{self.title} must be {kind}, not {text!r}") from None
+        if number == math.inf or not self.fits(number):
+            instead = f"; {self.empty}" if self.empty else ""
+            raise InputError(f"{self.title} must be {self.rule}, not {text}{instead}")
+        return number
 
+
+_ALL = "leave it empty to keep all tokens"
 SETTINGS = (
-    Setting("max_tokens", "max tokens", "256", int, "length of an answer", False, "1"),
-    Setting(
-        "temperature",
-        "temperature",
-        "0.8",
-        float,
-        "0: always the likeliest",
-        False,
-        "0.1",
-    ),
-    Setting("top_p", "top p", "0.95", float, "the likeliest, up to this share", step="0.05"),
-    Setting("top_k", "top k", "", int, "this many of the likeliest", step="1"),
-    Setting("min_p", "min p", "", float, "at least this share of the likeliest", step="0.05"),
-    Setting(
-        "repetition_penalty", "repetition", "", float, "penalty: above 1 repeats less", step="0.05"
-    ),
-    Setting("seed", "seed", "", int, "empty: another each time", step="1"),
-)
+    Setting("max_tokens", "max tokens", "256", int, "length of an answer", "1 or more",
+            lambda number: number >= 1, None, "1"),
+    Setting("temperature", "temperature", "0.8", float, "0: always the likeliest", "0 or more",
+            lambda number: number >= 0, None, "0.1"),
+    Setting("top_p", "top p", "0.95", float, "the likeliest, up to this share",
+            "above 0 and at most 1", lambda number: 0 < number <= 1, _ALL, "0.05"),
+    Setting("top_k", "top k", "", int, "this many of the likeliest", "1 or more",
+            lambda number: number >= 1, _ALL, "1"),
+    Setting("min_p", "min p", "", float, "at least this share of the likeliest", "from 0 to 1",
+            lambda number: 0 <= number <= 1, _ALL, "0.05"),
+    Setting("repetition_penalty", "repetition", "", float, "penalty: above 1 repeats less",
+            "above 0", lambda number: number > 0, "leave it empty for no penalty", "0.05"),
+    Setting("seed", "seed", "", int, "empty: another each time", "from 0 to 2^64 - 1",
+            lambda number: 0 <= number < 1 << SEED_BITS, "leave it empty for another each time",
+            "1"),
+)  # fmt: skip
 
 
 class ChatSettings:
@@ -54,6 +79,7 @@ class ChatSettings:
         self.system = ""
         self.texts = {setting.name: setting.start for setting in SETTINGS}
         self.with_tokens = False  # show tokens, and ask for candidates
+        self.refused = False  # a message was not sent because of them
 
     def problem(self) -> str:
         """Return the first error of the settings; "" if there is none."""
@@ -65,30 +91,18 @@ class ChatSettings:
 
     @property
     def max_tokens(self) -> int:
-        most = self._value("max_tokens")
-        if most is None or most < 1:
-            raise InputError(f"max tokens must be 1 or more, not {self.texts['max_tokens']}")
-        return int(most)
+        return int(self._value("max_tokens") or 0)
 
     def options(self) -> ReplyOptions:
         """Return all options, which a regenerated answer uses, too. Raises InputError."""
-        assert self.max_tokens
-        top_k, seed = self._value("top_k"), self._value("seed")
-        if seed is not None and seed < 0:
-            raise InputError(f"seed must be 0 or more, not {seed}")
-        sampling = Sampling(
-            temperature=self._value("temperature") or 0.0,
-            top_k=None if top_k is None else int(top_k),
-            top_p=self._value("top_p"),
-            min_p=self._value("min_p"),
-            repetition_penalty=self._value("repetition_penalty"),
-        )
+        values = {setting.name: self._value(setting.name) for setting in SETTINGS}
+        top_k, seed = values["top_k"], values["seed"]
         return {
-            "temperature": sampling.temperature,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repetition_penalty,
+            "temperature": values["temperature"] or 0.0,
+            "top_k": None if top_k is None else int(top_k),
+            "top_p": values["top_p"],
+            "min_p": values["min_p"],
+            "repetition_penalty": values["repetition_penalty"],
             "seed": randrange(_SEEDS) if seed is None else int(seed),
             "logprobs": self.with_tokens,
             "top": CANDIDATES if self.with_tokens else 0,
@@ -96,11 +110,4 @@ class ChatSettings:
 
     def _value(self, name: str) -> float | None:
         setting = next(one for one in SETTINGS if one.name == name)
-        text = self.texts[name].strip()
-        if not text and setting.may_be_empty:
-            return None
-        try:
-            return setting.parse(text)
-        except ValueError:
-            kind = "an integer" if setting.parse is int else "a number"
-            raise InputError(f"{setting.title} must be {kind}, not {text!r}") from None
+        return setting.value(self.texts[name])
