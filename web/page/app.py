@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from page.browser import Browser, Message
+from page.browser import Browser, FilesError, Message
 from page.controllers.batch_controller import BatchController
 from page.controllers.check_controller import CheckController
 from page.controllers.file_section import draw_file
 from page.controllers.gallery_controller import FILE, GalleryController
-from page.controllers.input_controller import InputController
+from page.controllers.input_controller import ASSIGNING, InputController
 from page.controllers.library_controller import LibraryController
 from page.controllers.listen_controller import ListenController
 from page.controllers.open_controller import OpenController
@@ -27,6 +27,7 @@ from page.controllers.share_controller import ShareController
 from page.controllers.tune_controller import TuneController
 from page.controllers.view_controller import ViewController
 from page.inputs.match_inputs import is_input_file, is_media_file
+from page.parts.act_names import doing_text
 from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.persistence.last_program import LastProgram
 from page.persistence.manifests import read_dropped
@@ -81,7 +82,9 @@ class App:
 
     async def _act(self, message: Message) -> None:
         act = str(message.get("act"))
-        session = self._state.session
+        session, before = self._state.session, self._state.failure
+        panel = self._views.panel(act.partition(":")[0])
+        doing = doing_text(act, panel.view.title if panel is not None and ":" in act else "")
         try:
             result = self._handler(act)(message)
             if result is not None:
@@ -89,7 +92,10 @@ class App:
         except Exception as error:
             # Errors of a program that was closed meanwhile are dropped.
             if session is None or session is self._state.session:
-                self._state.show_error(error, f"handling “{act}”")
+                self._state.show_error(error, doing)
+        else:
+            if before is not None and before is self._state.failure and before[0] == doing:
+                self._state.show(error="")
 
     def _handler(self, act: str) -> Any:
         view, _, own = act.rpartition(":")
@@ -174,7 +180,7 @@ class App:
         labels = [file for file, name in pairs if name.endswith(".txt")]
         if len(programs) > 1:
             names = ", ".join(one.name for one in programs)
-            raise ValueError(f"open one program at a time; these came together: {names}")
+            raise FilesError(f"open one program at a time; these came together: {names}")
         ready = True
         if programs:
             program = replace(programs[0], task=task, beside=beside)
@@ -188,7 +194,7 @@ class App:
                 if arrays:
                     await self._inputs.accept_files(arrays)
             except ValueError as error:  # NpyError is one
-                self._state.show_error(error, "assigning files to inputs")
+                self._state.show_error(error, ASSIGNING)
         for panel, its in accepted.items():
             if ready:
                 await self._views.accept_files(panel, its)

@@ -17,6 +17,10 @@ Message = Mapping[str, Any]  # what someone did: "act", and what belongs to it
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
+class FilesError(ValueError):
+    """Files that were chosen or dropped, and that the page cannot take; the message says why."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A file: its name, its size, and the object that the engine loads it from."""

@@ -29,6 +29,7 @@ from page.session.pin_dims import exported_with, find_culprit, is_about_sizes, s
 from page.session.session import Session
 from page.session.state import AppState
 
+ASSIGNING = "assigning files to inputs"  # as errors of it are called
 ManyPictures = Callable[[Sequence[Any], TensorInput], Awaitable[None]]
 
 
@@ -118,6 +119,7 @@ class InputController(InputControls):
         else:
             self._show(state)
             self._tell_given(arrival, state)
+            self._state.succeeded(ASSIGNING)
 
     def _tell_loading(self, name: str, state: TensorInput | None = None) -> None:
         """Show at once that a file is being read, which may take a while."""
@@ -253,7 +255,9 @@ class InputController(InputControls):
             self._asked[self._next_question] = question
             self._next_question += 1
         self._show_questions()
-        if found.misfits:
+        if not found.misfits:
+            self._state.succeeded(ASSIGNING)
+        else:
             told = [misfit_text(method, arrival, why) for arrival, why in found.misfits]
             raise NpyError("\n\n".join(told))
 

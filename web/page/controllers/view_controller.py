@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from page.browser import Message
+from page.browser import FilesError, Message
 from page.html.markup import Html, h, render
 from page.session.palette import Command
 from page.session.state import AppState, Change
@@ -105,7 +105,7 @@ class ViewController:
         missing = panel.view.missing(self._state)
         if missing is not None:
             names = ", ".join(self._state.browser.source(file).name for file in files)
-            raise ValueError(f"{names} is for the view “{panel.view.title}”. {missing.text}")
+            raise FilesError(f"{names} is for the view “{panel.view.title}”. {missing.text}")
         self.bring_to_front(panel.view.name)
         await panel.accept_files(files)
 

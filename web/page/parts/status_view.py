@@ -58,16 +58,13 @@ _ABOUT_INPUTS = ("InputError", "ResizeError")
 _WITH_INPUTS = ("running", "checking", "timing", "tracing", "comparing", "measuring")
 
 _VERBS = {
-    "opening": "open",
-    "running": "run",
-    "checking": "check",
-    "timing": "time",
-    "rebuilding": "rebuild",
-    "assigning": "assign",
-    "drawing": "draw",
-    "keeping": "keep",
-    "measuring": "measure",
-    "comparing": "compare",
+    **{"opening": "open", "running": "run", "checking": "check", "timing": "time"},
+    **{"rebuilding": "rebuild", "assigning": "assign", "drawing": "draw", "keeping": "keep"},
+    **{"measuring": "measure", "comparing": "compare", "answering": "answer", "doing": "do"},
+    **{"reading": "read", "loading": "load", "saving": "save", "adding": "add", "using": "use"},
+    **{"copying": "copy", "sharing": "share", "showing": "show", "choosing": "choose"},
+    **{"closing": "close", "going": "go", "deleting": "delete", "listing": "list"},
+    **{"tracing": "trace", "transcribing": "transcribe", "searching": "search"},
 }
 
 _ANSWERED = re.compile(r"the server answered (\d{3})")
@@ -200,7 +197,7 @@ def failure_text(doing: str) -> str:
     """Say what failed: "opening model.pte" becomes "Couldn't open model.pte"."""
     verb, _, rest = doing.partition(" ")
     plain = _VERBS.get(verb)
-    return f"Couldn't {plain} {rest}" if plain else f"Failed: {doing}"
+    return f"Couldn't {plain} {rest}".rstrip() if plain else f"Failed: {doing}"
 
 
 def error_view(

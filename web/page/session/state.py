@@ -90,6 +90,8 @@ class AppState:
     store: Store = field(init=False)  # from visit to visit
     tab_store: Store = field(init=False)  # for a reload of this tab
     undo: Undo = field(init=False)
+    # The error on the page, and what was under way.
+    failure: tuple[str, Exception] | None = None
     # Builds the program of a session anew; the page does so by itself when the GPU is lost.
     rebuild: Callable[[Session], Coroutine[Any, Any, None]] | None = None
 
@@ -110,6 +112,8 @@ class AppState:
 
     def show(self, **sections: str) -> None:
         """Replace sections of the page by markup; an underscore stands for a dash."""
+        if "error" in sections:
+            self.failure = None
         self.browser.show(html={name.replace("_", "-"): html for name, html in sections.items()})
 
     def show_error(
@@ -123,8 +127,14 @@ class AppState:
         """Show an error. `doing` says what was under way; actions: act -> button; `note` says what
         still works."""
         box = error_view(error, doing, actions, note, more)
+        self.failure = doing, error
         self.browser.show(html={"error": box}, reveal="error")
         self.tell(failure_text(doing), "bad")
+
+    def succeeded(self, doing: str) -> None:
+        """Remove the error of earlier work of this kind, which the first word of `doing` tells."""
+        if self.failure is not None and _kind(self.failure[0]) == _kind(doing):
+            self.show(error="")
 
     # ---- one thing at a time on the program
 
@@ -152,9 +162,12 @@ class AppState:
         cancelled at any point. `redo` makes the work that goes on after the GPU was lost and the
         program rebuilt; without it, someone has to ask again.
         """
+        before = self.failure
         try:
             await self._work(session, work, doing, can_stop, at_once)
             session.losses = 0
+            if self.failure is before:  # no error of a part of this work
+                self.succeeded(doing)
             return
         except Exception as error:
             if session is not self.session:  # errors of a closed program are dropped
@@ -213,3 +226,7 @@ class AppState:
         """
         while self.session is not None and self.session.runner.busy:
             await self.session.runner.stop(finish)
+
+
+def _kind(doing: str) -> str:
+    return doing.partition(" ")[0]

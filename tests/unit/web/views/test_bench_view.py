@@ -62,7 +62,8 @@ def test_a_result_names_adapter_and_limits() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "not JSON"),
+        ("", "paste the JSON"),
+        ("{", "not JSON"),
         ("[]", "must be a table"),
         ("{}", "no result of a benchmark"),
         (raw(format="other"), "no result of a benchmark"),

@@ -84,6 +84,13 @@ def read_result(text: str) -> BenchResult:
         text = _unpack(text.partition(FRAGMENT)[2])
     if len(text.encode()) > MAX_BYTES:
         raise BenchError(f"a result has at most {MAX_BYTES:,} bytes, this has {len(text):,}")
+    if not text:
+        raise BenchError("there is nothing to compare with: paste the JSON of a result, or a link")
+    if not text.startswith(("{", "[")):
+        raise BenchError(
+            "this is neither the JSON of a result nor a link to one: get it by “Copy JSON” or "
+            "“Copy link” there"
+        )
     table = parse_table(text, "the result", BenchError)
     if table.text("format", "") != FORMAT:
         raise BenchError(f"this is no result of a benchmark: its format is not {FORMAT!r}")

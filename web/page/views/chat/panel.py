@@ -39,8 +39,6 @@ class ChatPanel(Panel):
         self._heard = ""  # text that is not on the page yet
         self._flush: asyncio.TimerHandle | None = None
 
-    # ---- the session
-
     def forget(self) -> None:
         """Keep the conversation if the same program is opened again, else start a new one."""
         self._search = None
@@ -199,6 +197,7 @@ class ChatPanel(Panel):
         back = self._chats.start_anew()
         self._editing = None
         self._draw_with_focus()
+        self.state.succeeded(_ANSWERING)  # an error of the last answer is gone with it
         self.state.tell("New conversation")
         if back is not None:
             self.state.undo.offer("Started a new conversation.", lambda: self._restore(back))
