@@ -142,8 +142,20 @@ def test_ptd_files_go_with_their_program() -> None:
         assert "open m.pte" in browser.html["error"]  # those are no constants
         await app.receive({"act": "open-file", "files": both[1:]})
         assert "m.pte loaded" in browser.text["status"]
-        await app.receive({"act": "open-file", "files": both[:1]})
-        assert engine.data == [b"constants"]
+
+    drive(script, engine=engine)
+
+
+def test_a_ptd_replaces_one_that_failed() -> None:
+    engine = Engine()
+    program = (SAMPLES / "sigmoid.pte").read_bytes()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive(
+            {"act": "open-file", "files": [File("w.ptd", b"cut"), File("m.pte", program)]}
+        )
+        await app.receive({"act": "open-file", "files": [File("w.ptd", b"whole")]})
+        assert engine.data == [b"whole"]
 
     drive(script, engine=engine)
 

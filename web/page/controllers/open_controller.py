@@ -12,14 +12,20 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from page.browser import Message, OpenProgram, Progress, Source
+from page.browser import FilesError, Message, OpenProgram, Progress, Source
 from page.cards.cards import Card
 from page.controllers.context_question import ContextQuestion, TooLargeError, longest_context
 from page.controllers.file_section import limits_of
+from page.controllers.opening_failure import (
+    FailedOpening,
+    actions_for,
+    lacks_constants,
+    note_for,
+)
 from page.controllers.opening_progress import OpeningProgress
 from page.parts.file_view import contents_view, unloaded_view
 from page.parts.run_view import Timing
-from page.parts.status_view import causes, opening_card, unfetched_text
+from page.parts.status_view import opening_card, unfetched_text
 from page.persistence.library_files import open_parts
 from page.persistence.manifests import entry_of, fetch_manifest
 from page.session.constant_methods import read_constant_methods
@@ -30,13 +36,6 @@ from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.typed_address import typed_address
 from webpte import Download, MethodInfo, Options
-from webpte.errors import (
-    DeviceLostError,
-    FaultyDeviceError,
-    OutOfMemoryError,
-    SourceError,
-    WebpteError,
-)
 from webpte.library import LOCAL
 from webpte.report import MemoryForecast
 from webpte.runtime.base.manifest_files import is_manifest
@@ -60,8 +59,7 @@ class OpenController:
         self._turn = 0  # of the newest opening
         self._loading: asyncio.Future[Session] | None = None  # by the newest opening
         self._coming: Source | None = None  # as far as known before it is fetched
-        # The source that could not be opened, with its .ptd files and card.
-        self._failed: tuple[Source | str, tuple[Any, ...], Card | None] | None = None
+        self._failed: FailedOpening | None = None
         self._inspected: Mapping[str, MethodInfo] | None = None  # by the newest opening
         self._progress: OpeningProgress | None = None  # of the newest opening
         self._context = ContextQuestion(state)
@@ -92,8 +90,8 @@ class OpenController:
 
     async def on_retry(self, message: Message) -> None:
         if self._failed is not None:
-            wanted, extra, card = self._failed
-            await self.open(wanted, extra, card=card)
+            failed = self._failed
+            await self.open(failed.wanted, failed.extra, card=failed.card)
 
     async def on_retry_on_numpy(self, message: Message) -> None:
         """Open the program that failed on the GPU, and those after it, on NumPy."""
@@ -139,16 +137,23 @@ class OpenController:
         self._state.announce(Change.OPENING)
 
     async def open_constants(self, extra: tuple[Any, ...]) -> bool:
-        """Open the last program again with `.ptd` files that were dropped alone."""
+        """Open the program that lacks constants, or has others from `.ptd` files, with the files
+        that were dropped alone."""
         session = self._state.session
-        if self._failed is not None:
-            return await self.open(self._failed[0], extra)
+        if self._failed is not None and self._failed.takes_constants:
+            return await self.open(self._failed.wanted, extra, card=self._failed.card)
         if session is not None:
-            source = session.source
+            source, failure = session.source, self._state.failure
+            if not source.extra and (failure is None or not lacks_constants(failure[1])):
+                # It could be loaded without, so it has no use for any.
+                self._state.tell(
+                    f"The .ptd file was not used: {source.name} has all its constants", "bad"
+                )
+                return True
             if source.address.startswith(LOCAL):  # the copy there has other constants
                 source = replace(source, address="")
             return await self.open(source, extra)
-        raise ValueError(
+        raise FilesError(
             "a .ptd file holds only the constants of a program: choose its .pte together with it"
         )
 
@@ -201,7 +206,7 @@ class OpenController:
             return False
         except Exception as error:
             if turn == self._turn:
-                self._failed = wanted, extra, card
+                self._failed = FailedOpening(wanted, extra, card, error)
                 self._tell_failure(error, name)
                 self._announce("")
             return False
@@ -351,24 +356,10 @@ class OpenController:
             raise _SupersededError
 
     def _tell_failure(self, error: Exception, name: str) -> None:
-        state, kinds = self._state, list(causes(error))
-        actions = {}
-        if any(isinstance(cause, DeviceLostError | SourceError) for cause in kinds):
-            actions = {"retry": "Try again"}
-        elif any(isinstance(cause, FaultyDeviceError) for cause in kinds):
-            actions = {"retry": "Try again", "retry-on-numpy": "Open on NumPy"}
-        out = any(isinstance(cause, OutOfMemoryError | MemoryError) for cause in kinds)
-        if out and longest_context(self._inspected or {}):
-            actions["shorter-context"] = "Open with a shorter context"
-        note = ""
-        if not isinstance(error, WebpteError | MemoryError):
-            note = "This looks like an error in webpte: the details below say where. "
-        if state.session is not None:
-            note += f"{state.session.source.name} is still open, with its inputs and results."
-            if out:
-                note += " Close it first: that frees its memory."
-        if any(isinstance(cause, OutOfMemoryError) for cause in kinds):
-            note = f"{note} {elsewhere_text(self._elsewhere)}".strip()
+        state = self._state
+        actions = actions_for(error, self._inspected)
+        still = state.session.source.name if state.session is not None else ""
+        note = note_for(error, still, elsewhere_text(self._elsewhere))
         state.show(progress="")
         state.show_error(
             error,

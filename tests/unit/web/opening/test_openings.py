@@ -300,9 +300,23 @@ def test_constants_go_to_the_program_that_lacks_them() -> None:
         await drop(app, File("m.ptd", b"constants"))
         assert engine.data == [b"constants"]
         assert "open m.pte" in browser.html["error"]  # those are no constants
-        await app.receive({"act": "dismiss"})
-        await drop(app, File("m.ptd", b"others"))
-        assert "open add.pte" in browser.html["error"]
+
+    drive(script, engine=engine)
+
+
+def test_constants_are_not_for_a_program_that_failed_for_another_reason() -> None:
+    engine = Engine()
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await drop(app, File("cut.pte", SIGMOID[:600]))
+        assert "open cut.pte" in browser.html["error"]
+        loaded, session = engine.data, app._state.session
+        await drop(app, File("m.ptd", b"constants"))
+        # add.pte could be loaded without any: it is not loaded again.
+        assert app._state.session is session
+        assert engine.data == loaded
+        assert browser.text["status"].startswith("The .ptd file was not used: add.pte has all")
 
     drive(script, engine=engine)
 
