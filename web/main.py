@@ -17,6 +17,7 @@ from secrets import token_hex
 from typing import Any
 
 import js
+import pyodide_js
 from polyscript import xworker  # PyScript calls xworker.onmessage, so the name must stay global
 from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
 
@@ -72,6 +73,7 @@ class WorkerBrowser:
 
     base = ""  # the page's address: a worker has none that a relative URL could start from
     library = webpte.library
+    signals: Any = None  # memory shared with the page, through which it interrupts code
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Future[None]] = set()
@@ -102,6 +104,18 @@ class WorkerBrowser:
         finally:
             changes, self._together = self._together, None
             self._post(changes)
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        if self.signals is None:
+            yield
+            return
+        self.signals[0] = 0
+        pyodide_js.setInterruptBuffer(self.signals)
+        try:
+            yield
+        finally:
+            pyodide_js.setInterruptBuffer()
 
     def _post(self, changes: list[dict[str, object]]) -> None:
         xworker.postMessage(to_js(changes, dict_converter=js.Object.fromEntries))
@@ -253,6 +267,9 @@ app = App(browser, webpte)
 
 
 def receive(event: JsProxy) -> None:
+    if event.data.act == "python:signals":
+        browser.signals = event.data.signals
+        return
     message = event.data.to_py()
     if message.get("act") == "hello":
         browser.base = message["base"]

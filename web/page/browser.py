@@ -84,6 +84,10 @@ class Browser(Protocol):
     def together(self) -> AbstractContextManager[None]:
         """Show at once all that is shown in this context; not for work that awaits."""
 
+    def interruptible(self) -> AbstractContextManager[None]:
+        """Let the page interrupt code that never awaits with a KeyboardInterrupt, in this context.
+        Where the page has no shared memory, nothing interrupts it."""
+
     async def adapter(self) -> DeviceInfo | str:
         """Return the adapter, or why there is none: "missing" or "no adapter"."""
 

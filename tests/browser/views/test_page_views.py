@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from support.page.page_visit import leave, open_sample, run, status, visit
+from support.page.page_visit import leave, open_sample, run, status, visit, wait_until
 from webpte_host.serving.server import Site
 
 
@@ -212,3 +212,34 @@ def test_a_view_follows_and_leaves_with_its_program(page: Page) -> None:
     expect(page.get_by_role("tabpanel", name="Run")).to_contain_text("From PyTorch to this page")
     expect(page.get_by_role("tablist")).to_be_hidden()
     open_sample(page, "add.pte")
+
+
+def run_code(page: Page, code: str) -> None:
+    page.get_by_role("tab", name="Python").click()
+    page.get_by_role("textbox", name="Code").fill(code)
+    page.get_by_role("textbox", name="Code").press("Control+Enter")
+    page.locator("#view-python [data-act=cancel]").click()
+
+
+def test_an_endless_loop_in_the_console_is_cancelled(page: Page) -> None:
+    open_sample(page)
+    run_code(page, "print('before')\nwhile True: pass")
+    expect(page.locator(".python-result")).to_have_text("before\nCancelled.", use_inner_text=True)
+    expect(page.locator("#status")).to_have_text("Cancelled")
+    run_code(page, "import asyncio\nwhile True: await asyncio.sleep(0.01)")
+    expect(page.locator("#view-python [data-act=cancel]")).to_have_count(0)
+    expect(page.locator("#error")).to_be_empty()
+
+
+@pytest.mark.thorough
+def test_a_loop_that_cannot_be_interrupted_ends_with_a_reload(page: Page) -> None:
+    open_sample(page)
+    run_code(
+        page, "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    )
+    expect(page.locator("#error")).to_contain_text("cannot be interrupted")
+    page.evaluate("window.isOld = true")
+    # Playwright would wait for the worker's next message.
+    page.get_by_role("button", name="Reload the page").click(no_wait_after=True)
+    wait_until(page, "() => !window.isOld && document.documentElement.dataset.state === 'ready'")
+    expect(page.locator("#program h2")).to_contain_text("sigmoid")

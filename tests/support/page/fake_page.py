@@ -131,6 +131,7 @@ class FakeBrowser:
         self.other: dict[str, Any] = {}
         self.frames: list[set[str]] = []  # the sections of which new markup came at once
         self._together = False
+        self.interrupts = False  # whether code may be interrupted now
         self.links: list[bytes] = []
         self.asked: asyncio.Event | None = None  # the adapter is told once this is set
         self._adapter = adapter
@@ -159,6 +160,14 @@ class FakeBrowser:
             yield
         finally:
             self._together = False
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        self.interrupts = True
+        try:
+            yield
+        finally:
+            self.interrupts = False
 
     async def adapter(self) -> DeviceInfo | str:
         if self.asked is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from page.app import App
 from page.npy import write_npy
 from support.page.chat_page import CONFIG, TOKENIZER, open_chat
-from support.page.fake_page import FakeBrowser, File, drive, open_sample, run
+from support.page.fake_page import GPU, Engine, FakeBrowser, File, drive, open_sample, run
 
 
 def result(browser: FakeBrowser) -> str:
@@ -113,3 +113,33 @@ def test_the_code_of_the_session_runs_in_the_console_if_it_reads_no_files() -> N
         assert 'data-act="python:try"' not in browser.html["view-python"]
 
     drive(script)
+
+
+def test_an_interrupted_cell_is_cancelled_not_failed() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await look(app)
+        source = "print('so far')\nmay_be = browser.interrupts\nraise KeyboardInterrupt"
+        console = app._views.panel("python")._console  # type: ignore[union-attr]
+        console._names["browser"] = browser
+        await cell(app, source)
+        assert result(browser).split() == ["so", "far", "Cancelled."]
+        assert browser.text["status"] == "Cancelled"
+        assert console._names["may_be"] is True, "a cell may be interrupted"
+        assert browser.interrupts is False, "and nothing else"
+
+    drive(script)
+
+
+def test_the_note_below_the_code_says_where_it_runs() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "add.pte")
+        await look(app)
+        told = unescape(re.sub("<[^>]*>", "", browser.html["view-python"]))
+        on_numpy = app._state.session is not None and app._state.session.device == "numpy"
+        assert ('device="numpy")' in told) is on_numpy
+        assert ("on NumPy. For WebGPU, omit" in told) is on_numpy
+        assert ("on WebGPU. In CPython, add" in told) is not on_numpy
+
+    drive(script)
+    drive(script, adapter=GPU, engine=Engine())

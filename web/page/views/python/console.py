@@ -12,7 +12,8 @@ import contextlib
 import inspect
 import io
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,17 +35,21 @@ _SIZE = (480, 120)
 
 @dataclass(frozen=True)
 class CellResult:
-    """The result of a cell: printed text, its value as markup, and its error."""
+    """The result of a cell: printed text, its value as markup, its error, and whether it was
+    interrupted."""
 
     printed: str = ""
     value: Html | None = None
     error: str = ""
+    interrupted: bool = False
 
 
 class Console:
     """The names of a session of cells; a new program starts with new ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, interruptible: Callable[[], AbstractContextManager[None]]) -> None:
+        """Build a console; cells run in the context that `interruptible` makes."""
+        self._interruptible = interruptible
         self._names: dict[str, Any] = {}
 
     def forget(self) -> None:
@@ -56,11 +61,14 @@ class Console:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             try:
-                value = await self._value(source)
-                shown = None if value is None else value_view(value)
+                with self._interruptible():
+                    value = await self._value(source)
+                    shown = None if value is None else value_view(value)
             except asyncio.CancelledError:
                 raise
-            except (Exception, SystemExit, KeyboardInterrupt) as error:
+            except KeyboardInterrupt:
+                return CellResult(_cut(printed.getvalue()), interrupted=True)
+            except (Exception, SystemExit) as error:
                 return CellResult(_cut(printed.getvalue()), None, error_text(error))
         return CellResult(_cut(printed.getvalue()), shown)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import webpte
 from page.browser import Message
-from page.html.markup import Html, h
+from page.html.markup import Html, h, render
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -24,7 +24,7 @@ _RUNNING = "running code"
 class PythonPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
-        self._console = Console()
+        self._console = Console(state.browser.interruptible)
         self._source = _FIRST
         self._result: CellResult | None = None
 
@@ -106,7 +106,8 @@ class PythonPanel(Panel):
             if result.error
             else None
         )
-        return [one for one in (printed, result.value, error) if one is not None]
+        ended = h("p", "Cancelled.", class_="soft") if result.interrupted else None
+        return [one for one in (printed, result.value, error, ended) if one is not None]
 
     def _code(self, session: Session) -> Html:
         code = as_python(session)
@@ -138,11 +139,7 @@ class PythonPanel(Panel):
             h("pre", h("code", code), tabindex="0", class_="listing"),
             h(
                 "p",
-                "For a notebook, PyScript or Pyodide, on WebGPU. In CPython, add ",
-                h("code", 'device="native"'),
-                " or ",
-                h("code", 'device="numpy"'),
-                ".",
+                _where(session),
                 " “Save .npy” in Run saves the files that it reads." if reads_inputs else None,
                 class_="note",
             ),
@@ -173,13 +170,27 @@ class PythonPanel(Panel):
         result = await self._console.run(self._source, _names(session))
         if session is self.state.session:
             self._result = result
-            failed = bool(result.error)
-            self.state.tell("The code failed" if failed else "Done", "bad" if failed else "good")
+            if result.interrupted:
+                self.state.tell("Cancelled")
+            elif result.error:
+                self.state.tell("The code failed", "bad")
+            else:
+                self.state.tell("Done")
 
     def on_copy(self, message: Message) -> None:
         if self.state.session is not None:
             text = as_python(self.state.session)
             self.state.browser.show(copy={"text": text, "done": "The code is copied"})
+
+
+def _where(session: Session) -> Html:
+    """Say where the code runs."""
+    if session.device == "numpy":
+        return render(("For a notebook, PyScript, Pyodide or CPython, on NumPy. For WebGPU, omit ",
+                       h("code", 'device="numpy"'), "."))  # fmt: skip
+    return render(("For a notebook, PyScript or Pyodide, on WebGPU. In CPython, add ",
+                   h("code", 'device="native"'), " or ", h("code", 'device="numpy"'),
+                   "."))  # fmt: skip
 
 
 def _names(session: Session) -> dict[str, Any]:
