@@ -21,6 +21,10 @@ class NpyError(ValueError):
     """The file is not a `.npy`, or does not fit."""
 
 
+class TakenError(NpyError):
+    """The array fits, but every input that it fits has got another one; it says what to do."""
+
+
 def read_npy(data: bytes, name: str = "the file") -> Array:
     """Read the array of a `.npy` file. Object arrays are refused: unpickling runs code."""
     try:

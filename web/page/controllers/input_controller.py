@@ -15,13 +15,14 @@ from page.inputs.match_inputs import (
     fill_input,
     is_picture_file,
     is_sound_file,
+    left_text,
     match_inputs,
     misfit_text,
     read_arrivals,
 )
 from page.inputs.photos import LARGEST, Photo
 from page.inputs.sounds import LONGEST_SECONDS
-from page.npy import NpyError
+from page.npy import NpyError, TakenError
 from page.parts.input_preview import loading_view
 from page.parts.input_view import ask_view, inputs_card
 from page.session.palette import Command
@@ -255,11 +256,13 @@ class InputController(InputControls):
             self._asked[self._next_question] = question
             self._next_question += 1
         self._show_questions()
-        if not found.misfits:
-            self._state.succeeded(ASSIGNING)
-        else:
-            told = [misfit_text(method, arrival, why) for arrival, why in found.misfits]
-            raise NpyError("\n\n".join(told))
+        told = [misfit_text(method, arrival, why) for arrival, why in found.misfits]
+        left = [left_text(arrival, others) for arrival, others in found.left]
+        if told:
+            raise NpyError("\n\n".join(told + left))
+        if left:
+            raise TakenError("\n\n".join(left))
+        self._state.succeeded(ASSIGNING)
 
     def on_place(self, message: Message) -> None:
         """Handle the answer to a question; a second click does nothing."""

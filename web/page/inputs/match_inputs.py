@@ -45,11 +45,12 @@ class Arrival:
 @dataclass
 class InputMatches:
     """The result of matching. `unsure` arrays fit several inputs; `misfits` have a reason per
-    input."""
+    input. `left` are arrays whose inputs took others."""
 
     placed: list[tuple[Arrival, TensorInput]] = field(default_factory=list)
     unsure: list[tuple[Arrival, list[TensorInput]]] = field(default_factory=list)
     misfits: list[tuple[Arrival, dict[str, str]]] = field(default_factory=list)
+    left: list[tuple[Arrival, dict[str, str]]] = field(default_factory=list)
 
 
 def is_array_file(name: str) -> bool:
@@ -122,7 +123,7 @@ def match_inputs(arrivals: Sequence[Arrival], inputs: Sequence[Input]) -> InputM
                 if free:
                     settle(arrival, free[0])
                 else:
-                    result.misfits.append((arrival, _all_taken(fits, taken)))
+                    result.left.append((arrival, _all_taken(fits, taken)))
     result.unsure = [
         (arrival, [state for state in fits if state.index not in taken]) for arrival, fits in open_
     ]
@@ -145,10 +146,13 @@ def _why_not(arrival: Arrival, state: TensorInput) -> str:
 
 
 def _all_taken(fits: Sequence[TensorInput], taken: dict[int, Arrival]) -> dict[str, str]:
-    return {
-        state.name: f"it fits, but {taken[state.index].name} went there. Drop it alone to use it."
-        for state in fits
-    }
+    return {state.name: taken[state.index].name for state in fits}
+
+
+def left_text(arrival: Arrival, others: dict[str, str]) -> str:
+    """Return a text that says for every input that an array fits which other one it has got."""
+    got = ", ".join(f"{name} has got {other}" for name, other in others.items())
+    return f"{arrival.name} was not used: {got}. Drop {arrival.name} alone to use it instead."
 
 
 def misfit_text(method: str, arrival: Arrival, reasons: dict[str, str]) -> str:

@@ -49,6 +49,7 @@ _WAYS_OUT = {
     "together with the .pte.",
     "GraphError": "The file contradicts itself. Export the model again.",
     "NpyError": "Save an array that fits with numpy.save(path, array), and drop it again.",
+    "TakenError": "",
     "MemoryError": "This tab has no memory left. Close what is open, or reload the page.",
 }
 

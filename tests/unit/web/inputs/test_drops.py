@@ -185,7 +185,9 @@ def test_two_files_for_one_input() -> None:
         await open_sample(app)
         await drop(app, npy("a.npy"), npy("b.npy"))
         assert "from a.npy" in browser.html["input-0"]
-        assert "a.npy went there" in browser.html["error"]
+        assert "b.npy was not used: input0 has got a.npy" in browser.html["error"]
+        assert "Drop b.npy alone" in browser.html["error"]
+        assert "numpy.save" not in browser.html["error"]  # it fits: it need not be saved again
 
     drive(script)
 
