@@ -10,9 +10,10 @@ import numpy as np
 
 import page.controllers.check_controller as checks
 from page.app import App
+from page.parts.check_view import Verdict, check_view
 from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, File, drive
 from webpte.format.bundled import parse_bundle
-from webpte.runtime.base.options import DeveloperOptions, SaferVariant
+from webpte.runtime.base.options import USUAL, DeveloperOptions, SaferVariant
 from webpte_host.serving.gallery import gallery
 
 CARDS = json.loads(gallery(ROOT / "web", None))
@@ -42,6 +43,7 @@ def test_an_example_that_agrees() -> None:
         assert "reference" not in browser.html["run-check"].replace("the reference", "", 1)
         await app.receive({"act": "check-example"})
         assert "Matches the reference" in browser.html["run-check"]
+        assert "(NumPy; largest error: 0.0% of what is allowed)" in browser.html["run-check"]
         assert browser.text["status"] == "Matches the reference"
         await app.receive({"act": "close"})
         assert not browser.html["run-check"]
@@ -51,6 +53,14 @@ def test_an_example_that_agrees() -> None:
         assert not browser.html["run-check"]  # it has no example
 
     drive(script)
+
+
+def test_the_usual_variant_goes_without_saying() -> None:
+    agrees, differs = Verdict(True, "largest error: 2.0% of what is allowed"), Verdict(False, "x")
+    told = check_view(agrees, USUAL, "", False)
+    assert "</strong> (largest error: 2.0% of what is allowed)" in told
+    assert "</strong>: x." in check_view(differs, USUAL, "", False)
+    assert "</strong> (without f16): x." in check_view(differs, "without f16", "", False)
 
 
 def test_an_example_is_not_checked_with_another_kv_cache_than_its_own() -> None:

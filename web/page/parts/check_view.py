@@ -7,6 +7,7 @@ from typing import Any
 
 from page.html.markup import Html, h
 from webpte.report import Check
+from webpte.runtime.base.options import USUAL
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Verdict:
             return cls(check.agrees, "" if check.agrees else "an output has another shape")
         place = f"{worst.output}{list(worst.index)}"
         if check.agrees:
-            return cls(True, f"the largest error takes {worst.used:.1%} of the tolerance")
+            return cls(True, f"largest error: {worst.used:.1%} of what is allowed")
         return cls(False, f"{place} is {worst.actual:g} instead of {worst.wanted:g}")
 
     @classmethod
@@ -52,18 +53,21 @@ def check_view(verdict: Verdict | None, variant: str, safer: str, running: bool)
     )
     if verdict is None:
         return h("div", button, class_="controls")
+    variant = "" if variant == USUAL else variant
+    shown = f"{variant}; " if variant and verdict.detail else variant
     if verdict.agrees:
         told = h(
             "p",
             h("strong", "Matches the reference"),
-            f" ({variant}; {verdict.detail})",
+            f" ({shown}{verdict.detail})" if shown or verdict.detail else None,
             class_="notice notice-good",
         )
         return h("div", h("div", button, class_="controls"), told)
     told = h(
         "p",
         h("strong", "Differs from the reference"),
-        f" ({variant}): {verdict.detail}. ",
+        f" ({variant})" if variant else None,
+        f": {verdict.detail}. ",
         "Results on this GPU may be wrong. " if variant != "NumPy" else "",
         class_="notice notice-bad",
     )

@@ -48,6 +48,7 @@ class DeveloperOptions(Options):
 
 AS_SUITS = DeveloperOptions()
 NUMPY = "NumPy"
+USUAL = "as suits the adapter"  # the label of a program that was opened without options
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def variant_label(options: Options, info: DeviceInfo) -> str:
     if now.plain is not None and now.plain is not info.software:
         found.append("with plain kernels" if now.plain else "with a GPU's kernels")
     found += [text for text, off in (("without fusion", not now.fuse),) if off]
-    return ", ".join(found) or "as suits the adapter"
+    return ", ".join(found) or USUAL
 
 
 def _as_developer(options: Options) -> DeveloperOptions:

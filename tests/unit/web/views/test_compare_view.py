@@ -141,7 +141,7 @@ def test_a_wrong_tolerance_is_told_and_stays() -> None:
         await open_view(app, three_calls())
         for wrong in ("much", "-1", "nan", "inf"):
             await compare(app, rtol=wrong)
-            assert browser.text["status"].startswith("rtol is a number from 0 on")
+            assert browser.text["status"].startswith("The relative tolerance is a number from 0 on")
         assert "Found" not in panel(browser)
 
     drive(script, GPU, Recording())

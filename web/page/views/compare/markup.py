@@ -16,7 +16,7 @@ from page.views.compare.calls import Act, is_off
 from page.views.compare.diff_map import diff_map, gaps_of
 from page.views.compare.drift_chart import drift_chart
 from page.views.compare.expected import Expected
-from page.views.compare.settings import CompareSettings
+from page.views.compare.settings import ABSOLUTE, RELATIVE, CompareSettings
 from webpte.report import (
     CallComparison,
     Comparison,
@@ -51,14 +51,14 @@ def form_card(
         ),
         h(
             "form",
-            _tolerance("rtol", "relative", settings.rtol),
-            _tolerance("atol", "absolute", settings.atol),
+            _tolerance("rtol", RELATIVE, settings.rtol),
+            _tolerance("atol", ABSOLUTE, settings.atol),
             h(
                 "label",
                 h("input", type="checkbox", name="drift", checked=settings.drift),
-                h("span", "Also measure accumulated error (takes twice as long)"),
+                h("span", "Also measure the drift (takes twice as long)"),
                 class_="inline",
-                title="Also run the whole method in NumPy, to see how differences add up",
+                title="Also run the whole method in NumPy, to see how differences add up from call to call",
             ),
             h(
                 "button",
@@ -90,7 +90,7 @@ def _tolerance(name: str, title: str, text: str) -> Html:
         autocomplete="off",
         spellcheck="false",
     )
-    return labelled(f"{title} tolerance", field)
+    return labelled(title, field)
 
 
 def _expected_files(expected: Sequence[Expected], act: Act) -> Html:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from webpte.report.difference import ATOL, RTOL
 
 
+RELATIVE, ABSOLUTE = "relative tolerance", "absolute tolerance"  # labels of their fields
+
+
 @dataclass
 class CompareSettings:
     """The settings as texts, so that a wrong one stays on the page to be corrected."""
@@ -24,14 +27,14 @@ class CompareSettings:
 
     def tolerances(self) -> tuple[float, float]:
         """Return (rtol, atol). Raises ValueError."""
-        return _tolerance("rtol", self.rtol), _tolerance("atol", self.atol)
+        return _tolerance(RELATIVE, self.rtol), _tolerance(ABSOLUTE, self.atol)
 
 
-def _tolerance(name: str, text: str) -> float:
+def _tolerance(label: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise ValueError(f"{name} is a number from 0 on, such as 1e-3, not {text!r}")
+        raise ValueError(f"The {label} is a number from 0 on, such as 1e-3, not {text!r}")
     return value
