@@ -184,7 +184,7 @@ class TensorInput:
 
     def set_seed(self, text: str) -> None:
         if not text.isdecimal() or int(text) >= 2**63:
-            self.error = "A seed is an integer, 0 or more."
+            self.error = f"A seed is an integer from 0 to {2**63 - 1:,}."
             return
         self.seed, self.error, self._array = int(text), "", None
 

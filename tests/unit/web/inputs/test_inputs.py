@@ -27,6 +27,15 @@ def test_random_is_repeatable_and_spread() -> None:
     assert 0.8 < float(one.std()) < 1.2
 
 
+def test_a_seed_that_is_too_large_names_the_largest() -> None:
+    state = TensorInput(0, "x", "float32", ((3, 3),))
+    state.set_seed("9" * 20)
+    assert state.error == "A seed is an integer from 0 to 9,223,372,036,854,775,807."
+    state.set_seed("9223372036854775807")
+    assert not state.error
+    assert state.array().shape == (3,)
+
+
 def test_random_integers_stay_below() -> None:
     array = fill_array("integers", (1000,), "int64", below=4)
     assert set(array.tolist()) == {0, 1, 2, 3}

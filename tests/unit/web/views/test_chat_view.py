@@ -28,7 +28,16 @@ from support.page.chat_page import (
     shown,
 )
 from support.page.chats import Q4
-from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, drop, open_sample
+from support.page.fake_page import (
+    GPU,
+    SAMPLES,
+    Engine,
+    FakeBrowser,
+    File,
+    drive,
+    drop,
+    open_sample,
+)
 from webpte.text import load_tokenizer
 
 
@@ -253,6 +262,18 @@ def test_settings_that_are_wrong_ask_nothing() -> None:
             await act(app, "set", name=name, value={**SETTINGS}.get(name, ""))
 
     drive(script)
+
+
+def test_the_chat_says_that_it_runs_on_the_cpu() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        assert "on NumPy" not in browser.html["view-chat"]
+        await app.receive({"act": "device", "value": "numpy"})
+        assert "on NumPy (CPU)" in browser.html["view-chat"]
+        await app.receive({"act": "device", "value": "webgpu"})  # as the button there sends it
+        assert "on NumPy" not in browser.html["view-chat"]
+
+    drive(script, adapter=GPU, engine=Engine())
 
 
 def test_a_message_that_is_too_long_gets_no_advice_about_inputs() -> None:

@@ -162,8 +162,10 @@ def test_a_question_is_answered_with_citations() -> None:
         await open_view(app)
         fields = {"question": "It will rain.", "model": "stories"}
         await app.receive({"act": "documents:ask", "fields": fields})
-        assert browser.text["status"] == "Add a document and write a question"
+        assert browser.text["status"] == "Add a document"
         await drop(app, File("numbers.pdf", write_pdf([["The dog is lazy."], ["It will rain."]])))
+        await app.receive({"act": "documents:ask", "fields": {**fields, "question": " "}})
+        assert browser.text["status"] == "Write a question"
         await app.receive({"act": "documents:must_cite"})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("page.views.documents.answering._MOST_TOKENS", 40)

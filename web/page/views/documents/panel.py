@@ -220,8 +220,10 @@ class DocumentsPanel(Panel):
         card = model_cards(self.state).get(name)
         if session is None or collection is None or card is None:
             return
-        if not question or not len(collection.index):
-            self.state.tell("Add a document and write a question", "bad")
+        missing = [] if len(collection.index) else ["add a document"]
+        missing += [] if question else ["write a question"]
+        if missing:
+            self.state.tell(" and ".join(missing).capitalize(), "bad")
             return
         self.state.store.write(_STORED, name)
         self.state.show(error="")
