@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from support.page.page_visit import leave, open_sample, run, status, visit, wait_until
+from support.page.page_visit import leave, open_sample, run, status, visit, wait_until_ready
 from webpte_host.serving.server import Site
 
 
@@ -238,8 +238,8 @@ def test_a_loop_that_cannot_be_interrupted_ends_with_a_reload(page: Page) -> Non
         page, "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
     )
     expect(page.locator("#error")).to_contain_text("cannot be interrupted")
-    page.evaluate("window.isOld = true")
     # Playwright would wait for the worker's next message.
     page.get_by_role("button", name="Reload the page").click(no_wait_after=True)
-    wait_until(page, "() => !window.isOld && document.documentElement.dataset.state === 'ready'")
+    expect(page.locator("#python-reload")).to_have_count(0)
+    wait_until_ready(page)
     expect(page.locator("#program h2")).to_contain_text("sigmoid")

@@ -53,19 +53,40 @@ _WAYS_OUT = {
     "MemoryError": "This tab has no memory left. Close what is open, or reload the page.",
 }
 
-# Advice about the inputs of Run, for what is done with them: elsewhere an input is a text, a setting
-# or a sound, and the message says what is wrong with it.
+# Advice about the inputs of Run, for what is done with them: elsewhere an input is a text, a sound
+# or a setting, and the message says what is wrong with it.
 _ABOUT_INPUTS = ("InputError", "ResizeError")
 _WITH_INPUTS = ("running", "checking", "timing", "tracing", "comparing", "measuring")
 
 _VERBS = {
-    **{"opening": "open", "running": "run", "checking": "check", "timing": "time"},
-    **{"rebuilding": "rebuild", "assigning": "assign", "drawing": "draw", "keeping": "keep"},
-    **{"measuring": "measure", "comparing": "compare", "answering": "answer", "doing": "do"},
-    **{"reading": "read", "loading": "load", "saving": "save", "adding": "add", "using": "use"},
-    **{"copying": "copy", "sharing": "share", "showing": "show", "choosing": "choose"},
-    **{"closing": "close", "going": "go", "deleting": "delete", "listing": "list"},
-    **{"tracing": "trace", "transcribing": "transcribe", "searching": "search"},
+    "opening": "open",
+    "running": "run",
+    "checking": "check",
+    "timing": "time",
+    "rebuilding": "rebuild",
+    "assigning": "assign",
+    "drawing": "draw",
+    "keeping": "keep",
+    "measuring": "measure",
+    "comparing": "compare",
+    "answering": "answer",
+    "doing": "do",
+    "reading": "read",
+    "loading": "load",
+    "saving": "save",
+    "adding": "add",
+    "using": "use",
+    "copying": "copy",
+    "sharing": "share",
+    "showing": "show",
+    "choosing": "choose",
+    "closing": "close",
+    "going": "go",
+    "deleting": "delete",
+    "listing": "list",
+    "tracing": "trace",
+    "transcribing": "transcribe",
+    "searching": "search",
 }
 
 _ANSWERED = re.compile(r"the server answered (\d{3})")

@@ -62,8 +62,15 @@ def _device_note(state: AppState) -> Html | None:
     note = h("span", "on NumPy (CPU)", class_="note")
     if state.adapter is None:  # there is no other choice
         return note
-    switch = h("button", "Use WebGPU", type="button", class_="quiet", data_act="device",
-               data_value="webgpu", aria_disabled="true" if state.session.runner.busy else None)  # fmt: skip
+    switch = h(
+        "button",
+        "Use WebGPU",
+        type="button",
+        class_="quiet",
+        data_act="device",
+        data_value="webgpu",
+        aria_disabled="true" if state.session.runner.busy else None,
+    )
     return h("span", note, switch, class_="chat-device")
 
 

@@ -58,7 +58,7 @@ def form_card(
                 h("input", type="checkbox", name="drift", checked=settings.drift),
                 h("span", "Also measure the drift (takes twice as long)"),
                 class_="inline",
-                title="Also run the whole method in NumPy, to see how differences add up from call to call",
+                title="Also run the whole method in NumPy, to see how differences add up",
             ),
             h(
                 "button",

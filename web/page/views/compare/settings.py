@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from webpte.report.difference import ATOL, RTOL
 
-
 RELATIVE, ABSOLUTE = "relative tolerance", "absolute tolerance"  # labels of their fields
 
 

@@ -115,8 +115,13 @@ def _histogram(array: np.ndarray, label: str) -> Html | None:
 def _first_values(array: np.ndarray, label: str) -> Html:
     table = grid(array, _ROWS, _COLUMNS)
     rows = [
-        h("tr", [h("td", text) for text in row], h("td", "…") if table.more_columns else None)
-        for row in table.rows
+        h(
+            "tr",
+            h("th", table.starts[at], scope="row") if table.starts else None,
+            [h("td", text) for text in row],
+            h("td", "…") if table.more_columns else None,
+        )
+        for at, row in enumerate(table.rows)
     ]
     more = "" if array.size <= _ROWS * _COLUMNS else f" of {plural(array.size, 'value')}"
     caption = f"First values{more}"

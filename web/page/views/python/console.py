@@ -149,7 +149,12 @@ def _curve(array: np.ndarray) -> Html | None:
 def _table(array: np.ndarray) -> Html:
     shown = grid(array, _ROWS, _COLUMNS)
     rows = [
-        h("tr", [h("td", text) for text in row], h("td", "…") if shown.more_columns else None)
-        for row in shown.rows
+        h(
+            "tr",
+            h("th", shown.starts[at], scope="row") if shown.starts else None,
+            [h("td", text) for text in row],
+            h("td", "…") if shown.more_columns else None,
+        )
+        for at, row in enumerate(shown.rows)
     ]
     return scrolled("First values", h("table", h("tbody", rows), class_="grid"))
