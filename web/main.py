@@ -176,7 +176,10 @@ class WorkerBrowser:
         try:
             bitmap = await js.createImageBitmap(blob)
         except JsException as error:
-            raise ValueError(f"the browser cannot read this picture: {error.message}") from error
+            name = "" if isinstance(file, bytes) else f"{getattr(file, 'name', 'picture')}: "
+            raise ValueError(
+                f"{name}the browser cannot read this picture: {error.message}"
+            ) from error
         scale = largest / max(bitmap.width, bitmap.height)
         if scale < 1:
             width, height = (max(1, round(side * scale)) for side in (bitmap.width, bitmap.height))

@@ -166,4 +166,4 @@ def test_notes_are_drawn_marked_and_saved(page: Page) -> None:
 def test_a_file_that_is_no_picture_is_told(page: Page) -> None:
     open_task(page, "shapes", "image-classification")
     page.locator("#task-input input[type=file]").set_input_files(payload("no.png", b"no picture"))
-    expect(page.locator("#error")).to_contain_text("cannot read this picture")
+    expect(page.locator("#error")).to_contain_text("no.png: the browser cannot read this picture")

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from page.browser import Message
+from page.browser import FilesError, Message
 from page.html.markup import Html, h
+from page.html.units import plural
 from page.inputs.inputs import Input, TensorInput
 from page.npy import NpyError, read_npy, write_npy, write_npz
 from page.outputs.pictures import LARGEST_SIDE
@@ -78,12 +79,17 @@ class OutputController:
         session, browser = self._state.session, self._state.browser
         name = browser.source(file).name
         if session is None or not session.method:
-            raise ValueError(f"{name} may have labels for outputs: open a program first")
+            raise FilesError(
+                f"{name} is a text file, which is taken as labels of outputs: open a program first"
+            )
         data = await browser.read(file)
         try:
             lines = data.decode("utf-8").removesuffix("\n").splitlines()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name} is not UTF-8 text: {error}") from error
+            raise FilesError(
+                f"{name} holds no text, although its name ends in .txt: a program needs its own "
+                "ending (.pte), as other files do"
+            ) from error
         outputs = session.methods[session.method].outputs
         last = [
             one.shape[-1] if isinstance(one, TensorInfo) and one.shape else 0 for one in outputs
@@ -91,9 +97,9 @@ class OutputController:
         fits = [index for index, size in enumerate(last) if size == len(lines)]
         if not fits:
             sizes = ", ".join(map(str, last))
-            raise ValueError(
-                f"{name} has {len(lines):,} lines, but labels are one per line for the last dim of "
-                f"an output ({sizes})"
+            raise FilesError(
+                f"A text file is taken as labels of an output, one per line. {name} has "
+                f"{plural(len(lines), 'line')}, and the last dim of the outputs has {sizes}"
             )
         session.labels |= dict.fromkeys(fits, tuple(lines))
         self.draw()

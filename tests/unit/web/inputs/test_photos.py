@@ -258,5 +258,10 @@ def test_dropped_labels_fit_by_their_number() -> None:
         assert "kind " in browser.html["outputs"]
         await drop(app, File("few.txt", b"a\nb\n"))
         assert "few.txt has 2 lines" in browser.html["error"]
+        assert "A text file is taken as labels of an output, one per line" in browser.html["error"]
+        await drop(app, File("program.txt", bytes(range(128, 256))))
+        told = browser.html["error"].split("<details")[0]
+        assert "program.txt holds no text" in told
+        assert "codec" not in told
 
     drive(script)
