@@ -42,6 +42,7 @@ class Grid:
     more_rows: bool
     more_columns: bool
     where: str  # "" or the leading index that the grid shows, such as "[0, 2]"
+    starts: tuple[int, ...] = ()  # of a vector in several lines, the index of the first in each
 
 
 def summarise(array: Array) -> Summary:
@@ -99,12 +100,12 @@ def grid(array: Array, rows: int = 8, columns: int = 7) -> Grid:
         # A long vector reads better as several lines than as one that is cut off.
         part = flat[: rows * columns]
         lines = [part[start : start + columns] for start in range(0, len(part), columns)]
-        return Grid(_text(lines), flat.size > part.size, False, "")
+        starts = tuple(range(0, len(part), columns)) if len(lines) > 1 else ()
+        return Grid(_text(lines), flat.size > part.size, False, "", starts)
     lead = (0,) * (array.ndim - 2)
     plane = array[lead]
     if plane.shape[0] == 1 and plane.shape[1] > columns:
-        inner = grid(plane.reshape(-1), rows, columns)
-        return Grid(inner.rows, inner.more_rows, False, "")
+        return grid(plane.reshape(-1), rows, columns)
     where = str(list(lead)) if array.ndim > 2 and array[..., 0, 0].size > 1 else ""
     return Grid(
         _text([line[:columns] for line in plane[:rows]]),

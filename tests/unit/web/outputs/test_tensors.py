@@ -91,3 +91,10 @@ def test_values_text() -> None:
     assert json.loads(values_text(np.array([[1.5, 2], [3, 4]]))) == [[1.5, 2], [3, 4]]
     assert values_text(np.array([np.nan, True])) == "[NaN, 1.0]"
     assert values_text(np.array([True])) == "[true]"
+
+
+def test_lines_of_a_vector_start_with_indices() -> None:
+    assert grid(np.arange(24)).starts == (0, 7, 14, 21)
+    assert grid(np.arange(24).reshape(1, 24)).starts == (0, 7, 14, 21)
+    assert grid(np.arange(5)).starts == ()  # one line needs none
+    assert grid(np.arange(24).reshape(4, 6)).starts == ()

@@ -61,18 +61,28 @@ def _values(array: Array) -> Html | None:
         "First values",
         h(
             "table",
-            [_value_row(line, table) for line in table.rows],
-            h("tr", [h("td", "⋮") for _ in table.rows[0]]) if table.more_rows else None,
+            [_value_row(at, line, table) for at, line in enumerate(table.rows)],
+            h("tr", h("th", "") if table.starts else None, [h("td", "⋮") for _ in table.rows[0]])
+            if table.more_rows
+            else None,
             class_="grid",
         ),
         h("p", f"at {table.where} of the leading dimensions", class_="note")
         if table.where
         else None,
+        h("p", "Each line starts with the index of its first value.", class_="note")
+        if table.starts
+        else None,
     )
 
 
-def _value_row(line: Sequence[str], table: Grid) -> Html:
-    return h("tr", [h("td", text) for text in line], h("td", "…") if table.more_columns else None)
+def _value_row(at: int, line: Sequence[str], table: Grid) -> Html:
+    return h(
+        "tr",
+        h("th", table.starts[at], scope="row") if table.starts else None,
+        [h("td", text) for text in line],
+        h("td", "…") if table.more_columns else None,
+    )
 
 
 RENDERER = Renderer("overview", "Overview", lambda context: True, _draw)
