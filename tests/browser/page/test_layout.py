@@ -117,6 +117,26 @@ def test_the_header_fits_and_its_status_is_readable_at_every_width(page: Page, n
         check(width)
 
 
+def test_on_a_phone_nothing_is_far_apart_and_nothing_touches(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_card(page, "notes")
+    expect(page.locator("#outputs .outputs")).to_be_visible()
+    page.get_by_role("button", name="Check the example").click()
+    expect(page.locator("#run-check .notice")).to_contain_text("Matches the reference")
+    order = ("#inputs > .card", "#outputs .outputs", "#run-check button", "#run-check .notice")
+    boxes = [box_of(page, one) for one in order]
+    for name, above, below in zip(order[1:], boxes, boxes[1:], strict=False):
+        gap = below["y"] - above["y"] - above["height"]
+        assert 6 <= gap <= 40, f"{gap} px above {name}"
+
+
+def test_what_was_open_before_a_reload_is_told_in_sight(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.evaluate("document.querySelector('#keep').innerHTML = '<p>It was open before.</p>'")
+    expect(page.locator("#keep")).to_be_in_viewport(ratio=1)
+    page.evaluate("document.querySelector('#keep').innerHTML = ''")
+
+
 def test_no_button_is_below_the_run_bar(page: Page) -> None:
     page.set_viewport_size(SIZES[1])
     open_sample(page)
