@@ -74,6 +74,44 @@ def test_serves_until_stopped(root: Path, how: signal.Signals, tmp_path: Path) -
     assert err == ""
 
 
+def test_prints_addresses_that_open_the_programs_of_a_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = (root / "web" / "samples" / "add.pte").read_bytes()
+    for name in ("my model.pte", "chat/model.pte", "notes.txt", "bundle.bpte"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(program)
+    fetched: dict[str, bytes] = {}
+
+    def visit(site: Site) -> None:
+        for link in re.findall(r"\?url=(\S+)", capsys.readouterr().out):
+            connection = http.client.HTTPConnection(
+                "localhost", int(site.url.rpartition(":")[2].strip("/")),
+                timeout=limits.SOCKET_SECONDS,
+            )  # fmt: skip
+            connection.request("GET", link)
+            fetched[link] = connection.getresponse().read()
+            connection.close()
+
+    monkeypatch.setattr(Site, "wait", visit)
+    assert cli.main(["--port", "0", "--folder", str(tmp_path)]) == 0
+    names = ("bundle.bpte", "my%20model.pte", "chat/model.pte")
+    assert fetched == {f"/folder/{name}": program for name in names}
+
+
+def test_tells_how_many_programs_are_not_listed(tmp_path: Path) -> None:
+    url = "http://localhost:8000/"
+    assert cli._links(tmp_path, url) == [
+        f"{tmp_path} has no program (.pte); its files are at {url}folder/NAME"
+    ]
+    for number in range(7):
+        (tmp_path / f"{number}.pte").touch()
+    assert cli._links(tmp_path, url)[4:] == [
+        f"4.pte: {url}?url=/folder/4.pte",
+        f"and 2 more in {tmp_path}",
+    ]
+
+
 def test_stopped_as_soon_as_the_address_is_known(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
