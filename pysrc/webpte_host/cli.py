@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
-from webpte_host.base.errors import HostError
+from webpte_host.base.errors import HostError, message_of
 
 _USAGE = """\
 usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up what it needs first)
@@ -40,12 +40,15 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _command(arguments)(arguments[1:])
-    except HostError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
+    except Exception as error:
+        message = message_of(error)
+        if message is None:
+            raise
+        print(f"error: {message}", file=sys.stderr)
+        return 1
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

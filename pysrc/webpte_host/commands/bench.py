@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--method", default="forward", help="(%(default)s)")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
     parser.add_argument(
-        "--prefill", default="", help="for language models: prompt lengths, such as 128,512"
+        "--prefill",
+        type=_lengths,
+        default=[],
+        help="for language models: prompt lengths, such as 128,512",
     )
     parser.add_argument("--decode", type=int, default=32, help="tokens to decode (%(default)s)")
     parser.add_argument(
@@ -129,6 +132,13 @@ def _variant(text: str) -> str:
     return name
 
 
+def _lengths(text: str) -> list[int]:
+    lengths = [part for part in text.split(",") if part]
+    if not all(part.isdecimal() and int(part) for part in lengths):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of lengths such as 128,512")
+    return [int(part) for part in lengths]
+
+
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Check that the options name exactly one thing to time."""
     program = options.program
@@ -178,8 +188,7 @@ def _compile(options: argparse.Namespace) -> int:
 
 def _wanted(options: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `bench.figures_of`."""
-    prefill = [int(length) for length in options.prefill.split(",") if length]
-    return {"method": options.method, "runs": options.runs, "prefill": prefill}
+    return {"method": options.method, "runs": options.runs, "prefill": options.prefill}
 
 
 def _loading(options: argparse.Namespace) -> dict[str, Any]:

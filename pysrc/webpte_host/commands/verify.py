@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from webpte_host.base.descriptions import described
 from webpte_host.base.device_names import NATIVE_HELP, device_name
-from webpte_host.base.errors import HostError
+from webpte_host.base.errors import HostError, PageLostError, PagePythonError
 from webpte_host.base.json_files import read_json
 from webpte_host.commands import variant_table
 from webpte_host.commands.bundles import is_bundle, unpack
@@ -309,7 +309,6 @@ class PageRunner:
         self._harness: Harness | None = None
 
     def __enter__(self) -> PageRunner:
-        from webpte_host.harness.browser import PageLostError
         from webpte_host.serving.server import Site
 
         self._site = self._site_stack.enter_context(Site(mounts=[Mount(_PREFIX, self._suite)]))
@@ -363,8 +362,6 @@ class PageRunner:
         )
 
     def _run(self, entry: dict[str, Any], show: Show, variant: Variant | None) -> dict[str, Any]:
-        from webpte_host.harness.browser import PageLostError, PagePythonError
-
         started = time.monotonic()
         if self._harness is None:
             show("start of a page")

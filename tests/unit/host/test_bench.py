@@ -71,3 +71,11 @@ def test_the_cache_is_for_programs_that_run(
     with pytest.raises(SystemExit):
         bench.main([*program, *other, *asked])
     assert "are for programs that run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["many", "128,x", "0", "-3"])
+def test_lengths_of_prompts_are_numbers(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["model.pte", f"--prefill={given}"])
+    assert "is not a list of lengths such as 128,512" in capsys.readouterr().err
+    assert bench._lengths("128,512,") == [128, 512]

@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from support.harness import limits
+from webpte.errors import FormatError
 from webpte_host import cli
-from webpte_host.base.errors import HostError
+from webpte_host.base.errors import HostError, PageLostError, PagePythonError
+from webpte_host.commands import bench
 from webpte_host.serving.server import Site
 from webpte_host.setup import chromium, runtime
 
@@ -37,6 +39,36 @@ def test_unknown_command(root: Path) -> None:
     done = serve(root, "fly")
     assert done.returncode == 1
     assert done.stderr.startswith("error: there is no command 'fly'")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HostError("it went wrong"),
+        FormatError("it went wrong", 4),
+        PageLostError("it went wrong"),
+        PagePythonError("Traceback", "webpte.errors.FormatError: it went wrong"),
+    ],
+)
+def test_errors_of_webpte_end_every_command_with_a_sentence(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_arguments: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(bench, "main", fail)
+    assert cli.main(["bench", "README.md"]) == 1
+    assert capsys.readouterr().err.startswith("error: it went wrong")
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), PagePythonError("Traceback", "ValueError: x")])
+def test_faults_keep_their_traceback(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_arguments: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(bench, "main", fail)
+    with pytest.raises(type(error)):
+        cli.main(["bench", "README.md"])
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
