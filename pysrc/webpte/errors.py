@@ -28,7 +28,7 @@ WebpteError
 │   ├── FaultyDeviceError       the GPU computes wrong results; names what failed, and what to do
 │   ├── OutOfMemoryError        an allocation failed or is over a limit; has the sizes
 │   └── ShaderError             a kernel did not compile: a bug in webpte
-├── TextError                   text and tokens do not match, or a tokenizer is not valid
+├── TextError                   text and tokens do not match, or a tokenizer is missing or broken
 │   ├── ChatTemplateError       a chat template is missing, is wrong, or refuses the messages
 │   └── VocabularyError         the tokenizer has tokens that the model does not know
 ├── PackageError                an optional package is missing; says how to install it
@@ -185,7 +185,7 @@ class ShaderError(DeviceError):
 
 
 class TextError(WebpteError):
-    """Text and tokens do not match, or a tokenizer is not valid."""
+    """Text and tokens do not match, or a tokenizer is missing or not valid."""
 
 
 class ChatTemplateError(TextError):

@@ -7,11 +7,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
-from webpte.errors import InputError, SourceError
+from webpte.errors import InputError, SourceError, TextError
 from webpte.json_reader import Table, parse_table
 from webpte.llm.program_signature import VISION
 from webpte.openai.models import WAITING, EmbeddingModel, Model
 from webpte.runtime.base.manifest_files import beside, is_manifest, open_manifest
+from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.base.siblings import is_missing, read_sibling
 from webpte.runtime.program import load
 from webpte.tasks.files import CONFIG, PREPROCESSOR, find_program
@@ -67,7 +68,9 @@ async def _tokenizer(
         except SourceError as error:
             if given is not None or not is_missing(error):
                 raise
-    raise SourceError(f"{entry} has no tokenizer next to it: copy the model's tokenizer.json there")
+    with keeping(False) as files:
+        files.append(await open_source(entry))  # raises an error if the program is missing, too
+    raise TextError(f"{entry} has no tokenizer next to it: copy the model's tokenizer.json there")
 
 
 async def _places(
