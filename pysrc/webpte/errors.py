@@ -59,8 +59,11 @@ class FormatError(WebpteError):
     """The bytes are not a valid `.pte`, `.ptd` or delegate blob."""
 
     def __init__(self, message: str, offset: int) -> None:
-        super().__init__(f"{message} (at byte {offset})")
+        super().__init__(f"{message}{self._place(offset)}")
         self.offset = offset
+
+    def _place(self, offset: int) -> str:
+        return f" (at byte {offset})"
 
 
 class OtherFileError(FormatError):
@@ -70,6 +73,9 @@ class OtherFileError(FormatError):
         super().__init__(f"not an ExecuTorch program but {kind}: {advice}", offset)
         self.kind = kind
         self.advice = advice
+
+    def _place(self, offset: int) -> str:
+        return ""  # nothing is wrong with the byte
 
 
 class UnsupportedError(WebpteError):
