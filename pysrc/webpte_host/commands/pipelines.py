@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webpte_host.base.errors import HostError
-from webpte_host.commands.verify import check_entries, read_manifest, select
+from webpte_host.commands.suites import read_manifest
+from webpte_host.commands.verify import check_entries, select
 
 if TYPE_CHECKING:
     from webpte.gpu.device import PipelineSpec
