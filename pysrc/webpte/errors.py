@@ -67,10 +67,12 @@ class FormatError(WebpteError):
 
 
 class OtherFileError(FormatError):
-    """A file that is not a program: `kind` names what it is, `advice` what to do with it."""
+    """A file of another kind than `wanted`: `kind` names it, `advice` says what to do with it."""
 
-    def __init__(self, kind: str, advice: str, offset: int) -> None:
-        super().__init__(f"not an ExecuTorch program but {kind}: {advice}", offset)
+    def __init__(
+        self, kind: str, advice: str, offset: int, wanted: str = "an ExecuTorch program"
+    ) -> None:
+        super().__init__(f"not {wanted} but {kind}: {advice}", offset)
         self.kind = kind
         self.advice = advice
 
