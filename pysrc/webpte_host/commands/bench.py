@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from webpte_host.base.descriptions import described
 from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError
+from webpte_host.base.write_results import write_results
 from webpte_host.commands import kernel_table, pipelines, variant_table
 from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
@@ -121,7 +121,7 @@ def main(arguments: list[str]) -> int:
     figures = _run(options) if options.device == "webgpu" else _run_native(options)
     _show(figures)
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        write_results(options.json, figures)
     return 0
 
 
@@ -174,7 +174,7 @@ def _time_kernels(options: argparse.Namespace) -> int:
     )
     kernel_table.show(figures)
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        write_results(options.json, figures)
     return 0
 
 
@@ -182,7 +182,7 @@ def _compile(options: argparse.Namespace) -> int:
     figures = pipelines.run(options)
     pipelines.show(figures)
     if options.json:
-        pipelines.write(options.json, figures)
+        write_results(options.json, figures)  # with all that is needed to compile a pipeline again
     return 0
 
 

@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import contextlib
 import fnmatch
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from webpte_host.base.descriptions import described
 from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError, PageLostError, PagePythonError
+from webpte_host.base.write_results import write_results
 from webpte_host.commands import variant_table
 from webpte_host.commands.suites import check_suite, opened_suite
 from webpte_host.harness.hardware import check_hardware
@@ -102,7 +102,7 @@ def verify(options: argparse.Namespace, manifest: list[Any]) -> int:
                     report.begin(case_id(entry))
                     report.add(runner.run(entry, report.show, variant))
     if options.json is not None:
-        _write_json(options.json, report.results)
+        write_results(options.json, report.results)
     if variants:
         variant_table.show(variants, report.results)
     print(f"{report.passed} passed, {report.failed} failed", flush=True)
@@ -369,10 +369,3 @@ def _lost(entry: dict[str, Any], error: str, started: float) -> dict[str, Any]:
     row = {"op": entry["op"], "case": entry["case"], "verdict": "failed", "error": error}
     ms = round((time.monotonic() - started) * 1000, 3)
     return {**row, "outputs": [], "ops": [], "ms": ms}
-
-
-def _write_json(path: Path, results: list[dict[str, Any]]) -> None:
-    try:
-        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise HostError(f"the results cannot be written to {path}: {error.strerror}.") from error

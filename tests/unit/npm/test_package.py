@@ -17,6 +17,7 @@ from webpte.text.tokenizer_json import JAVASCRIPT
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import WEB
 from webpte_host.setup.precompile import find_node
+from webpte_host.setup.runtime import npm_version
 from webpte_host.site import build_npm
 
 NPM = WEB / "npm"
@@ -123,7 +124,7 @@ def install_pyodide(modules: Path, version: str) -> None:
 def test_copies_the_runtime_of_the_package_or_of_the_project(
     package: Path, tmp_path: Path, owner: str
 ) -> None:
-    project, needed = tmp_path / "project", build_npm.npm_version("pyodide")
+    project, needed = tmp_path / "project", npm_version("pyodide")
     install_pyodide(tmp_path / owner / "node_modules", needed)
     ended = copy_runtime(package, project)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -135,7 +136,7 @@ def test_copies_the_runtime_of_the_package_or_of_the_project(
 def test_says_in_one_line_which_pyodide_is_missing(
     package: Path, tmp_path: Path, installed: str | None
 ) -> None:
-    project, needed = tmp_path / "project", build_npm.npm_version("pyodide")
+    project, needed = tmp_path / "project", npm_version("pyodide")
     if installed is not None:
         install_pyodide(project / "node_modules", installed)
     ended = copy_runtime(package, project)
