@@ -28,7 +28,7 @@ WebpteError
 │   ├── FaultyDeviceError       the GPU computes wrong results; names what failed, and what to do
 │   ├── OutOfMemoryError        an allocation failed or is over a limit; has the sizes
 │   └── ShaderError             a kernel did not compile: a bug in webpte
-├── TextError                   text and tokens do not match, or a tokenizer is not valid
+├── TextError                   text and tokens do not match, or a tokenizer is missing or broken
 │   ├── ChatTemplateError       a chat template is missing, is wrong, or refuses the messages
 │   └── VocabularyError         the tokenizer has tokens that the model does not know
 ├── PackageError                an optional package is missing; says how to install it
@@ -59,17 +59,25 @@ class FormatError(WebpteError):
     """The bytes are not a valid `.pte`, `.ptd` or delegate blob."""
 
     def __init__(self, message: str, offset: int) -> None:
-        super().__init__(f"{message} (at byte {offset})")
+        super().__init__(f"{message}{self._place(offset)}")
         self.offset = offset
+
+    def _place(self, offset: int) -> str:
+        return f" (at byte {offset})"
 
 
 class OtherFileError(FormatError):
-    """A file that is not a program: `kind` names what it is, `advice` what to do with it."""
+    """A file of another kind than `wanted`: `kind` names it, `advice` says what to do with it."""
 
-    def __init__(self, kind: str, advice: str, offset: int) -> None:
-        super().__init__(f"not an ExecuTorch program but {kind}: {advice}", offset)
+    def __init__(
+        self, kind: str, advice: str, offset: int, wanted: str = "an ExecuTorch program"
+    ) -> None:
+        super().__init__(f"not {wanted} but {kind}: {advice}", offset)
         self.kind = kind
         self.advice = advice
+
+    def _place(self, offset: int) -> str:
+        return ""  # nothing is wrong with the byte
 
 
 class UnsupportedError(WebpteError):
@@ -185,7 +193,7 @@ class ShaderError(DeviceError):
 
 
 class TextError(WebpteError):
-    """Text and tokens do not match, or a tokenizer is not valid."""
+    """Text and tokens do not match, or a tokenizer is missing or not valid."""
 
 
 class ChatTemplateError(TextError):

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from urllib.parse import quote
 
-from webpte_host.base.errors import HostError
+from webpte_host.base.errors import HostError, message_of
 
 _USAGE = """\
 usage: python3 serve.py [--port PORT] [--folder DIR]    serve the page (sets up what it needs first)
@@ -30,6 +31,8 @@ Each command has --help."""
 
 _FOLDER = "/folder/"
 _MODELS = "/models/"
+_PROGRAMS = (".pte", ".bpte")
+_MOST_LINKS = 5
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -37,12 +40,15 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return _command(arguments)(arguments[1:])
-    except HostError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
+    except Exception as error:
+        message = message_of(error)
+        if message is None:
+            raise
+        print(f"error: {message}", file=sys.stderr)
+        return 1
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
@@ -143,7 +149,7 @@ def _serve(arguments: list[str]) -> int:
         try:
             print(f"webpte: {site.url}   (Ctrl-C stops it)", flush=True)
             if options.folder is not None:
-                print(f"{options.folder}: {site.url.removesuffix('/')}{_FOLDER}")
+                print("\n".join(_links(options.folder, site.url)))
             if options.host not in _LOOPBACK:
                 print(
                     "Other machines can open it, "
@@ -153,3 +159,15 @@ def _serve(arguments: list[str]) -> int:
         except KeyboardInterrupt:
             print("\nstopped")
     return 0
+
+
+def _links(folder: Path, url: str) -> list[str]:
+    """Return lines with the addresses that open the programs of a served folder."""
+    found = [path for depth in ("", "*/") for path in sorted(folder.glob(f"{depth}*.*pte"))]
+    programs = [path for path in found if path.suffix in _PROGRAMS and path.is_file()]
+    if not programs:
+        return [f"{folder} has no program (.pte); its files are at {url}{_FOLDER[1:]}NAME"]
+    names = [path.relative_to(folder).as_posix() for path in programs]
+    lines = [f"{name}: {url}?url={_FOLDER}{quote(name)}" for name in names[:_MOST_LINKS]]
+    more = len(names) - _MOST_LINKS
+    return [*lines, f"and {more} more in {folder}"] if more > 0 else lines

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import webpte
-from webpte_host.commands.verify import check_entries, read_manifest, run_here
+from webpte_host.commands.suites import read_manifest
+from webpte_host.commands.verify import check_entries, run_here
 from webpte_host.models.stages import summary
 from webpte_models.catalog import all_recipes
 from webpte_models.make import PROGRAM

@@ -16,8 +16,8 @@ from support.write.pte_writer import GraphWriter
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.core.args import Args
 from webpte.ops.core.fixed_point import (
-    high_product,
     log2_of_wait,
+    mul_hi,
     negative_log2,
     negative_power,
     threefry,
@@ -42,7 +42,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3u) {
         return;
     }
     let n = words[i];
-    results[i] = high_product(n, words[params.x - 1u - i]);
+    results[i] = mul_hi(n, words[params.x - 1u - i]);
     results[params.x + i] = negative_log2(max(n, 1u));
     results[2u * params.x + i] = bitcast<u32>(log2_of_wait(n | 1u));
     results[3u * params.x + i] = negative_power(n >> 1u);
@@ -95,7 +95,7 @@ def test_every_bit(library: Path) -> None:
         lower=lower,
     ):
         products, logs, waits, powers, chances = asyncio.run(computed(library, n))
-    assert np.array_equal(products.view(np.uint32), high_product(n, n[::-1]))
+    assert np.array_equal(products.view(np.uint32), mul_hi(n, n[::-1]))
     assert np.array_equal(logs.view(np.uint32), negative_log2(np.maximum(n, np.uint64(1))))
     assert np.array_equal(waits, log2_of_wait(n))
     assert np.array_equal(powers.view(np.uint32), negative_power(n >> np.uint64(1)))

@@ -18,7 +18,7 @@ from support.write.pte_writer import write_pte
 from webpte.gpu.native.device import NativeDevice
 from webpte.ops.gemm import gemv_q4
 from webpte.ops.gemm.gemm import Types
-from webpte.ops.gemm.packed_weights import Quantized
+from webpte.ops.gemm.packed_weights import PackedWeights
 from webpte.runtime.autotune import tuning
 
 GRAPH, INPUTS = normed(Sizes(1, 576, 100), "q4")
@@ -73,7 +73,7 @@ def test_a_cut_that_computes_something_else_is_refused(
     class Wrong(gemv_q4.GemvConfig):
         """Leave out the last part of every sum."""
 
-        def types(self, weights: Quantized, matrices: int) -> Types:
+        def types(self, weights: PackedWeights, matrices: int) -> Types:
             given = dict(super().types(weights, matrices))
             return tuple((given | {"UNITS": str(weights.steps - 1)}).items())
 

@@ -10,9 +10,10 @@ from itertools import count
 from typing import Any
 
 import webpte
-from npm.values import ForeignObject, unshaped, with_shape
+from npm.inputs import method_inputs
+from npm.values import DESTROYED, ForeignObject, unshaped
 from webpte import GpuTensor, MethodInfo, Program, ScalarInfo, TensorInfo, tasks
-from webpte.errors import ClosedError, InputError
+from webpte.errors import ClosedError, InputError, Told, retold
 from webpte.openai import Client, open_model
 from webpte.tasks import Task
 
@@ -24,6 +25,10 @@ _LOADING = {
     "kvCache": "kv_cache",
 }
 _MODELS = {**_LOADING, **{name: name for name in ("slots", "tokenizer", "waiting")}}
+_OF_CALLS = ("onProgress", "signal")  # options that stay in JavaScript
+_DEVICES = ("webgpu", "numpy")
+_INPUTS = "program.methods has the dtypes and shapes of all inputs."
+_ANEW = "Call what made it again."
 _OUTPUTS = {"array": "numpy", "gpu": "gpu"}
 _ENDPOINTS: dict[str, Callable[[Client], Callable[..., Awaitable[Any]]]] = {
     "chat.completions.create": lambda client: client.chat.completions.create,
@@ -46,9 +51,11 @@ class Calls:
         self._objects[handle] = made
         return handle
 
-    def find(self, handle: int) -> Any:
-        """Return an object by its handle."""
+    def find(self, handle: int, freed: str = "") -> Any:
+        """Return an object by its handle; `freed` is the message for a tensor or a result."""
         if handle not in self._objects:
+            if freed:
+                raise _advised(ClosedError(freed), _ANEW)
             raise ClosedError("it was closed: load it again")
         return self._objects[handle]
 
@@ -75,19 +82,18 @@ class Calls:
         return {name: _method(info) for name, info in methods.items()}
 
     async def on_run(
-        self, handle: int, method: str, inputs: Sequence[Any], output: str, progress: Progress
+        self, handle: int, method: str, inputs: Any, output: str, progress: Progress
     ) -> Any:
         """Run a method of a program."""
         program: Program = self.find(handle)
         if output not in _OUTPUTS:
             known = " and ".join(map(repr, _OUTPUTS))
             raise InputError(f"output: {output!r}: there are {known}")
-        info = program.methods.get(method)
-        shaped = list(inputs)
-        for at, one in enumerate(info.inputs[: len(shaped)] if info is not None else ()):
-            shaped[at] = with_shape(shaped[at], one, f"{method}: input {at}")
-        given = [unshaped(value) for value in shaped]
-        return await program.run(method, *given, output=_OUTPUTS[output], progress=progress)
+        try:
+            given = method_inputs(method, program.methods.get(method), inputs)
+            return await program.run(method, *given, output=_OUTPUTS[output], progress=progress)
+        except InputError as error:
+            raise _advised(error, _INPUTS) from error
 
     async def on_stats(self, handle: int, progress: Progress) -> Any:
         """Return the counters of a program."""
@@ -110,7 +116,7 @@ class Calls:
 
     async def on_read(self, handle: int, progress: Progress) -> Any:
         """Read a tensor on the GPU."""
-        return await self.find(handle).numpy()
+        return await self.find(handle, DESTROYED).numpy()
 
     async def on_device(self, progress: Progress) -> ForeignObject:
         """Return the GPUDevice of all programs; only a caller in the same thread can take it."""
@@ -199,8 +205,19 @@ def _loading(options: Mapping[str, Any], known: Mapping[str, str] = _LOADING) ->
     """Return the arguments of `webpte.load`, or of `open_model`, for options of JavaScript."""
     unknown = sorted(options.keys() - known.keys())
     if unknown:
-        raise InputError(f"there is no option {unknown[0]!r}; there are {', '.join(known)}")
+        listed = ", ".join([*known, *_OF_CALLS])
+        raise InputError(f"there is no option {unknown[0]!r}; there are {listed}")
+    device = options.get("device")
+    if device is not None and device not in _DEVICES:
+        raise InputError(f"device: {device!r}: there are {' and '.join(map(repr, _DEVICES))}")
     return {known[name]: value for name, value in options.items() if value is not None}
+
+
+def _advised(error: Told, advice: str) -> Told:
+    """Return a copy of an error that tells JavaScript what to do, unless it does already."""
+    advised = retold(error, str(error))
+    vars(advised).setdefault("advice", advice)
+    return advised
 
 
 def _bound(

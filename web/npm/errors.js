@@ -56,8 +56,7 @@ export const PrepackByteSizeError = define("PrepackByteSizeError", PrepackError)
 export const PrepackShapeError = define("PrepackShapeError", PrepackError);
 export const PrepackBufferError = define("PrepackBufferError", PrepackError);
 export const ExecutionError = define("ExecutionError", WebpteError);
-export const InputError = define("InputError", ExecutionError,
-  "program.methods has the dtypes and shapes of all inputs.");
+export const InputError = define("InputError", ExecutionError);
 export const ResizeError = define("ResizeError", ExecutionError, "Use sizes that the export allowed.");
 export const ContextError = define("ContextError", ExecutionError,
   "Wait for an answer, or cancel it, before the next.");

@@ -13,15 +13,35 @@ const NAMES = new Map(Object.entries(TYPES).filter(([name]) => name !== "bool").
 NAMES.set(Uint8ClampedArray, "uint8");
 NAMES.set(Uint16Array, "uint16");
 
+const OTHERS = { float16: Uint16Array, uint8: Uint8ClampedArray, bool: Uint8ClampedArray }; // arrays that a dtype may also have
+
 const isArray = (value) => ArrayBuffer.isView(value) && NAMES.has(value.constructor);
 
 // An array of elements with a shape: an output of a program, and an input where a flat array does not say enough.
 export class Tensor {
-  constructor(data, shape, dtype = NAMES.get(data.constructor)) {
-    if (!isArray(data)) throw new InputError("a tensor's data is a typed array, such as a Float32Array", { code: "input" });
+  constructor(data, shape, dtype = NAMES.get(data?.constructor)) {
+    if (!isArray(data)) throw wrong("a tensor's data is a typed array, such as a Float32Array");
     this.data = data;
     this.shape = [...(shape ?? [data.length])];
     this.dtype = dtype;
+    check(data, this.shape, dtype);
+  }
+}
+
+const wrong = (message) => new InputError(message, { code: "input" });
+
+// Checks that elements are of a dtype, and as many as a shape has (null: none is given).
+function check(data, shape, dtype) {
+  const type = Object.hasOwn(TYPES, dtype) ? TYPES[dtype] : null;
+  if (!type) throw wrong(`no tensor has the dtype ${JSON.stringify(dtype)}; there are ${Object.keys(TYPES).join(", ")}`);
+  if (data.constructor !== type && data.constructor !== OTHERS[dtype]) {
+    throw wrong(`the elements of a ${data.constructor.name} are not ${dtype}, which needs: ${type.name}`);
+  }
+  if (!shape) return;
+  if (!shape.every((size) => Number.isInteger(size) && size >= 0)) throw wrong(`[${shape}] is not a shape: sizes are whole numbers`);
+  const needed = shape.reduce((a, b) => a * b, 1);
+  if (data.length !== needed) {
+    throw wrong(`a tensor of the shape [${shape.join(", ")}] has ${needed} elements; the ${data.constructor.name} has ${data.length}`);
   }
 }
 
@@ -106,7 +126,10 @@ export function encode(value, connection) {
     if (one instanceof URL) return one.href;
     const pixels = pixelsOf(one);
     if (pixels) return tensor(pixels.data, "uint8", pixels.shape);
-    if (isArray(one.data) && (Array.isArray(one.shape) || one.shape === undefined)) return tensor(one.data, one.dtype, one.shape ?? null);
+    if (isArray(one.data) && (Array.isArray(one.shape) || one.shape === undefined)) {
+      check(one.data, one.shape, one.dtype ?? NAMES.get(one.data.constructor));
+      return tensor(one.data, one.dtype, one.shape ?? null);
+    }
     if (seen.includes(one)) throw refused("an object that contains itself");
     if (Array.isArray(one)) return one.map((item) => plain(item, [...seen, one]));
     const prototype = Object.getPrototypeOf(one);

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte import GpuTensor, ScalarInfo, TensorInfo
+from webpte import GpuTensor
 from webpte.errors import InputError
 from webpte.tasks.task import Held
 
@@ -31,6 +31,8 @@ DTYPES = (
     *("float16", "float32", "float64", "int8", "int16", "int32", "int64"),
     *("uint8", "uint16", "uint32", "uint64", "bool"),
 )
+DESTROYED = "this GpuTensor was destroyed"
+_FREED = {"webpte:gpu": DESTROYED, "webpte:held": "this result was closed"}
 _FLOATS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -48,8 +50,11 @@ class ForeignObject:
     object: Any
 
 
-def decode(text: str, parts: Sequence[Any], find: Callable[[int], Any]) -> Any:
-    """Return the value of a message; `find` returns an object by its handle."""
+def decode(text: str, parts: Sequence[Any], find: Callable[[int, str], Any]) -> Any:
+    """Return the value of a message.
+
+    `find` returns an object by its handle; it is also given what to say of one that is freed.
+    """
 
     def convert(table: dict[str, Any]) -> Any:
         if len(table) != 1:
@@ -59,8 +64,8 @@ def decode(text: str, parts: Sequence[Any], find: Callable[[int], Any]) -> Any:
             return parts[content]
         if kind == "webpte:tensor":
             return _array(parts[content[0]], content[1], content[2])
-        if kind in ("webpte:gpu", "webpte:held"):
-            return find(content[0])
+        if kind in _FREED:
+            return find(content[0], _FREED[kind])
         if kind == "webpte:int":
             return int(content)
         if kind == "webpte:float":
@@ -138,24 +143,6 @@ class Encoder:
 
 def _float_name(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def with_shape(value: Any, info: TensorInfo | ScalarInfo, where: str) -> Any:
-    """Return an input with the shape that the method declares, if the sender gave none."""
-    if not isinstance(value, FlatArray):
-        return value
-    elements = value.elements
-    if isinstance(info, ScalarInfo):
-        raise InputError(f"{where} is a plain {info.kind}, not an array")
-    if len(info.shape) == 1:
-        return elements
-    wanted = f"{where} ({str(info).partition(': ')[2]})"
-    if info.dynamic:
-        raise InputError(f"{wanted}: an array alone does not say its shape; give {{data, shape}}")
-    needed = math.prod(info.shape)
-    if elements.size != needed:
-        raise InputError(f"{wanted}: it has {elements.size:,} elements; {needed:,} are needed")
-    return elements.reshape(info.shape)
 
 
 def unshaped(value: Any) -> Any:

@@ -8,9 +8,9 @@
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 
 const ROWS = 64u;
 const KEYS = 32u;
@@ -112,10 +112,10 @@ fn find_logits(job: Job, first: u32, end: u32, local: u32) -> array<vec4<f32>, 4
             for (var i = 0u; i < 4u; i++) {
                 let key = stage[KEY_STAGE + (lane + LANES * i) * LINE + d];
                 logits[i] = vec4<f32>(
-                    dot_onto(logits[i].x, q0, key),
-                    dot_onto(logits[i].y, q1, key),
-                    dot_onto(logits[i].z, q2, key),
-                    dot_onto(logits[i].w, q3, key),
+                    fma_dot(logits[i].x, q0, key),
+                    fma_dot(logits[i].y, q1, key),
+                    fma_dot(logits[i].z, q2, key),
+                    fma_dot(logits[i].w, q3, key),
                 );
             }
         }
@@ -177,10 +177,10 @@ fn main(
         keys = min(keys, u32(position.x) + last / GROUP + 1u);
     }
     let begin = first_key(job.tile * ROWS / GROUP);
-    let share = begin + share_of(job.split, keys - begin, KEYS, KEYS);
+    let share = begin + split_range(job.split, keys - begin, KEYS, KEYS);
     let end = share.y;
 
-    var maximum = vec4<f32>(FLOOR);
+    var maximum = vec4<f32>(LOWEST_LOGIT);
     var sum = vec4<f32>();
     var result = Result();
     for (var first = share.x; first < end; first += KEYS) {

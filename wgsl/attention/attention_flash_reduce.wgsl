@@ -1,16 +1,16 @@
-// The reduction after attention with split keys: a workgroup adds up the shares of one row.
+// The reduction after attention with split keys: a workgroup merges the splits of one row.
 //
-// A share has its sum of weighted values, its maximum and its sum of weights. A share without keys has
+// A split has its sum of weighted values, its maximum and its sum of weights. A split without keys has
 // the sum 0; its values were never written and are ignored.
 
-const SIZE = 256u;
+const THREADS = 256u;
 const SPLITS = ${SPLITS}u;
-const FLOOR = -1e30;
+const LOWEST_LOGIT = -1e30;
 
 override VALUE_HEAD: u32;
-override WIDTH: u32 = min(VALUE_HEAD, SIZE); // elements at once
-override GROUPS: u32 = SIZE / WIDTH; // of shares
-const STEPS = ${STEPS}u; // of the groups through all shares
+override WIDTH: u32 = min(VALUE_HEAD, THREADS); // elements at once
+override GROUPS: u32 = THREADS / WIDTH; // of splits
+const STEPS = ${STEPS}u; // of the groups through all splits
 
 alias Stored = ${FLOAT};
 
@@ -27,15 +27,15 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> output: array<Stored>;
 @group(0) @binding(3) var<uniform> params: Params;
 
-var<workgroup> shares: array<vec2<f32>, SPLITS>; // maximum and sum of each
+var<workgroup> split_stats: array<vec2<f32>, SPLITS>; // maximum and sum of each
 var<workgroup> weights: array<vec2<f32>, SPLITS>; // of its values, and of its sum
-var<workgroup> parts: array<f32, SIZE>;
+var<workgroup> parts: array<f32, THREADS>;
 
-fn weight_of(share: vec2<f32>, highest: f32) -> f32 {
-    return select(exp(share.x - highest), 0.0, share.y == 0.0);
+fn weight_of(split: vec2<f32>, highest: f32) -> f32 {
+    return select(exp(split.x - highest), 0.0, split.y == 0.0);
 }
 
-@compute @workgroup_size(SIZE)
+@compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,
@@ -46,7 +46,7 @@ fn main(
         return;
     }
     if (local < SPLITS) {
-        shares[local] = stats[row * SPLITS + local];
+        split_stats[local] = stats[row * SPLITS + local];
     }
     let batch = row / (params.tokens * params.heads);
     let start = batch * params.output.x + row % params.heads * params.output.y
@@ -57,17 +57,17 @@ fn main(
         // Prefetched while the weights are computed.
         var found = array<f32, STEPS>();
         for (var step = 0u; step < STEPS; step++) {
-            let share = min(step * GROUPS + group, SPLITS - 1u);
-            found[step] = values[(row * SPLITS + share) * VALUE_HEAD + min(element, VALUE_HEAD - 1u)];
+            let split = min(step * GROUPS + group, SPLITS - 1u);
+            found[step] = values[(row * SPLITS + split) * VALUE_HEAD + min(element, VALUE_HEAD - 1u)];
         }
         workgroupBarrier();
         if (local < SPLITS) {
-            var highest = FLOOR;
+            var highest = LOWEST_LOGIT;
             for (var i = 0u; i < SPLITS; i++) {
-                highest = max(highest, shares[i].x);
+                highest = max(highest, split_stats[i].x);
             }
-            let weight = weight_of(shares[local], highest);
-            weights[local] = vec2<f32>(weight, weight * shares[local].y);
+            let weight = weight_of(split_stats[local], highest);
+            weights[local] = vec2<f32>(weight, weight * split_stats[local].y);
         }
         workgroupBarrier();
         var sum = 0.0;
@@ -76,9 +76,9 @@ fn main(
         }
         var part = 0.0;
         for (var step = 0u; step < STEPS; step++) {
-            let share = step * GROUPS + group;
-            if (share < SPLITS && group < GROUPS) {
-                let weight = weights[share].x;
+            let split = step * GROUPS + group;
+            if (split < SPLITS && group < GROUPS) {
+                let weight = weights[split].x;
                 part += select(weight * found[step], 0.0, weight == 0.0);
             }
         }

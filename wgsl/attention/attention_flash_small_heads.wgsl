@@ -10,16 +10,16 @@
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 
 const ROWS = 64u;
 const KEYS = 32u;
 const LANES = 8u; // invocations that share their 4 rows
 const STRIPS = 16u; // of 4 rows
 const QUADS = 16u; // of a head, at most
-const SIZE = LANES * STRIPS;
+const THREADS = LANES * STRIPS;
 
 alias Stored = ${FLOAT};
 alias Out = ${OUT}; // Stored; f32 if attention_flash_reduce.wgsl follows
@@ -116,21 +116,21 @@ fn value_quad(job: Job, first: u32, end: u32, at: u32) -> vec4<f32> {
 fn fetch_values(job: Job, first: u32, end: u32, local: u32) -> Block {
     return Block(
         value_quad(job, first, end, local),
-        value_quad(job, first, end, local + SIZE),
-        value_quad(job, first, end, local + 2u * SIZE),
-        value_quad(job, first, end, local + 3u * SIZE),
+        value_quad(job, first, end, local + THREADS),
+        value_quad(job, first, end, local + 2u * THREADS),
+        value_quad(job, first, end, local + 3u * THREADS),
     );
 }
 
 fn store_values(local: u32, values: Block) {
     let line = local / QUADS;
     stage[line][local % QUADS] = values.b0;
-    stage[line + SIZE / QUADS][local % QUADS] = values.b1;
-    stage[line + 2u * SIZE / QUADS][local % QUADS] = values.b2;
-    stage[line + 3u * SIZE / QUADS][local % QUADS] = values.b3;
+    stage[line + THREADS / QUADS][local % QUADS] = values.b1;
+    stage[line + 2u * THREADS / QUADS][local % QUADS] = values.b2;
+    stage[line + 3u * THREADS / QUADS][local % QUADS] = values.b3;
 }
 
-fn plus_outer(sums: Block, a: vec4<f32>, b: vec4<f32>) -> Block {
+fn add_outer_product(sums: Block, a: vec4<f32>, b: vec4<f32>) -> Block {
     return Block(
         fma(vec4<f32>(a.x), b, sums.b0),
         fma(vec4<f32>(a.y), b, sums.b1),
@@ -143,10 +143,10 @@ fn plus_outer(sums: Block, a: vec4<f32>, b: vec4<f32>) -> Block {
 fn find_logits(strip: u32, lane: u32) -> Block {
     var logits = Block();
     for (var quad = 0u; quad < HEAD / 4u; quad++) {
-        logits = plus_outer(logits, stage[quad * 2u][lane], queries[quad][0][strip]);
-        logits = plus_outer(logits, stage[quad * 2u][lane + LANES], queries[quad][1][strip]);
-        logits = plus_outer(logits, stage[quad * 2u + 1u][lane], queries[quad][2][strip]);
-        logits = plus_outer(logits, stage[quad * 2u + 1u][lane + LANES], queries[quad][3][strip]);
+        logits = add_outer_product(logits, stage[quad * 2u][lane], queries[quad][0][strip]);
+        logits = add_outer_product(logits, stage[quad * 2u][lane + LANES], queries[quad][1][strip]);
+        logits = add_outer_product(logits, stage[quad * 2u + 1u][lane], queries[quad][2][strip]);
+        logits = add_outer_product(logits, stage[quad * 2u + 1u][lane + LANES], queries[quad][3][strip]);
     }
     return logits;
 }
@@ -157,7 +157,7 @@ fn store(row: u32, rows: u32, start: u32, quad: u32, value: vec4<f32>) {
     }
 }
 
-@compute @workgroup_size(SIZE)
+@compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,
@@ -181,7 +181,7 @@ fn main(
         keys = min(keys, u32(position.x) + last / GROUP + 1u);
     }
     let begin = first_key(job.tile * ROWS / GROUP);
-    let share = begin + share_of(job.split, keys - begin, KEYS, KEYS);
+    let share = begin + split_range(job.split, keys - begin, KEYS, KEYS);
     let end = share.y;
     // Up to this key, no key is hidden from a row of the tile.
     var seen = end;
@@ -189,7 +189,7 @@ fn main(
         seen = min(end, u32(position.x) + job.tile * ROWS / GROUP + 1u);
     }
 
-    var maximum = vec4<f32>(FLOOR);
+    var maximum = vec4<f32>(LOWEST_LOGIT);
     var sum = vec4<f32>();
     var left = Block(); // a quad of the output for each of 4 rows, and another 8 quads further
     var right = Block();
@@ -204,7 +204,7 @@ fn main(
         let values = fetch_values(job, first, end, local);
         workgroupBarrier();
         var logits = find_logits(strip, lane);
-        if (MASK != NO_MASK || first + KEYS > seen || params.window > 0u || params.cap > 0.0) {
+        if (MASK != NO_MASK || first + KEYS > seen || params.window > 0u || params.soft_cap > 0.0) {
             let key = first + lane * 4u;
             logits.b0 = masked_rows(logits.b0, job.batch, head, token, key, end);
             logits.b1 = masked_rows(logits.b1, job.batch, head, token, key + 1u, end);
@@ -236,8 +236,8 @@ fn main(
         workgroupBarrier();
         for (var key = 0u; key < KEYS; key++) {
             let weight = weights[key][strip];
-            left = plus_outer(left, weight, stage[key][lane]);
-            right = plus_outer(right, weight, stage[key][lane + LANES]);
+            left = add_outer_product(left, weight, stage[key][lane]);
+            right = add_outer_product(right, weight, stage[key][lane + LANES]);
         }
     }
 

@@ -6,9 +6,9 @@
 // use lib/attention/attention_flash_split.wgsl
 // use lib/attention/attention_flash_split_job.wgsl
 // use lib/attention/query.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 // use lib/attention/cache/new_${NEW}.wgsl
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
@@ -30,7 +30,7 @@ fn new_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
     return new_v[new_start(job, key) / 4u + quad];
 }
 
-@compute @workgroup_size(SIZE)
+@compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,

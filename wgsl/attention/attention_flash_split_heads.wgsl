@@ -6,16 +6,16 @@
 // use lib/attention/attention_mask.wgsl
 // use lib/attention/attention_flash_split.wgsl
 // use lib/attention/attention_flash_split_job.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 // use lib/attention/cache/new_${NEW}.wgsl
 
 // Pairs lie half of the rotated elements apart, with an angle per element; otherwise pairs are
 // neighbours.
-override HALF: bool;
+override ROTATE_HALF: bool;
 override ROTATED: bool;
-override CHANGE: u32; // one of the following
+override HEAD_PROLOGUE: u32; // one of the following
 const BIASED = 1u; // queries, keys and values get biases; `mask` has those of values
 const NORMED_HEADS = 2u; // queries and keys are normalized head by head
 const NORMED_TOKENS = 3u; // all heads of the only token at once
@@ -56,26 +56,26 @@ fn inverse_rms(squares: f32, count: u32) -> f32 {
 
 // Sums squares of the only token's queries and keys, by all invocations of a workgroup.
 fn find_token_scales(local: u32) {
-    if (CHANGE != NORMED_TOKENS) {
+    if (HEAD_PROLOGUE != NORMED_TOKENS) {
         return;
     }
     let keys = params.key_heads * QUADS;
     let queries_end = keys * GROUP;
     var squares = vec2<f32>();
-    for (var i = local; i < queries_end + keys; i += SIZE) {
+    for (var i = local; i < queries_end + keys; i += THREADS) {
         let value = new_values[i];
         let square = dot(value, value);
         squares += select(vec2<f32>(0.0, square), vec2<f32>(square, 0.0), i < queries_end);
     }
-    pool[local] = vec4<f32>(squares, 0.0, 0.0);
-    for (var rest = SIZE / 2u; rest > 0u; rest /= 2u) {
+    partials[local] = vec4<f32>(squares, 0.0, 0.0);
+    for (var rest = THREADS / 2u; rest > 0u; rest /= 2u) {
         workgroupBarrier();
         if (local < rest) {
-            pool[local] += pool[local + rest];
+            partials[local] += partials[local + rest];
         }
     }
     if (local == 0u) {
-        let every = pool[0];
+        let every = partials[0];
         token_scales = vec2<f32>(inverse_rms(every.x, queries_end * 4u), inverse_rms(every.y, keys * 4u));
     }
     workgroupBarrier();
@@ -83,12 +83,12 @@ fn find_token_scales(local: u32) {
 
 // Sums squares of each query and new key of the workgroup, by all of its invocations.
 fn find_head_squares(job: Job, local: u32) {
-    if (CHANGE != NORMED_HEADS) {
+    if (HEAD_PROLOGUE != NORMED_HEADS) {
         return;
     }
     let heads = ROWS + params.tokens;
     let lane = local % HEAD_LANES;
-    for (var first = 0u; first < heads; first += SIZE / HEAD_LANES) {
+    for (var first = 0u; first < heads; first += THREADS / HEAD_LANES) {
         let head = first + local / HEAD_LANES;
         let row = min(job.tile * ROWS + head, params.tokens * GROUP - 1u);
         let token = min(max(head, ROWS) - ROWS, params.tokens - 1u);
@@ -97,12 +97,12 @@ fn find_head_squares(job: Job, local: u32) {
         for (var i = lane; i < QUADS; i += HEAD_LANES) {
             squares += dot(new_values[begin + i], new_values[begin + i]);
         }
-        pool[local] = vec4<f32>(squares);
+        partials[local] = vec4<f32>(squares);
         workgroupBarrier();
         if (lane < HEAD_PARTS && head < heads) {
             var part = 0.0;
             for (var i = 0u; i < HEAD_LANES; i += HEAD_PARTS) {
-                part += pool[local + i].x;
+                part += partials[local + i].x;
             }
             head_squares[head * HEAD_PARTS + lane] = part;
         }
@@ -113,22 +113,22 @@ fn find_head_squares(job: Job, local: u32) {
 // `place` is that of the head in `head_squares`.
 fn head_at(first: u32, head: u32, is_key: bool, place: u32) -> Head {
     var result = Head(first, head * QUADS, 1.0, is_key);
-    if (CHANGE == NORMED_HEADS) {
+    if (HEAD_PROLOGUE == NORMED_HEADS) {
         let at = place * HEAD_PARTS;
         let squares = (head_squares[at] + head_squares[at + 1u]) + (head_squares[at + 2u] + head_squares[at + 3u]);
         result.change = 0u;
         result.scale = inverse_rms(squares, HEAD);
     }
-    if (CHANGE == NORMED_TOKENS) {
+    if (HEAD_PROLOGUE == NORMED_TOKENS) {
         result.scale = select(token_scales.x, token_scales.y, is_key);
     }
     return result;
 }
 
 // A quad with its bias, or normalized.
-fn changed_quad(head: Head, quad: u32) -> vec4<f32> {
+fn head_prologue_quad(head: Head, quad: u32) -> vec4<f32> {
     let value = new_values[head.first + quad];
-    if (CHANGE == 0u) {
+    if (HEAD_PROLOGUE == 0u) {
         return value;
     }
     var change: vec4<f32>;
@@ -137,7 +137,7 @@ fn changed_quad(head: Head, quad: u32) -> vec4<f32> {
     } else {
         change = vec4<f32>(query_change[head.change + quad]);
     }
-    return select(value * head.scale * change, value + change, CHANGE == BIASED);
+    return select(value * head.scale * change, value + change, HEAD_PROLOGUE == BIASED);
 }
 
 fn cosines_at(at: vec4<u32>) -> vec4<f32> {
@@ -150,16 +150,16 @@ fn sines_at(at: vec4<u32>) -> vec4<f32> {
 
 // Four elements of a head; `index` is its number among the heads that the tables may tell apart.
 fn rotated_quad(head: Head, quad: u32, token: u32, index: u32) -> vec4<f32> {
-    let value = changed_quad(head, quad);
+    let value = head_prologue_quad(head, quad);
     if (!ROTATED || quad * 4u >= params.rotated * 2u) {
         return value;
     }
     let angles = (token + u32(start.x)) * params.angle_row + index * params.angle_head;
-    if (HALF) {
+    if (ROTATE_HALF) {
         let at = angles + quad * 4u + vec4<u32>(0u, 1u, 2u, 3u);
         let is_first = quad * 4u < params.rotated;
         let half = params.rotated / 4u;
-        let partner = changed_quad(head, select(quad - half, quad + half, is_first));
+        let partner = head_prologue_quad(head, select(quad - half, quad + half, is_first));
         return value * cosines_at(at) + select(partner, -partner, is_first) * sines_at(at);
     }
     let at = angles + quad * 2u + vec4<u32>(0u, 0u, 1u, 1u);
@@ -180,13 +180,13 @@ fn new_key(job: Job, key: u32, quad: u32) -> vec4<Stored> {
 
 fn new_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
     var value = new_values[(params.values_begin + new_start(job, key)) / 4u + quad];
-    if (CHANGE == BIASED) {
+    if (HEAD_PROLOGUE == BIASED) {
         value += load_${MASK_TYPE}_as_f32(mask[job.key_head * VALUE_QUADS + quad]);
     }
     return vec4<Stored>(value);
 }
 
-@compute @workgroup_size(SIZE)
+@compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,

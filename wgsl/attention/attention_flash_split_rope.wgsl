@@ -6,14 +6,14 @@
 // use lib/attention/attention_mask.wgsl
 // use lib/attention/attention_flash_split.wgsl
 // use lib/attention/attention_flash_split_job.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 // use lib/attention/cache/new_${NEW}.wgsl
 
 // Pairs lie half of the rotated elements apart, with an angle per element; otherwise pairs are
 // neighbours.
-override HALF: bool;
+override ROTATE_HALF: bool;
 
 @group(0) @binding(0) var<storage, read> new_values: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> cosines: array<Stored>;
@@ -42,7 +42,7 @@ fn rotated_quad(first: u32, quad: u32, token: u32, head: u32) -> vec4<f32> {
         return value;
     }
     let angles = (token + u32(start.x)) * params.angle_row + head * params.angle_head;
-    if (HALF) {
+    if (ROTATE_HALF) {
         let at = angles + quad * 4u + vec4<u32>(0u, 1u, 2u, 3u);
         let is_first = quad * 4u < params.rotated;
         let partner = new_values[first + select(quad - params.rotated / 4u, quad + params.rotated / 4u, is_first)];
@@ -65,7 +65,7 @@ fn new_value(job: Job, key: u32, quad: u32) -> vec4<Stored> {
     return vec4<Stored>(new_values[(params.values_begin + new_start(job, key)) / 4u + quad]);
 }
 
-@compute @workgroup_size(SIZE)
+@compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,

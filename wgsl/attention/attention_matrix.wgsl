@@ -45,7 +45,7 @@ fn stage_queries(job: Job, thread: u32, round: u32) {
     let start = (job.batch * params.q.x + head * params.q.y + row / GROUP * params.q.z) / 4u;
     var size = 0u;
     for (var quad = 0u; quad < HEAD / 4u; quad++) {
-        size = max(size, size_of(params.scale * vec4<f32>(q[start + quad])));
+        size = max(size, absmax_bits(params.scale * vec4<f32>(q[start + quad])));
     }
     let exponent = scaling_of(size);
     let scale = inverse_of(exponent);
@@ -53,7 +53,7 @@ fn stage_queries(job: Job, thread: u32, round: u32) {
         let quad = start + round * 16u + step * 4u + thread % 2u * 2u;
         let first = params.scale * vec4<f32>(q[quad]);
         let second = params.scale * vec4<f32>(q[quad + 1u]);
-        let unit = unit_of(first * scale, second * scale);
+        let unit = split_unit(first * scale, second * scale);
         let pair = step / 2u * 4u + line / 16u;
         let place = step % 2u * BLOCK + line % 16u * LINE + thread % 2u;
         pairs[pair][place] = unit.high;
@@ -119,7 +119,7 @@ fn hidden_keys(logits: vec4<f32>, query: Query, key: u32, end: u32) -> vec4<f32>
 }
 
 // The logits of a row with 16 keys; `scale` is the place of the first one's.
-fn line_of(pair: u32, row: u32, query: Query, scale: u32, key: u32, end: u32, hides: bool) -> Line {
+fn logits_line(pair: u32, row: u32, query: Query, scale: u32, key: u32, end: u32, hides: bool) -> Line {
     let at = row * SUMS_LINE;
     var line = Line(
         bitcast<vec4<f32>>(pairs[pair][at]) * query.scale * scales[scale],
@@ -148,8 +148,8 @@ fn line_weights(line: Line, highest: f32) -> Line {
 
 fn store_weights(subgroup: u32, place: u32, weights: Line) {
     let power = power_of_two(WEIGHT_POWER);
-    let first = unit_of(weights.l0 * power, weights.l1 * power);
-    let second = unit_of(weights.l2 * power, weights.l3 * power);
+    let first = split_unit(weights.l0 * power, weights.l1 * power);
+    let second = split_unit(weights.l2 * power, weights.l3 * power);
     pairs[own_pair(subgroup, 0u)][place] = first.high;
     pairs[own_pair(subgroup, 0u)][place + 1u] = second.high;
     if (PARTS == 2u) {
@@ -177,7 +177,7 @@ fn summed(result: vec4<f32>, correction: f32, pair: u32, at: u32, scale: u32) ->
 }
 
 // Called by all invocations; the pairs of the subgroups are free. `scale` is the place of those of the lane's first elements.
-fn plus_values(result: Result, place: Place, sums: Values, correction: f32, scale: u32) -> Result {
+fn accumulate_output(result: Result, place: Place, sums: Values, correction: f32, scale: u32) -> Result {
     let left = own_pair(subgroup_of(place), 0u);
     let right = left + 1u;
     let at = lane_of(place) % 16u * SUMS_LINE + lane_of(place) / 16u * 2u;
@@ -228,7 +228,7 @@ fn attend(job: Job, place: Place) {
         keys = min(keys, u32(position.x) + last / GROUP + 1u);
     }
     let begin = first_key(job.tile * ROWS / GROUP) / KEYS * KEYS; // blocks start at multiples of their keys
-    let share = begin + share_of(job.split, keys - begin, KEYS, KEYS);
+    let share = begin + split_range(job.split, keys - begin, KEYS, KEYS);
     let end = share.y;
     // Up to this key, no key is hidden from a row of the tile.
     var seen = end;
@@ -250,7 +250,7 @@ fn attend(job: Job, place: Place) {
         workgroupBarrier();
     }
 
-    var maximum = FLOOR;
+    var maximum = LOWEST_LOGIT;
     var sum = 0.0; // of the lane's weights
     var result: Result;
     var more_result: Result;
@@ -264,13 +264,13 @@ fn attend(job: Job, place: Place) {
         stage(thread, next);
         workgroupBarrier();
         next = fetch(chunk + SPAN, thread); // more keys, or values
-        var sums = keys_of(queries);
+        var sums = logits_of(queries);
         if (ROUNDS == 2u) {
             workgroupBarrier();
             stage(thread, next);
             workgroupBarrier();
             next = fetch(chunk + 2u * SPAN, thread);
-            sums = plus_keys(sums, more_queries);
+            sums = accumulate_logits(sums, more_queries);
         }
         store_sums(sums.s0, own_pair(subgroup, 0u));
         store_sums(sums.s1, own_pair(subgroup, 1u));
@@ -281,11 +281,11 @@ fn attend(job: Job, place: Place) {
         } else if (first + KEYS < end) {
             next = fetch(chunk + CHUNK, thread);
         }
-        let hides = MASK != NO_MASK || first + KEYS > seen || params.window > 0u || params.cap > 0.0;
+        let hides = MASK != NO_MASK || first + KEYS > seen || params.window > 0u || params.soft_cap > 0.0;
         let key = first + half * 16u;
         let other_key = first + (1u - half) * 16u;
-        let line = line_of(own_pair(subgroup, half), row, query, scale + half * 4u, key, end, hides);
-        let other = line_of(own_pair(subgroup, 1u - half), row, query, scale + (1u - half) * 4u, other_key, end, hides);
+        let line = logits_line(own_pair(subgroup, half), row, query, scale + half * 4u, key, end, hides);
+        let other = logits_line(own_pair(subgroup, 1u - half), row, query, scale + (1u - half) * 4u, other_key, end, hides);
         let highest = max(maximum, max(highest_of(line), highest_of(other)));
         let correction = exp(maximum - highest);
         let weights = line_weights(line, highest);
@@ -306,9 +306,9 @@ fn attend(job: Job, place: Place) {
             more_values = weighted_values(subgroup);
             workgroupBarrier();
         }
-        result = plus_values(result, place, values, correction, scale + 8u + half * 2u);
+        result = accumulate_output(result, place, values, correction, scale + 8u + half * 2u);
         if (ROUNDS == 2u) {
-            more_result = plus_values(more_result, place, more_values, correction, scale + 24u + half * 2u);
+            more_result = accumulate_output(more_result, place, more_values, correction, scale + 24u + half * 2u);
         }
     }
 

@@ -6,8 +6,8 @@
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
 // use lib/attention/attention_rows.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
 
 alias Stored = ${FLOAT};
 

@@ -5,8 +5,8 @@
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_rows.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 
 alias Stored = ${FLOAT};
 
@@ -31,7 +31,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
         keys = min(keys, u32(position.x) + row.token + 1u);
     }
     let first = line * params.width;
-    var maximum = FLOOR;
+    var maximum = LOWEST_LOGIT;
     for (var key = 0u; key < keys; key++) {
         maximum = max(maximum, logits[first + key]);
     }

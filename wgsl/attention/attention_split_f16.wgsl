@@ -7,9 +7,9 @@
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_blocks.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 // use lib/matrix/f16_scaling.wgsl
 
 alias Stored = ${FLOAT};
@@ -21,7 +21,7 @@ alias Stored = ${FLOAT};
 @group(0) @binding(4) var<uniform> position: vec4<i32>;
 @group(0) @binding(5) var<uniform> params: Params;
 
-fn write_unit(at: u32, unit: Unit) {
+fn write_unit(at: u32, unit: SplitUnit) {
     split_f16[at] = unit.high;
     if (PARTS == 2u) {
         split_f16[at + 256u] = unit.low;
@@ -33,12 +33,12 @@ fn split_key(thread: u32, block: u32, start: u32, there: bool) {
     let key = thread / 4u;
     var size = 0u;
     for (var quad = 0u; there && quad < HEAD / 4u; quad++) {
-        size = max(size, size_of(cached_key(start, quad)));
+        size = max(size, absmax_bits(cached_key(start, quad)));
     }
     let exponent = scaling_of(size);
     let inverse = select(0.0, inverse_of(exponent), there);
     for (var unit = thread % 4u; unit < HEAD / 8u; unit += 4u) {
-        let split = unit_of(cached_key(start, 2u * unit) * inverse, cached_key(start, 2u * unit + 1u) * inverse);
+        let split = split_unit(cached_key(start, 2u * unit) * inverse, cached_key(start, 2u * unit + 1u) * inverse);
         let place = unit / 8u * SPAN + unit / 2u % 4u * 64u + key * 2u + unit % 2u;
         write_unit(block * CHUNK + place, split);
     }
@@ -74,7 +74,7 @@ fn split_values(block: u32, start: u32, first: u32, end: u32, quad: u32, group: 
         let element = quad * 4u + i;
         let exponent = scaling_of(size[i]);
         let inverse = inverse_of(exponent);
-        let unit = unit_of(
+        let unit = split_unit(
             vec4<f32>(v0[i], v1[i], v2[i], v3[i]) * inverse,
             vec4<f32>(v4[i], v5[i], v6[i], v7[i]) * inverse,
         );

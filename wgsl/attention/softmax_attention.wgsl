@@ -64,16 +64,16 @@ fn scale() -> f32 {
     return value;
 }
 
-fn dot_onto(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
+fn fma_dot(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
     return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }
 
-fn add_products(sums: vec4<f32>, at: u32, x: vec4<f32>) -> vec4<f32> {
+fn accumulate_dots(sums: vec4<f32>, at: u32, x: vec4<f32>) -> vec4<f32> {
     return vec4<f32>(
-        dot_onto(sums.x, queries[at], x),
-        dot_onto(sums.y, queries[at + HEAD_QUADS], x),
-        dot_onto(sums.z, queries[at + 2u * HEAD_QUADS], x),
-        dot_onto(sums.w, queries[at + 3u * HEAD_QUADS], x),
+        fma_dot(sums.x, queries[at], x),
+        fma_dot(sums.y, queries[at + HEAD_QUADS], x),
+        fma_dot(sums.z, queries[at + 2u * HEAD_QUADS], x),
+        fma_dot(sums.w, queries[at + 3u * HEAD_QUADS], x),
     );
 }
 
@@ -87,13 +87,13 @@ fn logits(side: u32, key_at: u32) -> vec4<f32> {
         let x1 = vec4<f32>(k[key_at / 4u + i + 1u]);
         let x2 = vec4<f32>(k[key_at / 4u + i + 2u]);
         let x3 = vec4<f32>(k[key_at / 4u + i + 3u]);
-        sums = add_products(sums, rows_at + i, x0);
-        sums = add_products(sums, rows_at + i + 1u, x1);
-        sums = add_products(sums, rows_at + i + 2u, x2);
-        sums = add_products(sums, rows_at + i + 3u, x3);
+        sums = accumulate_dots(sums, rows_at + i, x0);
+        sums = accumulate_dots(sums, rows_at + i + 1u, x1);
+        sums = accumulate_dots(sums, rows_at + i + 2u, x2);
+        sums = accumulate_dots(sums, rows_at + i + 3u, x3);
     }
     for (; i < HEAD_QUADS; i++) {
-        sums = add_products(sums, rows_at + i, vec4<f32>(k[key_at / 4u + i]));
+        sums = accumulate_dots(sums, rows_at + i, vec4<f32>(k[key_at / 4u + i]));
     }
     return sums;
 }

@@ -17,7 +17,7 @@ struct Params {
     // Of each matrix: columns, its first workgroup, unused, and where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
-    least: f32, // ignored
+    min_scale: f32, // ignored
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
@@ -49,7 +49,7 @@ fn columns_at(matrix: u32, columns: vec4<u32>, k: u32) -> Block {
     return Block(quad_at(matrix, at.x), quad_at(matrix, at.y), quad_at(matrix, at.z), quad_at(matrix, at.w));
 }
 
-fn add_columns(sums: ptr<function, Sums>, row: u32, k: u32, block: Block) {
+fn accumulate_columns(sums: ptr<function, Sums>, row: u32, k: u32, block: Block) {
     for (var i = 0u; i < ROWS; i++) {
         let met = prologue_quad(row + i, k);
         (*sums)[i] += Quad(dot(met, block.k0), dot(met, block.k1), dot(met, block.k2), dot(met, block.k3));
@@ -77,20 +77,20 @@ fn main(
     var ups: Sums;
     var squares: Squares;
     for (var k = slice_of(thread) * 4u; k < params.gemm.k; k += SLICES * 4u) {
-        add_columns(&sums, part.row, k, columns_at(matrix, columns, k));
+        accumulate_columns(&sums, part.row, k, columns_at(matrix, columns, k));
         if (GATED) {
-            add_columns(&ups, part.row, k, columns_at(1u, columns, k));
+            accumulate_columns(&ups, part.row, k, columns_at(1u, columns, k));
         }
         add_squares(&squares, part.row, k, 4u);
     }
-    fold_slices(thread, sums, squares);
+    reduce_slices(thread, sums, squares);
     var found: Sums;
     for (var row = 0u; row < ROWS; row++) {
         found[row] = sums_of(thread, row);
     }
     if (GATED) {
         workgroupBarrier();
-        fold_slices(thread, ups, squares);
+        reduce_slices(thread, ups, squares);
         for (var row = 0u; row < ROWS; row++) {
             found[row] = gate_of(found[row]) * sums_of(thread, row);
         }

@@ -16,7 +16,7 @@ struct Params {
     group: u32,
     scale_stride: u32,
     eps: f32,
-    least: f32, // ignored
+    min_scale: f32, // ignored
     a: f32, // of the formula
     b: f32,
     c: f32,
@@ -52,6 +52,6 @@ fn main(
     let own = first + thread;
     if (thread < COLUMNS && own < params.gemm.n) {
         let added = Number(addend[own * params.gemm.addend_column]);
-        output[own] = Out(finished(params.gemm.alpha * sum_of(0u, thread) + params.gemm.beta * added, own));
+        output[own] = Out(apply_epilogue(params.gemm.alpha * sum_of(0u, thread) + params.gemm.beta * added, own));
     }
 }

@@ -37,7 +37,7 @@ var<private> row_zero: vec4<f32>;
 var<private> columns: vec4<u32>;
 
 // Rounds x to int8 and back.
-fn rounded_to_int8(values: vec4<f32>) -> vec4<f32> {
+fn fake_quantize_int8(values: vec4<f32>) -> vec4<f32> {
     let rounded = round(values * row_inverse) + row_zero;
     return (clamp(rounded, vec4<f32>(-128.0), vec4<f32>(127.0)) - row_zero) * row_scale;
 }
@@ -49,7 +49,7 @@ fn a_quad(k: u32) -> Quad {
         values = Quad(values.x, f32(x[at.y]), f32(x[at.z]), f32(x[at.w]));
     }
     if (QUANTIZED) {
-        return rounded_to_int8(values);
+        return fake_quantize_int8(values);
     }
     return values;
 }

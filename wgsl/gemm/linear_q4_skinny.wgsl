@@ -22,7 +22,7 @@ struct Params {
     group: u32,
     scale_stride: u32,
     eps: f32,
-    least: f32,
+    min_scale: f32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
@@ -43,11 +43,11 @@ fn units_at(column: u32, unit: u32) -> Units {
 }
 
 // Adds a vec4<u32> of each of four columns, `unit` being its place in the row.
-fn add_unit(sums: ptr<function, Sums>, row: u32, column: u32, unit: u32) {
+fn accumulate_unit(sums: ptr<function, Sums>, row: u32, column: u32, unit: u32) {
     let units = params.row_bytes / 16u;
     let at = column * units + unit;
     let k = unit * values_per_unit();
-    add_units(
+    accumulate_units(
         sums, row, k,
         weights[at], weights[at + units], weights[at + 2u * units], weights[at + 3u * units],
         scales_of(column, k),
@@ -72,7 +72,7 @@ fn main(
     if (!part.exists) {
         return;
     }
-    find_roundings(thread, part.row);
+    find_row_qparams(thread, part.row);
     let column = column_of(part, thread);
     var sums: Sums;
     var more: Sums;
@@ -80,24 +80,24 @@ fn main(
     if (TWICE) {
         for (var unit = slice_of(thread); unit < params.row_bytes / 16u; unit += SLICES) {
             let second = units_at(column + LANES * 4u, unit);
-            add_two_units(&sums, &more, part.row, unit * values_per_unit(), units_at(column, unit), second);
+            accumulate_two_units(&sums, &more, part.row, unit * values_per_unit(), units_at(column, unit), second);
         }
     } else if (WIDE) {
         for (var unit = slice_of(thread); unit < params.row_bytes / 16u; unit += SLICES) {
-            add_unit(&sums, part.row, column, unit);
+            accumulate_unit(&sums, part.row, column, unit);
             add_squares(&squares, part.row, unit * values_per_unit(), values_per_unit());
         }
     } else {
         for (var k = slice_of(thread) * 4u; k < params.inner; k += SLICES * 4u) {
-            add_block(&sums, part.row, k, weight_block(column, k));
+            accumulate_block(&sums, part.row, k, weight_block(column, k));
             add_squares(&squares, part.row, k, 4u);
         }
     }
-    fold_slices(thread, sums, squares);
+    reduce_slices(thread, sums, squares);
     write_rows(part, thread, column);
     if (TWICE) {
         workgroupBarrier();
-        fold_slices(thread, more, squares);
+        reduce_slices(thread, more, squares);
         write_rows(part, thread, column + LANES * 4u);
     }
 }

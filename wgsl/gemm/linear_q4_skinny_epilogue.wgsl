@@ -19,7 +19,7 @@ struct Params {
     group: u32,
     scale_stride: u32,
     eps: f32,
-    least: f32,
+    min_scale: f32,
     a: f32, // of the formula
     b: f32,
     c: f32,
@@ -41,7 +41,7 @@ fn write_quad(row: u32, column: u32, sums: vec4<f32>) {
         if (row < gemm.m && column + i < gemm.n) {
             let at = row * gemm.n + column + i;
             let added = f32(addend[row * gemm.addend_row + (column + i) * gemm.addend_column]);
-            output[at] = Out(finished(gemm.alpha * sums[i] + gemm.beta * added, at));
+            output[at] = Out(apply_epilogue(gemm.alpha * sums[i] + gemm.beta * added, at));
         }
     }
 }
@@ -56,7 +56,7 @@ fn main(
     if (!part.exists) {
         return;
     }
-    find_roundings(thread, part.row);
+    find_row_qparams(thread, part.row);
     let column = column_of(part, thread);
     let units = params.row_bytes / 16u;
     var sums: Sums;
@@ -64,14 +64,14 @@ fn main(
     for (var unit = slice_of(thread); unit < units; unit += SLICES) {
         let at = column * units + unit;
         let k = unit * values_per_unit();
-        add_units(
+        accumulate_units(
             &sums, part.row, k,
             weights[at], weights[at + units], weights[at + 2u * units], weights[at + 3u * units],
             vec4<f32>(scales[(k / GROUP_SIZE * params.scale_stride + column) / 4u]),
         );
         add_squares(&squares, part.row, k, values_per_unit());
     }
-    fold_slices(thread, sums, squares);
+    reduce_slices(thread, sums, squares);
     if (thread < LANES) {
         for (var row = 0u; row < ROWS; row++) {
             write_quad(part.row + row, column, sums_of(thread, row));

@@ -19,7 +19,7 @@ struct Params {
     group: u32,
     scale_stride: u32, // the same for both
     eps: f32,
-    least: f32,
+    min_scale: f32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
@@ -47,7 +47,7 @@ fn main(
     if (!part.exists) {
         return;
     }
-    find_roundings(thread, part.row);
+    find_row_qparams(thread, part.row);
     let column = column_of(part, thread);
     let units = params.row_bytes / 16u;
     var gates: Sums;
@@ -69,20 +69,20 @@ fn main(
         let up_scale = vec4<f32>(up_scales[scale]);
         if (TWICE) {
             let gate = Units(g0, g1, g2, g3, gate_scale);
-            add_two_units(&gates, &ups, part.row, k, gate, Units(u0, u1, u2, u3, up_scale));
+            accumulate_two_units(&gates, &ups, part.row, k, gate, Units(u0, u1, u2, u3, up_scale));
         } else {
-            add_units(&gates, part.row, k, g0, g1, g2, g3, gate_scale);
-            add_units(&ups, part.row, k, u0, u1, u2, u3, up_scale);
+            accumulate_units(&gates, part.row, k, g0, g1, g2, g3, gate_scale);
+            accumulate_units(&ups, part.row, k, u0, u1, u2, u3, up_scale);
         }
         add_squares(&squares, part.row, k, values_per_unit());
     }
-    fold_slices(thread, gates, squares);
+    reduce_slices(thread, gates, squares);
     var found: Sums;
     for (var row = 0u; row < ROWS; row++) {
         found[row] = sums_of(thread, row);
     }
     workgroupBarrier();
-    fold_slices(thread, ups, squares);
+    reduce_slices(thread, ups, squares);
     if (thread >= LANES) {
         return;
     }

@@ -22,7 +22,7 @@ struct Params {
     // and where in the output it begins
     matrices: array<vec4<u32>, 3>,
     eps: f32,
-    least: f32,
+    min_scale: f32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<StoredQuad>;
@@ -97,7 +97,7 @@ fn main(
     if (!part.exists) {
         return;
     }
-    find_roundings(thread, part.row);
+    find_row_qparams(thread, part.row);
     let matrix = u32(part.column >= params.matrices[1].y) + u32(part.column >= params.matrices[2].y);
     let shape = params.matrices[matrix];
     let column = (part.column - shape.y) * LANES * select(4u, 8u, TWICE) + lane_of(thread) * 4u;
@@ -109,17 +109,17 @@ fn main(
         let k = unit * values_per_unit();
         let found = units_at(matrix, column, unit);
         if (TWICE) {
-            add_two_units(&sums, &more, part.row, k, found, units_at(matrix, column + LANES * 4u, unit));
+            accumulate_two_units(&sums, &more, part.row, k, found, units_at(matrix, column + LANES * 4u, unit));
         } else {
-            add_units(&sums, part.row, k, found.c0, found.c1, found.c2, found.c3, found.scale);
+            accumulate_units(&sums, part.row, k, found.c0, found.c1, found.c2, found.c3, found.scale);
             add_squares(&squares, part.row, k, values_per_unit());
         }
     }
-    fold_slices(thread, sums, squares);
+    reduce_slices(thread, sums, squares);
     write_rows(part, thread, shape, column);
     if (TWICE) {
         workgroupBarrier();
-        fold_slices(thread, more, squares);
+        reduce_slices(thread, more, squares);
         write_rows(part, thread, shape, column + LANES * 4u);
     }
 }

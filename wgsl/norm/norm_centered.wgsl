@@ -61,13 +61,13 @@ fn main(
     for (var i = place.lane; i < end; i += LANES) {
         sum += Item(input[base + i]);
     }
-    let mean = fold(sum_${ITEM}(sum), place) / params.count;
+    let mean = reduce_lanes(sum_${ITEM}(sum), place) / params.count;
     var squares = Item();
     for (var i = place.lane; i < end; i += LANES) {
         let x = Item(input[base + i]) - mean;
         squares += x * x;
     }
-    let rstd = inverseSqrt(fold(sum_${ITEM}(squares), place) / params.count + params.eps);
+    let rstd = inverseSqrt(reduce_lanes(sum_${ITEM}(squares), place) / params.count + params.eps);
     for (var i = place.lane; i < end; i += LANES) {
         output[base + i] = Stored(affine((Item(input[base + i]) - mean) * rstd, place.row, i));
     }

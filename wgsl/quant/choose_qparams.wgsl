@@ -3,7 +3,7 @@
 // X, SCALE and ZERO are the stored types.
 
 // use lib/quads.wgsl
-// use lib/quant/extremes.wgsl
+// use lib/quant/min_max.wgsl
 // use lib/quant/qparams.wgsl
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<${X}>>;
@@ -12,7 +12,7 @@
 @group(0) @binding(3) var<uniform> params: Params;
 
 var<workgroup> block_scales: array<f32, THREADS>;
-var<workgroup> block_zeros: array<i32, THREADS>;
+var<workgroup> block_zero_points: array<i32, THREADS>;
 
 @compute @workgroup_size(THREADS)
 fn main(
@@ -21,11 +21,11 @@ fn main(
     @builtin(num_workgroups) workgroups: vec3<u32>,
 ) {
     let place = place_of(thread, workgroup, workgroups);
-    let reach = reach_of(extremes_of(place));
-    let scale = least_scale(reach);
+    let range = range_with_zero(block_min_max(place));
+    let scale = clamped_scale(range);
     if (place.lane == 0u) {
         block_scales[place.local] = scale;
-        block_zeros[place.local] = integer_zero(reach, scale);
+        block_zero_points[place.local] = zero_point_of(range, scale);
     }
     workgroupBarrier();
     let first = thread * 4u;
@@ -35,7 +35,7 @@ fn main(
             block_scales[first], block_scales[first + 1u], block_scales[first + 2u], block_scales[first + 3u]
         ));
         zeros[quad] = store_i32_as_${ZERO}(vec4<i32>(
-            block_zeros[first], block_zeros[first + 1u], block_zeros[first + 2u], block_zeros[first + 3u]
+            block_zero_points[first], block_zero_points[first + 1u], block_zero_points[first + 2u], block_zero_points[first + 3u]
         ));
     }
 }

@@ -1,7 +1,7 @@
-// The extremes of the parts of long blocks, which choose_qparams.wgsl then reads in place of the
+// The minima and maxima of the parts of long blocks, which choose_qparams.wgsl then reads in place of the
 // blocks. X is the stored type: f32 or f16.
 
-// use lib/quant/extremes.wgsl
+// use lib/quant/min_max.wgsl
 
 struct Params {
     blocks: Blocks,
@@ -18,7 +18,7 @@ fn main(
     @builtin(num_workgroups) workgroups: vec3<u32>,
 ) {
     let place = place_of(thread, workgroup, workgroups);
-    let found = extremes_of(place);
+    let found = block_min_max(place);
     if (place.lane == 0u && place.row < params.blocks.count * params.blocks.parts) {
         output[place.row] = found;
     }

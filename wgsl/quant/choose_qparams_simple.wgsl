@@ -3,7 +3,7 @@
 
 // use lib/grid.wgsl
 // use lib/quads.wgsl
-// use lib/quant/extremes.wgsl
+// use lib/quant/min_max.wgsl
 // use lib/quant/qparams.wgsl
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<${X}>>;
@@ -21,9 +21,9 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     var zero = vec4<i32>();
     for (var i = 0u; i < 4u; i++) {
         let block = min(quad * 4u + i, params.blocks.count - 1u);
-        let reach = reach_of(own_extremes(Place(block, 0u, 0u)));
-        scale[i] = least_scale(reach);
-        zero[i] = integer_zero(reach, scale[i]);
+        let range = range_with_zero(lane_min_max(Place(block, 0u, 0u)));
+        scale[i] = clamped_scale(range);
+        zero[i] = zero_point_of(range, scale[i]);
     }
     scales[quad] = vec4<${SCALE}>(scale);
     zeros[quad] = store_i32_as_${ZERO}(zero);

@@ -57,7 +57,7 @@ fn main(
             best = combine(best, vec2u(${KEY}, i));
         }
     }
-    best = fold(best, place);
+    best = reduce_lanes(best, place);
     if (inside && place.lane == 0u) {
         output[row * params.parts + part] = ${RESULT}(best${SWIZZLE});
     }

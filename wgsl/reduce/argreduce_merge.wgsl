@@ -25,7 +25,7 @@ fn main(
             best = combine(best, pairs[place.row * params.parts + i]);
         }
     }
-    best = fold(best, place);
+    best = reduce_lanes(best, place);
     if (place.row < params.rows && place.lane == 0u) {
         output[place.row] = i32(best.y);
     }

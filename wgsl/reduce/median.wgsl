@@ -19,7 +19,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read_write> indices: array<i32>;
 @group(0) @binding(3) var<uniform> params: Params;
 
-alias Folded = u32;
+alias Reduced = u32;
 
 fn combine(a: u32, b: u32) -> u32 { return a + b; }
 
@@ -44,7 +44,7 @@ fn count_before(key: u32, at: u32, base: u32, end: u32, place: Place) -> u32 {
         let other = key_at(base + i * params.inner);
         count += u32(other < key || (other == key && i < at));
     }
-    return fold(count, place);
+    return reduce_lanes(count, place);
 }
 
 @compute @workgroup_size(THREADS)

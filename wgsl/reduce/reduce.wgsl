@@ -10,7 +10,7 @@
 // use lib/reduce/walk.wgsl
 
 alias Item = ${ITEM};
-alias Folded = ${ACC};
+alias Reduced = ${ACC};
 
 struct Params {
     rows: u32,
@@ -52,7 +52,7 @@ fn main(
             total = merge(total, item(base + reduced_offset(i)));
         }
     }
-    let result = fold(across(total), place);
+    let result = reduce_lanes(across(total), place);
     if (inside && place.lane == 0u) {
         output[row * params.parts + part] = ${OUT}(finish(result));
     }

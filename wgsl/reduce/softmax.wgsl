@@ -36,7 +36,7 @@ fn main(
         let x = Item(input[base + i * params.inner]);
         exponentials = with_item(exponentials, x);
     }
-    exponentials = fold(exponentials, place);
+    exponentials = reduce_lanes(exponentials, place);
     let maximum = exponentials.x;
     let undefined = is_undefined(exponentials);
     let logarithm = select(log(exponentials.y), params.nan, undefined);

@@ -40,7 +40,7 @@ fn main(
                 best = combine(best, pair);
             }
         }
-        last = fold(best, place);
+        last = reduce_lanes(best, place);
         if (inside && place.lane == 0u) {
             let to = (outer * params.k + rank) * params.inner + column;
             values[to] = input[(outer * params.length + last.y) * params.inner + column];

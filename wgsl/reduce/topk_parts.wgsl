@@ -48,7 +48,7 @@ fn main(
                 best = combine(best, pair);
             }
         }
-        last = fold(best, place);
+        last = reduce_lanes(best, place);
         if (inside && place.lane == 0u) {
             pairs[place.row * params.k + rank] = last;
         }

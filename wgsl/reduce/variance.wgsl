@@ -41,13 +41,13 @@ fn main(
     for (var i = place.lane; i < end; i += LANES) {
         total += item(base + reduced_offset(i));
     }
-    let mean = fold(across(total), place) / params.count;
+    let mean = reduce_lanes(across(total), place) / params.count;
     var squares = Item();
     for (var i = place.lane; i < end; i += LANES) {
         let above = item(base + reduced_offset(i)) - mean;
         squares += above * above;
     }
-    let result = fold(across(squares), place);
+    let result = reduce_lanes(across(squares), place);
     if (inside && place.lane == 0u) {
         output[place.row] = ${OUT}(finish(result / params.divisor));
     }

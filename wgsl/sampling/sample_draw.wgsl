@@ -1,7 +1,7 @@
 // The token that is drawn from each part, as a pair of key and index for argreduce_merge.wgsl.
 //
-// Every kept token has an exponentially distributed waiting time, shorter for likelier tokens: the
-// shortest wins, and no sum of probabilities is needed.
+// An exponential race (the Gumbel-max trick): every kept token draws a time, shorter for likelier
+// tokens; the shortest wins, and nothing is summed.
 
 // use lib/sampling/threefry.wgsl
 // use lib/sampling/sample.wgsl
@@ -12,7 +12,7 @@ struct Params {
     parts: u32,
     part: u32,
     stages: u32,
-    first_mass: u32,
+    first_top_p_stage: u32,
 }
 
 @group(0) @binding(0) var<storage, read> keys: array<u32>;
@@ -60,14 +60,14 @@ fn main(
     let top = top_key(place);
     var smallest = 0u;
     if (params.stages > 0u) {
-        smallest = settled(params.stages - 1u, place).prefix;
-        if (params.stages > params.first_mass) {
-            smallest = max(smallest, count_floor());
+        smallest = select_digit(params.stages - 1u, place).prefix;
+        if (params.stages > params.first_top_p_stage) {
+            smallest = max(smallest, top_k_threshold());
         }
     }
     let greedy = is_greedy(top);
     let factor = log2_per_logit();
-    let farthest = min(reach(), FAR - 1u);
+    let farthest = min(reach(), MAX_DISTANCE - 1u);
     var best = NOTHING;
     let end = min(params.length, (place.row + 1u) * params.part);
     for (var token = place.row * params.part + place.lane; token < end; token += LANES) {
@@ -79,7 +79,7 @@ fn main(
             best = drawn(best, token, distance);
         }
     }
-    best = fold(best, place);
+    best = reduce_lanes(best, place);
     if (place.lane == 0u && place.row < params.parts) {
         output[row * params.parts + place.row] = best;
     }

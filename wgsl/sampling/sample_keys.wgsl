@@ -97,7 +97,7 @@ fn main(
         keys[row * params.length + token] = key;
         top = combine(top, vec2u(key, 0u));
     }
-    top = fold(top, place);
+    top = reduce_lanes(top, place);
     if (place.lane == 0u && place.row < params.parts) {
         tops[row * params.parts + place.row] = top.x;
     }

@@ -10,7 +10,7 @@ struct Params {
     part: u32,
     stages: u32, // of a row
     stage: u32,
-    first_mass: u32,
+    first_top_p_stage: u32,
 }
 
 @group(0) @binding(0) var<storage, read> keys: array<u32>;
@@ -46,11 +46,11 @@ fn main(
     row = workgroup.z;
     let place = place_of(thread, workgroup, workgroups);
     let digit = params.stage % DIGITS;
-    let by_mass = params.stage >= params.first_mass;
+    let by_mass = params.stage >= params.first_top_p_stage;
     var above = Selection();
     var floor_key = 0u;
     if (params.stage > 0u) {
-        above = settled(params.stage - 1u, place);
+        above = select_digit(params.stage - 1u, place);
         if (place.row == 0u && place.lane == 0u) {
             store_selection(params.stage - 1u, above);
         }
@@ -58,7 +58,7 @@ fn main(
             floor_key = above.prefix;
             above.prefix = 0u;
         } else if (by_mass) {
-            floor_key = count_floor();
+            floor_key = top_k_threshold();
         }
     }
     var top = 0u;

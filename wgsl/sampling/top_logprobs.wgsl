@@ -34,7 +34,7 @@ fn main(
                 best = combine(best, pair);
             }
         }
-        last = fold(best, place);
+        last = reduce_lanes(best, place);
         if (place.lane == 0u && place.row < params.parts) {
             pairs[place.row * params.count + rank] = last;
         }

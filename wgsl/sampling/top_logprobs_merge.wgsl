@@ -44,7 +44,7 @@ fn main(
                 best = combine(best, pairs[i]);
             }
         }
-        last = fold(best, place);
+        last = reduce_lanes(best, place);
         if (thread == 0u) {
             output[3u + rank] = last.x;
             output[3u + params.count + rank] = last.y;

@@ -16,9 +16,9 @@ struct Params {
 @group(0) @binding(1) var<storage, read_write> output: array<atomic<u32>>;
 @group(0) @binding(2) var<uniform> params: Params;
 
-alias Folded = vec2u;
+alias Reduced = vec2u;
 
-fn combine(a: vec2u, b: vec2u) -> vec2u { return wide_sum(a, b); }
+fn combine(a: vec2u, b: vec2u) -> vec2u { return add_u64(a, b); }
 
 @compute @workgroup_size(THREADS)
 fn main(
@@ -32,9 +32,9 @@ fn main(
     var sum = vec2u();
     for (var token = place.row * params.part + place.lane; token < end; token += LANES) {
         let key = key_of(f32(logits[params.first + token]));
-        sum = wide_sum(sum, vec2u(negative_power(distance_below(top, key, LOG2_E)), 0u));
+        sum = add_u64(sum, vec2u(negative_power(distance_below(top, key, LOG2_E)), 0u));
     }
-    sum = fold(sum, place);
+    sum = reduce_lanes(sum, place);
     if (place.lane == 0u && place.row < params.parts) {
         // The thread that causes a carry counts it.
         let carry = select(0u, 1u, atomicAdd(&output[1], sum.x) > 0xffffffffu - sum.x);

@@ -6,9 +6,9 @@
 // use lib/attention/attention_mask.wgsl
 // use lib/attention/attention_flash_split.wgsl
 // use lib/attention/query.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 // use lib/attention/cache/new_${NEW}.wgsl
 
 @group(0) @binding(0) var<storage, read> q: array<vec4<Stored>>;
@@ -22,7 +22,7 @@
 
 var<private> position: vec4<i32>; // of the workgroup's query
 
-@compute @workgroup_size(SIZE)
+@compute @workgroup_size(THREADS)
 fn main(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(num_workgroups) workgroups: vec3<u32>,
@@ -39,5 +39,5 @@ fn main(
     job.cache = u32(max(place.y, 0));
     let keys = select(0u, u32(place.x) + 1u, place.y >= 0);
     let begin = select(0u, keys - params.window, params.window > 0u && keys > params.window);
-    attend_to(job, begin + share_of(job.split, keys - begin, 1u, LEAST), local);
+    attend_to(job, begin + split_range(job.split, keys - begin, 1u, MIN_SPLIT_KEYS), local);
 }

@@ -5,9 +5,9 @@
 // use lib/quads.wgsl
 // use lib/attention/attention.wgsl
 // use lib/attention/attention_mask.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
-// use lib/attention/cache/keys_${KEPT}.wgsl
-// use lib/attention/cache/values_${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/keys_${CACHE_FORMAT}.wgsl
+// use lib/attention/cache/values_${CACHE_FORMAT}.wgsl
 
 const VALUE_QUADS = ${VALUE_QUADS}u; // of VALUE_HEAD elements, the last one not always full
 
@@ -46,7 +46,7 @@ fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workg
     let q_at = row * params.q.x + head * params.q.y;
     let k_at = slot * params.k.x + head / GROUP * params.k.y;
     let v_at = slot * params.v.x + head / GROUP * params.v.y;
-    var maximum = FLOOR;
+    var maximum = LOWEST_LOGIT;
     var sum = 0.0;
     var result = array<vec4<f32>, VALUE_QUADS>();
     for (var key = first_key(0u); key < keys; key++) {

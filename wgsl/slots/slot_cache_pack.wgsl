@@ -4,9 +4,9 @@
 // use lib/grid.wgsl
 // use lib/quads.wgsl
 // use lib/attention/slots.wgsl
-// use lib/attention/cache/${KEPT}.wgsl
+// use lib/attention/cache/${CACHE_FORMAT}.wgsl
 // use lib/attention/cache/new_quad.wgsl
-// use lib/attention/cache/pack_${KEPT}.wgsl
+// use lib/attention/cache/pack_${CACHE_FORMAT}.wgsl
 
 struct Params {
     quads: u32, // of all new values

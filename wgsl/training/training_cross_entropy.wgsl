@@ -44,7 +44,7 @@ fn main(
     for (var i = place.lane; i < end; i += LANES) {
         exponentials = with_item(exponentials, Item(logits[base + i]));
     }
-    exponentials = fold(exponentials, place);
+    exponentials = reduce_lanes(exponentials, place);
     let maximum = exponentials.x;
     let undefined = is_undefined(exponentials);
     let logarithm = select(log(exponentials.y), params.nan, undefined);

@@ -34,6 +34,9 @@ query.value = example["query"]
 sentences.value = "\n".join(sorted(sentence for _, sentence in example["ranked"]))
 status.textContent = "Loading the model"
 vocabulary = Path("vocab.txt").read_text(encoding="utf-8")
-encoder = await SentenceEncoder.load("/models/minilm/model.pte", vocabulary)
-status.textContent = "Ready"
-button.disabled = False
+try:
+    encoder = await SentenceEncoder.load("/models/minilm/model.pte", vocabulary)
+    status.textContent = "Ready"
+    button.disabled = False
+except Exception as error:
+    status.textContent = str(error)

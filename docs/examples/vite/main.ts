@@ -6,7 +6,7 @@ let controller = new AbortController();
 
 function tell(error: unknown): void {
   if (error instanceof webpte.WebpteError) status.textContent = `${error.name}: ${error.message} ${error.advice}`;
-  else if (!controller.signal.aborted) throw error;
+  else if (!controller.signal.aborted) status.textContent = String(error);
 }
 
 async function ask(client: webpte.Client, content: string): Promise<void> {

@@ -81,7 +81,7 @@ class FlatBuffer:
     def root(self, name: str) -> FlatTable:
         """Return the root table; `name` is its name in error messages."""
         if self.size < IDENTIFIER_END:
-            raise self.error(name, f"{self.size} bytes are too few for a flatbuffer", 0)
+            raise self.damaged(name, f"{self.size} bytes are too few for a flatbuffer", 0)
         if self.size > MAX_BUFFER:
             raise self.error(name, f"a flatbuffer of {self.size} bytes is over 2 GiB", 0)
         return FlatTable(self, self.follow(0, name), name)
@@ -89,6 +89,10 @@ class FlatBuffer:
     def error(self, where: str, message: str, at: int) -> FormatError:
         """Build an error; `at` counts from the start of this buffer."""
         return FormatError(f"{where}: {message}", self.base + at)
+
+    def damaged(self, where: str, message: str, at: int) -> FormatError:
+        """Build an error for bytes that no writer makes: most files like that are incomplete."""
+        return self.error(f"the file is damaged or cut off: {where}", message, at)
 
     def charge(self, amount: int, where: str, at: int) -> None:
         self.visited += amount
@@ -105,7 +109,7 @@ class FlatBuffer:
         step: int = U32.unpack_from(self.data, at)[0]
         target = at + step
         if step == 0 or target + 4 > self.size:
-            raise self.error(where, f"a reference to byte {self.base + target} leads nowhere", at)
+            raise self.damaged(where, f"a reference to byte {self.base + target} leads nowhere", at)
         return target
 
 
@@ -121,13 +125,13 @@ class FlatTable:
         data = buffer.data
         vtable = at - I32.unpack_from(data, at)[0]
         if vtable < 0 or vtable + 4 > buffer.size:
-            raise buffer.error(where, f"its vtable at byte {buffer.base + vtable} is outside", at)
+            raise buffer.damaged(where, f"its vtable at byte {buffer.base + vtable} is outside", at)
         vtable_size = U16.unpack_from(data, vtable)[0]
         size = U16.unpack_from(data, vtable + 2)[0]
         if vtable_size < 4 or vtable_size % 2 or vtable + vtable_size > buffer.size:
-            raise buffer.error(where, f"a vtable of {vtable_size} bytes is not possible", vtable)
+            raise buffer.damaged(where, f"a vtable of {vtable_size} bytes is not possible", vtable)
         if size < 4 or at + size > buffer.size:
-            raise buffer.error(where, f"a table of {size} bytes is not possible here", vtable + 2)
+            raise buffer.damaged(where, f"a table of {size} bytes is not possible here", vtable + 2)
         self._vtable: int = vtable
         self._vtable_size: int = vtable_size
         self._size: int = size
@@ -186,7 +190,7 @@ class FlatTable:
         try:
             return self.buffer.data[start : start + count].decode()
         except UnicodeDecodeError as error:
-            raise self.buffer.error(
+            raise self.buffer.damaged(
                 f"{self.where}.{name}", "the string is not UTF-8", start + error.start
             ) from None
 
@@ -279,7 +283,7 @@ class FlatTable:
         if offset == 0:
             return self.at
         if offset < 4 or offset + width > self._size:
-            raise self.buffer.error(
+            raise self.buffer.damaged(
                 f"{self.where}.{name}",
                 f"offset {offset} is outside of its table of {self._size} bytes",
                 entry,
@@ -305,7 +309,7 @@ class FlatTable:
         head = self.buffer.follow(at, where)
         count: int = U32.unpack_from(self.buffer.data, head)[0]
         if count * width > self.buffer.size - head - 4:
-            raise self.buffer.error(where, f"vector of {count} elements runs past the end", head)
+            raise self.buffer.damaged(where, f"vector of {count} elements runs past the end", head)
         return head + 4, count
 
 

@@ -13,6 +13,10 @@ HEAD = 256  # bytes that suffice, with the longest names of archives
 _EXPORT = "export the model with ExecuTorch's Vulkan partitioner and open the .pte"
 _CONVERT = "load the model in PyTorch, then " + _EXPORT
 
+_PICTURE = "open a program first: pictures go to its inputs"
+_SOUND = "open a program first: sounds go to its inputs"
+_VIDEO = "open a program first: single pictures go to its inputs"
+
 _NATIVE_PROGRAM = b"program.ptg"  # the first entry of a .ptn
 _NATIVE = (
     "export the same model with ExecuTorch's Vulkan partitioner (to_edge_transform_and_lower and "
@@ -25,8 +29,20 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
     (4, b"NPTG", "a program of ExecuTorch's native backend (of a .ptn)", _NATIVE),
     (4, b"TFL3", "a TensorFlow Lite model", _CONVERT),
     (0, b"GGUF", "a GGUF file (llama.cpp)", "python3 serve.py export makes a .pte of it"),
-    (0, b"\x89PNG", "a PNG picture", "open a program first: pictures go to its inputs"),
-    (0, b"\xff\xd8\xff", "a JPEG picture", "open a program first: pictures go to its inputs"),
+    (0, b"\x89PNG", "a PNG picture", _PICTURE),
+    (0, b"\xff\xd8\xff", "a JPEG picture", _PICTURE),
+    (0, b"GIF8", "a GIF picture", _PICTURE),
+    (8, b"WEBP", "a WebP picture", _PICTURE),
+    (8, b"WAVE", "a WAV recording", _SOUND),
+    (0, b"ID3", "an MP3 recording", _SOUND),
+    (0, b"OggS", "an Ogg recording", _SOUND),
+    (0, b"fLaC", "a FLAC recording", _SOUND),
+    (4, b"ftypavif", "an AVIF picture", _PICTURE),
+    (4, b"ftyphei", "a HEIC picture", _PICTURE),
+    (4, b"ftypM4A", "an M4A recording", _SOUND),
+    (4, b"ftyp", "a video (MP4 or QuickTime)", _VIDEO),
+    (0, b"\x1aE\xdf\xa3", "a video (Matroska or WebM)", _VIDEO),
+    (8, b"AVI ", "a video (AVI)", _VIDEO),
     (0, b"\x93NUMPY", "a NumPy array", "name it .npy: then it goes to an input"),
     (
         0,
@@ -52,7 +68,7 @@ def is_page(head: bytes) -> bool:
 
 
 def kind_of(head: bytes) -> tuple[str, str]:
-    """Return the kind of file that starts with these bytes, and advice; ("", "") if unknown."""
+    """Return the kind of file that starts with these bytes, and advice."""
     head = head[:HEAD]
     if not head:
         return "an empty file", "download or export it again"
@@ -74,7 +90,24 @@ def kind_of(head: bytes) -> tuple[str, str]:
     # Protobuf: field 1 is the small ir_version, field 2 the producer's name or 8 that of a domain.
     if len(head) > 3 and head[0] == 0x08 and 0 < head[1] < 32 and head[2] in (0x12, 0x1A, 0x3A):
         return "an ONNX model", "take the PyTorch model that it was made from, and " + _EXPORT
-    return "", ""
+    if _is_text(head):
+        what = "a JSON file" if head.lstrip().startswith((b"{", b"[")) else "a text file"
+        return what, _EXPORT
+    return (
+        "a file of an unknown kind",
+        "if it was a .pte, it is damaged: download or export it again",
+    )
+
+
+def _is_text(head: bytes) -> bool:
+    """Tell whether bytes are the start of a text in UTF-8, whose last character may be cut."""
+    try:
+        text = head.decode()
+    except UnicodeDecodeError as error:
+        if error.reason != "unexpected end of data":
+            return False
+        text = head[: error.start].decode()
+    return all(one.isprintable() or one in "\n\r\t\f\ufeff" for one in text)
 
 
 def _zip(head: bytes) -> tuple[str, str]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct
 
-from webpte.errors import FormatError
+from webpte.errors import FormatError, OtherFileError
 from webpte.format.flat import IDENTIFIER_AT, FlatBuffer, FlatTable, Span
+from webpte.format.kinds import kind_of
 from webpte.format.shared import (
     ScalarType,
     byte_size,
@@ -27,6 +28,7 @@ from webpte.source import ByteSource
 __all__ = ["PtdHeader", "TensorData", "TensorLayout", "parse_header", "parse_ptd", "read_ptd"]
 
 HEAD_SIZE = 64
+_ADVICE = "give the .ptd that was exported with the program"
 HEADER = Struct("<4sIQQQQ")
 HEADER_AT = 8
 
@@ -66,9 +68,8 @@ async def read_ptd(source: ByteSource) -> dict[str, TensorData]:
 def parse_header(head: bytes, file_size: int) -> PtdHeader:
     identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
     if identifier != b"FT01":
-        raise FormatError(
-            f"not a tensor data file: its identifier is {identifier!r}, not b'FT01'", IDENTIFIER_AT
-        )
+        kind = "a program (.pte)" if identifier[:2] == b"ET" else kind_of(head)[0]
+        raise OtherFileError(kind, _ADVICE, IDENTIFIER_AT, wanted="a tensor data file (.ptd)")
     if len(head) < HEADER_AT + HEADER.size:
         raise FormatError("the file ends inside of its header", len(head))
     magic, length, offset, size, base, data_size = HEADER.unpack_from(head, HEADER_AT)

@@ -113,13 +113,7 @@ def parse_header(head: bytes, file_size: int) -> ExtendedHeader:
     """Parse the extended header; a file without one is all flatbuffer."""
     identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
     if len(identifier) < 4 or identifier[:2] != b"ET" or not identifier[2:].isalnum():
-        kind, advice = kind_of(head)
-        if kind:
-            raise OtherFileError(kind, advice, IDENTIFIER_AT)
-        raise FormatError(
-            f"not an ExecuTorch program: its identifier is {identifier!r}, not b'ET12'",
-            IDENTIFIER_AT,
-        )
+        raise OtherFileError(*kind_of(head), IDENTIFIER_AT)
     if head[HEADER_AT : HEADER_AT + 4] != HEADER_MAGIC:
         return ExtendedHeader(file_size, 0, 0)
     length = _head_field(head, U32, 12)

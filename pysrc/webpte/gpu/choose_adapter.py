@@ -34,7 +34,7 @@ class AdapterInfo:
     software: str = ""
 
     def __str__(self) -> str:
-        return f"{self.index}: {self.name} ({', '.join(filter(None, (self.pci_id, self.backend)))})"
+        return f"{self.index} {self.name} ({', '.join(filter(None, (self.pci_id, self.backend)))})"
 
 
 def choose(adapters: Sequence[AdapterInfo], wanted: str) -> int:
@@ -51,8 +51,8 @@ def choose(adapters: Sequence[AdapterInfo], wanted: str) -> int:
             met = folded == (one.pci_id or None) or any(folded in name for name in names)
         if met:
             return index
-    listed = "; ".join(map(str, adapters))
-    raise DeviceError(f"no GPU is called 'native:{wanted}'; there are {listed}")
+    listed = "; ".join(f"native:{one}" for one in adapters) or "none"
+    raise DeviceError(f"no GPU is called 'native:{wanted}'; this machine has {listed}")
 
 
 def visible(

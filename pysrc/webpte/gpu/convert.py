@@ -14,7 +14,7 @@ from webpte.source import ByteSource
 CONVERSIONS = {"float16": "float32", "float64": "float32", "int64": "int32"}
 
 
-def converted(data: bytes | memoryview, convert: str | None) -> bytes | memoryview:
+def to_stored_bytes(data: bytes | memoryview, convert: str | None) -> bytes | memoryview:
     """Return a constant's bytes as the GPU stores them, padded to words."""
     if convert is not None:
         source = np.frombuffer(data, convert)
@@ -34,7 +34,7 @@ def stored_offset(offset: int, convert: str | None) -> int:
     return offset // np.dtype(convert).itemsize * np.dtype(CONVERSIONS[convert]).itemsize
 
 
-def by_file(transfers: Sequence[Transfer]) -> list[tuple[ByteSource, list[Transfer]]]:
+def group_by_file(transfers: Sequence[Transfer]) -> list[tuple[ByteSource, list[Transfer]]]:
     """Group transfers by file, sorted by offset, so that each file is read from front to back."""
     files: dict[int, tuple[ByteSource, list[Transfer]]] = {}
     for transfer in transfers:

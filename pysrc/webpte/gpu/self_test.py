@@ -52,7 +52,7 @@ _WHAT_TO_DO = (
 
 
 @dataclass(frozen=True)
-class Trial:
+class SelfTestKernel:
     """One kernel of the self-test: what goes in, and the results by what they show."""
 
     kernel: str
@@ -70,7 +70,7 @@ class Trial:
         return PipelineSpec(f"self-test: {self.kernel}", code, BINDINGS, ())
 
 
-def trials(info: DeviceInfo) -> list[Trial]:
+def trials(info: DeviceInfo) -> list[SelfTestKernel]:
     """Return the kernels for what a device says that it has."""
     # A CPU runs workgroups one after the other, so that as many as WebGPU allows take long.
     found = [_workgroup(), _grid(SMALL_GRID if info.software else LARGE_GRID)]
@@ -83,7 +83,7 @@ def trials(info: DeviceInfo) -> list[Trial]:
     return found
 
 
-def _workgroup() -> Trial:
+def _workgroup() -> SelfTestKernel:
     values = (np.arange(LANES * GROUPS, dtype=np.uint32) * 2654435761 % 1009).astype(np.uint32)
     seeded = (values + np.uint32(SEED)).reshape(GROUPS, LANES)
     largest, total = seeded.max(axis=1), [seeded.sum(), seeded.max()]
@@ -93,32 +93,32 @@ def _workgroup() -> Trial:
         "atomics": np.concatenate([largest, np.array(total, np.uint32)]),
     }
     types = (("COUNT", str(LANES)), ("GROUPS", str(GROUPS)))
-    return Trial("workgroup", values, expected, (GROUPS, 1, 1), types)
+    return SelfTestKernel("workgroup", values, expected, (GROUPS, 1, 1), types)
 
 
-def _grid(grid: Grid) -> Trial:
+def _grid(grid: Grid) -> SelfTestKernel:
     x, y, _ = grid
     seen = np.concatenate([np.arange(x - SEEN, x + SEEN), np.arange(x * y - SEEN, x * y)])
     expected = {"large grids": (seen + 7 + SEED).astype(np.uint32)}
-    return Trial("grid", np.array([7], np.uint32), expected, grid, (("SEEN", str(SEEN)),))
+    return SelfTestKernel("grid", np.array([7], np.uint32), expected, grid, (("SEEN", str(SEEN)),))
 
 
-def _f16() -> Trial:
+def _f16() -> SelfTestKernel:
     """Return a trial with numbers whose products are exact, up to the largest there is."""
     numbers = (1, -2.5, 1 / 3, -0.1, 16376, -16376, 2.0**-14, 0)
     values = np.array(numbers, np.float16)
-    return Trial("f16", values, {F16: values * np.float16(SEED)}, (len(values) // 4, 1, 1))
+    return SelfTestKernel("f16", values, {F16: values * np.float16(SEED)}, (len(values) // 4, 1, 1))
 
 
-def _packed_dot() -> Trial:
+def _packed_dot() -> SelfTestKernel:
     four = np.random.default_rng(5).integers(-128, 128, (2, DOTS, 4)).astype(np.int8)
     four[:, 0], four[0, 1], four[1, 1] = -128, -128, 127  # the largest of both signs
     dots = (four[0].astype(np.int32) * four[1]).sum(axis=1) + SEED
     expected = {PACKED_DOT: dots.astype(np.int32)}
-    return Trial("packed_dot", four, expected, types=(("COUNT", str(DOTS)),))
+    return SelfTestKernel("packed_dot", four, expected, types=(("COUNT", str(DOTS)),))
 
 
-def _subgroup_matrix() -> Trial:
+def _subgroup_matrix() -> SelfTestKernel:
     """Return a trial with small integers, whose products and sums are exact, and a rounded square.
 
     The square's error, as the bits of an f16, comes after the product, four times.
@@ -129,7 +129,9 @@ def _subgroup_matrix() -> Trial:
     exact = float(np.float16(factor)) ** 2
     error = np.float16(exact - float(np.float16(exact))).view(np.uint16)
     expected = np.append((a + SEED) @ b, np.full(4, error)).astype(np.float32)
-    return Trial("subgroup_matrix", values.astype(np.float32), {SUBGROUP_MATRICES: expected})
+    return SelfTestKernel(
+        "subgroup_matrix", values.astype(np.float32), {SUBGROUP_MATRICES: expected}
+    )
 
 
 # What kernels can do without, and the device info without it.
@@ -149,7 +151,7 @@ def can_do_without(name: str) -> bool:
     return name in _OPTIONS
 
 
-def judged(info: DeviceInfo, verdict: SelfTest) -> DeviceInfo:
+def apply_self_test(info: DeviceInfo, verdict: SelfTest) -> DeviceInfo:
     """Return the info of a device without what failed; raises FaultyDeviceError if it must not."""
     fatal = {name: fault for name, fault in verdict.faults.items() if not can_do_without(name)}
     if fatal:
@@ -176,7 +178,7 @@ async def run_self_test(device: Device, texts: Mapping[str, str] | None = None) 
     made = await asyncio.gather(
         *(device.create_pipelines([spec]) for spec in specs), return_exceptions=True
     )
-    running: list[tuple[Trial, int]] = []
+    running: list[tuple[SelfTestKernel, int]] = []
     for trial, outcome in zip(wanted, made, strict=True):
         if isinstance(outcome, ShaderError):
             line = str(outcome).splitlines()[0]
@@ -191,7 +193,7 @@ async def run_self_test(device: Device, texts: Mapping[str, str] | None = None) 
     return SelfTest(passed, faults, round(1e3 * (perf_counter() - started), 3))
 
 
-async def _execute(device: Device, running: Sequence[tuple[Trial, int]]) -> dict[str, str]:
+async def _execute(device: Device, running: Sequence[tuple[SelfTestKernel, int]]) -> dict[str, str]:
     """Run all kernels as one plan; returns the faults."""
     sizes = [size for trial, _ in running for size in (_words(trial.values.nbytes), trial.nbytes)]
     buffers: list[int] = []
@@ -216,7 +218,7 @@ def _words(nbytes: int) -> int:
 
 
 def _commands(
-    running: Sequence[tuple[Trial, int]], buffers: Sequence[int]
+    running: Sequence[tuple[SelfTestKernel, int]], buffers: Sequence[int]
 ) -> tuple[PlanCommands, np.ndarray]:
     """Return a plan that uploads, runs and reads back everything, and its payload."""
     uniform, uploads, dispatches, readbacks = buffers[-1], [], [], []
@@ -237,7 +239,7 @@ def _commands(
     return commands, np.frombuffer(b"".join(parts), np.uint8)
 
 
-def _faults(ran: Sequence[Trial], data: bytes) -> dict[str, str]:
+def _faults(ran: Sequence[SelfTestKernel], data: bytes) -> dict[str, str]:
     """Compare the bytes that came back with those expected; returns what is wrong."""
     faults, at = dict[str, str](), 0
     for trial in ran:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from webpte.gpu.device import Device, DeviceInfo, SelfTest
-from webpte.gpu.self_test import VERSION, can_do_without, judged, run_self_test
+from webpte.gpu.self_test import VERSION, apply_self_test, can_do_without, run_self_test
 from webpte.json_reader import Table, parse_table
 
 MOST_KEPT = 8  # adapters and versions, the newest
@@ -55,9 +55,9 @@ async def checked_info(
     key, kept = _key(device.info, browser), await _read(store)
     verdict = _parse(kept.get(key))
     if verdict is not None:
-        return judged(device.info, replace(verdict, kept=True))
+        return apply_self_test(device.info, replace(verdict, kept=True))
     verdict = await run_self_test(device, texts)
-    info = judged(device.info, verdict)
+    info = apply_self_test(device.info, verdict)
     row = {"passed": verdict.passed, "faults": verdict.faults, "ms": verdict.milliseconds}
     rows = {**{k: row for k, row in kept.items() if k != key}, key: row}
     await store.write(json.dumps(dict(list(rows.items())[-MOST_KEPT:]), indent=1) + "\n")

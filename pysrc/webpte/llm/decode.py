@@ -115,7 +115,7 @@ class DecodeLoop:
     def _following_steps(self) -> PipelinedDecode | SingleSteps:
         if self.step_by_step is not None:
             return SingleSteps(self._session, self._settings)
-        pace = Pace(self._most_ahead, self._first_ahead)
+        pace = StepPacer(self._most_ahead, self._first_ahead)
         return PipelinedDecode(self._session, self._settings, pace)
 
     async def _take(
@@ -167,8 +167,8 @@ class SingleSteps:
         return sampled
 
 
-class Pace:
-    """The number of steps to submit at once."""
+class StepPacer:
+    """Chooses how many steps to submit."""
 
     def __init__(self, most: int, first: int = 1) -> None:
         self._most = most
@@ -192,7 +192,7 @@ class Pace:
 class PipelinedDecode:
     """Decode steps in flight, which follow the token that the session's last call sampled."""
 
-    def __init__(self, session: KVSession, settings: SamplerSettings, pace: Pace) -> None:
+    def __init__(self, session: KVSession, settings: SamplerSettings, pace: StepPacer) -> None:
         self._session = session
         self._settings = settings
         self._pace = pace

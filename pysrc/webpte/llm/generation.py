@@ -25,7 +25,7 @@ from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
 from webpte.llm.picture_session import LatePixels, Picture, PictureSession, session_of
 from webpte.llm.program_signature import language_method
 from webpte.llm.saved import SavedContext, read_saved
-from webpte.llm.speculation import Speculate, Speculators
+from webpte.llm.speculation import Speculate, SpeculationState
 from webpte.ops.sampling.sample_numpy import mask_of
 from webpte.runtime.decode.sampling import GREEDY, SampledToken, SamplerSettings, Sampling
 from webpte.runtime.program import Program
@@ -91,7 +91,7 @@ class Generator:
         self.program, self.method = program, method
         self.max_chunk, self.max_context = session.max_chunk, session.max_context
         self.eos = session.eos
-        self._speculators = Speculators(session)
+        self._speculators = SpeculationState(session)
 
     @property
     def vocabulary(self) -> int:
@@ -206,7 +206,7 @@ class Generation:
     def __init__(
         self,
         session: KVSession,
-        speculators: Speculators,
+        speculators: SpeculationState,
         prompt: Sequence[int],
         whole: bool,
         max_new_tokens: int,

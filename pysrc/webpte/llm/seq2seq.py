@@ -21,7 +21,7 @@ from webpte.errors import InputError
 from webpte.llm.generation import Generation, GenerationOptions
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import DECODER, ENCODER, INTEGERS, numbers_of
-from webpte.llm.speculation import Speculators
+from webpte.llm.speculation import SpeculationState
 from webpte.ops.sampling.sample_numpy import mask_of
 from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.info import TensorInfo
@@ -167,7 +167,7 @@ class _EncodedGeneration(Generation):
         rule: LogitsRule | None,
         **options: Any,
     ) -> None:
-        speculators = Speculators(session)
+        speculators = SpeculationState(session)
         super().__init__(session, speculators, prompt, True, max_new_tokens, stop, **options)
         if rule is not None:
             self._plain.use_rule(rule)

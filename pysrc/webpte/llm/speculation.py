@@ -39,8 +39,8 @@ LEAST_REST, MOST_REST = 8, 128  # plain steps between rounds that do not pay
 PLAIN_TRIAL = 16  # plain steps that are timed, at least
 
 
-class Speculators:
-    """The parts of speculation that last from answer to answer: times, and a draft's context."""
+class SpeculationState:
+    """State of speculation that outlives an answer: measured times, and the draft's session."""
 
     def __init__(self, session: KVSession) -> None:
         self._session = session

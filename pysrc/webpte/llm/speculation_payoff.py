@@ -80,7 +80,7 @@ class Payoff:
 
 
 def _smoothed(old: float | None, new: float) -> float:
-    """Follow times slowly, and longer ones in part: what comes late is followed by what is early.
+    """Return a moving average of times, in which an outlier counts as twice the average.
 
     A batch that was held up comes together with the next one, which then seems to take no time.
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from webpte.errors import ContextError
-from webpte.llm.decode import Pace
+from webpte.llm.decode import StepPacer
 from webpte.llm.kv_session import KVSession
 from webpte.runtime.decode.decode_steps import StepPacker
 from webpte.runtime.decode.drafted_rounds import (
@@ -59,7 +59,7 @@ class PipelinedRounds:
         (self._last,) = session.pending  # the first token of the oldest round that is awaited
         self._position = session.position  # of that token
         self._known: dict[SampledDelegate, StepPacker] = {}
-        self._pace = Pace(MOST_ROUNDS)
+        self._pace = StepPacer(MOST_ROUNDS)
         self._batches: deque[PendingRounds] = deque()
         self._latest = 0.0  # when the last batch came
 

@@ -26,10 +26,10 @@ def template_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _message(message: Any, where: str) -> dict[str, Any]:
     if not isinstance(message, Mapping):
-        raise RequestError("it is not a table", where)
+        raise RequestError("must be an object", where)
     role = message.get("role")
     if role not in _ROLES:
-        raise RequestError(f"it is one of {', '.join(_ROLES)}, not {role!r}", f"{where}.role")
+        raise RequestError(f"must be one of {', '.join(_ROLES)}, not {role!r}", f"{where}.role")
     calls = message.get("tool_calls")
     content = _content(message.get("content"), f"{where}.content", role, bool(calls))
     made: dict[str, Any] = {"role": "system" if role == "developer" else role, "content": content}
@@ -41,7 +41,7 @@ def _message(message: Any, where: str) -> dict[str, Any]:
         ]
     if role == "tool":
         if not isinstance(message.get("tool_call_id"), str):
-            raise RequestError("it is missing", f"{where}.tool_call_id")
+            raise RequestError("must be given", f"{where}.tool_call_id")
         made["tool_call_id"] = message["tool_call_id"]
     if isinstance(message.get("name"), str):
         made["name"] = message["name"]
@@ -59,7 +59,7 @@ def _content(content: Any, where: str, role: str, may_lack: bool) -> str | list[
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence):
-        raise RequestError("it is a text, or a list of parts", where)
+        raise RequestError("must be a string, or a list of parts", where)
     parts = [_part(part, f"{where}[{index}]") for index, part in enumerate(content)]
     if any(part["type"] == "image" for part in parts):
         return parts

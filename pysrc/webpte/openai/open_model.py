@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-from webpte.errors import InputError, SourceError
+from webpte.errors import InputError, SourceError, TextError
 from webpte.json_reader import Table, parse_table
 from webpte.llm.program_signature import VISION
 from webpte.openai.models import WAITING, EmbeddingModel, Model
 from webpte.runtime.base.manifest_files import beside, is_manifest, open_manifest
-from webpte.runtime.base.siblings import is_missing, read_sibling
+from webpte.runtime.base.open import keeping, open_source
+from webpte.runtime.base.siblings import file_name, is_missing, read_sibling
 from webpte.runtime.program import load
 from webpte.tasks.files import CONFIG, PREPROCESSOR, find_program
 from webpte.text import Tokenizer, encodes_sentences, load_tokenizer
@@ -40,9 +40,9 @@ async def open_model(
     """
     keep = bool(loading.get("keep"))
     entry = await find_program(source, keep)
-    stem = _name_of(entry).rpartition(".")[0]
+    stem = file_name(entry).rpartition(".")[0]
     found = await _tokenizer(entry, stem, tokenizer, keep)
-    called = name or (stem if entry == source else _name_of(source))
+    called = name or (stem if entry == source else file_name(source))
     program = await load(entry, **loading)
     try:
         if encodes_sentences(program.methods):
@@ -67,7 +67,9 @@ async def _tokenizer(
         except SourceError as error:
             if given is not None or not is_missing(error):
                 raise
-    raise SourceError(f"{entry} has no tokenizer next to it: copy the model's tokenizer.json there")
+    with keeping(False) as files:
+        files.append(await open_source(entry))  # raises an error if the program is missing, too
+    raise TextError(f"{entry} has no tokenizer next to it: copy the model's tokenizer.json there")
 
 
 async def _places(
@@ -94,11 +96,3 @@ async def _vision(entry: str | Path, keep: bool) -> tuple[Table, Table]:
             raise SourceError(f"{entry} sees pictures, but has no {name} next to it: copy it there")
         found.append(parse_table(data, name, InputError, not_finite=True))
     return found[0], found[1]
-
-
-def _name_of(source: str | Path) -> str:
-    """Return the last part of a path or address."""
-    if isinstance(source, Path):
-        return source.resolve().name
-    path = source.partition("#")[0].partition("?")[0]
-    return unquote(PurePosixPath(path).name)

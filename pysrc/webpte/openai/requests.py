@@ -104,7 +104,7 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
     reader = RequestReader(body)
     messages = reader.take("messages", list)
     if not messages:
-        raise RequestError("messages must have at least one message", "messages")
+        raise RequestError("must have at least one message", "messages")
     tools = tools_of(reader.take("tools", list, None) or [])
     choice = tool_choice_of(reader.take("tool_choice", (str, dict), None), tools)
     reader.take("parallel_tool_calls", bool, True)  # one that is required is one call
@@ -114,7 +114,7 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
     logprobs = reader.take("logprobs", bool, False)
     top = reader.number("top_logprobs", int, None, 0, 20)
     if top is not None and not logprobs:
-        raise RequestError("top_logprobs needs logprobs to be true", "top_logprobs")
+        raise RequestError("needs logprobs to be true", "top_logprobs")
     variables = reader.take("chat_template_kwargs", dict, {})
     variables = _extra_body(reader.take("extra_body", dict, {})) | variables
     request = ChatRequest(
@@ -168,7 +168,7 @@ def embedding_request(body: Mapping[str, Any]) -> EmbeddingRequest:
         raise RequestError(f"input has {len(texts)} texts; at most {MOST_INPUTS}", "input")
     encoding = reader.take("encoding_format", str, "float")
     if encoding not in ("float", "base64"):
-        raise RequestError(f"it is float or base64, not {encoding!r}", "encoding_format")
+        raise RequestError(f"must be float or base64, not {encoding!r}", "encoding_format")
     reader.refuse("dimensions", (), "vectors have the length that the model gives them")
     request = EmbeddingRequest(reader.take("model", str), texts, encoding == "base64")
     reader.finish()
@@ -196,7 +196,7 @@ def _decoding(reader: RequestReader, lengths: Sequence[str], length: int | None)
     for name in _IGNORED:
         reader.ignore(name)
     for name, values in _NEUTRAL.items():
-        reader.refuse(name, values, "it is not supported")
+        reader.refuse(name, values, "is not supported")
     stream = reader.take("stream", bool, False)
     wanted = reader.take("stream_options", dict, None)
     if wanted is not None and not stream:

@@ -88,7 +88,7 @@ def tool_choice_of(choice: str | Mapping[str, Any] | None, tools: Sequence[Tool]
     if choice == "none":
         return ToolChoice(False)
     if not tools:
-        raise RequestError("it needs tools", "tool_choice")
+        raise RequestError("needs tools", "tool_choice")
     if choice == "auto":
         return ToolChoice(True)
     if choice == "required":
@@ -97,7 +97,7 @@ def tool_choice_of(choice: str | Mapping[str, Any] | None, tools: Sequence[Tool]
     name = function.get("name") if isinstance(function, Mapping) else None
     if name not in {tool.name for tool in tools}:
         wanted = 'none, auto, required, or {"type": "function", "function": {"name": ...}}'
-        raise RequestError(f"it is {wanted} with the name of a tool", "tool_choice")
+        raise RequestError(f"must be {wanted} with the name of a tool", "tool_choice")
     return ToolChoice(True, name)
 
 

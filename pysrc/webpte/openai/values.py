@@ -10,7 +10,7 @@ from webpte.errors import InputError
 from webpte.json_reader import shown
 
 _MISSING = object()
-_KINDS = {str: "a text", list: "a list", dict: "a table", bool: "true or false"}
+_KINDS = {str: "a string", list: "a list", dict: "an object", bool: "true or false"}
 
 
 class RequestError(InputError):
@@ -48,12 +48,12 @@ class RequestReader:
         value = self._left.pop(name, None)
         if value is None:
             if default is _MISSING:
-                raise RequestError("it is missing", name)
+                raise RequestError("must be given", name)
             return default
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             wanted = " or ".join(_KINDS[one] for one in kinds)
-            raise RequestError(f"it is {wanted}, not {shown(value)}", name)
+            raise RequestError(f"must be {wanted}, not {shown(value)}", name)
         return value
 
     def number(
@@ -69,7 +69,7 @@ class RequestReader:
             least = "" if low is None else f" from {low}"
             most = "" if high is None else f" to {high}"
             word = "an integer" if kind is int else "a number"
-            raise RequestError(f"it is {word}{least}{most}, not {shown(value)}", name)
+            raise RequestError(f"must be {word}{least}{most}, not {shown(value)}", name)
         return value
 
     def ignore(self, name: str) -> None:

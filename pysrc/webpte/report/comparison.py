@@ -130,8 +130,17 @@ class Comparison(Report):
 
     @property
     def agrees(self) -> bool:
-        """Whether every call is within the tolerance, and every output as expected."""
-        return self.first is None and all(o.difference.agrees for o in self.outputs)
+        """Whether every call is within the tolerance, and every output as expected.
+
+        False if it `is_empty`.
+        """
+        right = self.first is None and all(o.difference.agrees for o in self.outputs)
+        return right and not self.is_empty
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was compared: on device="numpy", and no outputs were expected."""
+        return not self.outputs and all(call.own is None for call in self.calls)
 
     @property
     def worst(self) -> list[CallComparison]:
@@ -145,6 +154,8 @@ class Comparison(Report):
             for c in self.worst
         ]
         verdict = "all agree" if self.agrees else "not all agree"
+        if self.is_empty:
+            verdict = "nothing to compare"
         title = (
             f"{self.program}, {self.method} on {self.device} against NumPy: {len(rows):,} calls, "
             f"{verdict} (rtol {self.tolerance.rtol:g}, atol {self.tolerance.atol:g})"

@@ -10,6 +10,7 @@ from typing import Any
 from webpte.format.frames import Frame, own_line
 from webpte.ops.core.records import Dispatch, Grid
 from webpte.plan.shaders import ShaderLibrary
+from webpte.report.operator_words import operator_words
 from webpte.report.report import HIDDEN, Report, ReportTable
 from webpte.report.uniforms import read_params
 from webpte.report.weight_stats import StoredConstant
@@ -172,8 +173,9 @@ class MethodGraph(Report):
         return self._ends[1].get(key, [])
 
     def find(self, text: str) -> list[Node]:
-        """Find the calls with a text in their operator or label."""
-        return [n for n in self.nodes if text.lower() in f"{n.op} {n.label}".lower()]
+        """Find the calls with a text in their operator or label; "linear" finds `addmm`, too."""
+        wanted = text.lower()
+        return [n for n in self.nodes if wanted in f"{operator_words(n.op)} {n.label.lower()}"]
 
     def table(self) -> ReportTable:
         rows = [

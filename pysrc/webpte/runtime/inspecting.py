@@ -35,7 +35,7 @@ from webpte.runtime.inspect.build_comparison import (
     expected_outputs,
     kept_of,
 )
-from webpte.runtime.inspect.describe import Inside, describe
+from webpte.runtime.inspect.describe import DelegateView, describe
 from webpte.runtime.inspect.example import Example, example_address, read_example
 from webpte.runtime.inspect.memory_view import build_memory_report
 from webpte.runtime.inspect.probe import ComparingProbe
@@ -56,6 +56,9 @@ class Inspected:
     origin: str  # the path or URL that it was loaded from; empty if it was none
     _build: Build
     _contents: Contents
+
+    def __repr__(self) -> str:
+        return f"<{self.name} on {_device_name(self._build)}: {', '.join(self._contents.methods)}>"
 
     def _known(self, name: str) -> Method:
         raise NotImplementedError
@@ -323,7 +326,7 @@ def _graph(program: str, build: Build, method: str, stage: str = "planned") -> M
         inside = [_inside(delegate) for delegate in build.delegates_of(method)]
     else:
         contents = replace(stages.file, hosted=stages.planned.hosted)
-        inside = [Inside(graph) for graph in contents.graphs if graph is not None]
+        inside = [DelegateView(graph) for graph in contents.graphs if graph is not None]
     staying = {id(i) for i in stages.planned.plan.instructions}
     unfolded = {id(i) for i in stages.folded.plan.instructions}
     places = {
@@ -337,9 +340,9 @@ def _device_name(build: Build) -> str:
     return build.device if isinstance(build.device, str) else build.device.info.kind
 
 
-def _inside(delegate: Delegate) -> Inside:
+def _inside(delegate: Delegate) -> DelegateView:
     if isinstance(delegate, GpuDelegate):
         steps = {step.call.index: step for step in delegate.planner.calls}
-        return Inside(delegate.graph, delegate.live, steps)
+        return DelegateView(delegate.graph, delegate.live, steps)
     assert isinstance(delegate, NumpyDelegate)
-    return Inside(delegate.graph, where="host")
+    return DelegateView(delegate.graph, where="host")

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from webpte.errors import InputError, WebpteError
 from webpte.json_reader import parse_json
@@ -185,10 +186,32 @@ class _Metrics:
             self._tokens.labels(kind).inc((usage or {}).get(f"{kind}_tokens", 0))
 
 
+class _KnownHosts:
+    """Answers only requests that address this server by one of its names."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
+        self._app, self._hosts = app, frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else None
+        app = self._app
+        if host is not None and _without_port(host) not in self._hosts:
+            told = f"this server is not called {host!r}: address it as localhost"
+            app = _error(RequestError(told, None, 400, "unknown_host"))
+        await app(scope, receive, send)
+
+
+def _without_port(host: str) -> str:
+    """Return the name in a Host header; an address of IPv6 has brackets."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0].lower()
+
+
 def _middleware(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware]:
     found = list[Middleware]()
     if hosts:
-        found.append(Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)))
+        found.append(Middleware(_KnownHosts, hosts=hosts))
     if origins:
         allowed: dict[str, Any] = {"allow_origins": list(origins), "allow_methods": ["GET", "POST"]}
         found.append(Middleware(CORSMiddleware, **allowed, allow_headers=["*"]))

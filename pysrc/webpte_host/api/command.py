@@ -12,6 +12,7 @@ from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError
 from webpte_host.setup import environment
 
+PORT = 8001  # the page has 8000
 API_KEY = "WEBPTE_API_KEY"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _DESCRIPTION = """\
@@ -20,9 +21,9 @@ log-probabilities), completions, embeddings, rerank. MODEL is a folder with one 
 tokenizer.json, as `serve.py export FOLDER OUT` writes it, or a .pte with the tokenizer next to it;
 NAME=MODEL gives it a name.
 
-    python3 serve.py api out/chat
-    curl http://localhost:8000/v1/chat/completions -H "Content-Type: application/json" \\
-        -d '{"model": "chat", "messages": [{"role": "user", "content": "Hello"}]}'"""
+    python3 serve.py api web/samples/stories.pte
+    curl http://localhost:8001/v1/chat/completions -H "Content-Type: application/json" \\
+        -d '{"model": "stories", "messages": [{"role": "user", "content": "Hello"}]}'"""
 
 
 def main(arguments: list[str]) -> int:
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a folder or file, or NAME=it")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes any free one (8000)")
+    parser.add_argument("--port", type=int, default=PORT, help="0 takes any free one (%(default)s)")
     parser.add_argument(
         "--device",
         default="native",

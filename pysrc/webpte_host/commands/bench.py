@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from webpte_host.base.descriptions import described
 from webpte_host.base.device_names import NATIVE_HELP, device_name
 from webpte_host.base.errors import HostError
+from webpte_host.base.write_results import write_results
 from webpte_host.commands import kernel_table, pipelines, variant_table
 from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--method", default="forward", help="(%(default)s)")
     parser.add_argument("--runs", type=int, default=20, help="timed runs (%(default)s)")
     parser.add_argument(
-        "--prefill", default="", help="for language models: prompt lengths, such as 128,512"
+        "--prefill",
+        type=_lengths,
+        default=[],
+        help="for language models: prompt lengths, such as 128,512",
     )
     parser.add_argument("--decode", type=int, default=32, help="tokens to decode (%(default)s)")
     parser.add_argument(
@@ -118,7 +121,7 @@ def main(arguments: list[str]) -> int:
     figures = _run(options) if options.device == "webgpu" else _run_native(options)
     _show(figures)
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        write_results(options.json, figures)
     return 0
 
 
@@ -127,6 +130,13 @@ def _variant(text: str) -> str:
     if others or name == "all":
         raise argparse.ArgumentTypeError("only one variant at a time; a+b inverts both at once")
     return name
+
+
+def _lengths(text: str) -> list[int]:
+    lengths = [part for part in text.split(",") if part]
+    if not all(part.isdecimal() and int(part) for part in lengths):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of lengths such as 128,512")
+    return [int(part) for part in lengths]
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -164,7 +174,7 @@ def _time_kernels(options: argparse.Namespace) -> int:
     )
     kernel_table.show(figures)
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        write_results(options.json, figures)
     return 0
 
 
@@ -172,14 +182,13 @@ def _compile(options: argparse.Namespace) -> int:
     figures = pipelines.run(options)
     pipelines.show(figures)
     if options.json:
-        pipelines.write(options.json, figures)
+        write_results(options.json, figures)  # with all that is needed to compile a pipeline again
     return 0
 
 
 def _wanted(options: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `bench.figures_of`."""
-    prefill = [int(length) for length in options.prefill.split(",") if length]
-    return {"method": options.method, "runs": options.runs, "prefill": prefill}
+    return {"method": options.method, "runs": options.runs, "prefill": options.prefill}
 
 
 def _loading(options: argparse.Namespace) -> dict[str, Any]:

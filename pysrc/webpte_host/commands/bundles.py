@@ -17,7 +17,7 @@ def is_bundle(suite: Path) -> bool:
     if not identifier.startswith(b"BP"):
         raise HostError(
             f"{suite} is a file, but no bundled program (.bpte).\n"
-            "A suite is a folder with a manifest.json, or a .bpte."
+            "A suite is a folder with a manifest.json, a .zip of one, or a .bpte."
         )
     return True
 

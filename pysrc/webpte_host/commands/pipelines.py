@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webpte_host.base.errors import HostError
-from webpte_host.commands.verify import check_entries, read_manifest, select
+from webpte_host.commands.suites import read_manifest
+from webpte_host.commands.verify import check_entries, select
 
 if TYPE_CHECKING:
     from webpte.gpu.device import PipelineSpec
@@ -123,11 +122,3 @@ def _entries(suite: Path, pattern: str | None) -> Iterator[SuiteEntry]:
 
 def sorted_specs(specs: Iterable[PipelineSpec]) -> list[PipelineSpec]:
     return sorted(specs, key=lambda spec: (spec.label, spec.code, spec.overrides))
-
-
-def write(path: Path, figures: dict[str, Any]) -> None:
-    """Write all figures, with each pipeline's WGSL, bindings and overrides to compile it again."""
-    try:
-        path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise HostError(f"the figures cannot be written to {path}: {error.strerror}.") from error

@@ -4,7 +4,8 @@ On device `webgpu` the programs run in headless Chromium, in one page for all of
 after `--timeout` seconds with neither progress nor CPU activity, or if the page crashes; the other
 cases then run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the
 programs run in this process. With `--options` every case also runs once per variant, and a table
-at the end compares the variants. A bundled program (`.bpte`) is a suite, too: of the cases in it.
+at the end compares the variants. A suite is a folder with a manifest, a zip of one, or a folder of
+such zips. A bundled program (`.bpte`) is a suite, too: of the cases in it.
 """
 
 from __future__ import annotations
@@ -13,20 +14,18 @@ import argparse
 import asyncio
 import contextlib
 import fnmatch
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol
 
 from webpte_host.base.descriptions import described
 from webpte_host.base.device_names import NATIVE_HELP, device_name
-from webpte_host.base.errors import HostError
-from webpte_host.base.json_files import read_json
+from webpte_host.base.errors import HostError, PageLostError, PagePythonError
+from webpte_host.base.write_results import write_results
 from webpte_host.commands import variant_table
-from webpte_host.commands.bundles import is_bundle, unpack
+from webpte_host.commands.suites import check_suite, opened_suite
 from webpte_host.harness.hardware import check_hardware
 from webpte_host.harness.report import Report, describe
 from webpte_host.harness.watchdog import BUSY_FACTOR
@@ -83,15 +82,11 @@ return await described_variants(requested, "webgpu")
 
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
-    bundled = is_bundle(options.suite)
-    manifest = [] if bundled else read_manifest(options.suite)
+    check_suite(options.suite)
     if not environment.inside():
         with_browser = options.device == "webgpu"
         return environment.rerun_inside(["verify", *arguments], with_browser=with_browser)
-    if not bundled:
-        return verify(options, manifest)
-    with TemporaryDirectory() as folder:
-        manifest, options.suite = unpack(options.suite, Path(folder)), Path(folder)
+    with opened_suite(options.suite) as (manifest, options.suite):
         return verify(options, manifest)
 
 
@@ -107,7 +102,7 @@ def verify(options: argparse.Namespace, manifest: list[Any]) -> int:
                     report.begin(case_id(entry))
                     report.add(runner.run(entry, report.show, variant))
     if options.json is not None:
-        _write_json(options.json, report.results)
+        write_results(options.json, report.results)
     if variants:
         variant_table.show(variants, report.results)
     print(f"{report.passed} passed, {report.failed} failed", flush=True)
@@ -116,7 +111,8 @@ def verify(options: argparse.Namespace, manifest: list[Any]) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="serve.py verify", description=described(__doc__))
-    parser.add_argument("suite", type=Path, help="folder with a manifest.json, or a .bpte")
+    suites = "a folder with a manifest.json, a .zip of one, a folder of such zips, or a .bpte"
+    parser.add_argument("suite", type=Path, help=suites)
     parser.add_argument("--json", type=Path, help="write the results to this file")
     parser.add_argument("--filter", help="only cases that match, such as 'add*' or 'llama*'")
     parser.add_argument(
@@ -160,21 +156,6 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
     return seconds
-
-
-def read_manifest(suite: Path) -> list[object]:
-    """Read a manifest, with the standard library only: a wrong path fails before any set-up."""
-    path = suite / "manifest.json"
-    if not path.is_file():
-        raise HostError(
-            f"{path} cannot be read: no such file.\nA suite is a folder with a manifest.json."
-        )
-    entries = read_json(path, HostError)
-    if not isinstance(entries, list):
-        raise HostError(f"{path} must be a list of entries, not {type(entries).__name__}.")
-    if not entries:
-        raise HostError(f"{path} has no entries: there is nothing to verify.")
-    return entries
 
 
 def check_entries(entries: list[Any], suite: Path) -> list[dict[str, Any]]:
@@ -309,7 +290,6 @@ class PageRunner:
         self._harness: Harness | None = None
 
     def __enter__(self) -> PageRunner:
-        from webpte_host.harness.browser import PageLostError
         from webpte_host.serving.server import Site
 
         self._site = self._site_stack.enter_context(Site(mounts=[Mount(_PREFIX, self._suite)]))
@@ -363,8 +343,6 @@ class PageRunner:
         )
 
     def _run(self, entry: dict[str, Any], show: Show, variant: Variant | None) -> dict[str, Any]:
-        from webpte_host.harness.browser import PageLostError, PagePythonError
-
         started = time.monotonic()
         if self._harness is None:
             show("start of a page")
@@ -391,10 +369,3 @@ def _lost(entry: dict[str, Any], error: str, started: float) -> dict[str, Any]:
     row = {"op": entry["op"], "case": entry["case"], "verdict": "failed", "error": error}
     ms = round((time.monotonic() - started) * 1000, 3)
     return {**row, "outputs": [], "ops": [], "ms": ms}
-
-
-def _write_json(path: Path, results: list[dict[str, Any]]) -> None:
-    try:
-        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise HostError(f"the results cannot be written to {path}: {error.strerror}.") from error

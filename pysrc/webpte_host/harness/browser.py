@@ -11,7 +11,7 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
-from webpte_host.base.errors import HostError
+from webpte_host.base.errors import HostError, PageLostError, PagePythonError
 from webpte_host.harness.report import describe
 from webpte_host.harness.watchdog import BrowserProcesses, Watchdog, alarm
 from webpte_host.serving.server import Site
@@ -51,18 +51,6 @@ def frames(coroutine):
 tasks = asyncio.all_tasks() - {asyncio.current_task()}
 return [" > ".join(frames(task.get_coro())) for task in tasks]
 """
-
-
-class PagePythonError(Exception):
-    """Python in the page raised; the message is its traceback, `summary` the last line."""
-
-    def __init__(self, traceback: str, summary: str) -> None:
-        super().__init__(traceback)
-        self.summary = summary
-
-
-class PageLostError(Exception):
-    """The page crashed or hangs, and cannot be used any more."""
 
 
 @contextmanager

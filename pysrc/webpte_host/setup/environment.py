@@ -1,4 +1,4 @@
-"""The virtual environment for tests and verify, in `.webpte/venv`.
+"""The virtual environment of the commands that run programs, and of the tests: `.webpte/venv`.
 
 It is created once, with the packages that pyproject.toml pins: see pinned_venv.py.
 """
@@ -32,7 +32,7 @@ def requirements(extra: str = "test") -> list[str]:
 
 
 def _venv() -> PinnedVenv:
-    return PinnedVenv(VENV, "The test environment", tuple(requirements()), 600_000_000)
+    return PinnedVenv(VENV, "webpte's environment", tuple(requirements()), 600_000_000)
 
 
 def venv_python() -> Path:
@@ -67,16 +67,16 @@ def ensure(
 def _ensure_venv(display: Display) -> None:
     made = _venv()
     if not inside() and not made.is_ready():
-        install_pinned(made, display, "the test environment")
+        install_pinned(made, display, "webpte's environment in .webpte/venv")
 
 
 def install_pinned(made: PinnedVenv, display: Display, name: str) -> None:
     """Create an environment with its packages, from PyPI alone. Raises HostError."""
 
     def install() -> None:
-        with display.stage(f"{len(made.packages)} test packages from PyPI"):
+        with display.stage(f"{len(made.packages)} packages from PyPI"):
             hint = "Check the network connection and pip's settings, then run this again."
-            made.pip_install(made.packages, "--only-binary=:all:", "the test packages", hint)
+            made.pip_install(made.packages, "--only-binary=:all:", "the packages", hint)
 
     display.line(f"Setting up {name} (once)")
     made.make(display, install)

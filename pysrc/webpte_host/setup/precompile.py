@@ -61,7 +61,7 @@ def _replace(
 ) -> None:
     made = {LIBRARY: work / "library.zip", BYTECODE: work / BYTECODE}
     fresh = work / stamp_path.name
-    node = _node()
+    node = find_node()
     if node is None:
         raise HostError("there is no node")
     command = [node, str(_SCRIPT), str(folder / "pyodide"), *map(str, made.values()), *archives]
@@ -73,6 +73,7 @@ def _replace(
     os.replace(fresh, stamp_path)
 
 
-def _node() -> str | None:
+def find_node() -> str | None:
+    """Return the path of Node: this machine's, or the one that comes with Playwright."""
     found = VENV.glob("[Ll]ib/**/site-packages/playwright/driver/node*")
     return shutil.which("node") or next((str(path) for path in found if path.is_file()), None)

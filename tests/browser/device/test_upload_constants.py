@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from support.harness import limits
-from webpte.gpu.convert import converted
+from webpte.gpu.convert import to_stored_bytes
 from webpte_host.harness.browser import Harness
 from webpte_host.setup import chromium
 
@@ -100,7 +100,7 @@ def page(harness: Harness, root: Path) -> Harness:
 
 def stored(data: bytes, described: Described) -> bytes:
     offset, size, convert = described
-    return bytes(converted(data[offset : offset + size], convert))
+    return bytes(to_stored_bytes(data[offset : offset + size], convert))
 
 
 def check(page: Harness, kind: str, data: bytes, wanted: Sequence[Described]) -> dict[str, Any]:

@@ -173,6 +173,47 @@ def test_three_files(page: Page, root: Path, tmp_path: Path) -> None:
     assert (log.errors, log.console_errors) == ([], [])
 
 
+# As much of Pyodide as the page calls. Its Python function fails, as one does after a lost device.
+FAILING_PYODIDE = """
+export const loadPyodide = async () => ({
+  pyimport: () => ({ install: async () => {} }),
+  runPythonAsync: async () => {},
+  runPython: () => 3,
+  globals: new Map([["run", async () => { throw new Error("the GPU is gone"); }]]),
+});
+"""
+
+
+def test_a_page_of_ones_own_shows_what_failed(page: Page, root: Path, tmp_path: Path) -> None:
+    shutil.copy(root / "docs/examples/own_page/index.html", tmp_path)
+    with plain_server(tmp_path) as url:
+        page.route(f"{PYODIDE}*", lambda route: route.abort())
+        page.goto(url)
+        expect(page.locator("#status")).to_have_text(re.compile("Error: .*pyodide.mjs"))
+        page.unroute(f"{PYODIDE}*")
+        page.route(
+            f"{PYODIDE}*",
+            lambda route: route.fulfill(
+                body=FAILING_PYODIDE,
+                content_type="text/javascript",
+                headers={"Access-Control-Allow-Origin": "*"},
+            ),
+        )
+        page.reload()
+        page.get_by_role("button", name="Run").click()
+        expect(page.locator("#status")).to_have_text("Error: the GPU is gone")
+
+
+@pytest.mark.parametrize("name", ["javascript", "extension"])
+def test_an_example_without_the_package_says_so(
+    page: Page, root: Path, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(root / "docs" / "examples" / name, tmp_path / name)
+    with plain_server(tmp_path / name) as url:
+        page.goto(f"{url}{'page' if name == 'extension' else 'index'}.html")
+        expect(page.locator("#status")).to_have_text(re.compile("Error: .*webpte/index.js"))
+
+
 @pytest.mark.thorough
 def test_wheel(page: Page, modes_site: Site, folder: Path, tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path)

@@ -60,7 +60,7 @@ def check(page: Page) -> None:
     ("data", "told"),
     extent.some(
         [(SIGMOID.replace(b"aten.sigmoid", b"aten.sigmund"), "UnsupportedOpError")],
-        (b"not a program", "FormatError"),
+        (b"not a program", "OtherFileError"),
         (SIGMOID.replace(b"VulkanBackend", b"XnnpackBacken"), "ForeignDelegateError"),
     ),
 )

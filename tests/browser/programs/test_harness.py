@@ -20,9 +20,10 @@ from playwright.sync_api import Error as PlaywrightError
 from support.devices.recorded import ADD, RELU
 from support.harness import limits
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte_host.base.errors import PageLostError, PagePythonError, message_of
 from webpte_host.commands import verify
 from webpte_host.harness import browser
-from webpte_host.harness.browser import Harness, PageLostError, PagePythonError
+from webpte_host.harness.browser import Harness
 from webpte_host.setup import chromium
 
 
@@ -108,6 +109,13 @@ def test_error_carries_traceback(harness: Harness) -> None:
     with pytest.raises(PagePythonError, match=r"line 2.*\n.*1 / 0") as caught:
         harness.python("x = 0\ny = 1 / 0")
     assert caught.value.summary == "ZeroDivisionError: division by zero"
+    assert message_of(caught.value) is None
+
+
+def test_errors_of_webpte_are_told_without_a_traceback(harness: Harness) -> None:
+    with pytest.raises(PagePythonError) as caught:
+        harness.python("import webpte\nawait webpte.load(b'# No program')")
+    assert (message_of(caught.value) or "").startswith("not an ExecuTorch program")
 
 
 def test_python_that_computes_is_waited_for(harness: Harness) -> None:
@@ -250,7 +258,8 @@ sys.exit(verify.main(sys.argv[1:]))
 # In its own process, too, because a stuck page is killed with all other pages of the process.
 _STUCK = """
 import os, signal
-from webpte_host.harness.browser import Harness, PageLostError, open_browser
+from webpte_host.base.errors import PageLostError
+from webpte_host.harness.browser import Harness, open_browser
 from webpte_host.serving.server import Site
 from webpte_host.harness.watchdog import BrowserProcesses
 

@@ -72,12 +72,16 @@ def test_errors_cross_with_their_class(page: Page) -> None:
         "closed": "ClosedError",
         "missing": "SourceError",
         "foreign": "OtherFileError",
+        "folder": "SourceError",
     }
-    assert all(error["isError"] and error["advice"] for error in found.values())
+    assert all(error["isError"] for error in found.values())
+    # What to do with a buffer is in the message.
+    assert [key for key, error in found.items() if not error["advice"]] == ["buffer"]
     assert found["shape"]["code"] == "input"
     assert "[37, 41]" in found["shape"]["message"]
     assert "webpte/here" in found["buffer"]["message"]
     assert "404" in found["missing"]["message"]
+    assert "404" in found["folder"]["message"]
     assert found["foreign"]["advice"] == found["foreign"]["details"]["advice"]
 
 
@@ -87,6 +91,7 @@ def test_a_tensor_stays_on_the_gpu(page: Page) -> None:
     assert found["shape"] == [37, 41]
     np.testing.assert_allclose(found["values"], [once, 1 / (1 + np.exp(-once)), once], atol=1e-5)
     assert found["destroyed"]["name"] == found["closed"]["name"] == "ClosedError"
+    assert found["destroyed"]["message"] == "this GpuTensor was destroyed"
 
 
 def test_a_load_is_cancelled(page: Page) -> None:

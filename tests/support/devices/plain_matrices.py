@@ -25,9 +25,9 @@ from webpte.plan import shaders
 MATRICES = """
 alias F16Quad = vec2<u32>;
 
-struct Left { pair: u32, first: u32 }
-struct Right { pair: u32, first: u32 }
-struct Sums { low: vec4<f32>, high: vec4<f32> } // of four rows, and of four others
+struct FragmentA { pair: u32, first: u32 }
+struct FragmentB { pair: u32, first: u32 }
+struct Accumulator { low: vec4<f32>, high: vec4<f32> } // of four rows, and of four others
 
 // By hand, for numbers below 65520: not every driver compiles the functions that WGSL has for it.
 fn to_f16(values: vec4<f32>) -> F16Quad {
@@ -45,17 +45,17 @@ fn to_floats(quad: F16Quad) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(quad.x), unpack2x16float(quad.y));
 }
 
-alias Halves = vec2<f32>;
+alias F16Pair = vec2<f32>;
 
 // Below 2^-24 nothing is left; everything else here is below 65520.
-fn rounded_halves(values: vec2<f32>) -> Halves { return to_floats(to_f16(values.xyxy)).xy; }
-fn halves_of(bits: u32) -> Halves { return to_floats(vec2<u32>(bits)).xy; }
-fn bits_of(values: Halves) -> u32 { return to_f16(values.xyxy).x; }
-fn both_halves(value: f32) -> Halves { return rounded_halves(vec2<f32>(value)); }
-fn less(a: Halves, b: f32) -> Halves { return rounded_halves(a - vec2<f32>(b)); }
-fn product_of(a: Halves, b: Halves) -> Halves { return rounded_halves(a * b); }
-fn product_plus(a: Halves, b: Halves, c: Halves) -> Halves { return rounded_halves(a * b + c); }
-fn negative(a: Halves) -> Halves { return -a; }
+fn rounded_f16_pair(values: vec2<f32>) -> F16Pair { return to_floats(to_f16(values.xyxy)).xy; }
+fn f16_pair_of(bits: u32) -> F16Pair { return to_floats(vec2<u32>(bits)).xy; }
+fn f16_pair_bits(values: F16Pair) -> u32 { return to_f16(values.xyxy).x; }
+fn f16_splat(value: f32) -> F16Pair { return rounded_f16_pair(vec2<f32>(value)); }
+fn f16_subtract(a: F16Pair, b: f32) -> F16Pair { return rounded_f16_pair(a - vec2<f32>(b)); }
+fn f16_multiply(a: F16Pair, b: F16Pair) -> F16Pair { return rounded_f16_pair(a * b); }
+fn f16_fma(a: F16Pair, b: F16Pair, c: F16Pair) -> F16Pair { return rounded_f16_pair(a * b + c); }
+fn f16_negate(a: F16Pair) -> F16Pair { return -a; }
 
 struct Place { @builtin(local_invocation_index) thread: u32 }
 
@@ -74,10 +74,10 @@ fn subgroup_of(place: Place) -> u32 {
 """
 
 MATRIX_MEMORY = """
-fn first_left(pair: u32) -> Left { return Left(pair, 0u); }
-fn second_left(pair: u32) -> Left { return Left(pair, BLOCK); }
-fn first_right(pair: u32) -> Right { return Right(pair, 0u); }
-fn second_right(pair: u32) -> Right { return Right(pair, BLOCK); }
+fn load_first_a(pair: u32) -> FragmentA { return FragmentA(pair, 0u); }
+fn load_second_a(pair: u32) -> FragmentA { return FragmentA(pair, BLOCK); }
+fn load_first_b(pair: u32) -> FragmentB { return FragmentB(pair, 0u); }
+fn load_second_b(pair: u32) -> FragmentB { return FragmentB(pair, BLOCK); }
 
 fn unit_dot(a: vec4<u32>, b: vec4<u32>) -> f32 {
     return dot(to_floats(a.xy), to_floats(b.xy)) + dot(to_floats(a.zw), to_floats(b.zw));
@@ -86,7 +86,7 @@ fn unit_dot(a: vec4<u32>, b: vec4<u32>) -> f32 {
 // A lane has a column of every second row.
 fn own_row(i: u32) -> u32 { return own_lane / 16u + 2u * i; }
 
-fn plus_product(sums: Sums, left: Left, right: Right) -> Sums {
+fn mma(sums: Accumulator, left: FragmentA, right: FragmentB) -> Accumulator {
     var found = sums;
     let b = right.first + own_lane % 16u * LINE;
     for (var i = 0u; i < 2u * two; i++) {
@@ -100,17 +100,17 @@ fn plus_product(sums: Sums, left: Left, right: Right) -> Sums {
     return found;
 }
 
-struct KeptLeft { units: array<vec4<u32>, 16> }
+struct RegisterA { units: array<vec4<u32>, 16> }
 
-fn kept(left: Left) -> KeptLeft {
-    var found: KeptLeft;
+fn to_registers(left: FragmentA) -> RegisterA {
+    var found: RegisterA;
     for (var i = 0u; i < 16u; i++) {
         found.units[i] = pairs[left.pair][left.first + own_row(i / 2u) * LINE + i % 2u];
     }
     return found;
 }
 
-fn plus_kept(sums: Sums, left: KeptLeft, right: Right) -> Sums {
+fn mma_registers(sums: Accumulator, left: RegisterA, right: FragmentB) -> Accumulator {
     var found = sums;
     let b = right.first + own_lane % 16u * LINE;
     for (var i = 0u; i < 4u; i++) {
@@ -123,7 +123,7 @@ fn plus_kept(sums: Sums, left: KeptLeft, right: Right) -> Sums {
     return found;
 }
 
-fn store_sums(sums: Sums, pair: u32) {
+fn store_sums(sums: Accumulator, pair: u32) {
     let at = own_lane % 16u;
     for (var i = 0u; i < 2u * two; i++) {
         pairs[pair][own_row(i) * SUMS_LINE + at / 4u][at % 4u] = bitcast<u32>(sums.low[i]);

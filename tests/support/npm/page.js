@@ -51,7 +51,8 @@ async function errors() {
   const closed = await told(program.forward(new Float32Array(SIZE)));
   const missing = await told(webpte.load("none.pte"));
   const foreign = await told(webpte.load(new TextEncoder().encode(`GGUF${" ".repeat(99)}`)));
-  return { shape, buffer, closed, missing, foreign };
+  const folder = await told(webpte.openai("nowhere/"));
+  return { shape, buffer, closed, missing, foreign, folder };
 }
 
 async function keptOnTheGpu() {

@@ -31,7 +31,8 @@ if __name__ == "__main__":
 
 from webpte.graph.graph import PREPACK  # noqa: E402
 from webpte.ops import lookup  # noqa: E402
-from webpte_host.commands.verify import case_id, read_manifest, run_here  # noqa: E402
+from webpte_host.commands.suites import read_manifest  # noqa: E402
+from webpte_host.commands.verify import case_id, run_here  # noqa: E402
 
 Entry: TypeAlias = "dict[str, Any]"
 MANIFEST = "manifest.json"

@@ -15,7 +15,8 @@ from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte_export.check_export import check_on_numpy, place
 from webpte_export.report import HostOp, Report
 from webpte_export.suite_writer import Call, Tolerance, write_suite
-from webpte_host.commands.verify import check_entries, read_manifest
+from webpte_host.commands.suites import read_manifest
+from webpte_host.commands.verify import check_entries
 
 
 def adding_suite(folder: Path, *, wrong: float = 0.0) -> tuple[Path, dict[str, Any]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import webpte
-from webpte.errors import FormatError, OtherFileError
+from webpte.errors import OtherFileError
 
 
 def zipped(name: str) -> bytes:
@@ -47,6 +47,15 @@ FILES = {
     "a program of ExecuTorch's native backend": b"\x1c\0\0\0NPTG" + bytes(20),
     "a .ptd file": b"\x1c\0\0\0FT01" + bytes(20),
     "an empty file": b"",
+    "a text file: export": b"# My model\n\nThis is no program.",
+    "a text file": "Größe: 3 µm, ".encode()[:15],
+    "a JSON file": b'{"model_type": "llama"}',
+    "a video (MP4 or QuickTime)": b"\0\0\0\x20ftypisom\0\0\x02\0",
+    "an M4A recording": b"\0\0\0\x20ftypM4A \0\0\x02\0",
+    "a WAV recording": b"RIFF\x24\0\0\0WAVEfmt ",
+    "a WebP picture": b"RIFF\x24\0\0\0WEBPVP8 ",
+    "a file of an unknown kind: if it was a .pte, it is damaged": bytes(range(256)),
+    "a file of an unknown kind": b"\xff\xfe\0text",
 }
 
 
@@ -56,10 +65,4 @@ def test_told_by_first_bytes(told: str) -> None:
         asyncio.run(webpte.inspect(FILES[told]))
     assert f"{caught.value.kind}: {caught.value.advice}".startswith(told)
     assert f"but {told}" in str(caught.value)
-    assert caught.value.advice in str(caught.value)
-
-
-def test_what_nobody_knows_is_told_by_its_identifier() -> None:
-    with pytest.raises(FormatError, match="its identifier is b'ing '") as caught:
-        asyncio.run(webpte.inspect(b"nothing that anybody knows"))
-    assert not isinstance(caught.value, OtherFileError)
+    assert str(caught.value).endswith(caught.value.advice)

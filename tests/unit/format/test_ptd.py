@@ -65,7 +65,8 @@ def test_constants_outside_of_the_program() -> None:
 @pytest.mark.parametrize(
     ("at", "form", "value", "message", "offset"),
     [
-        (4, "4s", b"ET12", "not a tensor data file: its identifier is b'ET12'", 4),
+        (4, "4s", b"ET12", "not a tensor data file (.ptd) but a program (.pte): give", 4),
+        (4, "4s", b"ftyp", "not a tensor data file (.ptd) but a video (MP4", 4),
         (8, "4s", b"FH00", "no valid header: magic b'FH00', length 40", 8),
         (12, "<I", 39, "no valid header: magic b'FH01', length 39", 8),
         (16, "<Q", 1 << 63, "the flatbuffer ends at 9223372036854", 16),

@@ -19,7 +19,7 @@ from webpte.format.pte import ProgramFile, TensorMeta
 @pytest.mark.parametrize(
     ("at", "form", "value", "message", "offset"),
     [
-        (4, "4s", b"PK12", "not an ExecuTorch program: its identifier is b'PK12'", 4),
+        (4, "4s", b"PK12", "not an ExecuTorch program but a file of an unknown kind: if it", 4),
         (4, "4s", b"ET\0\0", "not an ExecuTorch program", 4),
         (12, "<I", 23, "an extended header of 23 bytes lacks its fields", 12),
         (16, "<Q", 1 << 63, "the header gives the program 9223372036854775808 bytes", 16),

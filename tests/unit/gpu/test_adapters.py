@@ -56,8 +56,8 @@ def test_one_that_does_not_exist_names_those_there_are(wanted: str) -> None:
     with pytest.raises(DeviceError) as raised:
         choose(ADAPTERS, wanted)
     assert f"'native:{wanted}'" in str(raised.value)
-    assert "3: AMD Radeon PRO W7900 (1002:7448, Vulkan)" in str(raised.value)
-    assert "4: llvmpipe (LLVM 15) (Vulkan)" in str(raised.value)
+    assert "native:3 AMD Radeon PRO W7900 (1002:7448, Vulkan)" in str(raised.value)
+    assert "native:4 llvmpipe (LLVM 15) (Vulkan)" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,16 @@ def test_a_uuid_among_several_cannot_be_followed() -> None:
     with pytest.raises(DeviceError, match=r"CUDA_VISIBLE_DEVICES=GPU-1.* by UUID.*native:INDEX"):
         visible(ADAPTERS, {"CUDA_VISIBLE_DEVICES": "GPU-1"})
     assert visible(NVIDIA[:1], {"CUDA_VISIBLE_DEVICES": "MIG-1"}) == [0]
+
+
+def test_an_index_that_is_not_there_is_told_from_those_that_are() -> None:
+    with pytest.raises(DeviceError) as caught:
+        choose(ADAPTERS[4:], "7")
+    assert str(caught.value) == (
+        "no GPU is called 'native:7'; this machine has native:4 llvmpipe (LLVM 15) (Vulkan)"
+    )
+    with pytest.raises(DeviceError, match="this machine has none"):
+        choose([], "7")
 
 
 def test_the_table_of_devices() -> None:
@@ -143,7 +153,7 @@ def test_names_of_one_gpu_share_its_device() -> None:
         assert await webpte.shared_device(f"native:{name}") is device
         async with await load(add_graph(), device="native:0") as program:
             assert program.device is device
-        with pytest.raises(DeviceError, match=f"'native:99'; there are 0: {name[:8]}"):
+        with pytest.raises(DeviceError, match=f"'native:99'; this machine has native:0 {name[:8]}"):
             await load(add_graph(), device="native:99")
         with pytest.raises(DeviceError, match="no device is called 'native:'"):
             await load(add_graph(), device="native:")

@@ -15,7 +15,7 @@ from support.devices.plain_matrices import with_matrices
 from webpte.errors import DeviceLostError, FaultyDeviceError, ShaderError
 from webpte.gpu.device import DeviceInfo, PipelineSpec, PlanCommands, PlanRun, Progress
 from webpte.gpu.native.device import NativeDevice
-from webpte.gpu.self_test import LARGE_GRID, Trial, judged, run_self_test, trials
+from webpte.gpu.self_test import LARGE_GRID, SelfTestKernel, apply_self_test, run_self_test, trials
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.gpu.verdicts import MOST_KEPT, MemoryText, checked_info
 from webpte.plan.shaders import ShaderLibrary
@@ -24,7 +24,7 @@ OPTIONS = ("f16", "packed dot products", "subgroup matrices")
 FATAL = ("uploads and read-backs", "workgroup memory", "barriers", "atomics", "large grids")
 
 
-def results(ran: list[Trial], fault: str) -> bytes:
+def results(ran: list[SelfTestKernel], fault: str) -> bytes:
     """Return what a device sends back; one word of `fault` is wrong."""
     parts = []
     for trial in ran:
@@ -221,10 +221,10 @@ def test_a_wrong_kernel_is_found(native: NativeDevice, name: str) -> None:
     verdict = asyncio.run(run_self_test(native, wrong_text(native, name)))
     assert list(verdict.faults) == [name]
     if name in OPTIONS:
-        assert not is_on(judged(native.info, verdict), name)
+        assert not is_on(apply_self_test(native.info, verdict), name)
     else:
         with pytest.raises(FaultyDeviceError, match=name):
-            judged(native.info, verdict)
+            apply_self_test(native.info, verdict)
 
 
 def test_a_native_device_is_opened_without_what_fails() -> None:

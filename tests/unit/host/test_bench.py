@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from webpte.gpu.device import DeviceInfo
+from webpte_host.base.errors import HostError
 from webpte_host.commands import bench
+from webpte_host.setup import environment
 
 
 def figures(info: DeviceInfo) -> dict[str, Any]:
@@ -71,3 +73,21 @@ def test_the_cache_is_for_programs_that_run(
     with pytest.raises(SystemExit):
         bench.main([*program, *other, *asked])
     assert "are for programs that run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["many", "128,x", "0", "-3"])
+def test_lengths_of_prompts_are_numbers(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bench.main(["model.pte", f"--prefill={given}"])
+    assert "is not a list of lengths such as 128,512" in capsys.readouterr().err
+    assert bench._lengths("128,512,") == [128, 512]
+
+
+def test_figures_that_cannot_be_written(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "inside", lambda: True)
+    monkeypatch.setattr(bench, "_run_native", lambda _: figures(DeviceInfo("native")))
+    program = str(root / "web" / "samples" / "add.pte")
+    with pytest.raises(HostError, match="cannot be written to"):
+        bench.main([program, "--device", "native", "--json", str(tmp_path / "no" / "file.json")])

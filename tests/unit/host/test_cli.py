@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from support.harness import limits
+from webpte.errors import FormatError
 from webpte_host import cli
-from webpte_host.base.errors import HostError
+from webpte_host.base.errors import HostError, PageLostError, PagePythonError
+from webpte_host.commands import bench
 from webpte_host.serving.server import Site
 from webpte_host.setup import chromium, runtime
 
@@ -37,6 +39,36 @@ def test_unknown_command(root: Path) -> None:
     done = serve(root, "fly")
     assert done.returncode == 1
     assert done.stderr.startswith("error: there is no command 'fly'")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HostError("it went wrong"),
+        FormatError("it went wrong", 4),
+        PageLostError("it went wrong"),
+        PagePythonError("Traceback", "webpte.errors.FormatError: it went wrong"),
+    ],
+)
+def test_errors_of_webpte_end_every_command_with_a_sentence(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_arguments: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(bench, "main", fail)
+    assert cli.main(["bench", "README.md"]) == 1
+    assert capsys.readouterr().err.startswith("error: it went wrong")
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), PagePythonError("Traceback", "ValueError: x")])
+def test_faults_keep_their_traceback(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_arguments: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(bench, "main", fail)
+    with pytest.raises(type(error)):
+        cli.main(["bench", "README.md"])
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -72,6 +104,44 @@ def test_serves_until_stopped(root: Path, how: signal.Signals, tmp_path: Path) -
     assert process.returncode == 0
     assert "stopped" in out
     assert err == ""
+
+
+def test_prints_addresses_that_open_the_programs_of_a_folder(
+    root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = (root / "web" / "samples" / "add.pte").read_bytes()
+    for name in ("my model.pte", "chat/model.pte", "notes.txt", "bundle.bpte"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(program)
+    fetched: dict[str, bytes] = {}
+
+    def visit(site: Site) -> None:
+        for link in re.findall(r"\?url=(\S+)", capsys.readouterr().out):
+            connection = http.client.HTTPConnection(
+                "localhost", int(site.url.rpartition(":")[2].strip("/")),
+                timeout=limits.SOCKET_SECONDS,
+            )  # fmt: skip
+            connection.request("GET", link)
+            fetched[link] = connection.getresponse().read()
+            connection.close()
+
+    monkeypatch.setattr(Site, "wait", visit)
+    assert cli.main(["--port", "0", "--folder", str(tmp_path)]) == 0
+    names = ("bundle.bpte", "my%20model.pte", "chat/model.pte")
+    assert fetched == {f"/folder/{name}": program for name in names}
+
+
+def test_tells_how_many_programs_are_not_listed(tmp_path: Path) -> None:
+    url = "http://localhost:8000/"
+    assert cli._links(tmp_path, url) == [
+        f"{tmp_path} has no program (.pte); its files are at {url}folder/NAME"
+    ]
+    for number in range(7):
+        (tmp_path / f"{number}.pte").touch()
+    assert cli._links(tmp_path, url)[4:] == [
+        f"4.pte: {url}?url=/folder/4.pte",
+        f"and 2 more in {tmp_path}",
+    ]
 
 
 def test_stopped_as_soon_as_the_address_is_known(

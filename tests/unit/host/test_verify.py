@@ -16,6 +16,7 @@ from support.write import pack_suite
 from webpte_host.base.errors import HostError
 from webpte_host.commands import verify
 from webpte_host.commands.bundles import unpack
+from webpte_host.commands.suites import read_manifest
 from webpte_host.harness import report as report_module
 from webpte_host.harness.report import Report, describe
 from webpte_host.setup import environment
@@ -69,7 +70,7 @@ def test_bad_manifests(tmp_path: Path, text: str | None, message: str) -> None:
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(HostError, match=message):
-        verify.read_manifest(tmp_path)
+        read_manifest(tmp_path)
 
 
 def test_invalid_entry_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generation, Generator, decode
-from webpte.llm.decode import Pace
+from webpte.llm.decode import StepPacer
 from webpte.runtime.base.gpu_tensor import upload
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
@@ -333,7 +333,7 @@ def test_a_batch_that_fails_when_nobody_waits_any_more_is_no_news(q4: Path) -> N
 
 def test_few_steps_first_and_never_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "BATCH_SECONDS", 0.05)
-    pace = Pace(16)
+    pace = StepPacer(16)
     counts = []
     for _ in range(6):
         counts.append(pace.steps)

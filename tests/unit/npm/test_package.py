@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from webpte.openai import RequestError
 from webpte.text.tokenizer_json import JAVASCRIPT
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import WEB
+from webpte_host.setup.precompile import find_node
+from webpte_host.setup.runtime import npm_version
 from webpte_host.site import build_npm
 
 NPM = WEB / "npm"
@@ -91,3 +94,55 @@ def test_replaces_only_what_it_made(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="files that are not of a package"):
         build_npm.build(tmp_path)
     assert (tmp_path / "mine.txt").read_text() == "mine"
+
+
+CORE = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+
+
+def copy_runtime(package: Path, project: Path) -> subprocess.CompletedProcess[str]:
+    """Run `npx webpte copy-runtime public` in a project that npm linked the package into."""
+    node = find_node()
+    assert node is not None
+    linked = project / "node_modules" / "webpte"
+    linked.parent.mkdir(parents=True, exist_ok=True)
+    linked.symlink_to(package, target_is_directory=True)
+    command = [node, str(linked / "bin" / "webpte.mjs"), "copy-runtime", "public"]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+
+
+def install_pyodide(modules: Path, version: str) -> None:
+    """Write as much of the npm package of Pyodide as is copied."""
+    folder = modules / "pyodide"
+    folder.mkdir(parents=True)
+    described = {"name": "pyodide", "version": version}
+    (folder / "package.json").write_text(json.dumps(described))
+    for name in CORE:
+        (folder / name).write_text(version)
+
+
+@pytest.mark.parametrize("owner", ["package", "project"])
+def test_copies_the_runtime_of_the_package_or_of_the_project(
+    package: Path, tmp_path: Path, owner: str
+) -> None:
+    project, needed = tmp_path / "project", npm_version("pyodide")
+    install_pyodide(tmp_path / owner / "node_modules", needed)
+    ended = copy_runtime(package, project)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    made = {path.name for path in (project / "public" / "pyodide").iterdir()}
+    assert made == {*CORE, "flatbuffers.whl", "pyodide-lock.json"}
+
+
+@pytest.mark.parametrize("installed", [None, "0.1.0"])
+def test_says_in_one_line_which_pyodide_is_missing(
+    package: Path, tmp_path: Path, installed: str | None
+) -> None:
+    project, needed = tmp_path / "project", npm_version("pyodide")
+    if installed is not None:
+        install_pyodide(project / "node_modules", installed)
+    ended = copy_runtime(package, project)
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 1
+    assert line.startswith(f"error: the npm package pyodide {needed} is not installed")
+    assert line.endswith(f"run `npm install --install-links {package}`")
+    assert (installed or "not") in line
+    assert not (project / "public").exists()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.graphs.graphs import wait
-from webpte.errors import SourceError
+from webpte.errors import SourceError, TextError
 from webpte.openai import Model, open_model
 from webpte_host.base.layout import WEB
 
@@ -58,8 +58,11 @@ def test_a_page_in_place_of_a_file_is_no_file(folder: Path) -> None:
 
 def test_without_a_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").write_text(PAGE)
-    with pytest.raises(SourceError, match="no tokenizer next to it"):
+    with pytest.raises(TextError, match="no tokenizer next to it"):
         opened(folder)
+    with pytest.raises(SourceError, match=r"none\.pte") as caught:
+        opened(folder / "none.pte")
+    assert "next to it" not in str(caught.value)
     with pytest.raises(SourceError, match=r"none\.json"):
         opened(folder, tokenizer=str(folder / "none.json"))
     with pytest.raises(SourceError, match="no such folder"):

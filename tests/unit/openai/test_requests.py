@@ -46,6 +46,25 @@ def test_a_request_with_everything() -> None:
     assert (request.top, request.tool_choice.name) == (4, "")
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"messages": ASKED}, "model: must be given"),
+        (chat(messages="hi"), 'messages: must be a list, not "hi"'),
+        (chat(messages=[]), "messages: must have at least one message"),
+        (chat(messages=["hi"]), "messages[0]: must be an object"),
+        (chat(messages=[{"role": "user"}]), "messages[0].content: must be"),
+        (chat(temperature="hot"), 'temperature: must be a number from 0 to 2, not "hot"'),
+        (chat(tools={}), "tools: must be a list, not"),
+        (chat(top_logprobs=2), "top_logprobs: needs logprobs to be true"),
+    ],
+)
+def test_errors_say_what_a_parameter_must_be(body: dict[str, Any], told: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        chat_request(body)
+    assert str(caught.value).startswith(told)
+
+
 def test_null_is_as_if_it_were_not_given() -> None:
     names = ("temperature", "n", "stop", "tools", "tool_choice", "response_format", "logit_bias")
     given = chat_request(chat(**dict.fromkeys(names)))

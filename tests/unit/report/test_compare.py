@@ -231,8 +231,12 @@ def test_expected_outputs(tmp_path: Path) -> None:
     for expected in (right, [None, right[1]], {"output1": right[1]}, tmp_path / "named.npz"):
         assert compared(m, ones(4), expected=expected).agrees
     assert compared(m, ones(4), expected=str(tmp_path / "listed.npz")).agrees
+    assert compared(m, ones(4), expected=right, device="numpy").agrees
+    empty = compared(m, ones(4), device="numpy")
+    assert (empty.is_empty, empty.agrees) == (True, False)
+    assert "nothing to compare" in str(empty)
     found = compared(m, ones(4), expected=wrong, device="numpy")
-    assert not found.agrees
+    assert (found.is_empty, found.agrees) == (False, False)
     first, second = found.outputs
     assert first.difference.agrees
     assert (second.difference.wrong, second.difference.max_abs) == (4, 1)

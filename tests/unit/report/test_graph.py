@@ -18,6 +18,7 @@ from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.report import MethodGraph, links, weight_stats
+from webpte.report.operator_words import operator_words
 
 LLAMA = Path(__file__).parents[2] / "data/llm/llama_tiny_q4.pte"
 
@@ -178,6 +179,16 @@ def test_it_can_be_stored_printed_and_shown() -> None:
     assert "... and 10 more" in str(graph)
     assert graph._repr_html_().count("<tr>") == 31
     assert len(graph.find("RELU")) == 40
+    assert len(graph.find("activation")) == 40
+
+
+def test_operators_are_found_by_other_words_for_them() -> None:
+    linear = ("aten.addmm.default", "aten._weight_int8pack_mm.default", "aten.mm.default")
+    for op in (*linear, "et_vk.linear_q4gsw.default", "webpte.gated_gemm"):
+        assert "linear" in operator_words(op)
+    for op in ("aten.comm.default", "aten.add.Tensor", "aten.summing.default"):
+        assert operator_words(op) == op.lower()
+    assert "attention" in operator_words("sdpa_with_kv_cache.default")
 
 
 def test_on_numpy_all_is_on_the_host() -> None:

@@ -16,7 +16,7 @@ from support.page.conversations import tokens_of
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
-from webpte.runtime.load.visible_keys import Ago
+from webpte.runtime.load.visible_keys import RelativeKeys
 from webpte.runtime.program import decoder_of
 
 FAMILIES = ["gemma2", "gemma3", "mistral"]
@@ -68,13 +68,13 @@ def test_steps_are_decoded_ahead(family: str) -> None:
 
 
 def test_ranges_of_keys() -> None:
-    causal, window = Ago(0, math.inf), Ago(-math.inf, 7)
-    assert causal.and_(window) == Ago(0, 7)
-    assert causal.inverse == Ago(-math.inf, -1)
+    causal, window = RelativeKeys(0, math.inf), RelativeKeys(-math.inf, 7)
+    assert causal.and_(window) == RelativeKeys(0, 7)
+    assert causal.inverse == RelativeKeys(-math.inf, -1)
     hidden = causal.inverse.or_(window.inverse)
     assert hidden is not None
-    assert hidden.inverse == Ago(0, 7)
-    assert Ago(0, 7).inverse.and_(causal) is None
+    assert hidden.inverse == RelativeKeys(0, 7)
+    assert RelativeKeys(0, 7).inverse.and_(causal) is None
 
 
 TOKENS, KEYS = 5, 16

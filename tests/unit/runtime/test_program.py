@@ -307,3 +307,11 @@ def test_a_graph_that_computes_on_numpy_end_to_end() -> None:
         assert (d.dtype, e.dtype, f.dtype) == (np.float32, np.bool_, np.int32)
 
     wait(run())
+
+
+def test_a_program_is_printed_by_its_name_device_and_methods() -> None:
+    async def run() -> None:
+        async with await load(add_graph(), device="numpy", name="add.pte") as program:
+            assert repr(program) == "<add.pte on numpy: forward>"
+
+    wait(run())

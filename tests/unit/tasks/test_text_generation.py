@@ -270,6 +270,18 @@ def test_what_is_wrong_is_said(given: Any, kind: type[Exception], told: str) -> 
     asyncio.run(run())
 
 
+def test_files_may_have_the_name_of_the_program(tmp_path: Path) -> None:
+    for file in (FOLDER / "replies").iterdir():
+        target = "chat.pte" if file.suffix == ".pte" else f"chat.{file.name}"
+        shutil.copy(file, tmp_path / target)
+
+    async def run() -> None:
+        async with await opened() as one, await opened(tmp_path / "chat.pte") as other:
+            assert await one(TALK, max_new_tokens=6) == await other(TALK, max_new_tokens=6)
+
+    asyncio.run(run())
+
+
 def test_an_export_is_opened_by_what_was_written(tmp_path: Path) -> None:
     """`serve.py export FOLDER out/chat` writes out/chat.pte, with the tokenizer beside it."""
     shutil.copytree(FOLDER / "replies", tmp_path / "out")

@@ -248,7 +248,7 @@ ACTS: list[dict[str, Any]] = [
     {"act": "dismiss"},
     {"act": "retry"},
 ]
-TOLD_ERRORS = {"SourceError", "FormatError", "NpyError", "ValueError"}  # that ACTS can lead to
+TOLD_ERRORS = {"SourceError", "OtherFileError", "NpyError", "ValueError"}  # that ACTS can lead to
 
 
 @pytest.mark.parametrize("seed", range(extent.count(16, 40)))

@@ -14,7 +14,7 @@ from webpte.library import LOCAL
 
 _FRAME = (
     '<iframe src="{address}" title="{title}" width="100%" height="640" style="border: 0" '
-    'allow="camera; microphone; clipboard-write" loading="lazy"></iframe>'
+    'allow="camera; microphone; clipboard-write; screen-wake-lock" loading="lazy"></iframe>'
 )
 Entry = tuple[str, str] | None  # ("model", name), ("url", address), or another that is no link
 

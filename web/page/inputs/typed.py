@@ -69,6 +69,8 @@ def _read(text: str) -> object:
     if text.startswith("["):
         joined = re.sub(r",(\s*[\]])", r"\1", text)
         return parse_json(joined, "What is typed", _list_error, not_finite=True)
+    if empty := re.search(r"^\s*[,;]|[,;]\s*[,;]", text):
+        raise TypedError(f"Nothing stands before {empty[0].strip()[-1]!r}. {_HOW}")
     return [_number(word) for word in re.split(r"[\s,;]+", text) if word]
 
 
@@ -101,7 +103,11 @@ def _converted(values: object, dtype: str) -> Array:
         if not whole or (array.size and not (low <= array.min() and array.max() <= high)):
             raise TypedError(f"This input takes integers from {low:,} to {high:,} ({dtype}).")
     with np.errstate(over="ignore"):
-        return array.astype(wanted)
+        found = array.astype(wanted)
+    if wanted.kind == "f" and not np.array_equal(np.isinf(found), np.isinf(array)):
+        largest = float(np.finfo(wanted).max)
+        raise TypedError(f"This input takes numbers up to {largest:.4g} ({dtype}), or inf.")
+    return found
 
 
 def _limits(kind: np.dtype[Any]) -> tuple[int, int]:

@@ -8,7 +8,7 @@
 // use lib/matrix/subgroup_matrix_tile.wgsl
 // use lib/matrix/write_sums.wgsl
 
-alias BRaw = Unit;
+alias BRaw = SplitUnit;
 
 struct Params {
     gemm: Gemm,
@@ -21,9 +21,9 @@ struct Params {
 @group(0) @binding(4) var<uniform> params: Params;
 
 // Columns past the end repeat the last one, as rows do.
-fn fetch_b(column: u32, k: u32) -> Unit {
+fn fetch_b(column: u32, k: u32) -> SplitUnit {
     let at = split_place(params.gemm.m + min(column, params.gemm.n - 1u), k, B_PARTS);
-    var unit: Unit;
+    var unit: SplitUnit;
     unit.high = split_f16[at];
     if (B_PARTS == 2u) {
         unit.low = split_f16[at + 1u];
@@ -31,7 +31,7 @@ fn fetch_b(column: u32, k: u32) -> Unit {
     return unit;
 }
 
-fn b_unit(unit: Unit, scale: f32) -> Unit { return unit; }
+fn b_unit(unit: SplitUnit, scale: f32) -> SplitUnit { return unit; }
 
 @compute @workgroup_size(THREADS)
 fn main(

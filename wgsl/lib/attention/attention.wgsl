@@ -37,12 +37,12 @@ struct Params {
     keys_begin: u32,
     values_begin: u32,
     window: u32, // keys that a query sees, its own included; 0: all
-    cap: f32, // logits are bent to stay within; 0: they are not
+    soft_cap: f32, // c of c * tanh(logit / c); 0: logits as they are
 }
 
 // WGSL has no infinity: logits stay above FLOOR, and EXCLUDED is clearly below it.
-const FLOOR = -1e30;
-const EXCLUDED = -2e30;
+const LOWEST_LOGIT = -1e30;
+const MASKED_LOGIT = -2e30;
 
 struct Job {
     batch: u32,
@@ -69,23 +69,23 @@ fn first_key(token: u32) -> u32 {
     return select(0u, end - params.window, params.window > 0u && end > params.window);
 }
 
-// The share of one split in `keys`: whole units, and not less than `least`.
-fn share_of(split: u32, keys: u32, unit: u32, least: u32) -> vec2<u32> {
+// The range of `keys` of one split: whole units, at least `least` of them.
+fn split_range(split: u32, keys: u32, unit: u32, least: u32) -> vec2<u32> {
     let even = (keys + params.splits - 1u) / params.splits;
-    let share = (max(even, least) + unit - 1u) / unit * unit;
-    return min(vec2<u32>(split, split + 1u) * share, vec2<u32>(keys));
+    let size = (max(even, least) + unit - 1u) / unit * unit;
+    return min(vec2<u32>(split, split + 1u) * size, vec2<u32>(keys));
 }
 
 // exp(logit - maximum), and exactly 0 for excluded keys.
 fn weight_of(logit: f32, maximum: f32) -> f32 {
-    return select(exp(logit - maximum), 0.0, logit < FLOOR);
+    return select(exp(logit - maximum), 0.0, logit < LOWEST_LOGIT);
 }
 
 fn weights_of(logits: vec4<f32>, maximum: vec4<f32>) -> vec4<f32> {
-    return select(exp(logits - maximum), vec4<f32>(), logits < vec4<f32>(FLOOR));
+    return select(exp(logits - maximum), vec4<f32>(), logits < vec4<f32>(LOWEST_LOGIT));
 }
 
 // a . b + sum as four fused steps; the built-in dot would need one more addition.
-fn dot_onto(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
+fn fma_dot(sum: f32, a: vec4<f32>, b: vec4<f32>) -> f32 {
     return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }

@@ -7,5 +7,5 @@ fn attend(index: u32, local: u32) {
     }
     let job = job_of(index);
     let begin = first_key(job.tile * ROWS / GROUP);
-    attend_to(job, begin + share_of(job.split, live_keys() - begin, 1u, LEAST), local);
+    attend_to(job, begin + split_range(job.split, live_keys() - begin, 1u, MIN_SPLIT_KEYS), local);
 }

@@ -9,31 +9,31 @@ const BOOLEAN = 2u; // true takes part
 const MINUS_INFINITY = 0xff800000u;
 
 // tanh(10) is 1 as a float; beyond, some GPUs compute infinity / infinity.
-fn capped(logit: f32) -> f32 {
-    return params.cap * tanh(clamp(logit / params.cap, -10.0, 10.0));
+fn soft_capped(logit: f32) -> f32 {
+    return params.soft_cap * tanh(clamp(logit / params.soft_cap, -10.0, 10.0));
 }
 
 // The logit, or EXCLUDED for keys after the query or before its window, keys from `end` on, and masked keys.
 fn masked(logit: f32, batch: u32, head: u32, token: u32, key: u32, end: u32) -> f32 {
     if (key >= end || (CAUSAL && key > u32(position.x) + token)) {
-        return EXCLUDED;
+        return MASKED_LOGIT;
     }
     if (key < first_key(token)) {
-        return EXCLUDED;
+        return MASKED_LOGIT;
     }
     var total = logit;
-    if (params.cap > 0.0) {
-        total = capped(logit);
+    if (params.soft_cap > 0.0) {
+        total = soft_capped(logit);
     }
     if (MASK != NO_MASK) {
         let at = batch * params.mask.x + head * params.mask.y + token * params.mask.z + key * params.mask.w;
         let value = load_${MASK_TYPE}_as_f32(mask[at / 4u])[at % 4u];
         if (select(bitcast<u32>(value) == MINUS_INFINITY, value == 0.0, MASK == BOOLEAN)) {
-            return EXCLUDED;
+            return MASKED_LOGIT;
         }
         total += select(value, 0.0, MASK == BOOLEAN);
     }
-    return select(total, FLOOR, total < FLOOR);
+    return select(total, LOWEST_LOGIT, total < LOWEST_LOGIT);
 }
 
 // The logits of four rows with one key.
@@ -52,8 +52,8 @@ fn masked_keys(logits: vec4<f32>, batch: u32, head: u32, token: u32, key: u32, e
     let last = select(end, min(end, u32(position.x) + token + 1u), CAUSAL);
     var hidden = (keys >= vec4<u32>(last)) | (keys < vec4<u32>(first_key(token)));
     var total = logits;
-    if (params.cap > 0.0) {
-        total = params.cap * tanh(clamp(logits / params.cap, vec4<f32>(-10.0), vec4<f32>(10.0)));
+    if (params.soft_cap > 0.0) {
+        total = params.soft_cap * tanh(clamp(logits / params.soft_cap, vec4<f32>(-10.0), vec4<f32>(10.0)));
     }
     if (MASK != NO_MASK) {
         let at = batch * params.mask.x + head * params.mask.y + token * params.mask.z + keys * params.mask.w;
@@ -65,6 +65,6 @@ fn masked_keys(logits: vec4<f32>, batch: u32, head: u32, token: u32, key: u32, e
             }
         }
     }
-    let kept = select(total, vec4<f32>(FLOOR), total < vec4<f32>(FLOOR));
-    return select(kept, vec4<f32>(EXCLUDED), hidden);
+    let kept = select(total, vec4<f32>(LOWEST_LOGIT), total < vec4<f32>(LOWEST_LOGIT));
+    return select(kept, vec4<f32>(MASKED_LOGIT), hidden);
 }

@@ -7,27 +7,27 @@
 fn own_pair(subgroup: u32, i: u32) -> u32 { return STAGED + subgroup * 2u + i; }
 
 struct Queries {
-    a0: KeptLeft,
-    a1: KeptLeft,
-    a2: KeptLeft,
-    a3: KeptLeft,
-    b0: KeptLeft,
-    b1: KeptLeft,
-    b2: KeptLeft,
-    b3: KeptLeft,
+    a0: RegisterA,
+    a1: RegisterA,
+    a2: RegisterA,
+    a3: RegisterA,
+    b0: RegisterA,
+    b1: RegisterA,
+    b2: RegisterA,
+    b3: RegisterA,
 }
 
 fn queries_of(subgroup: u32) -> Queries {
     var found: Queries;
-    found.a0 = kept(first_left(subgroup));
-    found.a1 = kept(second_left(subgroup));
-    found.a2 = kept(first_left(4u + subgroup));
-    found.a3 = kept(second_left(4u + subgroup));
+    found.a0 = to_registers(load_first_a(subgroup));
+    found.a1 = to_registers(load_second_a(subgroup));
+    found.a2 = to_registers(load_first_a(4u + subgroup));
+    found.a3 = to_registers(load_second_a(4u + subgroup));
     if (PARTS == 2u) {
-        found.b0 = kept(first_left(8u + subgroup));
-        found.b1 = kept(second_left(8u + subgroup));
-        found.b2 = kept(first_left(12u + subgroup));
-        found.b3 = kept(second_left(12u + subgroup));
+        found.b0 = to_registers(load_first_a(8u + subgroup));
+        found.b1 = to_registers(load_second_a(8u + subgroup));
+        found.b2 = to_registers(load_first_a(12u + subgroup));
+        found.b3 = to_registers(load_second_a(12u + subgroup));
     }
     return found;
 }
@@ -35,56 +35,56 @@ fn queries_of(subgroup: u32) -> Queries {
 // Logits of 16 rows and 32 keys
 
 struct Logits {
-    s0: Sums,
-    s1: Sums,
+    s0: Accumulator,
+    s1: Accumulator,
 }
 
-fn plus_two(sums: Logits, left: KeptLeft, pair: u32) -> Logits {
+fn mma_key_pair(sums: Logits, left: RegisterA, pair: u32) -> Logits {
     var found = sums;
-    found.s0 = plus_kept(found.s0, left, first_right(pair));
-    found.s1 = plus_kept(found.s1, left, second_right(pair));
+    found.s0 = mma_registers(found.s0, left, load_first_b(pair));
+    found.s1 = mma_registers(found.s1, left, load_second_b(pair));
     return found;
 }
 
 // The small products come first, and the one of both second parts is left out.
-fn plus_keys(sums: Logits, queries: Queries) -> Logits {
+fn accumulate_logits(sums: Logits, queries: Queries) -> Logits {
     var found = sums;
     if (PARTS == 2u) {
-        found = plus_two(found, queries.a0, 4u);
-        found = plus_two(found, queries.b0, 0u);
-        found = plus_two(found, queries.a1, 5u);
-        found = plus_two(found, queries.b1, 1u);
-        found = plus_two(found, queries.a2, 6u);
-        found = plus_two(found, queries.b2, 2u);
-        found = plus_two(found, queries.a3, 7u);
-        found = plus_two(found, queries.b3, 3u);
+        found = mma_key_pair(found, queries.a0, 4u);
+        found = mma_key_pair(found, queries.b0, 0u);
+        found = mma_key_pair(found, queries.a1, 5u);
+        found = mma_key_pair(found, queries.b1, 1u);
+        found = mma_key_pair(found, queries.a2, 6u);
+        found = mma_key_pair(found, queries.b2, 2u);
+        found = mma_key_pair(found, queries.a3, 7u);
+        found = mma_key_pair(found, queries.b3, 3u);
     }
-    found = plus_two(found, queries.a0, 0u);
-    found = plus_two(found, queries.a1, 1u);
-    found = plus_two(found, queries.a2, 2u);
-    return plus_two(found, queries.a3, 3u);
+    found = mma_key_pair(found, queries.a0, 0u);
+    found = mma_key_pair(found, queries.a1, 1u);
+    found = mma_key_pair(found, queries.a2, 2u);
+    return mma_key_pair(found, queries.a3, 3u);
 }
 
-fn keys_of(queries: Queries) -> Logits {
+fn logits_of(queries: Queries) -> Logits {
     var none: Logits; // a variable inside of a loop is not always zero there
-    return plus_keys(none, queries);
+    return accumulate_logits(none, queries);
 }
 
 // Weighted values: 16 rows and 64 elements
 
 struct Values {
-    s0: Sums,
-    s1: Sums,
-    s2: Sums,
-    s3: Sums,
+    s0: Accumulator,
+    s1: Accumulator,
+    s2: Accumulator,
+    s3: Accumulator,
 }
 
-fn plus_four(sums: Values, left: Left, pair: u32) -> Values {
+fn mma_value_columns(sums: Values, left: FragmentA, pair: u32) -> Values {
     var found = sums;
-    found.s0 = plus_product(found.s0, left, first_right(pair));
-    found.s1 = plus_product(found.s1, left, second_right(pair));
-    found.s2 = plus_product(found.s2, left, first_right(pair + 1u));
-    found.s3 = plus_product(found.s3, left, second_right(pair + 1u));
+    found.s0 = mma(found.s0, left, load_first_b(pair));
+    found.s1 = mma(found.s1, left, load_second_b(pair));
+    found.s2 = mma(found.s2, left, load_first_b(pair + 1u));
+    found.s3 = mma(found.s3, left, load_second_b(pair + 1u));
     return found;
 }
 
@@ -92,11 +92,11 @@ fn weighted_values(subgroup: u32) -> Values {
     let own = own_pair(subgroup, 0u);
     var sums: Values;
     if (PARTS == 2u) {
-        sums = plus_four(sums, first_left(own), 4u);
-        sums = plus_four(sums, first_left(own + 1u), 0u);
-        sums = plus_four(sums, second_left(own), 6u);
-        sums = plus_four(sums, second_left(own + 1u), 2u);
+        sums = mma_value_columns(sums, load_first_a(own), 4u);
+        sums = mma_value_columns(sums, load_first_a(own + 1u), 0u);
+        sums = mma_value_columns(sums, load_second_a(own), 6u);
+        sums = mma_value_columns(sums, load_second_a(own + 1u), 2u);
     }
-    sums = plus_four(sums, first_left(own), 0u);
-    return plus_four(sums, second_left(own), 2u);
+    sums = mma_value_columns(sums, load_first_a(own), 0u);
+    return mma_value_columns(sums, load_second_a(own), 2u);
 }

@@ -4,7 +4,7 @@
 // The kernel declares the tables `cosines` and `sines`, `position` (of the first token), and in its params `tokens`,
 // `rotated` (pairs of a head), `row` and `head` (elements of the tables between tokens, and between heads).
 
-override HALF: bool;
+override ROTATE_HALF: bool;
 
 struct Tensor {
     heads: u32,
@@ -33,7 +33,7 @@ fn pair_of(unit: u32, shape: Tensor) -> Pair {
     }
     let token = line / shape.heads % params.tokens + u32(position.x);
     let angle = token * params.row + line % shape.heads * params.head + within;
-    if (HALF) {
+    if (ROTATE_HALF) {
         return Pair(first + within, first + within + params.rotated, 2u, true, angle, angle + params.rotated);
     }
     return Pair(first + within * 2u, first + within * 2u + 1u, 2u, true, angle, angle);

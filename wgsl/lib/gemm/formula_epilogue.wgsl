@@ -9,7 +9,7 @@ alias Vec = Quad;
 fn epilogue(x: Vec, y: Vec, a: f32, b: f32, c: f32) -> Vec { return ${FORMULA}; }
 
 // The output at a place, of alpha * sum + beta * addend there.
-fn finished(sum: Number, at: u32) -> Number {
+fn apply_epilogue(sum: Number, at: u32) -> Number {
     var y = Number();
     if (RESIDUAL) {
         y = Number(residual[at]);

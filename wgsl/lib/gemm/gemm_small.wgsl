@@ -62,20 +62,20 @@ struct Fetched {
 }
 
 // a . b + sum as four fused steps.
-fn dot_onto(sum: Number, a: Quad, b: Quad) -> Number {
+fn fma_dot(sum: Number, a: Quad, b: Quad) -> Number {
     return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }
 
-fn dots_onto(sums: Quad, a: Quad, b: Block) -> Quad {
+fn fma_dots(sums: Quad, a: Quad, b: Block) -> Quad {
     return Quad(
-        dot_onto(sums.x, a, b.k0),
-        dot_onto(sums.y, a, b.k1),
-        dot_onto(sums.z, a, b.k2),
-        dot_onto(sums.w, a, b.k3),
+        fma_dot(sums.x, a, b.k0),
+        fma_dot(sums.y, a, b.k1),
+        fma_dot(sums.z, a, b.k2),
+        fma_dot(sums.w, a, b.k3),
     );
 }
 
-fn row_onto(sums: Quad, a: Quad, b: Block) -> Quad {
+fn fma_row(sums: Quad, a: Quad, b: Block) -> Quad {
     return fma(Quad(a.w), b.k3, fma(Quad(a.z), b.k2, fma(Quad(a.y), b.k1, fma(Quad(a.x), b.k0, sums))));
 }
 
@@ -99,15 +99,15 @@ fn add(sums: ptr<function, Block>, fetched: Fetched) {
     let a = fetched.a;
     let b = fetched.b;
     if (B_K_FIRST) {
-        (*sums).k0 = dots_onto((*sums).k0, a.k0, b);
-        (*sums).k1 = dots_onto((*sums).k1, a.k1, b);
-        (*sums).k2 = dots_onto((*sums).k2, a.k2, b);
-        (*sums).k3 = dots_onto((*sums).k3, a.k3, b);
+        (*sums).k0 = fma_dots((*sums).k0, a.k0, b);
+        (*sums).k1 = fma_dots((*sums).k1, a.k1, b);
+        (*sums).k2 = fma_dots((*sums).k2, a.k2, b);
+        (*sums).k3 = fma_dots((*sums).k3, a.k3, b);
     } else {
-        (*sums).k0 = row_onto((*sums).k0, a.k0, b);
-        (*sums).k1 = row_onto((*sums).k1, a.k1, b);
-        (*sums).k2 = row_onto((*sums).k2, a.k2, b);
-        (*sums).k3 = row_onto((*sums).k3, a.k3, b);
+        (*sums).k0 = fma_row((*sums).k0, a.k0, b);
+        (*sums).k1 = fma_row((*sums).k1, a.k1, b);
+        (*sums).k2 = fma_row((*sums).k2, a.k2, b);
+        (*sums).k3 = fma_row((*sums).k3, a.k3, b);
     }
 }
 
@@ -122,7 +122,7 @@ fn places_of(row: u32, column: u32, a_at: u32, b_at: u32, columns: u32) -> Place
 }
 
 // The slices' sums of one block of each invocation are added up; `first` is their first row and column.
-fn fold_slices(part: Part, thread: u32, member: Member, sums: Block, first: vec2<u32>, columns: u32) {
+fn reduce_slices(part: Part, thread: u32, member: Member, sums: Block, first: vec2<u32>, columns: u32) {
     let at = member.row_quad * 4u * COLUMN_QUADS + member.column_quad;
     slice_sums[sums_at(member.slice, at)] = sums.k0;
     slice_sums[sums_at(member.slice, at + COLUMN_QUADS)] = sums.k1;
@@ -173,7 +173,7 @@ fn multiply_small(part: Part, thread: u32, a_at: u32, b_at: u32, columns: u32) {
                 }
             }
         }
-        fold_slices(part, thread, member, sums, vec2<u32>(part.row, part.column), columns);
+        reduce_slices(part, thread, member, sums, vec2<u32>(part.row, part.column), columns);
         return;
     }
     const away = vec2<u32>(ROW_QUADS, COLUMN_QUADS) * 4u;
@@ -190,11 +190,11 @@ fn multiply_small(part: Part, thread: u32, a_at: u32, b_at: u32, columns: u32) {
         add(&both, other);
     }
     let first = vec2<u32>(part.row, part.column);
-    fold_slices(part, thread, member, sums, first, columns);
+    reduce_slices(part, thread, member, sums, first, columns);
     workgroupBarrier();
-    fold_slices(part, thread, member, right, first + vec2<u32>(0u, away.y), columns);
+    reduce_slices(part, thread, member, right, first + vec2<u32>(0u, away.y), columns);
     workgroupBarrier();
-    fold_slices(part, thread, member, below, first + vec2<u32>(away.x, 0u), columns);
+    reduce_slices(part, thread, member, below, first + vec2<u32>(away.x, 0u), columns);
     workgroupBarrier();
-    fold_slices(part, thread, member, both, first + away, columns);
+    reduce_slices(part, thread, member, both, first + away, columns);
 }

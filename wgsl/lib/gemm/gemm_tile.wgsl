@@ -20,8 +20,8 @@ const A_QUADS = THREADS_M * ROW_QUADS;
 const B_QUADS = THREADS_N * COLUMN_QUADS;
 // Each invocation loads a block of A and one of B, or only one of them.
 const A_BLOCKS = A_QUADS * STEPS;
-const BRINGS_BOTH = A_BLOCKS + B_QUADS * STEPS > THREADS;
-const FIRST_B = select(A_BLOCKS, 0u, BRINGS_BOTH);
+const LOADS_BOTH = A_BLOCKS + B_QUADS * STEPS > THREADS;
+const FIRST_B = select(A_BLOCKS, 0u, LOADS_BOTH);
 
 // Nested, so that the index in a line is the same for every k: browsers add a bounds check for each
 // different index. Together they are the 16 KB that every GPU has.
@@ -44,11 +44,11 @@ fn b_place(thread: u32) -> vec2<u32> { return place_of(thread - FIRST_B, B_QUADS
 
 fn fetch_tiles(part: Part, thread: u32, k: u32) -> Fetched {
     var fetched: Fetched;
-    if (BRINGS_BOTH || thread < A_BLOCKS) {
+    if (LOADS_BOTH || thread < A_BLOCKS) {
         let place = a_place(thread);
         fetched.a = fetch_a(part, part.row + place.x * 4u, k + place.y * 4u);
     }
-    if (BRINGS_BOTH || thread >= A_BLOCKS) {
+    if (LOADS_BOTH || thread >= A_BLOCKS) {
         let place = b_place(thread);
         fetched.b = fetch_b(part, part.column + place.x * 4u, k + place.y * 4u);
     }
@@ -56,7 +56,7 @@ fn fetch_tiles(part: Part, thread: u32, k: u32) -> Fetched {
 }
 
 fn store_tiles(part: Part, thread: u32, k: u32, fetched: Fetched) {
-    if (BRINGS_BOTH || thread < A_BLOCKS) {
+    if (LOADS_BOTH || thread < A_BLOCKS) {
         let place = a_place(thread);
         let block = a_block(fetched.a);
         a_tile[place.y * 4u][place.x] = block.k0;
@@ -64,7 +64,7 @@ fn store_tiles(part: Part, thread: u32, k: u32, fetched: Fetched) {
         a_tile[place.y * 4u + 2u][place.x] = block.k2;
         a_tile[place.y * 4u + 3u][place.x] = block.k3;
     }
-    if (BRINGS_BOTH || thread >= A_BLOCKS) {
+    if (LOADS_BOTH || thread >= A_BLOCKS) {
         let place = b_place(thread);
         let block = b_block(fetched.b, part.column + place.x * 4u, k + place.y * 4u);
         b_tile[place.y * 4u][place.x] = block.k0;
@@ -90,12 +90,12 @@ struct Sums {
     s11: Block,
 }
 
-fn plus_outer(sums: Block, a: Quad, b: Quad) -> Block {
+fn add_outer_product(sums: Block, a: Quad, b: Quad) -> Block {
     return Block(sums.k0 + a.x * b, sums.k1 + a.y * b, sums.k2 + a.z * b, sums.k3 + a.w * b);
 }
 
 // Adds the products of one k.
-fn add_products(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, k: u32) {
+fn accumulate_k(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, k: u32) {
     let a0 = a_tile[k][row_quad];
     let b0 = b_tile[k][column_quad];
     var a1 = Quad();
@@ -106,24 +106,24 @@ fn add_products(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, k: u
     if (COLUMN_QUADS == 2u) {
         b1 = b_tile[k][column_quad + THREADS_N];
     }
-    (*sums).s00 = plus_outer((*sums).s00, a0, b0);
+    (*sums).s00 = add_outer_product((*sums).s00, a0, b0);
     if (COLUMN_QUADS == 2u) {
-        (*sums).s01 = plus_outer((*sums).s01, a0, b1);
+        (*sums).s01 = add_outer_product((*sums).s01, a0, b1);
     }
     if (ROW_QUADS == 2u) {
-        (*sums).s10 = plus_outer((*sums).s10, a1, b0);
+        (*sums).s10 = add_outer_product((*sums).s10, a1, b0);
     }
     if (ROW_QUADS * COLUMN_QUADS == 4u) {
-        (*sums).s11 = plus_outer((*sums).s11, a1, b1);
+        (*sums).s11 = add_outer_product((*sums).s11, a1, b1);
     }
 }
 
 // Unrolled: constant indices need no arithmetic, which would be a fifth of the time.
-fn add_step(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, step: u32) {
-    add_products(sums, row_quad, column_quad, step * 4u);
-    add_products(sums, row_quad, column_quad, step * 4u + 1u);
-    add_products(sums, row_quad, column_quad, step * 4u + 2u);
-    add_products(sums, row_quad, column_quad, step * 4u + 3u);
+fn accumulate_k_quad(sums: ptr<function, Sums>, row_quad: u32, column_quad: u32, step: u32) {
+    accumulate_k(sums, row_quad, column_quad, step * 4u);
+    accumulate_k(sums, row_quad, column_quad, step * 4u + 1u);
+    accumulate_k(sums, row_quad, column_quad, step * 4u + 2u);
+    accumulate_k(sums, row_quad, column_quad, step * 4u + 3u);
 }
 
 fn write_block(part: Part, row: u32, column: u32, block: Block) {
@@ -144,10 +144,10 @@ fn multiply_tiles(part: Part, thread: u32) {
         if (k + K_STEP < part.k_end) {
             fetched = fetch_tiles(part, thread, k + K_STEP);
         }
-        add_step(&sums, row_quad, column_quad, 0u);
-        add_step(&sums, row_quad, column_quad, 1u);
-        add_step(&sums, row_quad, column_quad, 2u);
-        add_step(&sums, row_quad, column_quad, 3u);
+        accumulate_k_quad(&sums, row_quad, column_quad, 0u);
+        accumulate_k_quad(&sums, row_quad, column_quad, 1u);
+        accumulate_k_quad(&sums, row_quad, column_quad, 2u);
+        accumulate_k_quad(&sums, row_quad, column_quad, 3u);
         workgroupBarrier();
     }
     let row = part.row + row_quad * 4u;

@@ -17,7 +17,7 @@ override NORMED: bool = false;
 override CENTERED: bool = false;
 
 const THREADS = ${THREADS}u;
-const SLICES = ${SLICES}u; // a multiple of FOLDS
+const SLICES = ${SLICES}u; // a multiple of PARTIALS
 const LANES = THREADS / SLICES;
 const COLUMNS = LANES * 4u;
 const UNITS = ${UNITS}u; // of a column
@@ -27,8 +27,8 @@ const X_QUADS = ${X_QUADS}u; // of a unit
 const STAGED = CHUNK * SLICES * X_QUADS; // quads of x in a chunk
 const X_LOADS = (STAGED + THREADS - 1u) / THREADS;
 const MATRICES = ${MATRICES}u; // multiplied at once
-const FOLDS = 8u; // parts of a column's sum after the slices were added up
-const SCALAR_FOLDS = 32u; // parts of a sum of one number of each invocation
+const PARTIALS = 8u; // parts of a column's sum after the slices were added up
+const SCALAR_PARTIALS = 32u; // parts of a sum of one number of each invocation
 
 alias Run = array<vec4<f32>, X_LOADS>;
 
@@ -43,9 +43,9 @@ struct Units {
 
 var<workgroup> staged: array<array<vec4<f32>, CHUNK * SLICES>, X_QUADS>;
 var<workgroup> slice_sums: array<Quad, MATRICES * THREADS>;
-var<workgroup> folded_sums: array<Quad, MATRICES * LANES * FOLDS>;
+var<workgroup> partial_sums: array<Quad, MATRICES * LANES * PARTIALS>;
 var<workgroup> slice_scalars: array<f32, THREADS>;
-var<workgroup> folded_scalars: array<f32, SCALAR_FOLDS>;
+var<workgroup> folded_scalars: array<f32, SCALAR_PARTIALS>;
 var<private> mean: f32;
 
 fn slice_of(thread: u32) -> u32 { return thread % SLICES; }
@@ -74,17 +74,17 @@ fn find_mean(thread: u32) {
     }
     slice_scalars[thread] = sum;
     workgroupBarrier();
-    fold_scalars(thread);
+    reduce_scalars(thread);
     workgroupBarrier();
     mean = sum_of_scalars() / f32(params.gemm.k);
     workgroupBarrier();
 }
 
 // Adds up what the invocations have in `slice_scalars`, in parts that `sum_of_scalars` adds.
-fn fold_scalars(thread: u32) {
-    if (thread < SCALAR_FOLDS) {
+fn reduce_scalars(thread: u32) {
+    if (thread < SCALAR_PARTIALS) {
         var sum = 0.0;
-        for (var z = thread; z < THREADS; z += SCALAR_FOLDS) {
+        for (var z = thread; z < THREADS; z += SCALAR_PARTIALS) {
             sum += slice_scalars[z];
         }
         folded_scalars[thread] = sum;
@@ -93,7 +93,7 @@ fn fold_scalars(thread: u32) {
 
 fn sum_of_scalars() -> f32 {
     var sum = 0.0;
-    for (var i = 0u; i < SCALAR_FOLDS; i++) {
+    for (var i = 0u; i < SCALAR_PARTIALS; i++) {
         sum += folded_scalars[i];
     }
     return sum;
@@ -119,22 +119,22 @@ fn stage_x(chunk: u32, thread: u32, run: Run) -> f32 {
     return squares;
 }
 
-fn add_word(sums: Quad, words: vec4<u32>, slice: u32, quad: u32) -> Quad {
-    let first = plus_products(sums, staged[quad][slice], unscaled_block(words));
+fn accumulate_word(sums: Quad, words: vec4<u32>, slice: u32, quad: u32) -> Quad {
+    let first = fma_block(sums, staged[quad][slice], unscaled_block(words));
     if (FORMAT == BYTES) {
         return first;
     }
-    return plus_products(first, staged[quad + 1u][slice], unscaled_block(words >> vec4<u32>(16u)));
+    return fma_block(first, staged[quad + 1u][slice], unscaled_block(words >> vec4<u32>(16u)));
 }
 
 // Adds a unit of four columns to the sums.
-fn plus_units(sums: Quad, units: Units, turn: u32, thread: u32) -> Quad {
+fn accumulate_units(sums: Quad, units: Units, turn: u32, thread: u32) -> Quad {
     let slice = turn % CHUNK * SLICES + slice_of(thread);
     const STEP = X_QUADS / 4u;
-    var found = add_word(Quad(), vec4<u32>(units.c0.x, units.c1.x, units.c2.x, units.c3.x), slice, 0u);
-    found = add_word(found, vec4<u32>(units.c0.y, units.c1.y, units.c2.y, units.c3.y), slice, STEP);
-    found = add_word(found, vec4<u32>(units.c0.z, units.c1.z, units.c2.z, units.c3.z), slice, 2u * STEP);
-    found = add_word(found, vec4<u32>(units.c0.w, units.c1.w, units.c2.w, units.c3.w), slice, 3u * STEP);
+    var found = accumulate_word(Quad(), vec4<u32>(units.c0.x, units.c1.x, units.c2.x, units.c3.x), slice, 0u);
+    found = accumulate_word(found, vec4<u32>(units.c0.y, units.c1.y, units.c2.y, units.c3.y), slice, STEP);
+    found = accumulate_word(found, vec4<u32>(units.c0.z, units.c1.z, units.c2.z, units.c3.z), slice, 2u * STEP);
+    found = accumulate_word(found, vec4<u32>(units.c0.w, units.c1.w, units.c2.w, units.c3.w), slice, 3u * STEP);
     return fma(found, units.scale, sums);
 }
 
@@ -175,9 +175,9 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
             run = fetch_x(turn / CHUNK + 1u, thread);
             workgroupBarrier();
         }
-        sums = plus_units(sums, now, turn, thread);
+        sums = accumulate_units(sums, now, turn, thread);
         if (MATRICES == 2u) {
-            other_sums = plus_units(other_sums, others_now, turn, thread);
+            other_sums = accumulate_units(other_sums, others_now, turn, thread);
         }
         if ((turn + 1u) % CHUNK == 0u && turn + 1u < TURNS) {
             workgroupBarrier();
@@ -187,34 +187,34 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
     if (MATRICES == 2u) {
         slice_sums[THREADS + thread] = other_sums;
     }
-    fold(thread, squares);
+    reduce_slices(thread, squares);
 }
 
 // Adds up the sums of the slices.
-fn fold(thread: u32, squares: f32) {
+fn reduce_slices(thread: u32, squares: f32) {
     if (NORMED) {
         slice_scalars[thread] = squares;
     }
     workgroupBarrier();
-    for (var i = thread; i < MATRICES * LANES * FOLDS; i += THREADS) {
+    for (var i = thread; i < MATRICES * LANES * PARTIALS; i += THREADS) {
         var sums = Quad();
-        for (var z = 0u; z < SLICES / FOLDS; z++) {
-            sums += slice_sums[i / FOLDS * SLICES + i % FOLDS + z * FOLDS];
+        for (var z = 0u; z < SLICES / PARTIALS; z++) {
+            sums += slice_sums[i / PARTIALS * SLICES + i % PARTIALS + z * PARTIALS];
         }
-        folded_sums[i] = sums;
+        partial_sums[i] = sums;
     }
     if (NORMED) {
-        fold_scalars(thread);
+        reduce_scalars(thread);
     }
     workgroupBarrier();
 }
 
 // The workgroup's column-th column.
 fn sum_of(matrix: u32, column: u32) -> f32 {
-    let first = (matrix * LANES + column / 4u) * FOLDS;
+    let first = (matrix * LANES + column / 4u) * PARTIALS;
     var sum = 0.0;
-    for (var i = 0u; i < FOLDS; i++) {
-        sum += folded_sums[first + i][column % 4u];
+    for (var i = 0u; i < PARTIALS; i++) {
+        sum += partial_sums[first + i][column % 4u];
     }
     if (!NORMED) {
         return sum;

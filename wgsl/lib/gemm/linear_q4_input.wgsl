@@ -8,7 +8,7 @@
 override X_ALIGNED: bool; // k is a multiple of four
 override QUANTIZED: bool;
 
-fn rounded_to_int8(values: vec4<f32>, row: u32) -> vec4<f32> {
+fn fake_quantize_int8(values: vec4<f32>, row: u32) -> vec4<f32> {
     let scale = f32(row_scales[row / 4u][row % 4u]);
     let zero = load_${ZERO}_as_f32(row_zeros[row / 4u])[row % 4u];
     let inverse = exact_quotient_f32(1.0, scale);
@@ -31,7 +31,7 @@ fn x_quad(row: u32, k: u32) -> vec4<f32> {
         }
     }
     if (QUANTIZED) {
-        return rounded_to_int8(values, row);
+        return fake_quantize_int8(values, row);
     }
     return values;
 }

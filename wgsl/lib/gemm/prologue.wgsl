@@ -4,23 +4,24 @@
 // With NORMED, x is RMS-normalized with the weights `gain` (an array of StoredQuad; `params.eps`). Sums
 // are computed with x * gain and multiplied by 1 / rms at the end, so that nothing waits for the norm.
 //
-// With ROUNDED, x is then rounded to int8, with the scale and the zero that the extremes of its row give
-// (`params.least` is the smallest scale). `find_roundings` finds them, by all invocations of a workgroup. Goes with lib/quotient.wgsl and lib/nan.wgsl.
+// With DYNAMIC_INT8, x is then quantized to int8 and back, with the scale and zero point of its row's min and
+// max, at least `params.min_scale`; `find_row_qparams` finds them, by all invocations of a workgroup. Goes with
+// lib/quotient.wgsl and lib/nan.wgsl.
 
 override NORMED: bool = false;
-override ROUNDED: bool = false;
+override DYNAMIC_INT8: bool = false;
 
-const SQUARED = ${SQUARED}; // NORMED && !ROUNDED: the slices also add up squares of x
+const SQUARED = ${SQUARED}; // NORMED && !DYNAMIC_INT8: the slices also add up squares of x
 const SQUARES = select(1u, THREADS * ROWS, SQUARED);
 
 alias Squares = array<f32, ROWS>;
 
 var<workgroup> slice_squares: array<f32, SQUARES>;
 
-var<workgroup> roundings: array<vec4<f32>, ROWS>; // scale, 1 / scale, zero and 1 / rms of a row
-var<private> first_rounded: u32; // the row of the first one
+var<workgroup> row_qparams: array<vec4<f32>, ROWS>; // scale, 1 / scale, zero and 1 / rms of a row
+var<private> first_qparams_row: u32; // the row of the first one
 
-// The share of one invocation in a row: sum of squares, smallest and largest value, and zero.
+// One invocation's statistics of a row: sum of squares, minimum, maximum, and 0.
 fn row_stats(row: u32, thread: u32) -> vec4<f32> {
     var seen = vec4<f32>();
     for (var k = thread * 4u; k < params.gemm.k; k += THREADS * 4u) {
@@ -36,13 +37,13 @@ fn row_stats(row: u32, thread: u32) -> vec4<f32> {
     return seen;
 }
 
-fn rounding_of(seen: vec4<f32>) -> vec4<f32> {
+fn qparams_of(seen: vec4<f32>) -> vec4<f32> {
     var rms = 1.0;
     if (NORMED) {
         rms = inverseSqrt(seen.x / f32(params.gemm.k) + params.eps);
     }
     let lowest = seen.y * rms;
-    var scale = max(exact_quotient_f32(seen.z * rms - lowest, 255.0), params.least);
+    var scale = max(exact_quotient_f32(seen.z * rms - lowest, 255.0), params.min_scale);
     if (is_nan_f32(seen.x)) { // min and max may drop a NaN
         scale = seen.x;
     }
@@ -50,11 +51,11 @@ fn rounding_of(seen: vec4<f32>) -> vec4<f32> {
     return vec4<f32>(scale, exact_quotient_f32(1.0, scale), zero, rms);
 }
 
-fn find_roundings(thread: u32, row: u32) {
-    if (!ROUNDED) {
+fn find_row_qparams(thread: u32, row: u32) {
+    if (!DYNAMIC_INT8) {
         return;
     }
-    first_rounded = row;
+    first_qparams_row = row;
     for (var i = 0u; i < ROWS; i++) {
         slice_sums[i * THREADS + thread] = row_stats(row + i, thread);
     }
@@ -70,25 +71,25 @@ fn find_roundings(thread: u32, row: u32) {
     }
     workgroupBarrier();
     if (thread < ROWS) {
-        roundings[thread] = rounding_of(slice_sums[thread * THREADS]);
+        row_qparams[thread] = qparams_of(slice_sums[thread * THREADS]);
     }
     workgroupBarrier();
 }
 
-fn rounded(values: vec4<f32>, rounding: vec4<f32>) -> vec4<f32> {
-    let code = clamp(round(values * rounding.y) + rounding.z, vec4<f32>(-128.0), vec4<f32>(127.0));
-    return (code - rounding.z) * rounding.x;
+fn fake_quantized(values: vec4<f32>, qparams: vec4<f32>) -> vec4<f32> {
+    let code = clamp(round(values * qparams.y) + qparams.z, vec4<f32>(-128.0), vec4<f32>(127.0));
+    return (code - qparams.z) * qparams.x;
 }
 
 // Four values of x after the prologue.
 fn prologue_quad(row: u32, k: u32) -> vec4<f32> {
-    if (ROUNDED) {
-        let rounding = roundings[row - first_rounded];
+    if (DYNAMIC_INT8) {
+        let qparams = row_qparams[row - first_qparams_row];
         var values = x_quad(row, k);
         if (NORMED) {
-            values *= rounding.w * vec4<f32>(gain[k / 4u]);
+            values *= qparams.w * vec4<f32>(gain[k / 4u]);
         }
-        return rounded(values, rounding);
+        return fake_quantized(values, qparams);
     }
     if (NORMED) {
         return x_quad(row, k) * vec4<f32>(gain[k / 4u]);
@@ -110,7 +111,7 @@ fn add_squares(squares: ptr<function, Squares>, row: u32, k: u32, count: u32) {
 
 // Adds up the sums of the slices. The first LANES invocations then get the sums of their columns from
 // `sums_of`. Called by all invocations of a workgroup, with `squares` the first time.
-fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
+fn reduce_slices(thread: u32, sums: Sums, squares: Squares) {
     for (var row = 0u; row < ROWS; row++) {
         slice_sums[row * THREADS + thread] = sums[row];
         if (SQUARED) {
@@ -130,7 +131,7 @@ fn fold_slices(thread: u32, sums: Sums, squares: Squares) {
     }
 }
 
-// Four columns of a row, after `fold_slices`: 1 / rms is the same for all of them.
+// Four columns of a row, after `reduce_slices`: 1 / rms is the same for all of them.
 fn sums_of(thread: u32, row: u32) -> Quad {
     let sums = slice_sums[row * THREADS + thread];
     if (SQUARED) {

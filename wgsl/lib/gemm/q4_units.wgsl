@@ -24,7 +24,7 @@ fn unscaled_block(words: vec4<u32>) -> Block {
 fn values_per_unit() -> u32 { return select(32u, 16u, FORMAT == BYTES); }
 
 // One k after the other, so that each step is a single instruction.
-fn plus_products(sums: Quad, values: vec4<f32>, block: Block) -> Quad {
+fn fma_block(sums: Quad, values: vec4<f32>, block: Block) -> Quad {
     var sum = fma(Quad(values.x), block.k0, sums);
     sum = fma(Quad(values.y), block.k1, sum);
     sum = fma(Quad(values.z), block.k2, sum);

@@ -18,7 +18,7 @@ fn exponent_of(largest: u32, power: u32) -> i32 {
     return i32(max(biased, power)) - 127 - i32(power);
 }
 
-fn size_of(values: vec4<f32>) -> u32 {
+fn absmax_bits(values: vec4<f32>) -> u32 {
     let bits = bitcast<vec4<u32>>(values) & vec4<u32>(0x7fffffffu);
     return max(max(bits.x, bits.y), max(bits.z, bits.w));
 }
@@ -36,7 +36,7 @@ fn times_power(value: f32, exponent: i32) -> f32 {
 fn leading_bits(value: f32) -> f32 { return bitcast<f32>((bitcast<u32>(value) + 0x1000u) & 0xffffe000u); }
 
 // The first f16 of four numbers, and the second ones.
-fn pair_of(values: vec4<f32>) -> vec4<u32> {
+fn split_quad(values: vec4<f32>) -> vec4<u32> {
     let kept = vec4<f32>(
         leading_bits(values.x),
         leading_bits(values.y),
@@ -50,13 +50,13 @@ fn pair_of(values: vec4<f32>) -> vec4<u32> {
 
 // Eight numbers along k as f16, in the order 0, 4, 1, 5, 2, 6, 3, 7: that of the nibbles of a word, taken in pairs
 // with 16 bits between them. Both operands have it, so sums over k are the same.
-struct Unit {
+struct SplitUnit {
     high: vec4<u32>,
     low: vec4<u32>,
 }
 
-fn unit_of(first: vec4<f32>, second: vec4<f32>) -> Unit {
-    let even = pair_of(vec4<f32>(first.x, second.x, first.y, second.y));
-    let odd = pair_of(vec4<f32>(first.z, second.z, first.w, second.w));
-    return Unit(vec4<u32>(even.xy, odd.xy), vec4<u32>(even.zw, odd.zw));
+fn split_unit(first: vec4<f32>, second: vec4<f32>) -> SplitUnit {
+    let even = split_quad(vec4<f32>(first.x, second.x, first.y, second.y));
+    let odd = split_quad(vec4<f32>(first.z, second.z, first.w, second.w));
+    return SplitUnit(vec4<u32>(even.xy, odd.xy), vec4<u32>(even.zw, odd.zw));
 }

@@ -20,33 +20,33 @@ fn unit_byte(row: u32, start: u32) -> u32 {
 }
 
 // The values i and i + 4, exact. A small integer in the mantissa of 2^10 is the f16 1024 + integer.
-fn codes_of(words: vec2<u32>, i: u32) -> Halves {
+fn codes_of(words: vec2<u32>, i: u32) -> F16Pair {
     if (FORMAT == BYTES) {
         let bytes = (words >> vec2<u32>(8u * i)) & vec2<u32>(0xffu);
-        return less(halves_of(((bytes.x | (bytes.y << 16u)) ^ 0x00800080u) | 0x64006400u), 1152.0);
+        return f16_subtract(f16_pair_of(((bytes.x | (bytes.y << 16u)) ^ 0x00800080u) | 0x64006400u), 1152.0);
     }
     let shift = select(4u * i, 4u * (i ^ 1u), FORMAT == HIGH_FIRST);
-    return less(halves_of(((words.x >> shift) & 0x000f000fu) | 0x64006400u), 1032.0);
+    return f16_subtract(f16_pair_of(((words.x >> shift) & 0x000f000fu) | 0x64006400u), 1032.0);
 }
 
 // Codes times the sum of two f16 that is their scale: the product's f16, and the rest as another.
-fn scaled_codes(codes: Halves, high: Halves, low: Halves) -> vec2<u32> {
-    let product = product_of(codes, high);
-    let rest = product_plus(codes, low, product_plus(codes, high, negative(product)));
-    return vec2<u32>(bits_of(product), bits_of(rest));
+fn scaled_codes(codes: F16Pair, high: F16Pair, low: F16Pair) -> vec2<u32> {
+    let product = f16_multiply(codes, high);
+    let rest = f16_fma(codes, low, f16_fma(codes, high, f16_negate(product)));
+    return vec2<u32>(f16_pair_bits(product), f16_pair_bits(rest));
 }
 
-fn b_unit(packed: Packed, power: f32) -> Unit {
+fn b_unit(packed: Packed, power: f32) -> SplitUnit {
     if (!WHOLE_WORDS) {
-        return unit_of(packed.first * power, packed.second * power);
+        return split_unit(packed.first * power, packed.second * power);
     }
     let scale = packed.scale * power;
     let kept = leading_bits(scale);
-    let high = both_halves(kept);
-    let low = both_halves(scale - kept);
+    let high = f16_splat(kept);
+    let low = f16_splat(scale - kept);
     let v0 = scaled_codes(codes_of(packed.words, 0u), high, low);
     let v1 = scaled_codes(codes_of(packed.words, 1u), high, low);
     let v2 = scaled_codes(codes_of(packed.words, 2u), high, low);
     let v3 = scaled_codes(codes_of(packed.words, 3u), high, low);
-    return Unit(vec4<u32>(v0.x, v1.x, v2.x, v3.x), vec4<u32>(v0.y, v1.y, v2.y, v3.y));
+    return SplitUnit(vec4<u32>(v0.x, v1.x, v2.x, v3.x), vec4<u32>(v0.y, v1.y, v2.y, v3.y));
 }

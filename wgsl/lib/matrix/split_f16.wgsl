@@ -13,7 +13,7 @@ fn split_row(thread: u32, row: u32) {
     let units = (params.gemm.k + K_FILL - 1u) / K_FILL * (K_FILL / 8u);
     var size = 0u;
     for (var quad = thread; quad < 2u * units; quad += THREADS) {
-        size = max(size, size_of(row_quad(row, quad * 4u)));
+        size = max(size, absmax_bits(row_quad(row, quad * 4u)));
     }
     atomicMax(&largest, size);
     workgroupBarrier();
@@ -23,7 +23,7 @@ fn split_row(thread: u32, row: u32) {
     }
     let scale = power_of_two(select(-exponent, 0, exponent == NOT_FINITE));
     for (var at = thread; at < units; at += THREADS) {
-        let unit = unit_of(row_quad(row, at * 8u) * scale, row_quad(row, at * 8u + 4u) * scale);
+        let unit = split_unit(row_quad(row, at * 8u) * scale, row_quad(row, at * 8u + 4u) * scale);
         split_f16[(row * units + at) * PARTS] = unit.high;
         if (PARTS == 2u) {
             split_f16[(row * units + at) * PARTS + 1u] = unit.low;

@@ -8,22 +8,22 @@ diagnostic(off, chromium.subgroup_matrix_uniformity); // uniform within a subgro
 // A kernel includes this file first, as directives must come first.
 
 alias F16Quad = vec4<f16>;
-alias Left = subgroup_matrix_left<f16, 16, 16>;
-alias Right = subgroup_matrix_right<f16, 16, 16>;
-alias Sums = subgroup_matrix_result<f32, 16, 16>;
+alias FragmentA = subgroup_matrix_left<f16, 16, 16>;
+alias FragmentB = subgroup_matrix_right<f16, 16, 16>;
+alias Accumulator = subgroup_matrix_result<f32, 16, 16>;
 
 fn to_f16(values: vec4<f32>) -> F16Quad { return F16Quad(values); }
 
 // Two f16 at once. Each function rounds its result once.
-alias Halves = vec2<f16>;
+alias F16Pair = vec2<f16>;
 
-fn halves_of(bits: u32) -> Halves { return bitcast<Halves>(bits); }
-fn bits_of(values: Halves) -> u32 { return bitcast<u32>(values); }
-fn both_halves(value: f32) -> Halves { return Halves(f16(value)); }
-fn less(a: Halves, b: f32) -> Halves { return a - Halves(f16(b)); }
-fn product_of(a: Halves, b: Halves) -> Halves { return a * b; }
-fn product_plus(a: Halves, b: Halves, c: Halves) -> Halves { return fma(a, b, c); }
-fn negative(a: Halves) -> Halves { return -a; }
+fn f16_pair_of(bits: u32) -> F16Pair { return bitcast<F16Pair>(bits); }
+fn f16_pair_bits(values: F16Pair) -> u32 { return bitcast<u32>(values); }
+fn f16_splat(value: f32) -> F16Pair { return F16Pair(f16(value)); }
+fn f16_subtract(a: F16Pair, b: f32) -> F16Pair { return a - F16Pair(f16(b)); }
+fn f16_multiply(a: F16Pair, b: F16Pair) -> F16Pair { return a * b; }
+fn f16_fma(a: F16Pair, b: F16Pair, c: F16Pair) -> F16Pair { return fma(a, b, c); }
+fn f16_negate(a: F16Pair) -> F16Pair { return -a; }
 
 struct Place {
     @builtin(local_invocation_index) thread: u32,

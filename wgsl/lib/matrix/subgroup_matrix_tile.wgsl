@@ -8,9 +8,9 @@
 // A_PARTS of 2, the second f16 of eight numbers one after the other), `exponents` (those of the m rows and of
 // the n columns), and supplies a type BRaw and
 //     fn fetch_b(column: u32, k: u32) -> BRaw            eight numbers along k, as they are in memory
-//     fn b_unit(raw: BRaw, scale: f32) -> Unit           their f16, times the column's power of two; any
+//     fn b_unit(raw: BRaw, scale: f32) -> SplitUnit           their f16, times the column's power of two; any
 //                                                        finite ones past the last k
-//     fn write_two(part: Part, place: Place, row: u32, column: u32, left: Sums, right: Sums)
+//     fn write_two(part: Part, place: Place, row: u32, column: u32, left: Accumulator, right: Accumulator)
 //                                                        writes the sums of 32 columns by way of `lane_sums`;
 //                                                        lib/matrix/write_sums.wgsl has the plain one
 
@@ -51,10 +51,10 @@ const A_UNITS = A_ROWS * 2u * STEPS / THREADS;
 const B_UNITS = B_COLUMNS * 2u * STEPS / THREADS;
 
 struct Fetched {
-    a0: Unit,
-    a1: Unit,
-    a2: Unit,
-    a3: Unit,
+    a0: SplitUnit,
+    a1: SplitUnit,
+    a2: SplitUnit,
+    a3: SplitUnit,
     b0: BRaw,
     b1: BRaw,
     b2: BRaw,
@@ -81,10 +81,10 @@ fn split_place(row: u32, k: u32, parts: u32) -> u32 {
 }
 
 // Rows past the end repeat the last one; their sums are not written.
-fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> Unit {
+fn fetch_a(part: Part, thread: u32, k: u32, i: u32) -> SplitUnit {
     let row = min(part.row + line_of(thread, i, A_ROWS), params.gemm.m - 1u);
     let at = split_place(row, k + k_of(thread, i, A_ROWS), A_PARTS);
-    var unit: Unit;
+    var unit: SplitUnit;
     unit.high = split_f16[at];
     if (A_PARTS == 2u) {
         unit.low = split_f16[at + 1u];
@@ -122,7 +122,7 @@ fn column_power(part: Part, thread: u32, i: u32) -> f32 {
     return power_of_two(-exponents[params.gemm.m + column]);
 }
 
-fn store_a(thread: u32, i: u32, unit: Unit) {
+fn store_a(thread: u32, i: u32, unit: SplitUnit) {
     let line = line_of(thread, i, A_ROWS);
     let pair = step_of(thread, i, A_ROWS) * A_PAIRS + line / 32u;
     pairs[pair][place_of(thread, line)] = unit.high;
@@ -131,7 +131,7 @@ fn store_a(thread: u32, i: u32, unit: Unit) {
     }
 }
 
-fn store_b(thread: u32, i: u32, unit: Unit) {
+fn store_b(thread: u32, i: u32, unit: SplitUnit) {
     let line = line_of(thread, i, B_COLUMNS);
     let pair = FIRST_B + step_of(thread, i, B_COLUMNS) * B_PAIRS + line / 32u;
     pairs[pair][place_of(thread, line)] = unit.high;
@@ -181,7 +181,7 @@ fn lane_quad(part: Part, place: Place, row: u32, i: u32, columns: i32) -> Quad {
 }
 
 // Sums of the subgroup, from `row` and `column` of the tile on, as numbers of the lanes. Called by all invocations.
-fn lane_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) -> LaneSums {
+fn lane_sums(part: Part, place: Place, row: u32, column: u32, sums: Accumulator) -> LaneSums {
     let at_column = min(part.column + column + lane_column(place), params.gemm.n - 1u);
     let columns = exponents[params.gemm.m + at_column];
     store_sums(sums, subgroup_of(place));
@@ -192,80 +192,80 @@ fn lane_sums(part: Part, place: Place, row: u32, column: u32, sums: Sums) -> Lan
 }
 
 // The sums of a row of matrices, and the matrices of B for them: the first f16 and the second ones.
-struct Row {
-    s0: Sums,
-    s1: Sums,
-    s2: Sums,
-    s3: Sums,
+struct AccumulatorRow {
+    s0: Accumulator,
+    s1: Accumulator,
+    s2: Accumulator,
+    s3: Accumulator,
 }
 
-struct Rights {
-    r0: Right,
-    r1: Right,
-    r2: Right,
-    r3: Right,
+struct FragmentsB {
+    r0: FragmentB,
+    r1: FragmentB,
+    r2: FragmentB,
+    r3: FragmentB,
 }
 
-fn rights_of(pair: u32) -> Rights {
-    var rights: Rights;
-    rights.r0 = first_right(pair);
-    rights.r1 = second_right(pair);
+fn load_fragments_b(pair: u32) -> FragmentsB {
+    var fragments: FragmentsB;
+    fragments.r0 = load_first_b(pair);
+    fragments.r1 = load_second_b(pair);
     if (COLUMN_MATRICES == 4u) {
-        rights.r2 = first_right(pair + 1u);
-        rights.r3 = second_right(pair + 1u);
+        fragments.r2 = load_first_b(pair + 1u);
+        fragments.r3 = load_second_b(pair + 1u);
     }
-    return rights;
+    return fragments;
 }
 
 // Neighbouring products add to different sums, so that none waits for another.
-fn plus_row(sums: Row, left: Left, rights: Rights) -> Row {
+fn mma_row(sums: AccumulatorRow, left: FragmentA, fragments: FragmentsB) -> AccumulatorRow {
     var row = sums;
-    row.s0 = plus_product(row.s0, left, rights.r0);
-    row.s1 = plus_product(row.s1, left, rights.r1);
+    row.s0 = mma(row.s0, left, fragments.r0);
+    row.s1 = mma(row.s1, left, fragments.r1);
     if (COLUMN_MATRICES == 4u) {
-        row.s2 = plus_product(row.s2, left, rights.r2);
-        row.s3 = plus_product(row.s3, left, rights.r3);
+        row.s2 = mma(row.s2, left, fragments.r2);
+        row.s3 = mma(row.s3, left, fragments.r3);
     }
     return row;
 }
 
 // The small products come first, and the one of both low parts is left out.
-fn plus_products(sums: Row, high: Left, low: Left, rights: Rights, rights_low: Rights) -> Row {
+fn mma_split_row(sums: AccumulatorRow, high: FragmentA, low: FragmentA, fragments: FragmentsB, fragments_low: FragmentsB) -> AccumulatorRow {
     var row = sums;
     if (B_PARTS == 2u) {
-        row = plus_row(row, high, rights_low);
+        row = mma_row(row, high, fragments_low);
     }
     if (A_PARTS == 2u) {
-        row = plus_row(row, low, rights);
+        row = mma_row(row, low, fragments);
     }
-    return plus_row(row, high, rights);
+    return mma_row(row, high, fragments);
 }
 
-struct Rows {
-    row0: Row,
-    row1: Row,
-    row2: Row,
-    row3: Row,
+struct AccumulatorTile {
+    row0: AccumulatorRow,
+    row1: AccumulatorRow,
+    row2: AccumulatorRow,
+    row3: AccumulatorRow,
 }
 
 // Adds the products of 16 k; `left` and `right` are the subgroup's first pairs.
-fn plus_step(sums: Rows, left: u32, right: u32) -> Rows {
+fn mma_k_step(sums: AccumulatorTile, left: u32, right: u32) -> AccumulatorTile {
     var rows = sums;
-    let high = rights_of(right);
-    var low: Rights;
+    let high = load_fragments_b(right);
+    var low: FragmentsB;
     if (B_PARTS == 2u) {
-        low = rights_of(B_SECOND + right);
+        low = load_fragments_b(B_SECOND + right);
     }
-    rows.row0 = plus_products(rows.row0, first_left(left), first_left(A_SECOND + left), high, low);
-    rows.row1 = plus_products(rows.row1, second_left(left), second_left(A_SECOND + left), high, low);
+    rows.row0 = mma_split_row(rows.row0, load_first_a(left), load_first_a(A_SECOND + left), high, low);
+    rows.row1 = mma_split_row(rows.row1, load_second_a(left), load_second_a(A_SECOND + left), high, low);
     if (ROW_MATRICES == 4u) {
-        rows.row2 = plus_products(rows.row2, first_left(left + 1u), first_left(A_SECOND + left + 1u), high, low);
-        rows.row3 = plus_products(rows.row3, second_left(left + 1u), second_left(A_SECOND + left + 1u), high, low);
+        rows.row2 = mma_split_row(rows.row2, load_first_a(left + 1u), load_first_a(A_SECOND + left + 1u), high, low);
+        rows.row3 = mma_split_row(rows.row3, load_second_a(left + 1u), load_second_a(A_SECOND + left + 1u), high, low);
     }
     return rows;
 }
 
-fn write_row(part: Part, place: Place, row: u32, column: u32, sums: Row) {
+fn write_row(part: Part, place: Place, row: u32, column: u32, sums: AccumulatorRow) {
     write_two(part, place, row, column, sums.s0, sums.s1);
     if (COLUMN_MATRICES == 4u) {
         write_two(part, place, row, column + 32u, sums.s2, sums.s3);
@@ -282,7 +282,7 @@ fn multiply_matrices(part: Part, place: Place) {
         column_power(part, thread, 2u),
         column_power(part, thread, 3u),
     );
-    var sums: Rows;
+    var sums: AccumulatorTile;
     var fetched = fetch(part, thread, part.k_begin);
     for (var k = part.k_begin; k < part.k_end; k += K_STEP) {
         store(thread, fetched, powers);
@@ -290,9 +290,9 @@ fn multiply_matrices(part: Part, place: Place) {
         if (k + K_STEP < part.k_end) {
             fetched = fetch(part, thread, k + K_STEP);
         }
-        sums = plus_step(sums, across, FIRST_B + along);
+        sums = mma_k_step(sums, across, FIRST_B + along);
         if (STEPS == 2u) {
-            sums = plus_step(sums, A_PAIRS + across, FIRST_B + B_PAIRS + along);
+            sums = mma_k_step(sums, A_PAIRS + across, FIRST_B + B_PAIRS + along);
         }
         workgroupBarrier();
     }

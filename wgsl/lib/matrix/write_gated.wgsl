@@ -16,7 +16,7 @@ fn write_gated(row: u32, column: u32, gates: Quad, ups: Quad) {
     }
 }
 
-fn write_two(part: Part, place: Place, row: u32, column: u32, left: Sums, right: Sums) {
+fn write_two(part: Part, place: Place, row: u32, column: u32, left: Accumulator, right: Accumulator) {
     let gates = lane_sums(part, place, row, column, left);
     let ups = lane_sums(part, place, row, column + 16u, right);
     let first = part.row + row + lane_row(place);

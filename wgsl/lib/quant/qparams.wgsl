@@ -1,4 +1,4 @@
-// From the extremes of a block to its scale and its zero. Goes with lib/quant/extremes.wgsl.
+// The scale and zero point for a block's min and max. Goes with lib/quant/min_max.wgsl.
 
 // use lib/quotient.wgsl
 
@@ -25,7 +25,7 @@ fn scale_of(lowest: f32, highest: f32) -> f32 {
     }
 }
 
-fn zero_of(lowest: f32, highest: f32, scale: f32) -> f32 {
+fn unclamped_zero_point(lowest: f32, highest: f32, scale: f32) -> f32 {
     let from_lowest = exact_quotient_f32(lowest, scale);
     let from_highest = exact_quotient_f32(highest, scale);
     switch (MAPPING) {
@@ -38,15 +38,15 @@ fn zero_of(lowest: f32, highest: f32, scale: f32) -> f32 {
     }
 }
 
-// The smaller and the larger end of what the integers must reach: zero itself must have one.
-fn reach_of(found: Folded) -> vec2<f32> {
+// The range that the integers must cover, widened to include zero.
+fn range_with_zero(found: Reduced) -> vec2<f32> {
     return vec2<f32>(smaller_f32(found.x, 0.0), larger_f32(found.y, 0.0));
 }
 
-fn least_scale(reach: vec2<f32>) -> f32 {
-    return larger_f32(scale_of(reach.x, reach.y), params.epsilon);
+fn clamped_scale(range: vec2<f32>) -> f32 {
+    return larger_f32(scale_of(range.x, range.y), params.epsilon);
 }
 
-fn integer_zero(reach: vec2<f32>, scale: f32) -> i32 {
-    return i32(clamp(zero_of(reach.x, reach.y, scale), params.low, params.high));
+fn zero_point_of(range: vec2<f32>, scale: f32) -> i32 {
+    return i32(clamp(unclamped_zero_point(range.x, range.y, scale), params.low, params.high));
 }

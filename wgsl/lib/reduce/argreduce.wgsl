@@ -1,6 +1,6 @@
 // Pairs of key and index: the larger key is better, and of equal ones the smaller index.
 
-alias Folded = vec2u;
+alias Reduced = vec2u;
 
 const NOTHING = vec2u(0u, 0xffffffffu);
 

@@ -32,7 +32,7 @@ fn share_of(place: Place) -> Share {
         let x = Item(input[base + i]);
         squares += x * x;
     }
-    let scale = inverseSqrt(fold(sum_${ITEM}(squares), place) / params.count + params.eps);
+    let scale = inverseSqrt(reduce_lanes(sum_${ITEM}(squares), place) / params.count + params.eps);
     return Share(base, place.lane, end, scale);
 }
 

@@ -1,10 +1,10 @@
-// Rows of items, several threads to a row, and their values folded into one per row.
+// Reduces rows of items to one value per row, with several threads to a row.
 //
 // A workgroup of 256 threads holds 256 / LANES rows. Neighbouring threads take neighbouring items
 // of one row or, with ROWS_FASTEST, the same item of neighbouring rows: the ones that are adjacent
 // in memory. An item is an element or a quad of them.
 //
-// The shader that uses this has an `alias Folded` and `fn combine(a: Folded, b: Folded) -> Folded`.
+// The shader that uses this has an `alias Reduced` and `fn combine(a: Reduced, b: Reduced) -> Reduced`.
 
 const THREADS = 256u;
 override LANES: u32; // a power of two
@@ -13,8 +13,8 @@ override ROWS_FASTEST: bool;
 // The fold has two steps, each of about the square root of LANES values: fewer barriers than a tree.
 override GROUPS: u32;
 
-var<workgroup> lane_values: array<Folded, THREADS>;
-var<workgroup> group_values: array<Folded, THREADS>;
+var<workgroup> lane_values: array<Reduced, THREADS>;
+var<workgroup> group_values: array<Reduced, THREADS>;
 
 struct Place {
     row: u32, // in the whole dispatch; the kernel checks its range
@@ -35,7 +35,7 @@ fn slot_of(row: u32, lane: u32, lanes: u32) -> u32 {
 }
 
 // The values of a row's lanes combined, in each of its lanes. All threads must get here together.
-fn fold(value: Folded, place: Place) -> Folded {
+fn reduce_lanes(value: Reduced, place: Place) -> Reduced {
     if (LANES == 1u) {
         return value;
     }

@@ -5,7 +5,7 @@
 
 // use lib/items.wgsl
 
-alias Folded = vec2f;
+alias Reduced = vec2f;
 
 const NO_EXPONENTIALS = vec2f(-0x1.fffffep+127f, 0.0);
 

@@ -1,5 +1,5 @@
-// Folds rows to their sums.
+// Reduces rows to sums.
 
-alias Folded = f32;
+alias Reduced = f32;
 
 fn combine(a: f32, b: f32) -> f32 { return a + b; }

@@ -2,7 +2,7 @@
 // pysrc/webpte/ops/sampling/sample_numpy.py, bit for bit.
 
 const NAN_KEY = 0u;
-const NEVER_KEY = 1u; // of -inf
+const MINUS_INFINITY_KEY = 1u; // of -inf
 const ZERO_KEY = 0x80000000u;
 const LARGEST = 0x7e800000u; // 2^126: sums and differences of two are finite
 const SMALLEST_NORMAL = 0x00800000u; // a GPU may take less for 0
@@ -14,7 +14,7 @@ fn key_of(x: f32) -> u32 {
         return NAN_KEY;
     }
     if (bits == 0xff800000u) {
-        return NEVER_KEY;
+        return MINUS_INFINITY_KEY;
     }
     let size = select(min(magnitude, LARGEST), 0u, magnitude < SMALLEST_NORMAL);
     return select(ZERO_KEY + size, ZERO_KEY - size, bits != magnitude);
@@ -25,10 +25,10 @@ fn number_of(key: u32) -> f32 {
 }
 
 const LOG2_E = 1.442695f;
-const FAR = 64u << 24u;
+const MAX_DISTANCE = 64u << 24u;
 
 // log2(largest probability / probability) in Q24; FAR at most.
 fn distance_below(top: u32, key: u32, factor: f32) -> u32 {
     let below = min((number_of(top) - number_of(key)) * factor, 64.0);
-    return select(u32(below * 16777216.0), FAR, key <= NEVER_KEY);
+    return select(u32(below * 16777216.0), MAX_DISTANCE, key <= MINUS_INFINITY_KEY);
 }

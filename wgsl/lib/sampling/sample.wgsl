@@ -16,14 +16,14 @@ fn setting(index: u32) -> f32 { return f32(settings[row * 8u + index]); }
 // The penalty of a repeated token. Infinities stay.
 fn penalized(key: u32) -> u32 {
     let penalty = setting(4u);
-    if (key <= NEVER_KEY || key == ZERO_KEY + LARGEST || !(penalty > 0.0)) {
+    if (key <= MINUS_INFINITY_KEY || key == ZERO_KEY + LARGEST || !(penalty > 0.0)) {
         return key;
     }
     let x = number_of(key);
     return key_of(select(x * penalty, exact_quotient_f32(x, penalty), x > 0.0));
 }
 
-fn is_greedy(top: u32) -> bool { return top <= NEVER_KEY || !(setting(0u) > 0.0); }
+fn is_greedy(top: u32) -> bool { return top <= MINUS_INFINITY_KEY || !(setting(0u) > 0.0); }
 
 // Factor from a difference of logits to one of binary logarithms.
 fn log2_per_logit() -> f32 {
@@ -36,5 +36,5 @@ fn top_key(place: Place) -> u32 {
     for (var i = place.lane; i < params.parts; i += LANES) {
         top = combine(top, vec2u(tops[row * params.parts + i], 0u));
     }
-    return fold(top, place).x;
+    return reduce_lanes(top, place).x;
 }

@@ -1,9 +1,9 @@
-// Selection of the key at which a running total, from the largest key down, reaches a mark: by digits
-// of eight bits, from the highest to the lowest. Every digit is a stage with a table of its own.
+// Radix select of the key at which a running total, from the largest key down, reaches a target:
+// eight bits at a time, from the highest down. Every digit is a stage with a histogram of its own.
 //
 // A table says how much of the total each value of the digit has, among the keys that agree in the
 // digits above. The stages of top-k come first and count keys by one, those of top-p by probability;
-// from stage `params.first_mass` on they are top-p's.
+// from stage `params.first_top_p_stage` on they are top-p's.
 //
 // The kernel has `tables: array<atomic<u32>>`, and in its params `stages`, the number of tables of a row.
 
@@ -42,8 +42,8 @@ fn store_selection(stage: u32, selection: Selection) {
 }
 
 // The mark. A setting that is off asks for more than there is, so that everything is kept.
-fn wanted(stage: u32, total: vec2u) -> vec2u {
-    if (stage < params.first_mass) {
+fn target_amount(stage: u32, total: vec2u) -> vec2u {
+    if (stage < params.first_top_p_stage) {
         let count = setting(1u);
         return select(vec2u(0xffffffffu), vec2u(u32(min(count, 2147483648.0)), 0u), count >= 1.0);
     }
@@ -51,32 +51,32 @@ fn wanted(stage: u32, total: vec2u) -> vec2u {
     if (!(share > 0.0 && share < 1.0)) {
         return vec2u(0xffffffffu);
     }
-    let mark = wide_part(total, u32(share * 4294967296.0));
+    let mark = scale_u64(total, u32(share * 4294967296.0));
     return select(mark, vec2u(1u, 0u), all(mark == vec2u()));
 }
 
 fn selection_before(stage: u32, total: vec2u) -> Selection {
     if (stage % DIGITS == 0u) {
-        return Selection(0u, wanted(stage, total));
+        return Selection(0u, target_amount(stage, total));
     }
     return load_selection(stage - 1u);
 }
 
 fn is_reached(before: Selection, bin: u32, above: vec2u, own: vec2u) -> bool {
-    let reached = bin == 0u || !is_less(wide_sum(above, own), before.remaining);
+    let reached = bin == 0u || !is_less(add_u64(above, own), before.remaining);
     return reached && is_less(above, before.remaining);
 }
 
 fn with_digit(before: Selection, stage: u32, bin: u32, above: vec2u) -> Selection {
     let prefix = before.prefix | (bin << (24u - 8u * (stage % DIGITS)));
-    return Selection(prefix, wide_difference(before.remaining, above));
+    return Selection(prefix, subtract_u64(before.remaining, above));
 }
 
 // Run by one thread.
-fn settled_alone(stage: u32) -> Selection {
+fn select_digit_alone(stage: u32) -> Selection {
     var total = vec2u();
     for (var bin = 0u; bin < BINS; bin++) {
-        total = wide_sum(total, load_amount(stage, bin));
+        total = add_u64(total, load_amount(stage, bin));
     }
     let before = selection_before(stage, total);
     var above = vec2u();
@@ -86,7 +86,7 @@ fn settled_alone(stage: u32) -> Selection {
         if (bin == 0u || is_reached(before, bin, above, own)) {
             break;
         }
-        above = wide_sum(above, own);
+        above = add_u64(above, own);
         bin--;
     }
     return with_digit(before, stage, bin, above);
@@ -94,9 +94,9 @@ fn settled_alone(stage: u32) -> Selection {
 
 // What the table of a stage says, for all threads: a thread to each value of the digit. All threads
 // must get here together.
-fn settled(stage: u32, place: Place) -> Selection {
+fn select_digit(stage: u32, place: Place) -> Selection {
     if (LANES == 1u) {
-        return settled_alone(stage);
+        return select_digit_alone(stage);
     }
     let bin = place.lane;
     let own = load_amount(stage, bin);
@@ -105,20 +105,20 @@ fn settled(stage: u32, place: Place) -> Selection {
     if (bin < 16u) {
         var sum = vec2u();
         for (var i = 0u; i < 16u; i++) {
-            sum = wide_sum(sum, amounts[bin * 16u + i]);
+            sum = add_u64(sum, amounts[bin * 16u + i]);
         }
         groups[bin] = sum;
     }
     workgroupBarrier();
     var above = vec2u();
     for (var i = bin + 1u; i % 16u != 0u; i++) {
-        above = wide_sum(above, amounts[i]);
+        above = add_u64(above, amounts[i]);
     }
     var total = vec2u();
     for (var i = 0u; i < 16u; i++) {
-        total = wide_sum(total, groups[i]);
+        total = add_u64(total, groups[i]);
         if (i > bin / 16u) {
-            above = wide_sum(above, groups[i]);
+            above = add_u64(above, groups[i]);
         }
     }
     let before = selection_before(stage, total);
@@ -130,9 +130,9 @@ fn settled(stage: u32, place: Place) -> Selection {
 }
 
 // The smallest key that top-k keeps, from when top-p begins.
-fn count_floor() -> u32 {
-    if (params.first_mass == 0u) {
+fn top_k_threshold() -> u32 {
+    if (params.first_top_p_stage == 0u) {
         return 0u;
     }
-    return load_selection(params.first_mass - 1u).prefix;
+    return load_selection(params.first_top_p_stage - 1u).prefix;
 }

@@ -3,11 +3,11 @@
 
 const PARITY = 0x1bd11bdau; // Skein's
 
-fn turned(word: u32, bits: u32) -> u32 { return (word << bits) | (word >> (32u - bits)); }
+fn rotate_left(word: u32, bits: u32) -> u32 { return (word << bits) | (word >> (32u - bits)); }
 
-fn mixed(pair: vec2u, bits: u32) -> vec2u {
+fn threefry_round(pair: vec2u, bits: u32) -> vec2u {
     let sum = pair.x + pair.y;
-    return vec2u(sum, turned(pair.y, bits) ^ sum);
+    return vec2u(sum, rotate_left(pair.y, bits) ^ sum);
 }
 
 // The rounds in groups of four, after each of which the keys are added, each time others.
@@ -16,7 +16,7 @@ fn threefry(key: vec2u, counter: vec2u) -> vec2u {
     var pair = counter + keys.xy;
     for (var group = 1u; group <= 5u; group++) {
         let bits = select(vec4u(17u, 29u, 16u, 24u), vec4u(13u, 15u, 26u, 6u), group % 2u == 1u);
-        pair = mixed(mixed(mixed(mixed(pair, bits.x), bits.y), bits.z), bits.w);
+        pair = threefry_round(threefry_round(threefry_round(threefry_round(pair, bits.x), bits.y), bits.z), bits.w);
         keys = keys.yzx;
         pair += keys.xy + vec2u(0u, group);
     }

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from webpte.errors import DeviceError, InputError
-from webpte.gpu.convert import by_file, converted, stored_offset
+from webpte.gpu.convert import group_by_file, stored_offset, to_stored_bytes
 from webpte.gpu.device import (
     DeviceInfo,
     DispatchCommand,
@@ -210,7 +210,7 @@ class NativeDevice:
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
         self._device.check("uploading constants")
-        for source, ordered in by_file(transfers):
+        for source, ordered in group_by_file(transfers):
             total = sum(transfer.region.size for transfer in ordered)
             done, unsubmitted, flushed = 0, 0, Promise(done=True)
             for transfer in ordered:
@@ -226,7 +226,7 @@ class NativeDevice:
                         flushed, unsubmitted = self._device.work_done(), 0
 
     async def _put(self, transfer: Transfer, start: int, length: int, doing: str) -> None:
-        stored = converted(await transfer.region.view(start, length), transfer.convert)
+        stored = to_stored_bytes(await transfer.region.view(start, length), transfer.convert)
         if length == CHUNK_BYTES:
             await asyncio.sleep(0)
         target = _find(self._buffers, transfer.buffer, doing)  # destroyed meanwhile?

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from webpte.errors import DeviceError, DeviceLostError, InputError, OutOfMemoryError
-from webpte.gpu.convert import converted
+from webpte.gpu.convert import to_stored_bytes
 from webpte.gpu.device import (
     DeviceInfo,
     GpuCopy,
@@ -268,7 +268,7 @@ class SimulatedDevice:
             if self.lost:
                 raise DeviceLostError("the device was lost while constants were uploaded")
             target = find_buffer(self.memory, transfer.buffer, "a constant")  # destroyed meanwhile?
-            stored = converted(data, transfer.convert)
+            stored = to_stored_bytes(data, transfer.convert)
             check_range(target, 0, len(stored), f"a constant in buffer {transfer.buffer}")
             self.contents[transfer.buffer] = data[:MAX_KEPT]
             target.write(stored)

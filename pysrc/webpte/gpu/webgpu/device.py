@@ -24,7 +24,7 @@ from webpte.errors import (
 from webpte.gpu.browser.files import JsFile, abortable
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.browser.settings_store import BrowserStore
-from webpte.gpu.convert import by_file, converted
+from webpte.gpu.convert import group_by_file, to_stored_bytes
 from webpte.gpu.device import (
     FEATURES,
     DeviceInfo,
@@ -208,14 +208,14 @@ class WebGPUDevice:
     async def transfer(
         self, transfers: Sequence[Transfer], progress: Progress | None = None
     ) -> None:
-        files = by_file(transfers)
+        files = group_by_file(transfers)
         for source, _ in files:
             if not isinstance(source, JsFile | BytesSource | ColumnSource | ConvertedSource):
                 raise DeviceError(f"{source.name}: constants must be in files of the browser")
         for source, ordered in files:
             if not isinstance(source, JsFile):  # made when the program was built, and small
                 for t in ordered:
-                    stored = converted(await t.region.view(0, t.region.size), t.convert)
+                    stored = to_stored_bytes(await t.region.view(0, t.region.size), t.convert)
                     self.write(t.buffer, 0, np.frombuffer(stored, np.uint8))
                 continue
             described = [[t.buffer, t.region.offset, t.region.size, t.convert] for t in ordered]

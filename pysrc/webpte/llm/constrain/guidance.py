@@ -199,7 +199,7 @@ class Guided:
         return self._allowed
 
     def _go_to(self, generated: Sequence[int]) -> None:
-        """Bring the matcher behind these tokens, from the ones it was brought behind last."""
+        """Bring the matcher to the state after these tokens: roll back, then consume."""
         given, known = list(generated), self._consumed
         same = len(known)
         if given[:same] != known:

@@ -8,11 +8,11 @@ from webpte.ops.attention.attention_kernels import (
     FEW_ROWS,
     MAX_SPLIT_HEAD,
     Attention,
-    fits_blocks,
-    lower_blocks,
+    fits_small_heads,
+    lower_flash,
     lower_simple,
+    lower_small_heads,
     lower_split,
-    lower_tiles,
     update_cache,
     writes_cache,
 )
@@ -33,6 +33,6 @@ def lower_attention(call: Attention, target: Target) -> list[Dispatch]:
         return update_cache(call) + lower_split(call, None)
     if takes_matrix_attention(call, target):
         return update_cache(call) + lower_matrices(call)
-    if fits_blocks(call, target):
-        return update_cache(call) + lower_blocks(call)
-    return update_cache(call) + lower_tiles(call)
+    if fits_small_heads(call, target):
+        return update_cache(call) + lower_small_heads(call)
+    return update_cache(call) + lower_flash(call)

@@ -60,7 +60,7 @@ WORKGROUPS = {
 MOST_CANDIDATES = 4  # numbers of splits near the default
 LOGIT_BYTES = 1 << 24  # of the logits that a software adapter holds at once
 ITEM_BYTES = {"f32": 4, "f16": 2}
-FLOATS = "floats"  # keys and values as they are: see `Attention.kept`
+FLOATS = "floats"  # keys and values as they are: see `Attention.cache_format`
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class Attention:
     # Params of attention_flash_split_rope.wgsl.
     rotary: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
     window: int = 0  # keys that a query sees, its own included; 0: all
-    cap: float = 0  # that logits are bent to stay within; 0: they are not
+    cap: float = 0  # c of c * tanh(logit / c); 0: logits as they are
     target: Target = GPU
 
     @property
-    def kept(self) -> str:
+    def cache_format(self) -> str:
         """Name of the files in wgsl/lib/attention/cache/ that read keys and values."""
         return FLOATS if self.packing is None else self.packing.wgsl
 
@@ -134,15 +134,15 @@ def update_cache(call: Attention) -> list[Dispatch]:
     return [lower_update(new, cache, itemsize, call.position) for new, cache in pairs]
 
 
-def fits_blocks(call: Attention, target: Target) -> bool:
+def fits_small_heads(call: Attention, target: Target) -> bool:
     """Return whether `attention_flash_small_heads` takes a call: heads fit shared memory."""
     sizes = call.q.sizes[3], call.v.sizes[3]
     whole = all(0 < size <= BLOCK_HEAD and size % 4 == 0 for size in sizes)
     return whole and target.shared_bytes >= BLOCK_BYTES
 
 
-def lower_blocks(call: Attention) -> list[Dispatch]:
-    return finish(
+def lower_small_heads(call: Attention) -> list[Dispatch]:
+    return attention_dispatches(
         call,
         "attention_flash_small_heads",
         bindings=(call.q.id, call.k.id, call.v.id),
@@ -150,14 +150,14 @@ def lower_blocks(call: Attention) -> list[Dispatch]:
     )
 
 
-def lower_tiles(call: Attention) -> list[Dispatch]:
+def lower_flash(call: Attention) -> list[Dispatch]:
     quads = ceil_div(call.v.sizes[3], 4)
     columns = min(ceil_div(quads, LANES), MAX_COLUMNS)
     values = TILE_KEYS
     while values * columns * LANES > STAGE:
         values //= 2
     slices = ceil_div(quads, columns * LANES)
-    return finish(
+    return attention_dispatches(
         call,
         "attention_flash",
         bindings=(call.q.id, call.k.id, call.v.id),
@@ -192,14 +192,14 @@ def lower_split(
     if bindings is None:
         new_ids = (None, None) if new is None else (new[0].id, new[1].id)
         bindings = (call.q.id, *new_ids)
-    return finish(
+    return attention_dispatches(
         call,
         kernel,
         bindings=(*bindings, call.k.id, call.v.id),
         tiles=ceil_div(call.rows, SPLIT_ROWS),
         types=(
             ("CACHE", "read" if new is None else "read_write"),
-            ("NEW", "none" if new is None else call.kept),
+            ("NEW", "none" if new is None else call.cache_format),
             ("LANES", str(split_lanes(call))),
             ("QUADS", str(ceil_div(call.q.sizes[3], 4))),
         ),
@@ -208,7 +208,7 @@ def lower_split(
     )
 
 
-def finish(
+def attention_dispatches(
     call: Attention,
     kernel: str,
     *,
@@ -220,7 +220,7 @@ def finish(
     new: Heads | None = None,
     width: int = 0,
 ) -> list[Dispatch]:
-    """Build the dispatches that all kernels share: split, mask, params, and the reduction."""
+    """Build an attention kernel's dispatch and, if it splits the keys, the reduction."""
     batch, heads, tokens, value_size = call.out.sizes
     jobs = batch * call.key_heads * tiles * slices
     splits = choose_splits(call, kernel, jobs)
@@ -236,7 +236,7 @@ def finish(
         types=(
             *types,
             ("FLOAT", call.stored),
-            ("KEPT", call.kept),
+            ("CACHE_FORMAT", call.cache_format),
             ("MASK_TYPE", call.mask_type),
             ("OUT", call.stored if splits == 1 else "f32"),
         ),
@@ -265,13 +265,13 @@ def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
     most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], each))
     wanted = call.target.adapter.workgroups(WORKGROUPS[kernel])
     default = max(1, min(most, ceil_div(wanted, jobs)))
-    if not call.target.asks:
+    if not call.target.wants_candidates:
         return default
     others = [1 << i for i in range(most.bit_length())]
     near = sorted(others, key=lambda n: abs(math.log2(n / default)))[:MOST_CANDIDATES]
     candidates = {f"{n} splits": n for n in (default, *near)}
     sizes = f"{call.q.sizes[3]}+{call.v.sizes[3]} {call.stored}"
-    sizes += f" {call.kept}" * (call.packing is not None)
+    sizes += f" {call.cache_format}" * (call.packing is not None)
     shape_class = f"{kernel} jobs{power_of_two(jobs)} keys{call.k.sizes[2]} size{sizes}"
     return call.target.choice("attention", shape_class, f"{default} splits", candidates)
 
@@ -334,7 +334,7 @@ def lower_simple(call: Attention) -> list[Dispatch]:
                 bindings=(logits, call.v.id, call.out.id, call.position),
                 params=params,
                 grid=quad_grid(quads),
-                types=(("FLOAT", call.stored), ("KEPT", call.kept)),
+                types=(("FLOAT", call.stored), ("CACHE_FORMAT", call.cache_format)),
                 overrides=without(overrides(call), LOGITS_ONLY),
             )
         )
@@ -347,7 +347,11 @@ def simple_logits(call: Attention, logits: Scratch, params: bytes, quads: int) -
         bindings=(call.q.id, call.k.id, call.mask_id, logits, call.position),
         params=params,
         grid=quad_grid(quads),
-        types=(("FLOAT", call.stored), ("KEPT", call.kept), ("MASK_TYPE", call.mask_type)),
+        types=(
+            ("FLOAT", call.stored),
+            ("CACHE_FORMAT", call.cache_format),
+            ("MASK_TYPE", call.mask_type),
+        ),
         overrides=without(overrides(call), VALUES_ONLY),
     )
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from webpte.ops.attention.attention_kernels import (
     TILE_ROWS,
     Attention,
-    finish,
+    attention_dispatches,
     pack_params,
     scratch,
     without,
@@ -68,7 +68,7 @@ def lower_matrices(call: Attention) -> list[Dispatch]:
         ("PARTS", str(parts_of_numbers(call, call.target))),
         ("ROUNDS", str(call.q.sizes[3] // ROUND)),
     )
-    first, *rest = finish(
+    first, *rest = attention_dispatches(
         call,
         "attention_matrix",
         bindings=(call.q.id, split, scales),
@@ -82,8 +82,8 @@ def lower_matrices(call: Attention) -> list[Dispatch]:
         bindings=(call.k.id, call.v.id, split, scales, call.position),
         params=pack_params(call, heads * blocks, lines=(0, 0, blocks)),
         grid=fold_grid(heads * blocks),
-        types=(*types, ("FLOAT", call.stored), ("KEPT", call.kept)),
+        types=(*types, ("FLOAT", call.stored), ("CACHE_FORMAT", call.cache_format)),
         overrides=without(first.overrides, ("GROUP", "CAUSAL", "MASK", *unused)),
     )
-    kept = tuple(pair for pair in first.types if pair[0] != "KEPT")
+    kept = tuple(pair for pair in first.types if pair[0] != "CACHE_FORMAT")
     return [before, replace(first, types=kept), *rest]

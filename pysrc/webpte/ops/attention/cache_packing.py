@@ -4,8 +4,8 @@ A row is the key or value of one head at one position. It is packed when it is w
 by the kernels that read it; a packed cache [B, C, heads, words] is a tensor of words.
 
 f16    elements in f16, rounded to nearest, four to a unit of two words
-int8   a word with a step (float32), then four numbers from -127 to 127 to a word; an element is
-       its number times the step, which is the largest element of the row / 127
+int8   a word with a scale (float32), then four codes from -127 to 127 to a word; an element is
+       its code times the scale, which is the row's largest magnitude / 127
 
 Rows end with a whole unit, filled with zeros. A step has 17 significant bits, so that a number
 times the step is exact in float32: every device reads the same floats from the same words. A row

@@ -61,5 +61,5 @@ def lower_packing(
         bindings=(new.id, cache.id, position),
         params=pack("6I", quads, row, tokens * heads, heads, cache.sizes[2] * heads, size),
         grid=quad_grid(quads),
-        types=(("FLOAT", stored), ("KEPT", packing.wgsl)),
+        types=(("FLOAT", stored), ("CACHE_FORMAT", packing.wgsl)),
     )

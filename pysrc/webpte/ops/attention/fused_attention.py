@@ -133,7 +133,7 @@ def rotary_attention(
     rotating = replace(
         first,
         bindings=(*first.bindings, start_of(args, half)),
-        overrides=(*known, ("HALF", int(half))),
+        overrides=(*known, ("ROTATE_HALF", int(half))),
     )
     return [rotating, *rest]
 

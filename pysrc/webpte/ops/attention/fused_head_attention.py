@@ -68,7 +68,7 @@ class HeadSource:
 
 
 @dataclass(frozen=True)
-class HeadChange:
+class HeadPrologue:
     """A change of queries, keys and values: its kind, the tensors, and epsilon of the norms."""
 
     kind: int
@@ -119,7 +119,7 @@ def fused_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
     if rope is not None and not rotates_quads(rope):
         return None
     sources = sources_of(parts, rope)
-    change = change_of(call, sources)
+    change = head_prologue_of(call, sources)
     if change is None:
         return None
     linears = [source.linear for source in sources]
@@ -169,11 +169,11 @@ def source_of(makers: Mapping[int, Part], value_id: int) -> HeadSource:
     return HeadSource(linear, own if bias is None else bias, norm)
 
 
-def change_of(call: Attention, sources: Sequence[HeadSource]) -> HeadChange | None:
+def head_prologue_of(call: Attention, sources: Sequence[HeadSource]) -> HeadPrologue | None:
     """Return what happens to the heads; None if the kernel does not do that."""
     biases, norms = [s.bias for s in sources], [s.norm for s in sources[:2]]
     if not any(biases) and not any(norms):
-        return HeadChange(UNCHANGED)
+        return HeadPrologue(UNCHANGED)
     if any(biases):
         widths = [source.linear.out.dims[-1] for source in sources]
         whole = all(b is not None and b.numel >= n for b, n in zip(biases, widths, strict=True))
@@ -182,7 +182,7 @@ def change_of(call: Attention, sources: Sequence[HeadSource]) -> HeadChange | No
         whole &= tokens == 1 or all(bias is not None and bias.rank == 1 for bias in biases)
         # The biases of values are where a mask would be.
         fits = whole and not any(norms) and call.mask is None and is_stored(call, *biases)
-        return HeadChange(BIASED, tuple(biases)) if fits else None  # type: ignore[arg-type]
+        return HeadPrologue(BIASED, tuple(biases)) if fits else None  # type: ignore[arg-type]
     if not all(norms):
         return None
     first, second = norms
@@ -192,7 +192,7 @@ def change_of(call: Attention, sources: Sequence[HeadSource]) -> HeadChange | No
     eps = {norm.number("eps") for norm in (first, second)}
     if len(eps) > 1 or not is_stored(call, *gains):
         return None
-    change = HeadChange(NORMED_HEADS, (*gains, None), eps.pop())
+    change = HeadPrologue(NORMED_HEADS, (*gains, None), eps.pop())
     if [gain.numel for gain in gains] == [call.q.sizes[3]] * 2:
         return change
     widths = [source.linear.out.dims[-1] for source in sources[:2]]
@@ -209,7 +209,7 @@ def is_stored(call: Attention, *tensors: TensorArg | None) -> bool:
 def head_dispatches(
     call: Attention,
     rope: Part | None,
-    change: HeadChange,
+    change: HeadPrologue,
     qkv: Scratch,
     places: tuple[int, int],
     args: Args,
@@ -238,9 +238,9 @@ def head_dispatches(
         types=types,
         overrides=(
             *first.overrides,
-            ("HALF", int(half)),
+            ("ROTATE_HALF", int(half)),
             ("ROTATED", int(rope is not None)),
-            ("CHANGE", change.kind),
+            ("HEAD_PROLOGUE", change.kind),
             ("EPS", change.eps),
         ),
     )

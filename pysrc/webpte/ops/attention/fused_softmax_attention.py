@@ -40,7 +40,7 @@ Scale = tuple[TensorArg, bool]  # one number, and whether it divides
 
 
 @dataclass
-class Reading:
+class TracedOperand:
     """A tensor and its layout as an operand of a batched GEMM."""
 
     tensor: TensorArg
@@ -54,7 +54,7 @@ class Scores:
     """The first GEMM, with the mask that is added and the numbers that scale it."""
 
     gemm: Args
-    mask: Reading | None
+    mask: TracedOperand | None
     scales: list[Scale]
 
 
@@ -65,13 +65,13 @@ class Parts:
         self.all = list(parts_of(args))
         self.writers = {out.id: (op, part) for op, part in self.all for out in part.outs}
 
-    def reading(self, tensor: TensorArg) -> Reading:
+    def reading(self, tensor: TensorArg) -> TracedOperand:
         """Trace a tensor to its source through views, permutations and scales."""
         if tensor.id not in self.writers:
-            return Reading(tensor, dense(tensor.dims))
+            return TracedOperand(tensor, dense(tensor.dims))
         op, part = self.writers[tensor.id]
         if op.name == SPLIT:
-            return split_reading(part, tensor)
+            return split_operand(part, tensor)
         if op.name in (MUL, DIV):
             scaled, scale = operands_of(part)
             found = self.reading(scaled)
@@ -100,7 +100,7 @@ class Parts:
         if mask is None:
             return Scores(part, None, scales)
         layout = strided(mask.out.dims, broadcast_strides(added.dims, mask.out.dims))
-        return Scores(part, Reading(added, layout.viewed(part.out.dims)), scales)
+        return Scores(part, TracedOperand(added, layout.viewed(part.out.dims)), scales)
 
     def writing(self, gemm: Args) -> StridedView | None:
         """Return how the elements of the last GEMM lie in the output."""
@@ -116,14 +116,14 @@ class Parts:
         return layout
 
 
-def split_reading(split: Args, tensor: TensorArg) -> Reading:
+def split_operand(split: Args, tensor: TensorArg) -> TracedOperand:
     """Return one output of a split as a part of the tensor that is split."""
     whole = split.tensor("self")
     dim = normalize_dim(split.integer("dim"), whole.rank)
     before = list(takewhile(lambda out: out.id != tensor.id, split.outs))
     strides = contiguous_strides(whole.dims)
     begin = strides[dim] * sum(out.dims[dim] for out in before)
-    return Reading(whole, strided(tensor.dims, strides), begin=begin)
+    return TracedOperand(whole, strided(tensor.dims, strides), begin=begin)
 
 
 def operands_of(part: Args) -> tuple[TensorArg, ...]:
@@ -141,17 +141,17 @@ def operands_of(part: Args) -> tuple[TensorArg, ...]:
 class SoftmaxAttention:
     """The operands of the kernel; their layouts are those of (head, token, element)."""
 
-    q: Reading
-    k: Reading
-    v: Reading
-    mask: Reading | None
+    q: TracedOperand
+    k: TracedOperand
+    v: TracedOperand
+    mask: TracedOperand | None
     scales: list[Scale]
     out: TensorArg
     written: StridedView
     hidden: float  # the share of each value in a row whose scores are all -inf
 
     @property
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[TracedOperand]:
         return [self.q, self.k, self.v]
 
     def heads(self) -> int:

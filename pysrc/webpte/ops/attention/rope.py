@@ -159,7 +159,7 @@ def lower_single(args: Args) -> list[Dispatch]:
             params=pack("12I", *shape, 1, 1, 1, 0, x.dims[1], rotary // 2, rotary, 0),
             grid=quad_grid(shape[3]),
             types=(("FLOAT", float_type(args, x, cosines, sines, out)),),
-            overrides=(("HALF", 1),),
+            overrides=(("ROTATE_HALF", 1),),
         ),
     ]
 
@@ -182,7 +182,7 @@ def lower_both(args: Args, half: bool) -> list[Dispatch]:
             params=pack("12I", *shapes, q.dims[1], rotated, row, head),
             grid=quad_grid(units),
             types=(("FLOAT", float_type(args, q, k, cosines, sines, *outs)),),
-            overrides=(("HALF", int(half)),),
+            overrides=(("ROTATE_HALF", int(half)),),
         ),
     ]
 

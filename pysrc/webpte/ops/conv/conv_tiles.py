@@ -80,7 +80,7 @@ def choose_conv_config(args: Args, conv: Convolution, gemm: Gemm) -> ConvConfig:
     default: ConvConfig = tiles(tile)
     if conv_window.suits(conv, args.target):
         default = conv_window.WINDOW
-    if not args.target.asks:
+    if not args.target.wants_candidates:
         return default
     configs: list[ConvConfig] = [default, *(tiles(t) for t in (tile, LARGE, SMALL, FLAT))]
     configs += [ConvTiles(t, 1) for t in (tile, SMALL)]

@@ -48,7 +48,7 @@ def threefry(key: tuple[int, int], first: int, second: Array) -> Array:
     return x
 
 
-def high_product(a: Array, b: Array) -> Array:
+def mul_hi(a: Array, b: Array) -> Array:
     """Return the upper 32 of a product's 64 bits; operands are uint64 below 2^32."""
     return (a * b) >> WORD
 
@@ -58,7 +58,7 @@ def alternating(coefficients: tuple[int, ...], f: Array) -> Array:
     *rest, last = (np.uint64(c) for c in coefficients)
     total = np.full_like(f, last)
     for coefficient in reversed(rest):
-        total = coefficient - high_product(total, f)
+        total = coefficient - mul_hi(total, f)
     return total
 
 
@@ -77,7 +77,7 @@ def negative_log2(n: Array) -> Array:
     n = n.astype(np.uint64)
     zeros = leading_zeros(n)
     slope, rest = slope_and_rest(n << zeros)
-    return (zeros << np.uint64(24)) + (high_product(rest, slope) >> np.uint64(6))
+    return (zeros << np.uint64(24)) + (mul_hi(rest, slope) >> np.uint64(6))
 
 
 def log2_of_wait(bits: Array) -> Array:
@@ -90,8 +90,8 @@ def log2_of_wait(bits: Array) -> Array:
     zeros = leading_zeros(n)
     slope, rest = slope_and_rest(n << zeros)
     rest_zeros = leading_zeros(rest)
-    near = high_product(rest << rest_zeros, slope)  # times 2^(30 + rest_zeros)
-    far = (zeros << np.uint64(26)) + (high_product(rest, slope) >> np.uint64(4))  # Q26
+    near = mul_hi(rest << rest_zeros, slope)  # times 2^(30 + rest_zeros)
+    far = (zeros << np.uint64(26)) + (mul_hi(rest, slope) >> np.uint64(4))  # Q26
     is_near = zeros == 0
     exponent = np.where(is_near, 2 - rest_zeros.astype(np.int64), 6)
     scaled = np.where(is_near, near, far)
@@ -102,5 +102,5 @@ def negative_power(x: Array) -> Array:
     """Return 2^-x in Q31, for x in Q24."""
     x = x.astype(np.uint64)
     f = (x & np.uint64(0xFFFFFF)) << np.uint64(8)
-    power = np.uint64(1 << 31) - high_product(alternating(POWER_COEFFICIENTS, f), f)
+    power = np.uint64(1 << 31) - mul_hi(alternating(POWER_COEFFICIENTS, f), f)
     return power >> np.minimum(x >> np.uint64(24), WORD)

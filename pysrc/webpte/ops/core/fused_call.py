@@ -114,7 +114,7 @@ def single_steps(parts: Iterable[Part]) -> list[FusedStep]:
 
 
 class Between:
-    """Placement of the values between parts: a view in its source, others in scratch memory."""
+    """Memory of values between parts: a view is in its source, others are in scratch memory."""
 
     def __init__(self, args: Args, steps: Sequence[FusedStep] | None = None) -> None:
         steps = single_steps(parts_of(args)) if steps is None else steps

@@ -54,7 +54,7 @@ class Target:
     asked: list[Tunable] | None = field(default=None, compare=False)
 
     @property
-    def asks(self) -> bool:
+    def wants_candidates(self) -> bool:
         """Whether lowerings have to list their candidates: tunables are collected or were tuned."""
         return self.asked is not None or bool(self.choices)
 

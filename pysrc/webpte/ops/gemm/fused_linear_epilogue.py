@@ -41,7 +41,7 @@ from webpte.ops.gemm.fused_linear_q4 import (
 from webpte.ops.gemm.gemm import Gemm, skinny_dispatches
 from webpte.ops.gemm.gemv_q4 import choose_gemv_config, gemv_dispatch, is_gemv
 from webpte.ops.gemm.linear_q4 import gemm_of, lower_linear, weights_of
-from webpte.ops.gemm.prologue import eps_of, is_centered, rounds
+from webpte.ops.gemm.prologue import is_centered, pack_prologue, quantizes_x
 
 LINEAR_EPILOGUE = "webpte.linear_epilogue"
 ADD = "aten.add.Tensor"
@@ -125,7 +125,7 @@ def one_dispatch(args: Args, parts: list[Part], epilogue: LinearEpilogue) -> lis
     op = LINEAR_OF[name]
     weights, x = weights_of(op, linear), linear.tensor("x")
     gemm = with_bias(gemm_of(op, linear), epilogue.bias)
-    rounded_before = op.quantized and not rounds(norm)
+    rounded_before = op.quantized and not quantizes_x(norm)
     if args.target.software or gemm is None or gemm.empty or rounded_before:
         return None
     if not are_alike([weights]) or not fits_skinny(gemm, norm, x, args.target):
@@ -134,10 +134,10 @@ def one_dispatch(args: Args, parts: list[Part], epilogue: LinearEpilogue) -> lis
     read = (x, weights.scales, gain, gemm.addend, epilogue.residual, out)
     gemm = replace(gemm, stored=float_type(args, *read))
     formula = epilogue.formula
-    params = weights.params + eps_of(norm) + pack("3f", *formula.first_scalars(3))
+    params = weights.params + pack_prologue(norm) + pack("3f", *formula.first_scalars(3))
     after = (("RESIDUAL", epilogue.residual is not None),)
     ids = (gemm.addend_id, formula.residual_id, out.id)
-    if is_gemv(gemm, [weights]) and not rounds(norm):
+    if is_gemv(gemm, [weights]) and not quantizes_x(norm):
         gemv = choose_gemv_config(weights, 1, args.target)
         types = (*gemv.types(weights, 1), *formula.types)
         kernel = gemv_kernel("gemv_q4", x, [weights], norm, types)

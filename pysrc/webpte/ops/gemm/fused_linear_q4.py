@@ -53,16 +53,16 @@ from webpte.ops.gemm.linear_q4 import (
 )
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_gated
 from webpte.ops.gemm.matmul import LINEAR, MATMUL_OF, gemm_with_epilogue, lower_matmul
-from webpte.ops.gemm.packed_weights import Quantized
+from webpte.ops.gemm.packed_weights import PackedWeights
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
     Prologue,
-    eps_of,
     gain_of,
     is_centered,
+    pack_prologue,
     prologue_overrides,
     prologue_types,
-    rounds,
+    quantizes_x,
 )
 from webpte.ops.gemm.skinny_config import batch_config, is_batch
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
@@ -74,7 +74,7 @@ GATED_GEMM = "webpte.gated_gemm"
 
 LINEAR_OF = {op.name: op for op in LINEARS}
 # Linear layers whose x is rounded to int8 with scales and zeros chosen before, and the others.
-ROUNDED_LINEARS = frozenset(op.name for op in LINEARS if op.quantized)
+QUANTIZED_INPUT_LINEARS = frozenset(op.name for op in LINEARS if op.quantized)
 PLAIN_LINEARS = frozenset({LINEAR, *(op.name for op in LINEARS if not op.quantized)})
 ALL_LINEARS = frozenset({LINEAR, *LINEAR_OF})
 CHOOSE_OF = {op.name: op for op in CHOOSE}
@@ -210,7 +210,7 @@ def lower_normed_gemm(args: Args) -> list[Dispatch]:
     return lower_linear(op, linear, norm=norm, out=out)
 
 
-def are_alike(weights: list[Quantized]) -> bool:
+def are_alike(weights: list[PackedWeights]) -> bool:
     """Return whether one kernel takes these weights at once: alike in all but their rows."""
     packings = {(w.format, w.inner, w.row_bytes, w.group) for w in weights}
     whole = all(w.in_quads for w in weights) and weights[0].inner % 4 == 0
@@ -218,7 +218,7 @@ def are_alike(weights: list[Quantized]) -> bool:
 
 
 def multi_config(
-    weights: Quantized, gemm: Gemm, target: Target, twice: bool = False
+    weights: PackedWeights, gemm: Gemm, target: Target, twice: bool = False
 ) -> SkinnyConfig:
     """Return the config of a kernel that reads x once for several weights.
 
@@ -230,7 +230,7 @@ def multi_config(
 
 
 def multi_kernel(
-    name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None
+    name: str, x: TensorArg, weights: list[PackedWeights], norm: Prologue | None
 ) -> GemmKernel:
     """Return a skinny kernel that reads x once for several weights."""
     types, overrides = prologue_types(norm), prologue_overrides(norm)
@@ -238,7 +238,7 @@ def multi_kernel(
 
 
 def gemv_kernel(
-    name: str, x: TensorArg, weights: list[Quantized], norm: Prologue | None, types: Types
+    name: str, x: TensorArg, weights: list[PackedWeights], norm: Prologue | None, types: Types
 ) -> GemmKernel:
     """Return a GEMV kernel that reads x once for several weights."""
     normed = (("NORMED", gain_of(norm) is not None), ("CENTERED", is_centered(norm)))
@@ -302,8 +302,8 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
         return None
     gain = norm.gain if norm else None
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
-    gemm, params = replace(gemm, stored=stored), weights[0].params + eps_of(norm)
-    if is_gemv(gemm, weights) and not rounds(norm):
+    gemm, params = replace(gemm, stored=stored), weights[0].params + pack_prologue(norm)
+    if is_gemv(gemm, weights) and not quantizes_x(norm):
         gemv = choose_gemv_config(weights[0], 2, args.target)
         types = (*gemv.types(weights[0], 2), ("GATE", gate_formula(parts)))
         kernel = gemv_kernel("gemv_q4_gated", x, weights, norm, types)
@@ -337,7 +337,7 @@ def lower_qkv(
         return None
     stored = float_type(part, x, *(w.scales for w in weights), norm.gain if norm else None)
     skinny, gemv = multi_config(weights[0], gemms[0], part.target, twice=True), None
-    if all(is_gemv(gemm, weights) for gemm in gemms) and not rounds(norm):
+    if all(is_gemv(gemm, weights) for gemm in gemms) and not quantizes_x(norm):
         gemv = choose_gemv_config(weights[0], 1, part.target)
     if gemv is None and is_centered(norm):
         return None
@@ -347,7 +347,7 @@ def lower_qkv(
         shapes += [gemm.n, begin, weight.scale_stride, place]
         begin += ceil_div(gemm.n, columns)
         place += gemm.m * gemm.n
-    params = weights[0].params + pack("12I", *shapes) + eps_of(norm)
+    params = weights[0].params + pack("12I", *shapes) + pack_prologue(norm)
     qkv = replace(gemms[0], n=begin * columns, stored=stored)
     if gemv is not None:
         kernel = gemv_kernel("gemv_q4_qkv", x, weights, norm, gemv.types(weights[0], 1))

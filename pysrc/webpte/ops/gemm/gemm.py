@@ -135,7 +135,7 @@ class TileConfig:
         m_parts, n_parts = ceil_div(gemm.m, self.rows), ceil_div(gemm.n, self.columns)
         return m_parts * n_parts * gemm.batches
 
-    def busy(self, workgroups: int, adapter: AdapterClass) -> float:
+    def occupancy(self, workgroups: int, adapter: AdapterClass) -> float:
         threads = workgroups * self.threads
         return min(1.0, workgroups / adapter.cores, (threads / adapter.threads) ** 0.5)
 
@@ -182,7 +182,7 @@ class GemmTiles(Protocol):
 
     def tiles(self, gemm: Gemm) -> int: ...
 
-    def busy(self, workgroups: int, adapter: AdapterClass) -> float:
+    def occupancy(self, workgroups: int, adapter: AdapterClass) -> float:
         """Estimate the share of its speed that a GPU reaches with so many workgroups."""
         ...
 
@@ -195,7 +195,7 @@ def cost(gemm: Gemm, tiling: GemmTiles, k_parts: int, adapter: AdapterClass) -> 
     workgroups = tiling.tiles(gemm) * k_parts
     operations = 2 * tiling.tiles(gemm) * tiling.rows * tiling.columns * gemm.k
     full_speed = tiling.speed * adapter.speed * 1e6
-    time = operations / full_speed / tiling.busy(workgroups, adapter)
+    time = operations / full_speed / tiling.occupancy(workgroups, adapter)
     if k_parts == 1:
         return time
     moved = (2 * k_parts + 1) * 4 * gemm.batches * gemm.m * gemm.n
@@ -214,7 +214,7 @@ def choose_tile_config(gemm: Gemm, adapter: AdapterClass = LARGE) -> tuple[TileC
     return fastest_configs(gemm, TILE_CONFIGS, adapter)[0]
 
 
-def part_length(k: int, parts: int, k_step: int = K_STEP) -> int:
+def split_k_length(k: int, parts: int, k_step: int = K_STEP) -> int:
     """Return the length of a part of k: whole steps of the kernel, except for the last part."""
     return max(k_step, k_step * ceil_div(ceil_div(k, parts), k_step))
 
@@ -238,7 +238,7 @@ def tuned_config(
     tilings: Sequence[T],
     target: Target,
 ) -> tuple[T, int]:
-    if not target.asks:
+    if not target.wants_candidates:
         return default
     configs = (default, *fastest_configs(gemm, tilings, target.adapter)[:MOST_CANDIDATES])
     candidates = {config_label(config): config for config in configs}
@@ -264,22 +264,22 @@ def split_k_dispatches(
     kernel: GemmKernel, gemm: Gemm, out: int, config: tuple[GemmTiles, int], target: Target = GPU
 ) -> list[Dispatch]:
     """Return the dispatches of a GEMM with as many parts of k as fit into one buffer."""
-    tiling, (k_parts, k_part) = config[0], split_of(gemm, config, target)
+    tiling, (k_parts, k_part) = config[0], split_k_of(gemm, config, target)
     if k_parts == 1:
         ends = (gemm.addend_id, out)
         return [tiled_dispatch(kernel, gemm, tiling, (1, k_part), ends, gemm.stored)]
-    parts = parts_memory(gemm, k_parts, target)
+    parts = split_k_scratch(gemm, k_parts, target)
     return [
         tiled_dispatch(kernel, gemm.plain, tiling, (k_parts, k_part), (None, parts), gemm.type),
-        sum_dispatch(gemm, k_parts, parts, out),
+        split_k_sum(gemm, k_parts, parts, out),
     ]
 
 
-def split_of(gemm: Gemm, config: tuple[GemmTiles, int], target: Target) -> tuple[int, int]:
+def split_k_of(gemm: Gemm, config: tuple[GemmTiles, int], target: Target) -> tuple[int, int]:
     """Return the number of parts of k, as many as fit into one buffer, and their length."""
     tiling, wanted = config
     most = target.most_splits(4 * gemm.batches * gemm.m * gemm.n)
-    k_part = part_length(gemm.k, min(wanted, most), tiling.k_step)
+    k_part = split_k_length(gemm.k, min(wanted, most), tiling.k_step)
     return max(1, ceil_div(gemm.k, k_part)), k_part
 
 
@@ -303,13 +303,13 @@ def tiled_dispatch(
     )
 
 
-def parts_memory(gemm: Gemm, k_parts: int, target: Target) -> Scratch:
+def split_k_scratch(gemm: Gemm, k_parts: int, target: Target) -> Scratch:
     """Return scratch memory for the partial sums of split-K."""
     elements = k_parts * gemm.batches * gemm.m * gemm.n
     return Scratch("matmul parts", target.scratch_bytes(4 * elements))
 
 
-def sum_dispatch(gemm: Gemm, k_parts: int, parts: Binding, out: int) -> Dispatch:
+def split_k_sum(gemm: Gemm, k_parts: int, parts: Binding, out: int) -> Dispatch:
     elements = gemm.batches * gemm.m * gemm.n
     return Dispatch(
         kernel="gemm_split_k_sum",

@@ -100,7 +100,7 @@ class SmallGemm:
 def choose_small_tile(gemm: Gemm, b_k_first: bool, target: Target, name: str = "") -> SmallTile:
     """Return the tile that was measured fastest on this adapter, or else the default."""
     default = default_small_tile(gemm, b_k_first, target)
-    if not target.asks:
+    if not target.wants_candidates:
         return default
     candidates = {tile.label: tile for tile in (default, *(t for t, _ in TILES[b_k_first]))}
     rows = f"m{power_of_two(gemm.m)} n{gemm.n} k{gemm.k} x{gemm.batches}"

@@ -22,9 +22,9 @@ from webpte.ops.gemm.matmul import linear_operands
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
     Prologue,
-    eps_of,
     gain_of,
     is_centered,
+    pack_prologue,
     prologue_overrides,
     prologue_types,
 )
@@ -73,7 +73,7 @@ def lower_gemv_multi(
         operands=(x.id, gain_of(norm), *matrices_of([o.b.id for o in operands])),
         types=(*prologue_types(norm), ("GATE", gate or "x")),
         overrides=(*prologue_overrides(norm), ("GATED", gate is not None)),
-        params=pack("12I", *shapes) + eps_of(norm),
+        params=pack("12I", *shapes) + pack_prologue(norm),
     )
     qkv = replace(Gemm(first.m, 0, first.k), n=workgroups * 4 * config.lanes, stored=read)
     (dispatch,) = skinny_dispatches(kernel, qkv, -1, config)

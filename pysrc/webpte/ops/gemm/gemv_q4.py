@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from webpte.ops.core.records import Binding, Dispatch, ceil_div, fold_grid
 from webpte.ops.core.target import Target
 from webpte.ops.gemm.gemm import Gemm, GemmKernel, Types
-from webpte.ops.gemm.packed_weights import BYTES, Quantized
+from webpte.ops.gemm.packed_weights import BYTES, PackedWeights
 
-FOLDS, SCALAR_FOLDS, QUAD_BYTES = 8, 32, 16  # of the shader
+PARTIALS, SCALAR_PARTIALS, QUAD_BYTES = 8, 32, 16  # of the shader
 MOST_STAGED_BYTES = 8192
 # From this many rows on, W keeps a GPU of 132 cores busy without many slices along k.
 MANY_ROWS = 32768
@@ -35,19 +35,19 @@ class GemvConfig:
     def columns(self) -> int:
         return 4 * (self.threads // self.slices)
 
-    def chunk(self, weights: Quantized) -> int:
+    def chunk(self, weights: PackedWeights) -> int:
         """Return how many turns have their x in shared memory at once: all, unless x is long."""
         turns = ceil_div(weights.steps, self.slices)
         turn_bytes = self.slices * quads_per_unit(weights) * QUAD_BYTES
         return turns if turns * turn_bytes <= MOST_STAGED_BYTES else 1
 
-    def shared_bytes(self, weights: Quantized, matrices: int) -> int:
+    def shared_bytes(self, weights: PackedWeights, matrices: int) -> int:
         """Return the bytes of shared memory that the kernel declares."""
-        sums = matrices * (self.threads + self.columns // 4 * FOLDS)
+        sums = matrices * (self.threads + self.columns // 4 * PARTIALS)
         staged = self.chunk(weights) * self.slices * quads_per_unit(weights)
-        return (staged + sums) * QUAD_BYTES + (self.threads + SCALAR_FOLDS) * 4
+        return (staged + sums) * QUAD_BYTES + (self.threads + SCALAR_PARTIALS) * 4
 
-    def types(self, weights: Quantized, matrices: int) -> Types:
+    def types(self, weights: PackedWeights, matrices: int) -> Types:
         """Return the text constants of wgsl/lib/gemm/gemv_q4.wgsl."""
         return (
             ("CHUNK", str(self.chunk(weights))),
@@ -59,12 +59,12 @@ class GemvConfig:
         )
 
 
-def quads_per_unit(weights: Quantized) -> int:
+def quads_per_unit(weights: PackedWeights) -> int:
     """Return how many quads of x meet the 16 bytes of a unit."""
     return 4 if weights.format == BYTES else 8
 
 
-def is_gemv(gemm: Gemm, weights: Sequence[Quantized]) -> bool:
+def is_gemv(gemm: Gemm, weights: Sequence[PackedWeights]) -> bool:
     """Return whether the GEMV kernels take a GEMM."""
     whole = all(w.in_quads and w.inner == w.steps * quads_per_unit(w) * 4 for w in weights)
     return gemm.m == 1 and gemm.batches == 1 and gemm.n > 0 and gemm.k > 0 and whole
@@ -75,7 +75,7 @@ GEMV_CONFIGS = tuple(
 )
 
 
-def choose_gemv_config(weights: Quantized, matrices: int, target: Target) -> GemvConfig:
+def choose_gemv_config(weights: PackedWeights, matrices: int, target: Target) -> GemvConfig:
     """Return the config measured fastest on this adapter, or the default; never too large."""
     default = default_gemv_config(weights, matrices, target)
     fitting = [c for c in GEMV_CONFIGS if c.shared_bytes(weights, matrices) <= target.shared_bytes]
@@ -84,7 +84,7 @@ def choose_gemv_config(weights: Quantized, matrices: int, target: Target) -> Gem
     return target.choice("gemv_q4", shape_class, default.label, candidates)
 
 
-def default_gemv_config(weights: Quantized, matrices: int, target: Target) -> GemvConfig:
+def default_gemv_config(weights: PackedWeights, matrices: int, target: Target) -> GemvConfig:
     """Return many slices for few columns, few where their setup would dominate (measured)."""
     if weights.rows >= target.adapter.workgroups(MANY_ROWS):
         wanted = GemvConfig(128, 16)

@@ -42,7 +42,7 @@ from webpte.ops.gemm.packed_weights import (
     BYTES,
     HIGH_FIRST,
     LOW_FIRST,
-    Quantized,
+    PackedWeights,
     check_types,
     fits,
     grouped,
@@ -52,11 +52,11 @@ from webpte.ops.gemm.packed_weights import (
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
     Prologue,
-    eps_of,
     gain_of,
+    pack_prologue,
     prologue_overrides,
     prologue_types,
-    rounds,
+    quantizes_x,
 )
 from webpte.ops.gemm.skinny_config import skinny_config, suits_batch
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
@@ -108,7 +108,7 @@ BACKWARD = "d_out: tensor, weight: tensor, scales: tensor, group_size: int -> te
 REQUANT = "latent: tensor, scales: tensor, group_size: int -> tensor"
 
 
-def weights_of(op: LinearQ4, args: Args) -> Quantized:
+def weights_of(op: LinearQ4, args: Args) -> PackedWeights:
     """Return the weights of a call, after checking all shapes."""
     x, weight = args.tensor("x"), args.tensor("weight")
     check_types(args, (x, args.tensor("scales")), weight)
@@ -165,7 +165,7 @@ def lower_linear(
     """Lower a linear layer; `bias` and `added` are what later calls add to its result."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
     gemm = gemm_of(op, args).with_bias(bias).plus(added)
-    rows = None if rounds(norm) else row_params(op, args, gemm.m)
+    rows = None if quantizes_x(norm) else row_params(op, args, gemm.m)
     others = (rows[0] if rows else None, norm.gain if norm else None, out)
     stored = float_type(args, x, weights.scales, gemm.addend, *others)
     gemm = replace(gemm, stored=stored)
@@ -177,7 +177,7 @@ def lower_linear(
             return matrix_linear(kernel, weights, gemm, out.id, args.target)
         if not suits_batch(gemm, weights, args.target) or rows is not None:
             return tile_dispatches(kernel, gemm, out.id, args.target)
-    if rows is None and not rounds(norm) and is_gemv(gemm, [weights]):
+    if rows is None and not quantizes_x(norm) and is_gemv(gemm, [weights]):
         return [lower_gemv(x, weights, gemm, norm, out.id, args.target)]
     config = skinny_config(weights, gemm, args.target)
     if norm is not None and config.threads > NORMED_THREADS:
@@ -189,7 +189,7 @@ def lower_linear(
 
 def lower_gemv(
     x: TensorArg,
-    weights: Quantized,
+    weights: PackedWeights,
     gemm: Gemm,
     norm: Prologue | None,
     out: int,
@@ -199,14 +199,14 @@ def lower_gemv(
     normed = (("NORMED", gain_of(norm) is not None), ("RESIDUAL", False))
     types = (*config.types(weights, 1), ("FORMULA", "x"))
     kernel = normed_kernel("gemv_q4", x, [weights], norm, types, normed)
-    kernel = replace(kernel, params=weights.params + eps_of(norm) + bytes(12))
+    kernel = replace(kernel, params=weights.params + pack_prologue(norm) + bytes(12))
     return gemv_dispatch(kernel, gemm, (gemm.addend_id, None, out), config)
 
 
 def normed_kernel(
     name: str,
     x: TensorArg,
-    weights: Sequence[Quantized],
+    weights: Sequence[PackedWeights],
     norm: Prologue | None,
     types: Types,
     overrides: Overrides,
@@ -226,19 +226,19 @@ def twice_type(config: SkinnyConfig) -> tuple[str, str]:
     return "TWICE", str(config.twice).lower()
 
 
-def skinny_kernel(kernel: GemmKernel, weights: Quantized, norm: Prologue | None) -> GemmKernel:
+def skinny_kernel(kernel: GemmKernel, weights: PackedWeights, norm: Prologue | None) -> GemmKernel:
     return replace(
         kernel,
         name="linear_q4_skinny",
         operands=(*kernel.operands, gain_of(norm)),
         types=(*kernel.types, *prologue_types(norm)),
         overrides=(*kernel.overrides, *prologue_overrides(norm), ("WIDE", weights.wide)),
-        params=kernel.params + eps_of(norm),
+        params=kernel.params + pack_prologue(norm),
     )
 
 
 def kernel_of(
-    x: TensorArg, weights: Quantized, rows: tuple[TensorArg, TensorArg] | None = None
+    x: TensorArg, weights: PackedWeights, rows: tuple[TensorArg, TensorArg] | None = None
 ) -> GemmKernel:
     scale, zero = (rows[0].id, rows[1].id) if rows else (None, None)
     return GemmKernel(
@@ -254,7 +254,7 @@ def kernel_of(
     )
 
 
-def rounded_to_int8(x: Array, scale: Array, zero: Array) -> Array:
+def fake_quantize_int8(x: Array, scale: Array, zero: Array) -> Array:
     """Round as the op does, in float32: float64 could decide ties otherwise."""
     scale, zero = scale.reshape(-1, 1), zero.reshape(-1, 1).astype(np.float32)
     inverse = np.float32(1) / scale.astype(np.float32)
@@ -265,7 +265,7 @@ def run_linear(op: LinearQ4, args: Args) -> Array:
     weights, x = weights_of(op, args), args.array("x")
     rows: Array = x.reshape(numel(x.shape[:-1]), x.shape[-1]).astype(np.float32)
     if op.quantized:
-        rows = rounded_to_int8(rows, args.array("x_scale"), args.array("x_zero"))
+        rows = fake_quantize_int8(rows, args.array("x_scale"), args.array("x_zero"))
     matrix = unpacked(weights, args.array("weight"), args.array("scales"))
     result = rows.astype(np.float64) @ matrix.T
     if not op.per_row and (bias := args.optional_array("bias")) is not None:
@@ -283,7 +283,7 @@ def simple(kernel: GemmKernel) -> GemmKernel:
 # Training
 
 
-def backward_weights(args: Args) -> Quantized:
+def backward_weights(args: Args) -> PackedWeights:
     """Return the weights; the output gives their columns, as packed rows may end in padding."""
     d_out, weight = args.tensor("d_out"), args.tensor("weight")
     check_types(args, (d_out, args.tensor("scales")), weight)

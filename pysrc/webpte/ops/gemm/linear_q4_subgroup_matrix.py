@@ -19,11 +19,11 @@ from webpte.ops.gemm.gemm import (
     Gemm,
     GemmKernel,
     Overrides,
-    parts_memory,
-    split_of,
+    split_k_of,
+    split_k_scratch,
     tiled_dispatch,
 )
-from webpte.ops.gemm.packed_weights import BYTES, Quantized
+from webpte.ops.gemm.packed_weights import BYTES, PackedWeights
 from webpte.ops.gemm.subgroup_matrix import (
     MatrixConfig,
     exponents_memory,
@@ -48,7 +48,7 @@ OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE")
 
 
 def matrix_linear(
-    kernel: GemmKernel, weights: Quantized, gemm: Gemm, out: int, target: Target
+    kernel: GemmKernel, weights: PackedWeights, gemm: Gemm, out: int, target: Target
 ) -> list[Dispatch]:
     """Return the split into f16 and the GEMM, with the bindings of the tiled `kernel`."""
     joined = JoinedLinears(kernel, (weights,), (gemm,), target)
@@ -68,7 +68,7 @@ class JoinedLinears:
     """Linear layers of one x, of the same format and groups; `kernel` is the first one's tiled."""
 
     kernel: GemmKernel
-    weights: tuple[Quantized, ...]
+    weights: tuple[PackedWeights, ...]
     gemms: tuple[Gemm, ...]
     target: Target
 
@@ -142,8 +142,8 @@ def matrix_qkv(joined: JoinedLinears, outs: Sequence[Binding]) -> list[Dispatch]
         columns += tiling.columns * ceil_div(gemm.n, tiling.columns)
     whole, matrices = replace(joined.whole, n=columns), joined.matrices(begins)
     split, kernel = joined.multiply(joined.split(whole, matrices), matrices, (("WRITE", "joined"),))
-    k_parts, k_part = split_of(whole, (tiling, wanted), joined.target)
-    parts = parts_memory(whole, k_parts, joined.target)
+    k_parts, k_part = split_k_of(whole, (tiling, wanted), joined.target)
+    parts = split_k_scratch(whole, k_parts, joined.target)
     multiply = tiled_dispatch(kernel, whole, tiling, (k_parts, k_part), (parts,), "f32")
     addends = [gemm.addend_id for gemm in joined.gemms]
     sums = Dispatch(
@@ -163,7 +163,7 @@ def matrix_gated(joined: JoinedLinears, gate: str, out: TensorArg) -> list[Dispa
     matrices = joined.matrices((0, 0))
     before = joined.split(whole, matrices, interleaved=True)
     split, kernel = joined.multiply(before, matrices, (("WRITE", "gated"), ("GATE", gate)))
-    _, k_part = split_of(whole, (tiling, 1), joined.target)
+    _, k_part = split_k_of(whole, (tiling, 1), joined.target)
     return [
         split,
         tiled_dispatch(kernel, whole, tiling, (1, k_part), (out.id,), whole.stored),

@@ -22,7 +22,7 @@ WHOLE_ROW = 1 << 31
 
 
 @dataclass(frozen=True)
-class Quantized:
+class PackedWeights:
     """Weights [rows, inner] with their packing and their scales."""
 
     tensor: TensorArg
@@ -99,7 +99,7 @@ def check_types(args: Args, floats: tuple[TensorArg | None, ...], weight: Tensor
         )
 
 
-def grouped(args: Args, weight: TensorArg, inner: int) -> Quantized:
+def grouped(args: Args, weight: TensorArg, inner: int) -> PackedWeights:
     """Return codes of 4 bits with scales [groups, rows], after checking the scales."""
     scales, group = args.tensor("scales"), args.integer("group_size")
     enough = (
@@ -113,14 +113,14 @@ def grouped(args: Args, weight: TensorArg, inner: int) -> Quantized:
             f"{args.call}: scales {list(scales.dims)} do not cover {weight.dims[0]} rows "
             f"of {inner} weights in groups of {group}"
         )
-    return Quantized(weight, scales, LOW_FIRST, inner, group, scales.dims[1])
+    return PackedWeights(weight, scales, LOW_FIRST, inner, group, scales.dims[1])
 
 
-def per_row(args: Args, weight: TensorArg, inner: int, packing: int) -> Quantized:
+def per_row(args: Args, weight: TensorArg, inner: int, packing: int) -> PackedWeights:
     scales = args.tensor("scales")
     if scales.numel < weight.dims[0]:
         raise GraphError(f"{args.call}: {scales.numel} scales for {weight.dims[0]} rows of weights")
-    return Quantized(weight, scales, packing, inner, WHOLE_ROW, 0)
+    return PackedWeights(weight, scales, packing, inner, WHOLE_ROW, 0)
 
 
 def fits(inner: int, row_bytes: int) -> bool:
@@ -128,7 +128,7 @@ def fits(inner: int, row_bytes: int) -> bool:
     return (inner + 1) // 2 <= row_bytes <= (inner + 7) // 8 * 4
 
 
-def unpacked(weights: Quantized, array: Array, scales: Array) -> Array:
+def unpacked(weights: PackedWeights, array: Array, scales: Array) -> Array:
     """Return the weights as float64 [rows, inner]."""
     if weights.format == BYTES:
         codes = array.view(np.int8).astype(np.float64)

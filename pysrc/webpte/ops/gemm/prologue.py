@@ -15,11 +15,11 @@ NORMED_THREADS = 128
 
 @dataclass(frozen=True)
 class Prologue:
-    """An optional norm (with a `gain`) and an optional rounding to int8 of the rows of x.
+    """An optional norm (with a `gain`), then an optional dynamic int8 quantization of x.
 
     The norm is an RMS norm, or, if it is `centered`, a layer norm, which only GEMV kernels have.
 
-    Scale and zero of the rounding come from each row's extremes; `least` is the smallest scale,
+    Scale and zero point come from each row's minimum and maximum; `least` is the smallest scale,
     None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl.
     """
 
@@ -35,7 +35,7 @@ def gain_of(norm: Prologue | None) -> int | None:
     return None if norm is None or norm.gain is None else norm.gain.id
 
 
-def rounds(norm: Prologue | None) -> bool:
+def quantizes_x(norm: Prologue | None) -> bool:
     """Return whether x is rounded to int8."""
     return norm is not None and norm.least is not None
 
@@ -45,7 +45,7 @@ def is_centered(norm: Prologue | None) -> bool:
     return norm is not None and norm.centered
 
 
-def eps_of(norm: Prologue | None) -> bytes:
+def pack_prologue(norm: Prologue | None) -> bytes:
     """Pack the norm's epsilon and the smallest scale, which GEMV kernels ignore."""
     return pack("2f", norm.eps if norm else 0, (norm.least if norm else None) or 0)
 
@@ -55,10 +55,10 @@ def prologue_types(norm: Prologue | None) -> Types:
 
     The space keeps the constant out of the pipeline's label.
     """
-    squared = gain_of(norm) is not None and not rounds(norm)
+    squared = gain_of(norm) is not None and not quantizes_x(norm)
     return (("SQUARED", " true" if squared else " false"),)
 
 
 def prologue_overrides(norm: Prologue | None) -> Overrides:
     """Return the override constants of wgsl/lib/gemm/prologue.wgsl."""
-    return (("NORMED", gain_of(norm) is not None), ("ROUNDED", rounds(norm)))
+    return (("NORMED", gain_of(norm) is not None), ("DYNAMIC_INT8", quantizes_x(norm)))

@@ -22,7 +22,7 @@ from webpte.ops.gemm.gemm import (
     rows_at_once,
 )
 from webpte.ops.gemm.gemv_q4 import MANY_ROWS
-from webpte.ops.gemm.packed_weights import Quantized
+from webpte.ops.gemm.packed_weights import PackedWeights
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
 
 MAX_BATCH_ROWS = 32
@@ -37,13 +37,13 @@ def is_batch(gemm: Gemm) -> bool:
     return MAX_SKINNY_ROWS < gemm.m <= MAX_BATCH_ROWS
 
 
-def suits_batch(gemm: Gemm, weights: Quantized, target: Target) -> bool:
+def suits_batch(gemm: Gemm, weights: PackedWeights, target: Target) -> bool:
     """Tell whether the skinny kernel takes more rows than usual, several times eight."""
     return is_batch(gemm) and weights.wide and not takes_matrices(gemm, target)
 
 
 def batch_config(
-    weights: Quantized, gemm: Gemm, target: Target, twice: bool = True
+    weights: PackedWeights, gemm: Gemm, target: Target, twice: bool = True
 ) -> SkinnyConfig:
     """Choose the slices and lanes for many rows: as few slices as leave work for every core.
 
@@ -59,7 +59,7 @@ def batch_config(
     return replace(choose_skinny_config(weights.steps, threads, slices), twice=twice)
 
 
-def skinny_config(weights: Quantized, gemm: Gemm, target: Target) -> SkinnyConfig:
+def skinny_config(weights: PackedWeights, gemm: Gemm, target: Target) -> SkinnyConfig:
     """Choose the slices and lanes of the skinny kernel.
 
     A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x. Lanes that

@@ -72,7 +72,7 @@ class MatrixTileConfig:
     def tiles(self, gemm: Gemm) -> int:
         return ceil_div(gemm.m, self.rows) * ceil_div(gemm.n, self.columns)
 
-    def busy(self, workgroups: int, adapter: AdapterClass) -> float:
+    def occupancy(self, workgroups: int, adapter: AdapterClass) -> float:
         """Count rounds of as many workgroups as fit: the last one takes as long as a full one."""
         at_once = WORKGROUPS_PER_CORE * adapter.cores
         return workgroups / (at_once * ceil_div(workgroups, at_once))
@@ -124,7 +124,7 @@ def tuned_matrix_tile_config(
         default = choose_matrix_tile_config(gemm, target.adapter)
         return tuned_config(name, shape_class, gemm, default, MATRIX_TILE_CONFIGS, target)
     default = choose_whole_tile_config(gemm, target.adapter)
-    if not target.asks:
+    if not target.wants_candidates:
         return default
     configs = (default, *((tiling, 1) for tiling in MATRIX_TILE_CONFIGS))
     candidates = {config_label(config): config for config in configs}

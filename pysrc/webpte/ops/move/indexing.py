@@ -37,7 +37,7 @@ MAX_INDICES = 4  # of wgsl/move/indexing.wgsl
 
 
 @dataclass(frozen=True)
-class Picked:
+class IndexOperand:
     """One index tensor: its strides along the output's dims, and the dim that it indexes."""
 
     tensor: TensorArg
@@ -47,13 +47,13 @@ class Picked:
 
 
 @dataclass(frozen=True)
-class Picks:
+class GatherSpec:
     """The source of each element of an output of shape `dims`."""
 
     source: TensorArg
     dims: Dims
     strides: Dims
-    indices: tuple[Picked, ...]
+    indices: tuple[IndexOperand, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Indexing:
 
     name: str
     signature: str
-    picks: Callable[[Args], Picks]
+    picks: Callable[[Args], GatherSpec]
     numpy: Callable[[Args], Array]
 
 
@@ -77,7 +77,7 @@ def check_indices(args: Args, tensor: TensorArg) -> TensorArg:
     return tensor
 
 
-def gather_picks(args: Args) -> Picks:
+def gather_picks(args: Args) -> GatherSpec:
     source, index = args.tensor("self"), check_indices(args, args.tensor("index"))
     dims, limits = source.dims or (1,), index.dims or (1,)  # rank 0 counts as one element
     dim = normalize_dim(args.integer("dim"), len(dims))
@@ -89,9 +89,9 @@ def gather_picks(args: Args) -> Picks:
             f"{args.call}: indices {list(index.dims)} do not fit {list(source.dims)}, dim {dim}"
         )
     strides = list(contiguous_strides(dims))
-    picked = Picked(index, contiguous_strides(index.dims), dims[dim], strides[dim])
+    picked = IndexOperand(index, contiguous_strides(index.dims), dims[dim], strides[dim])
     strides[dim] = 0
-    return Picks(source, index.dims, tuple(strides[: index.rank]), (picked,))
+    return GatherSpec(source, index.dims, tuple(strides[: index.rank]), (picked,))
 
 
 def run_gather(args: Args) -> Array:
@@ -113,7 +113,7 @@ def kept_dims(indexed: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
     return before, kept[len(before) :]
 
 
-def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) -> Picks:
+def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) -> GatherSpec:
     """Return the picks of `source[indices]`; null stands for a whole dim, as in NumPy and torch."""
     if len(indices) > source.rank:
         raise GraphError(f"{args.call}: {len(indices)} indices for rank {source.rank}")
@@ -133,16 +133,16 @@ def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) 
         return (*sides[0], *middle, *sides[1])
 
     picked = tuple(
-        Picked(
+        IndexOperand(
             tensor, around(broadcast_strides(tensor.dims, common), None), source.dims[dim], own[dim]
         )
         for dim, tensor in found
     )
     nowhere = (0,) * len(common)
-    return Picks(source, around(common, source.dims), around(nowhere, own), picked)
+    return GatherSpec(source, around(common, source.dims), around(nowhere, own), picked)
 
 
-def index_picks(args: Args) -> Picks:
+def index_picks(args: Args) -> GatherSpec:
     return fancy_picks(args, args.tensor("self"), args.tensors("indices"))
 
 
@@ -151,13 +151,13 @@ def run_index(args: Args) -> Array:
     return args.array("self")[tuple(slice(None) if a is None else a for a in arrays)]
 
 
-def select_picks(args: Args) -> Picks:
+def select_picks(args: Args) -> GatherSpec:
     source, index = args.tensor("self"), args.tensor("index")
     if index.rank > 1:
         raise GraphError(f"{args.call}: indices have rank {index.rank}, at most 1 is allowed")
     dim = normalize_dim(args.integer("dim"), source.rank)
     if source.rank == 0:
-        return Picks(source, (), (), (Picked(check_indices(args, index), (), 1, 0),))
+        return GatherSpec(source, (), (), (IndexOperand(check_indices(args, index), (), 1, 0),))
     listed = index.with_dims((index.numel,))
     return fancy_picks(args, source, [None] * dim + [listed])
 
@@ -169,7 +169,7 @@ def run_select(args: Args) -> Array:
     return np.take(x, index.reshape(-1), axis=normalize_dim(args.integer("dim"), x.ndim))
 
 
-def embedding_picks(args: Args) -> Picks:
+def embedding_picks(args: Args) -> GatherSpec:
     weight = args.tensor("weight")
     if weight.rank != 2:
         raise GraphError(f"{args.call}: the table has rank {weight.rank}, not 2")

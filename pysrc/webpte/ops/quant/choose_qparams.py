@@ -38,7 +38,7 @@ Array = np.ndarray
 MAPPINGS = {"ASYMMETRIC": 0, "SYMMETRIC": 1, "SYMMETRIC_NO_CLIPPING_ERR": 2}
 LEAST_ERROR = 3
 
-MAX_AXES = 16  # of wgsl/lib/quant/extremes.wgsl
+MAX_AXES = 16  # of wgsl/lib/quant/min_max.wgsl
 MOST_LANES = 64  # per block: a workgroup of 256 takes 4 blocks
 ITEMS_PER_LANE = 128  # a longer block is split
 MOST_PARTS = 256
@@ -65,7 +65,7 @@ class QParamsRule:
 
 
 @dataclass(frozen=True)
-class Choose:
+class ChooseQParams:
     """One op: its arguments, and the rule that they define."""
 
     name: str
@@ -123,19 +123,19 @@ def token_rule(args: Args) -> QParamsRule:
 
 
 CHOOSE = (
-    Choose(
+    ChooseQParams(
         "torchao.choose_qparams_affine.default",
         "x: tensor, mapping: str, block_size: ints, dtype: any = None, quant_min: int? = None, "
         "quant_max: int? = None, eps: number? = None, scale_dtype: any = None, "
         "zero_point_dtype: any = None, keepdim: bool = False -> tensors",
         affine_rule,
     ),
-    Choose(
+    ChooseQParams(
         "quantized_decomposed.choose_qparams.tensor",
         "x: tensor, quant_min: int, quant_max: int, eps: number, dtype: any = None -> tensors",
         tensor_rule,
     ),
-    Choose(
+    ChooseQParams(
         "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
         "x: tensor, dtype: any = None -> tensors",
         token_rule,
@@ -143,7 +143,7 @@ CHOOSE = (
 )
 
 
-def checked_rule(op: Choose, args: Args) -> QParamsRule:
+def checked_rule(op: ChooseQParams, args: Args) -> QParamsRule:
     x, rule = args.tensor("x"), op.rule(args)
     check_floats(args, x, args.outs[0])
     if rule.high <= rule.low:
@@ -155,7 +155,7 @@ def checked_rule(op: Choose, args: Args) -> QParamsRule:
 
 @dataclass(frozen=True)
 class Blocks:
-    """`Blocks` of lib/quant/extremes.wgsl: the walk from block to block, and inside of a block."""
+    """`Blocks` of lib/quant/min_max.wgsl: the walk from block to block, and inside of a block."""
 
     count: int
     length: int  # items
@@ -214,14 +214,14 @@ def blocks_of(args: Args, x: TensorArg, block: Dims) -> Blocks:
     return Blocks(count, length, tuple(inner), tuple(outer), quads, args.target)
 
 
-def lower_choose(op: Choose, args: Args) -> list[Dispatch]:
+def lower_choose(op: ChooseQParams, args: Args) -> list[Dispatch]:
     rule, x = checked_rule(op, args), args.tensor("x")
     blocks = blocks_of(args, x, rule.block)
     if blocks.count == 0:
         return []
     if blocks.parts == 1:
         return [choose_dispatch(args, rule, blocks, x.id, x.dtype.wgsl)]
-    # The second dispatch finds a block's extremes among its parts' extremes, two per part.
+    # The second dispatch finds a block's minimum and maximum among those of its parts.
     length = 2 * blocks.parts
     memory = Scratch("choose_qparams parts", 4 * power_of_two(blocks.count * length))
     merged = Blocks(
@@ -261,7 +261,7 @@ def choose_dispatch(
     )
 
 
-def run_choose(op: Choose, args: Args) -> list[Array]:
+def run_choose(op: ChooseQParams, args: Args) -> list[Array]:
     """Compute scales and zeros in float32, as torch does: a wider type could round zeros
     differently.
     """
@@ -296,7 +296,7 @@ def np_zero(rule: QParamsRule, lowest: Array, highest: Array, scale: Array) -> A
     return np.full_like(scale, rule.middle)
 
 
-def choose_shape(op: Choose, args: Args) -> tuple[Dims, Dims]:
+def choose_shape(op: ChooseQParams, args: Args) -> tuple[Dims, Dims]:
     dims = checked_rule(op, args).out_dims
     return (dims, dims)
 

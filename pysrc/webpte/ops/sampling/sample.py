@@ -169,7 +169,7 @@ class SampleDispatches:
         return DIGITS * (self.args.flag("with_top_k") + self.args.flag("with_top_p"))
 
     @property
-    def first_mass(self) -> int:
+    def first_top_p_stage(self) -> int:
         return DIGITS if self.args.flag("with_top_k") else 0
 
     @property
@@ -217,7 +217,7 @@ class SampleDispatches:
         return self._dispatch(
             "sample_table",
             (self.keys, self.tops, self.args.tensor("settings").id, self.tables),
-            pack("6I", *self._sizes, self.stages, stage, self.first_mass),
+            pack("6I", *self._sizes, self.stages, stage, self.first_top_p_stage),
         )
 
     def draw(self) -> Dispatch:
@@ -228,7 +228,7 @@ class SampleDispatches:
                 *(self.keys, self.tops, args.tensor("settings").id, args.tensor("seed").id),
                 *(self.tables, self.pairs, self.position),
             ),
-            pack("5I", *self._sizes, self.stages, self.first_mass),
+            pack("5I", *self._sizes, self.stages, self.first_top_p_stage),
             self._place_types,
         )
 

@@ -25,11 +25,11 @@ Array = np.ndarray
 WORD_BITS = 32
 
 # Of wgsl/lib/sampling/logit_keys.wgsl.
-NAN_KEY, NEVER_KEY, ZERO_KEY = 0, 1, 0x80000000
+NAN_KEY, MINUS_INFINITY_KEY, ZERO_KEY = 0, 1, 0x80000000
 LARGEST, SMALLEST_NORMAL = 0x7E800000, 0x00800000
-FAR = 64 << 24
+MAX_DISTANCE = 64 << 24
 LOG2_E = np.float32(1.442695)
-COOLEST, HOTTEST = np.float32(1e-30), np.float32(1e30)
+MIN_TEMPERATURE, MAX_TEMPERATURE = np.float32(1e-30), np.float32(1e30)
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,11 @@ def choose_token(
         penalize(keys, np.asarray(history, np.int64), settings.penalty)
     if allowed is not None:
         keys[~allowed_tokens(allowed, keys.size)] = NAN_KEY
-    if keys.max() <= NEVER_KEY or not settings.temperature > 0:
+    if keys.max() <= MINUS_INFINITY_KEY or not settings.temperature > 0:
         return int(keys.argmax())
     tokens, distance = kept_tokens(keys, settings)
     key = int(seed[0]) & 0xFFFFFFFF, int(seed[1]) & 0xFFFFFFFF
-    return int(tokens[first_to_ring(distance, threefry(key, position, tokens))])
+    return int(tokens[exponential_race(distance, threefry(key, position, tokens))])
 
 
 def mask_of(tokens: Array, vocabulary: int) -> Array:
@@ -88,7 +88,7 @@ def allowed_tokens(mask: Array, vocabulary: int) -> Array:
     return np.unpackbits(words.view(np.uint8), bitorder="little")[:vocabulary].astype(np.bool_)
 
 
-def first_to_ring(distance: Array, words: Array) -> int:
+def exponential_race(distance: Array, words: Array) -> int:
     """Return the index of the least distance + log2_of_wait(words).
 
     log2(1 - u) is a lower bound of log2(-log2(u)), and its integer part already rules out most
@@ -105,12 +105,12 @@ def first_to_ring(distance: Array, words: Array) -> int:
 def kept_tokens(keys: Array, settings: Settings) -> tuple[Array, Array]:
     """Return the tokens to draw from, and the distance of each below the largest."""
     top = int(keys.max())
-    smallest = count_threshold(keys, settings.top_k)
+    smallest = top_k_threshold(keys, settings.top_k)
     if settings.top_p < 1:
         kept = keys[keys >= smallest]
-        smallest = mass_threshold(kept, distances(top, kept, settings), settings.top_p)
+        smallest = top_p_threshold(kept, distances(top, kept, settings), settings.top_p)
     distance = distances(top, keys, settings)
-    (tokens,) = np.nonzero((keys >= smallest) & (distance <= farthest(settings.min_p)))
+    (tokens,) = np.nonzero((keys >= smallest) & (distance <= min_p_distance(settings.min_p)))
     return tokens, distance[tokens]
 
 
@@ -120,7 +120,7 @@ def keys_of(numbers: Array) -> Array:
     magnitude = bits & 0x7FFFFFFF
     size = np.where(magnitude < SMALLEST_NORMAL, 0, np.minimum(magnitude, LARGEST))
     keys = np.where(bits == magnitude, ZERO_KEY + size, ZERO_KEY - size)
-    return np.where(np.isnan(numbers), 0, np.where(numbers == -np.inf, NEVER_KEY, keys))
+    return np.where(np.isnan(numbers), 0, np.where(numbers == -np.inf, MINUS_INFINITY_KEY, keys))
 
 
 def numbers_of(keys: Array) -> Array:
@@ -131,34 +131,36 @@ def numbers_of(keys: Array) -> Array:
 def penalize(keys: Array, history: Array, penalty: np.float32) -> None:
     """Apply the repetition penalty in place; infinities stay."""
     tokens = np.unique(history[(history >= 0) & (history < keys.size)])
-    tokens = tokens[(keys[tokens] > NEVER_KEY) & (keys[tokens] < ZERO_KEY + LARGEST)]
+    tokens = tokens[(keys[tokens] > MINUS_INFINITY_KEY) & (keys[tokens] < ZERO_KEY + LARGEST)]
     x = numbers_of(keys[tokens])
     with np.errstate(over="ignore", under="ignore"):
         keys[tokens] = keys_of(np.where(x > 0, x / penalty, x * penalty))
 
 
 def distances(top: int, keys: Array, settings: Settings) -> Array:
-    return distances_below(top, keys, LOG2_E / np.clip(settings.temperature, COOLEST, HOTTEST))
+    return distances_below(
+        top, keys, LOG2_E / np.clip(settings.temperature, MIN_TEMPERATURE, MAX_TEMPERATURE)
+    )
 
 
 def distances_below(top: int, keys: Array, factor: np.float32) -> Array:
-    """Return log2(largest probability / probability) of each key in Q24; FAR at most."""
-    finite = keys > NEVER_KEY
+    """Return log2(largest probability / probability) of each key in Q24; MAX_DISTANCE at most."""
+    finite = keys > MINUS_INFINITY_KEY
     numbers = numbers_of(np.where(finite, keys, top))
     with np.errstate(over="ignore", under="ignore"):
         below = (numbers_of(np.asarray(top, np.int64)) - numbers) * factor
     exact = np.minimum(below, np.float32(64)).astype(np.float64) * (1 << 24)
-    return np.where(finite, exact.astype(np.int64), FAR)
+    return np.where(finite, exact.astype(np.int64), MAX_DISTANCE)
 
 
-def count_threshold(keys: Array, count: int) -> int:
+def top_k_threshold(keys: Array, count: int) -> int:
     """Return the k-th largest key; 0 if all are kept."""
     if not 0 < count < keys.size:
         return 0
     return int(np.partition(keys, keys.size - count)[keys.size - count])
 
 
-def mass_threshold(keys: Array, distance: Array, share: np.float32) -> int:
+def top_p_threshold(keys: Array, distance: Array, share: np.float32) -> int:
     """Return the key at which the probabilities, summed from the largest down, reach a share."""
     order = np.argsort(-keys, kind="stable")
     masses = np.cumsum(negative_power(distance[order]))
@@ -166,9 +168,9 @@ def mass_threshold(keys: Array, distance: Array, share: np.float32) -> int:
     return int(keys[order[np.searchsorted(masses, np.uint64(mark))]])
 
 
-def farthest(min_p: np.float32) -> int:
-    """Return the largest distance that min-p keeps; a token at FAR is never drawn."""
+def min_p_distance(min_p: np.float32) -> int:
+    """Return the largest distance that min-p keeps; a token at MAX_DISTANCE is never drawn."""
     word = int(min(float(min_p), 1.0) * 2**32)
     if word == 0:
-        return FAR - 1
-    return 0 if word >> 32 else min(int(negative_log2(np.array([word]))[0]), FAR - 1)
+        return MAX_DISTANCE - 1
+    return 0 if word >> 32 else min(int(negative_log2(np.array([word]))[0]), MAX_DISTANCE - 1)

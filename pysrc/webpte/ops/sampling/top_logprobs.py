@@ -41,7 +41,13 @@ from webpte.ops.sampling.sample import (
     is_word,
     row_of,
 )
-from webpte.ops.sampling.sample_numpy import LOG2_E, NEVER_KEY, distances_below, keys_of, numbers_of
+from webpte.ops.sampling.sample_numpy import (
+    LOG2_E,
+    MINUS_INFINITY_KEY,
+    distances_below,
+    keys_of,
+    numbers_of,
+)
 from webpte.shapes import Dims
 
 Array = np.ndarray
@@ -114,7 +120,7 @@ def top_logprobs_words(logits: Array, token: int, count: int) -> Array:
     keys = keys_of(logits.astype(np.float32))
     best = np.argsort(-keys, kind="stable")[:count]
     top = int(keys[best[0]])
-    far = top <= NEVER_KEY  # no token has a probability
+    far = top <= MINUS_INFINITY_KEY  # no token has a probability
     mass = 0 if far else int(negative_power(distances_below(top, keys, LOG2_E)).sum())
     left = count - best.size
     chosen = int(keys[token]) if 0 <= token < keys.size else 0
@@ -140,7 +146,7 @@ class TopLogprobs:
         log_mass = math.log(mass / 2**31) if mass else math.nan
         numbers = numbers_of(keys).astype(np.float64)
         # The first key is the chosen token's, the second the largest of all.
-        logs = np.where(keys == NEVER_KEY, -math.inf, numbers - numbers[1] - log_mass)
+        logs = np.where(keys == MINUS_INFINITY_KEY, -math.inf, numbers - numbers[1] - log_mass)
         logprob, *logprobs = np.where(keys == 0, math.nan, logs).tolist()
         tokens = words.reshape(-1)[HEAD_WORDS + count :].tolist()
         there = sum(token >= 0 for token in tokens)

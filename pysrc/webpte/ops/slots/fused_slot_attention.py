@@ -121,7 +121,7 @@ def rotate_into_slots(
             *(*begins, call.k.sizes[0], positions),
         ),
         grid=quad_grid(shapes[3] + 2 * shapes[7]),
-        overrides=(("HALF", int(half)),),
+        overrides=(("ROTATE_HALF", int(half)),),
     )
 
 

@@ -118,7 +118,7 @@ def lower_simple(call: Attention) -> Dispatch:
         grid=quad_grid(lines),
         types=(
             ("FLOAT", call.stored),
-            ("KEPT", call.kept),
+            ("CACHE_FORMAT", call.cache_format),
             ("MASK_TYPE", call.mask_type),
             ("VALUE_QUADS", str(ceil_div(call.v.sizes[3], 4))),
         ),

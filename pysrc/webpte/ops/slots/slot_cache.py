@@ -103,7 +103,7 @@ def lower_rows(args: Args, value: TensorArg, cache: TensorArg) -> list[Dispatch]
                 bindings=bindings,
                 params=pack("4I2i", rows * heads * quads, quads, heads, size, slots, positions),
                 grid=quad_grid(rows * heads * quads),
-                types=(("FLOAT", float_type(args, value)), ("KEPT", packing.wgsl)),
+                types=(("FLOAT", float_type(args, value)), ("CACHE_FORMAT", packing.wgsl)),
             )
         ]
     itemsize = cache.dtype.storage.itemsize

@@ -7,7 +7,7 @@ from webpte.ops.attention.fused_attention import ATTENTION_BLOCK, ROPES, SDPA
 from webpte.ops.slots.fused_slot_attention import SLOT_ATTENTION_BLOCK
 from webpte.ops.slots.slot_attention import SLOT_SDPA
 from webpte.rewrite.fusion.engine import Calls, Match
-from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, taken_before
+from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, prologue_before
 
 BLOCKS = {SDPA: ATTENTION_BLOCK, SLOT_SDPA: SLOT_ATTENTION_BLOCK}
 
@@ -29,7 +29,7 @@ def attention_block(calls: Calls, call: Call) -> Match | None:
         return None
     if len({calls.argument(linear, "x") for linear in linears}) > 1:
         return None
-    before = taken_before(calls, linears)
+    before = prologue_before(calls, linears)
     if before is None:
         return None
     parts = (*before, *linears, *between, rope, call)

@@ -8,7 +8,7 @@ from webpte.ops.attention.fused_attention import ROPES, SDPA
 from webpte.ops.attention.fused_head_attention import ADD, HEAD_ATTENTION
 from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS, RMS_NORM
 from webpte.rewrite.fusion.engine import Calls, Match
-from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, is_one, taken_before
+from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, is_one, prologue_before
 
 Projection = tuple[Call, tuple[Call, ...]]  # a linear layer, and the calls after it
 
@@ -34,7 +34,7 @@ def head_attention(calls: Calls, call: Call) -> Match | None:
     changed = any(not calls.is_view(step) for _, steps in projections for step in steps)
     if rotations and not changed and not any(has_bias(calls, linear) for linear in linears):
         return None  # `attention_block` fuses these
-    before = taken_before(calls, linears, centered=True)
+    before = prologue_before(calls, linears, centered=True)
     if before is None:
         return None
     between = [step for _, steps in projections for step in steps]

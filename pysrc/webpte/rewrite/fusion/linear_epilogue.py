@@ -8,7 +8,7 @@ from webpte.ops.gemm.fused_linear_epilogue import ADD, LINEAR_EPILOGUE
 from webpte.ops.gemm.fused_linear_q4 import LINEAR_OF
 from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.heads import before_bias, has_bias
-from webpte.rewrite.fusion.linear_q4 import is_one, taken_before
+from webpte.rewrite.fusion.linear_q4 import is_one, prologue_before
 
 
 def linear_epilogue(calls: Calls, call: Call) -> Match | None:
@@ -33,7 +33,7 @@ def linear_epilogue(calls: Calls, call: Call) -> Match | None:
     added = [step for step in steps if not calls.is_view(step)]
     if not added or not (found["bias"] or found["activation"]):
         return None
-    before = taken_before(calls, [call], centered=True)
+    before = prologue_before(calls, [call], centered=True)
     if before is None:
         return None
     return Match(LINEAR_EPILOGUE, (*before, call, *steps), (last.args[-1],))

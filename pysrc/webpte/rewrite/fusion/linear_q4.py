@@ -15,8 +15,8 @@ from webpte.ops.gemm.fused_linear_q4 import (
     LINEAR_OF,
     NORMED_GEMM,
     PLAIN_LINEARS,
+    QUANTIZED_INPUT_LINEARS,
     RMS_NORM,
-    ROUNDED_LINEARS,
 )
 from webpte.ops.gemm.matmul import LINEAR
 from webpte.rewrite.fusion.engine import Calls, Match
@@ -34,7 +34,7 @@ def add_after_gemm(calls: Calls, call: Call) -> Match | None:
         return None
     if addition.args[0] == addition.args[1]:
         return None
-    before = rounding_before(calls, [call]) if call.name in ROUNDED_LINEARS else ()
+    before = qparams_before(calls, [call]) if call.name in QUANTIZED_INPUT_LINEARS else ()
     return Match(GEMM_ADD, (*before, call, *views, addition), (addition.args[-1],))
 
 
@@ -53,7 +53,7 @@ def gated_gemms(calls: Calls, call: Call) -> Match | None:
             continue
         if calls.argument(gate, "x") != calls.argument(up, "x"):
             continue
-        before = taken_before(calls, pair)
+        before = prologue_before(calls, pair)
         if before is None:
             continue
         # Run one by one, this order keeps few results in memory at once.
@@ -68,27 +68,27 @@ def are_of_one_kind(linears: Sequence[Call]) -> bool:
     None of them may have another's result for its weights, which would never be in memory.
     """
     names = {linear.name for linear in linears}
-    kinds = ({LINEAR}, PLAIN_LINEARS - {LINEAR}, ROUNDED_LINEARS)
+    kinds = ({LINEAR}, PLAIN_LINEARS - {LINEAR}, QUANTIZED_INPUT_LINEARS)
     given = {linear.args[-1] for linear in linears}
     apart = all(given.isdisjoint(linear.args[:-1]) for linear in linears)
     return apart and any(names <= kind for kind in kinds)
 
 
-def taken_before(
+def prologue_before(
     calls: Calls, linears: Sequence[Call], centered: bool = False
 ) -> tuple[Call, ...] | None:
     """Return the norm and the call that chooses x's scales; None if others read the latter.
 
     The norm is an RMS norm, with `centered` also a layer norm before GEMMs that are not rounded.
     """
-    if linears[0].name not in ROUNDED_LINEARS:
+    if linears[0].name not in QUANTIZED_INPUT_LINEARS:
         centered = centered and LINEAR not in {linear.name for linear in linears}
         return norm_before(calls, linears[0], set(linears), centered)
-    chosen = rounding_before(calls, linears)
+    chosen = qparams_before(calls, linears)
     return (*norm_before(calls, linears[0], {*linears, *chosen}), *chosen) if chosen else None
 
 
-def rounding_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
+def qparams_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
     """Return the call that chooses scales and zeros for the x of these GEMMs alone."""
     names = ("x_scale", "x_zero", "x")
     asked = {tuple(calls.argument(linear, name) for name in names) for linear in linears}
@@ -107,9 +107,9 @@ def rounding_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
 
 def norm_before_gemm(calls: Calls, call: Call) -> Match | None:
     """Match an rms_norm whose only reader is a GEMM, or the choice of scales for its x."""
-    if call.name not in PLAIN_LINEARS | ROUNDED_LINEARS:
+    if call.name not in PLAIN_LINEARS | QUANTIZED_INPUT_LINEARS:
         return None
-    before = taken_before(calls, [call])
+    before = prologue_before(calls, [call])
     return Match(NORMED_GEMM, (*before, call), (call.args[-1],)) if before else None
 
 

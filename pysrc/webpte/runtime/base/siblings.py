@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 from webpte.errors import SourceError
 from webpte.format.kinds import is_page
@@ -25,6 +26,14 @@ async def read_file(source: Any, keep: bool = False) -> tuple[bytes, str]:
     if is_page(data):
         raise SourceError(f"{opened.name}: instead of the file there is an HTML page")
     return data, opened.name
+
+
+def file_name(source: str | Path) -> str:
+    """Return the last part of a path or address."""
+    if isinstance(source, Path):
+        return source.resolve().name
+    path = source.partition("#")[0].partition("?")[0]
+    return unquote(PurePosixPath(path).name)
 
 
 async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | None:

@@ -21,7 +21,7 @@ HISTORY = 1  # the value id of the history in the graphs below
 
 @dataclass(frozen=True)
 class BatchedSamplerKind:
-    """The kind of sampler for the rows of a call: what one row needs, all go through."""
+    """The sampler for all rows of a call: each row takes the steps that any needs."""
 
     sampled: bool = False
     with_top_k: bool = False

@@ -17,7 +17,7 @@ from webpte.gpu.device import Device, GpuCopy, PlanCommands, Readback, SubPlan, 
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.decode.combined_plan import CombinedPlans, Scratches
 from webpte.runtime.execute.device_plan import DevicePlan, Segment
-from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory
+from webpte.runtime.execute.memory import INDEX_FLAG_BYTES, DelegateMemory
 
 TOKEN_BYTES = 4
 TOKEN = ("token", 16)  # scratch memory for the token that was sampled last
@@ -47,7 +47,7 @@ class StepBatch:
         """Raise IndexRangeError if an index was out of range, for a batch of one step."""
         results = result[: self.sampler.result_bytes], result[self.sampler.result_bytes :]
         for segment, part in zip((self.sampler, self.body), results, strict=True):
-            if fault := segment.fault_in(part):
+            if fault := segment.raised_flag(part):
                 raise IndexRangeError(str(fault))
 
     def outputs(self, result: bytes) -> list[np.ndarray]:
@@ -79,7 +79,7 @@ class StepBatches:
             readbacks, nbytes = second.readbacks, second.result_bytes
             if first.faults:  # its fault word is its last readback
                 readbacks += (replace(first.readbacks[-1], result_offset=nbytes),)
-                nbytes += FAULT_BYTES
+                nbytes += INDEX_FLAG_BYTES
             parts = (SubPlan(first.handle), SubPlan(second.handle, copies_after=kept))
             uploads = (*first.uploads, *shifted)
             return await self._create(

@@ -143,7 +143,7 @@ class GpuDelegate:
 
     async def _transfer_constants(self, progress: Progress | None) -> None:
         """Upload the constants that no other delegate has uploaded already."""
-        moved = [t for t in self._transfers if self.memory.is_fresh(t.target.id)]
+        moved = [t for t in self._transfers if self.memory.needs_upload(t.target.id)]
         transfers = [
             Transfer(
                 region=transfer.constant.region.head(transfer.target.file_bytes),

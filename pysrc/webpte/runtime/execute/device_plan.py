@@ -32,7 +32,7 @@ from webpte.plan.planner import PlannedCall, Planner, PlannerState, located_at
 from webpte.plan.shaders import Shader, ShaderLibrary
 from webpte.runtime.base.call_context import call_progress
 from webpte.runtime.base.gpu_tensor import DeviceTensor
-from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory, PlanMemory
+from webpte.runtime.execute.memory import INDEX_FLAG_BYTES, DelegateMemory, PlanMemory
 from webpte.runtime.execute.payload import Output, Payload, PayloadLayout
 from webpte.shapes import Dims, numel
 
@@ -56,9 +56,9 @@ class Segment:
     readbacks: tuple[Readback, ...]
     result_bytes: int
 
-    def fault_in(self, result: bytes) -> IndexFlag | None:
+    def raised_flag(self, result: bytes) -> IndexFlag | None:
         """Return the flag of the call that met an index out of range, if one did."""
-        number = int.from_bytes(result[-FAULT_BYTES:][:4], "little") if self.faults else 0
+        number = int.from_bytes(result[-INDEX_FLAG_BYTES:][:4], "little") if self.faults else 0
         return next((fault for fault in self.faults if fault.number == number), None)
 
 
@@ -111,7 +111,7 @@ class DevicePlan:
         return [label for segment in self.segments for label in segment.labels]
 
 
-def faults_of(work: Iterable[Dispatch | PlannedCall]) -> Iterator[IndexFlag]:
+def index_flags_of(work: Iterable[Dispatch | PlannedCall]) -> Iterator[IndexFlag]:
     """List the index flags that dispatches bind."""
     for item in work:
         bindings = item.bindings if isinstance(item, Dispatch) else ()
@@ -221,7 +221,7 @@ class PlanFactory:
         segments: list[Segment] = []
         records: list[tuple[PlannedCall, Dispatch]] = []
         symints = len(self._symints)
-        faults = tuple(faults_of(work))
+        faults = tuple(index_flags_of(work))
         # The word for faults is cleared before this run's kernels.
         clears: tuple[int, ...] = ()
         try:
@@ -279,9 +279,9 @@ class PlanFactory:
         layout = PayloadLayout()
         outputs, readbacks = self._plan_readbacks(reads, layout)
         if faults:
-            assert self._memory.fault_buffer is not None
-            offset, nbytes = layout.add(FAULT_BYTES)
-            readbacks.append(Readback(self._memory.fault_buffer, nbytes, offset))
+            assert self._memory.index_flag_buffer is not None
+            offset, nbytes = layout.add(INDEX_FLAG_BYTES)
+            readbacks.append(Readback(self._memory.index_flag_buffer, nbytes, offset))
         commands = PlanCommands(
             tuple(self._plan_uploads(uploads, symints, payload)),
             tuple(dispatches),
@@ -315,7 +315,7 @@ class PlanFactory:
             {i: self._live.cur_dims(i) for i in ids},
             {i: self._memory.place(i) for i in sorted(ids) if self._memory.holds(i)},
             symints,
-            tuple((number, self._memory.fault_word) for number in faults),
+            tuple((number, self._memory.index_flag_word) for number in faults),
         )
 
     def _plan_uploads(

@@ -13,7 +13,7 @@ from webpte.plan.memory_plan import MemoryPlan, aligned
 from webpte.runtime.execute.shared_weights import ConstantKey, ConstantStore
 
 SYMINT_BYTES = 16
-FAULT_BYTES = 16
+INDEX_FLAG_BYTES = 16
 
 ScratchKey = tuple[str, int]
 
@@ -50,7 +50,7 @@ class DelegateMemory:
         self._scratch_users: Counter[ScratchKey] = Counter()
         self._absent: int | None = None
         self.symint_buffer: int | None = None
-        self.fault_buffer: int | None = None
+        self.index_flag_buffer: int | None = None
         self.arena = ParamsArena(device)
 
     async def allocate(self) -> None:
@@ -89,7 +89,7 @@ class DelegateMemory:
         """Tell whether a tensor has memory; one that nothing reads or returns has none."""
         return value_id in self._storage.slot_of
 
-    def is_fresh(self, value_id: int) -> bool:
+    def needs_upload(self, value_id: int) -> bool:
         """Tell whether the memory of a constant is new, and has to be filled."""
         return self._storage.slot_of[value_id] in self._fresh
 
@@ -112,15 +112,15 @@ class DelegateMemory:
 
     async def faults(self) -> Resource:
         """Return the word for faults, allocated on first use."""
-        if self.fault_buffer is None:
-            (self.fault_buffer,) = await self.create([FAULT_BYTES])
-        return self.fault_word
+        if self.index_flag_buffer is None:
+            (self.index_flag_buffer,) = await self.create([INDEX_FLAG_BYTES])
+        return self.index_flag_word
 
     @property
-    def fault_word(self) -> Resource:
+    def index_flag_word(self) -> Resource:
         """The word for faults, once `faults` has allocated it."""
-        assert self.fault_buffer is not None
-        return Resource(self.fault_buffer, 0, FAULT_BYTES)
+        assert self.index_flag_buffer is not None
+        return Resource(self.index_flag_buffer, 0, INDEX_FLAG_BYTES)
 
     async def absent(self) -> Resource:
         """Return the resource to bind for an absent tensor, allocated on first use."""
@@ -144,7 +144,7 @@ class DelegateMemory:
 
     def purposes(self) -> dict[int, str]:
         """Map buffers without tensors to their purpose; copies of state are not among them."""
-        small = (self.symint_buffer, self.fault_buffer, self._absent)
+        small = (self.symint_buffer, self.index_flag_buffer, self._absent)
         params = [*self.arena.allocated, *(buffer for buffer in small if buffer is not None)]
         return dict.fromkeys(params, "params") | dict.fromkeys(self._scratch.values(), "scratch")
 

@@ -31,7 +31,7 @@ _TURN_SECONDS = 0.05  # that runs may block the event loop, unless one op takes 
 
 
 class _EventLoopShare:
-    """Lets other tasks run, for example one that cancels this, when the last time is long ago.
+    """Yields to the event loop every 50 ms, so that other tasks can run, or cancel this one.
 
     All delegates share one: a thousand short runs block the event loop as much as one long run.
     """

@@ -19,7 +19,7 @@ from webpte.ops.core.records import IndexFlag
 from webpte.plan.planner import PlannedCall, Planner, check_bounds
 from webpte.rewrite.validate import SymIntSource, read_symint
 from webpte.runtime.base.lifetime import Lifetime
-from webpte.runtime.execute.device_plan import DevicePlan, PlanFactory, Signature, faults_of
+from webpte.runtime.execute.device_plan import DevicePlan, PlanFactory, Signature, index_flags_of
 from webpte.runtime.execute.io_binding import host_arrays
 from webpte.runtime.execute.plan_cache import PlanCache
 from webpte.runtime.execute.request import Input, OnGpu, RunRequest
@@ -137,7 +137,7 @@ class PlanSelector:
         _, work, _, bounds = key
         if inputs is not None:
             check_bounds(bounds, self._live)
-            self._check_indices(tuple(faults_of(work)), inputs)
+            self._check_indices(tuple(index_flags_of(work)), inputs)
         plan = self._cache.find(key)
         if plan is not None:
             return plan

@@ -25,7 +25,7 @@ from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.device_plan import DevicePlan, Segment
 from webpte.runtime.execute.io_binding import NONE_OWNED, OwnedOutputs, input_copies
-from webpte.runtime.execute.memory import FAULT_BYTES, DelegateMemory
+from webpte.runtime.execute.memory import INDEX_FLAG_BYTES, DelegateMemory
 from webpte.runtime.execute.payload import Payload
 from webpte.runtime.execute.request import OutputPlacement, RunRequest
 from webpte.runtime.execute.timings import Timings, untimed
@@ -66,7 +66,7 @@ class Submission:
                 data = word = await self.running
             else:
                 data, word = await asyncio.gather(self.running, self.index_flag)
-            if segment.faults and (fault := segment.fault_in(word)):
+            if segment.faults and (fault := segment.raised_flag(word)):
                 raise IndexRangeError(str(fault))
         except BaseException:
             self.run.owned.destroy()
@@ -173,7 +173,7 @@ class SubmissionQueue:
         """Read the word for index faults alone, unless the host has checked every index."""
         if not run.plan.has_unchecked_indices:
             return None
-        word = self._device.read(self._memory.fault_word.buffer, FAULT_BYTES)
+        word = self._device.read(self._memory.index_flag_word.buffer, INDEX_FLAG_BYTES)
         count_submission()
         return word
 

@@ -16,7 +16,7 @@ Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], N
 
 
 @dataclass(frozen=True)
-class Stretch:
+class HostSpan:
     """A span of host time, by `perf_counter`; `call` is the call of a delegate that it is for."""
 
     kind: str  # prepare, upload, submit, wait or host
@@ -41,7 +41,7 @@ class TimedKernel:
 
 
 @dataclass(frozen=True)
-class Entered:
+class TimedDelegateCall:
     """A call of a delegate, and the shapes that it runs at."""
 
     place: int
@@ -59,9 +59,9 @@ class Timings:
     def __init__(self, clocked: bool = True) -> None:
         self.clocked = clocked
         self.place = 0
-        self.stretches: list[Stretch] = []
+        self.host_spans: list[HostSpan] = []
         self.kernels: list[TimedKernel] = []
-        self.entered: list[Entered] = []
+        self.entered: list[TimedDelegateCall] = []
         self.rows: list[tuple[str, float]] = []  # what ran, and its microseconds
 
     def prepared(
@@ -71,16 +71,16 @@ class Timings:
         started, planned, filled = times
         state = LiveState(graph)
         state.restore(live)
-        self.entered.append(Entered(self.place, graph, state))
-        self.stretches += [
-            Stretch("prepare", "plan", started, planned, self.place),
-            Stretch("upload", "inputs", planned, filled, self.place, nbytes=nbytes),
+        self.entered.append(TimedDelegateCall(self.place, graph, state))
+        self.host_spans += [
+            HostSpan("prepare", "plan", started, planned, self.place),
+            HostSpan("upload", "inputs", planned, filled, self.place, nbytes=nbytes),
         ]
 
     def host(self, name: str, started: float, call: int | None = None) -> float:
         """Record work on the host from `started` until now; returns its milliseconds."""
         ended = perf_counter()
-        self.stretches.append(Stretch("host", name, started, ended, self.place, call))
+        self.host_spans.append(HostSpan("host", name, started, ended, self.place, call))
         self.rows.append((f"host: {name}", (ended - started) * 1e6))
         return (ended - started) * 1000
 
@@ -101,9 +101,9 @@ class Timings:
         result, times = await running
         ended = perf_counter()
         sent = int(segment.payload.data.size)
-        self.stretches += [
-            Stretch("submit", "kernels", started, submitted, place, nbytes=sent),
-            Stretch("wait", "results", submitted, ended, place, nbytes=len(result)),
+        self.host_spans += [
+            HostSpan("submit", "kernels", started, submitted, place, nbytes=sent),
+            HostSpan("wait", "results", submitted, ended, place, nbytes=len(result)),
         ]
         known: list[float | None] = [*times] if self.clocked else [None] * len(segment.labels)
         for label, call, each in zip(segment.labels, segment.calls, known, strict=True):
@@ -128,7 +128,7 @@ def watch_numpy(timings: Timings | None) -> Watch | None:
         graph: Graph, call: Call, live: LiveState, arrays: dict[int, np.ndarray]
     ) -> Callable[[], None]:
         if not timings.entered or timings.entered[-1].live is not live:
-            timings.entered.append(Entered(place, graph, live))
+            timings.entered.append(TimedDelegateCall(place, graph, live))
         started = perf_counter()
 
         def done() -> None:

@@ -57,8 +57,8 @@ from webpte.runtime.load.state import State
 
 
 @dataclass(frozen=True)
-class Inside:
-    """A delegate's graph; with `live` and `steps`, by call, as it runs. `where` is for the rest."""
+class DelegateView:
+    """A delegate's graph, with its planned calls by index once it is built; else `where`."""
 
     graph: Graph
     live: LiveState | None = None
@@ -85,7 +85,7 @@ def describe(
     program: str,
     method: MethodContents,
     stage: str,
-    inside: Sequence[Inside],
+    inside: Sequence[DelegateView],
     state: State,
     places: Mapping[int, str],
     library: ShaderLibrary,
@@ -104,7 +104,7 @@ class _Describer:
     def __init__(
         self,
         method: MethodContents,
-        inside: Sequence[Inside],
+        inside: Sequence[DelegateView],
         state: State,
         places: Mapping[int, str],
         library: ShaderLibrary,
@@ -364,7 +364,7 @@ KNOWN = ("input", "constant", "state", "output")  # what is known of a value of 
 class _Scope:
     """One call of a delegate: the keys of its values, and what it is called if it is not alone."""
 
-    inside: Inside
+    inside: DelegateView
     number: int
     keys: dict[int, str]
     name: str

@@ -25,7 +25,7 @@ from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.base.call_context import count_submission
 from webpte.runtime.base.gpu_tensor import DeviceTensor, GpuTensor
 from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.device_plan import DevicePlan, Segment, faults_of
+from webpte.runtime.execute.device_plan import DevicePlan, Segment, index_flags_of
 from webpte.runtime.execute.memory import PlanMemory
 from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
 from webpte.runtime.inspect.checker import CallChecker
@@ -153,7 +153,7 @@ class StepwiseRun:
         factory, planner = self._delegate.factory, self._delegate.planner
         memory, segments = PlanMemory(self._memory), list[Segment]()
         key = factory.key(())
-        faults = tuple(faults_of(key[1]))
+        faults = tuple(index_flags_of(key[1]))
         clears: tuple[int, ...] = ()
         symints = len(self._delegate.symints)
         try:
@@ -178,7 +178,7 @@ class StepwiseRun:
         running = self._delegate.device.run(PlanRun(segment.handle, segment.payload.data))
         count_submission()
         data = await running
-        if fault := segment.fault_in(data):
+        if fault := segment.raised_flag(data):
             raise IndexRangeError(str(fault))
         return {output.value_id: output.unpack(data) for output in segment.outputs}
 

@@ -9,7 +9,7 @@ from webpte.report import MethodGraph, Node, TimedStep, TimeSpan, Trace, Work
 from webpte.report.timeline import GPU, HOST
 from webpte.report.work import work_of
 from webpte.rewrite.validate import resolve_ops
-from webpte.runtime.execute.timings import Entered, TimedKernel, Timings
+from webpte.runtime.execute.timings import TimedDelegateCall, TimedKernel, Timings
 
 Nodes = Mapping[tuple[int, int | None], Node]
 
@@ -34,7 +34,7 @@ def build_trace(
 
 def _works(timings: Timings, nodes: Nodes) -> dict[int, Work]:
     """Map nodes to the work of the calls inside of delegates that compute something."""
-    entered: dict[int, Entered] = {each.place: each for each in timings.entered}
+    entered: dict[int, TimedDelegateCall] = {each.place: each for each in timings.entered}
     ops = {place: resolve_ops(each.graph) for place, each in entered.items()}
     works = {}
     for (place, index), node in nodes.items():
@@ -46,7 +46,7 @@ def _works(timings: Timings, nodes: Nodes) -> dict[int, Work]:
 
 
 def _host_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSpan]:
-    for each in timings.stretches:
+    for each in timings.host_spans:
         node = nodes[each.place, each.call].id if each.kind == "host" else None
         yield TimeSpan(
             HOST,
@@ -90,7 +90,7 @@ def _steps(timings: Timings, nodes: Nodes, works: Mapping[int, Work]) -> Iterato
             yield TimedStep(
                 node.id, node.op, kernel.label, node.layer, GPU, kernel.microseconds, work
             )
-    for each in timings.stretches:
+    for each in timings.host_spans:
         if each.kind == "host":
             node = nodes[each.place, each.call]
             spent = (each.end - each.start) * 1e6

@@ -28,7 +28,7 @@ from webpte.ops.move.symint import SELECT_AS_SYMINT
 from webpte.rewrite.dataflow import Dataflow
 from webpte.rewrite.validate import constant_transfers
 from webpte.runtime.load.program_file import MethodContents
-from webpte.runtime.load.visible_keys import WHERE, Ago, VisibleKeys
+from webpte.runtime.load.visible_keys import WHERE, RelativeKeys, VisibleKeys
 from webpte.shapes import Dims, numel
 
 WITH_CACHE, CACHE_ONLY = "sdpa_with_kv_cache.default", "custom_sdpa.default"
@@ -51,7 +51,7 @@ async def _named(graph: Graph) -> Graph:
     names = {_name(call) for call in graph.calls}
     if not names & {WITH_CACHE, CACHE_ONLY} and not {UPDATE, TANH, BMM} <= names:
         return graph
-    naming = _Naming(graph, await _scalars(graph))
+    naming = _AttentionRecognizer(graph, await _scalars(graph))
     for call in graph.calls:
         naming.visit(call)
     return naming.result()
@@ -74,7 +74,7 @@ def _name(call: Call) -> str:
     return call.name if op is None else op.name
 
 
-class _Naming:
+class _AttentionRecognizer:
     """One graph on the way: calls that are replaced, and values that these need."""
 
     def __init__(self, graph: Graph, scalars: Mapping[int, float]) -> None:
@@ -315,7 +315,7 @@ class _Naming:
         return (value.value,) if isinstance(value, IntValue) else None
 
 
-def _window(seen: Ago | None, keys: int) -> int | None:
+def _window(seen: RelativeKeys | None, keys: int) -> int | None:
     """Return the window of a causal mask, 0 if it has none; None if it is another mask."""
     if seen is None or seen.others or seen.low != 0 or seen.high < 0:
         return None
@@ -324,7 +324,7 @@ def _window(seen: Ago | None, keys: int) -> int | None:
 
 def _positions(call: Call) -> Mapping[str, int]:
     op = definition_of(call)
-    assert op is not None, "see _Naming.visit"
+    assert op is not None, "see _AttentionRecognizer.visit"
     return op.signature.positions
 
 

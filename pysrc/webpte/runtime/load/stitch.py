@@ -343,7 +343,7 @@ class _DelegateRun:
         return value_id
 
     def _shared_constants(self, graph: Graph, shift: int) -> dict[int, int]:
-        """Constants that an earlier delegate has as well are its; a graph has no two of them."""
+        """Use an earlier delegate's constants where they are equal: a graph has each once."""
         shared: dict[int, int] = {}
         new: dict[tuple[object, ...], int] = {}
         for value_id, key in _constants(graph):

@@ -25,7 +25,7 @@ NOT = ("aten.bitwise_not.default", "aten.logical_not.default")
 
 
 @dataclass(frozen=True)
-class Ago:
+class RelativeKeys:
     """The keys that are `low` to `high` positions before a query, or with `others` all but them."""
 
     low: float
@@ -33,35 +33,35 @@ class Ago:
     others: bool = False
 
     @property
-    def inverse(self) -> Ago:
+    def inverse(self) -> RelativeKeys:
         if not self.others and self.low == -math.inf:
-            return Ago(self.high + 1, math.inf)
+            return RelativeKeys(self.high + 1, math.inf)
         if not self.others and self.high == math.inf:
-            return Ago(-math.inf, self.low - 1)
+            return RelativeKeys(-math.inf, self.low - 1)
         return replace(self, others=not self.others)
 
-    def and_(self, other: Ago) -> Ago | None:
+    def and_(self, other: RelativeKeys) -> RelativeKeys | None:
         """Return what both have; None if that is not known."""
         if self.others or other.others:
             return None
-        return Ago(max(self.low, other.low), min(self.high, other.high))
+        return RelativeKeys(max(self.low, other.low), min(self.high, other.high))
 
-    def or_(self, other: Ago) -> Ago | None:
+    def or_(self, other: RelativeKeys) -> RelativeKeys | None:
         """Return what one of them has; None if that is not known."""
         neither = self.inverse.and_(other.inverse)
         return None if neither is None else neither.inverse
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Integers: `rows` times the query's position, `columns` times the key's, and `more`."""
+class AffinePositions:
+    """An integer rows * query position + columns * key position + more, per element."""
 
     rows: int = 0
     columns: int = 0
     more: int = 0
 
-    def plus(self, other: Numbers, sign: int) -> Numbers:
-        return Numbers(
+    def plus(self, other: AffinePositions, sign: int) -> AffinePositions:
+        return AffinePositions(
             self.rows + sign * other.rows,
             self.columns + sign * other.columns,
             self.more + sign * other.more,
@@ -79,7 +79,7 @@ class VisibleKeys:
         self._start = start
         self._keys = keys
 
-    def seen(self, mask: int) -> Ago | None:
+    def seen(self, mask: int) -> RelativeKeys | None:
         """Return the keys that a boolean tensor is true for, if they are known."""
         call = self._writer(mask)
         if call is None:
@@ -94,7 +94,7 @@ class VisibleKeys:
             return one.and_(other) if call.name in BOTH else one.or_(other)
         return self._compared(call)
 
-    def shown(self, mask: int) -> Ago | None:
+    def shown(self, mask: int) -> RelativeKeys | None:
         """Return the keys that a mask of 0 and -inf, which is added, does not hide."""
         call = self._writer(mask)
         if call is None or call.name != WHERE:
@@ -105,7 +105,7 @@ class VisibleKeys:
             return None
         return seen if values[0] == 0 else seen.inverse
 
-    def _compared(self, call: Call) -> Ago | None:
+    def _compared(self, call: Call) -> RelativeKeys | None:
         """Return the keys for which a comparison is true."""
         name = call.name.removeprefix("aten.").partition(".")[0]
         if name not in COMPARED:
@@ -115,30 +115,30 @@ class VisibleKeys:
             return None
         found = left.plus(right, -1)
         if (found.rows, found.columns) == (-1, 1):  # turned round: -x < 0 is x > 0
-            found = Numbers().plus(found, -1)
+            found = AffinePositions().plus(found, -1)
             name = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}[name]
         if (found.rows, found.columns) != (1, -1) or not self._is_mask(call.args[-1]):
             return None
         bound = -found.more
         return {
-            "lt": Ago(-math.inf, bound - 1),
-            "le": Ago(-math.inf, bound),
-            "gt": Ago(bound + 1, math.inf),
-            "ge": Ago(bound, math.inf),
+            "lt": RelativeKeys(-math.inf, bound - 1),
+            "le": RelativeKeys(-math.inf, bound),
+            "gt": RelativeKeys(bound + 1, math.inf),
+            "ge": RelativeKeys(bound, math.inf),
         }[name]
 
     def _is_mask(self, value_id: int) -> bool:
         dims = self._graph.tensor(value_id).dims
         return len(dims) == 2 and dims[1] == self._keys
 
-    def _numbers(self, value_id: int) -> Numbers | None:
+    def _numbers(self, value_id: int) -> AffinePositions | None:
         """Return what a tensor of positions, or a number, is."""
         value = self._graph.value(value_id)
         if isinstance(value, IntValue):
-            return Numbers(more=value.value)
+            return AffinePositions(more=value.value)
         if value_id in self._scalars:
             number = self._scalars[value_id]
-            return Numbers(more=int(number)) if number == int(number) else None
+            return AffinePositions(more=int(number)) if number == int(number) else None
         call = self._writer(value_id)
         if call is None:
             return None
@@ -149,20 +149,20 @@ class VisibleKeys:
         left, right = (self._numbers(i) for i in call.args[:2])
         return None if left is None or right is None else left.plus(right, SUM[call.name])
 
-    def _spread(self, call: Call) -> Numbers | None:
+    def _spread(self, call: Call) -> AffinePositions | None:
         """Return positions of queries, as a column, or those of keys, as a row."""
         source, dims = call.args[0], self._graph.tensor(call.args[-1]).dims
         if len(dims) != 2:
             return None
         if dims[0] == 1 and self._int(call.args[1]) == 0:
-            return Numbers(columns=1) if self._counts(source, self._keys) else None
+            return AffinePositions(columns=1) if self._counts(source, self._keys) else None
         added = self._writer(source) if self._int(call.args[1]) == 1 else None
         if added is None or added.name != "aten.add.Tensor" or self._int(added.args[2]) != 1:
             return None
         pair = added.args[:2]
         others = [i for i in pair if i != self._start]
         given = len(others) == 1 and self._counts(others[0], None)
-        return Numbers(rows=1) if given else None
+        return AffinePositions(rows=1) if given else None
 
     def _counts(self, value_id: int, count: int | None) -> bool:
         """Tell whether a tensor is 0, 1, 2, .. up to a count, or to the live number of tokens."""

@@ -151,7 +151,11 @@ def test_requests_of_any_shape_have_a_status(served: Served) -> None:
     assert served.status(chat, b"x" * (MAX_BODY + 1), **key)[0] == 413
     assert served.status("/v1/nothing", **key)[0] == 404
     assert served.status(chat, **key)[0] == 405
-    assert served.status("/v1/models", **key, Host="evil.example")[0] == 400
+    for host in ("evil.example", "evil.example:8001", "localhost.evil.example", "[::2]:8001"):
+        status, text = served.status("/v1/models", **key, Host=host)
+        assert (status, json.loads(text)["error"]["code"]) == (400, "unknown_host")
+    for host in ("localhost", "LOCALHOST:8001", "127.0.0.1:8001", "[::1]:8001"):
+        assert served.status("/v1/models", **key, Host=host)[0] == 200
     metrics = served.status("/metrics")[1].decode()
     assert 'webpte_requests_total{path="/v1/chat/completions",status="413"} 1.0' in metrics
 

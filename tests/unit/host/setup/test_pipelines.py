@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from webpte_host.base.errors import HostError
+from webpte_host.base.write_results import write_results
 from webpte_host.commands import bench, pipelines
 
 ROWS = [
@@ -64,10 +65,10 @@ def test_slowest_first_with_a_sum(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_kept_can_be_compiled_again(tmp_path: Path) -> None:
-    pipelines.write(tmp_path / "kept.json", FIGURES)
+    write_results(tmp_path / "kept.json", FIGURES)
     assert json.loads((tmp_path / "kept.json").read_text()) == FIGURES
     with pytest.raises(HostError, match="cannot be written"):
-        pipelines.write(tmp_path / "none" / "kept.json", FIGURES)
+        write_results(tmp_path / "none" / "kept.json", FIGURES)
 
 
 def test_a_folder_needs_pipelines(tmp_path: Path) -> None:

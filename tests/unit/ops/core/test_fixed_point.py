@@ -9,9 +9,9 @@ import pytest
 
 from support.cases.cases import Array
 from webpte.ops.core.fixed_point import (
-    high_product,
     leading_zeros,
     log2_of_wait,
+    mul_hi,
     negative_log2,
     negative_power,
     threefry,
@@ -56,7 +56,7 @@ def test_bits_are_even() -> None:
 def test_high_products() -> None:
     n = words()
     for a, b in zip(n[:500].tolist(), n[::-1][:500].tolist(), strict=True):
-        product = high_product(np.array([a], np.uint64), np.array([b], np.uint64))
+        product = mul_hi(np.array([a], np.uint64), np.array([b], np.uint64))
         assert product.tolist() == [a * b >> 32]
 
 

@@ -23,8 +23,8 @@ from webpte.ops.gemm.gemm import (
     TileConfig,
     choose_skinny_config,
     choose_tile_config,
-    part_length,
     skinny_dispatches,
+    split_k_length,
     tile_dispatches,
 )
 from webpte.plan.planner import Planner
@@ -104,7 +104,7 @@ def test_tiles_cover_the_matrix(tiling: TileConfig) -> None:
 @pytest.mark.parametrize("k", [0, 1, 16, 255, 256, 300, 8192, 100_003])
 @pytest.mark.parametrize("parts", [1, 2, 8, 64])
 def test_parts_along_k_cover_it(k: int, parts: int) -> None:
-    length = part_length(k, parts)
+    length = split_k_length(k, parts)
     assert length > 0
     assert length % 16 == 0
     assert parts * length >= k

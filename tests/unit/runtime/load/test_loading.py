@@ -65,12 +65,15 @@ def test_a_foreign_delegate_names_its_backend_and_the_way_out() -> None:
     wait(run())
 
 
+NO_PROGRAM = r"not an ExecuTorch program|damaged or cut off"
+
+
 @pytest.mark.parametrize("broken", [b"", b"not a program", bytes(100), b"\x00" * 4 + b"ET12"])
 def test_bytes_that_are_no_program(broken: bytes) -> None:
     async def run() -> None:
         device = SimulatedDevice()
         for action in (webpte.load(broken, device=device), webpte.inspect(broken)):
-            with pytest.raises(errors.FormatError, match=r"\(at byte \d+\)$"):
+            with pytest.raises(errors.FormatError, match=NO_PROGRAM):
                 await action
         assert device.log == []
 

@@ -202,6 +202,7 @@ def test_typed_values() -> None:
     assert typed("[7, 8]", (1, 9), "int64", (1, 1)) == [[7, 8]]
     assert typed("true false 1", (3,), "bool") == [True, False, True]
     assert typed("nan -inf", (2,))[1] == -np.inf
+    assert typed("1, 2,", (2,)) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -215,6 +216,10 @@ def test_typed_values() -> None:
         ("[null]", "float32", "not a number"),
         ("1.5", "int64", "integers"),
         ("300", "uint8", "from 0 to 255"),
+        ("1, 2,, 3", "float32", "Nothing stands before ','"),
+        (", 2", "float32", "Nothing stands before ','"),
+        ("1e39", "float32", "numbers up to 3.403e\\+38"),
+        ("70000", "float16", "numbers up to 6.55e\\+04"),
     ],
 )
 def test_what_is_typed_wrong_is_told(text: str, dtype: str, told: str) -> None:

@@ -132,7 +132,7 @@ def test_no_room_is_told_and_nothing_else_is_lost() -> None:
 def test_what_could_not_be_loaded_is_not_kept() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "open-url", "fields": {"url": "style/style.css"}})
-        assert "FormatError" in browser.html["error"]
+        assert "OtherFileError" in browser.html["error"]
         await settle()
         assert browser.opened[0].left
         assert browser.library.files == {}

@@ -220,6 +220,7 @@ def test_on_numpy_there_is_nothing_to_compare_but_expected_outputs() -> None:
         assert "there is nothing to compare" in panel(browser)
         await compare(app)
         assert "Nothing to compare" in panel(browser)
+        assert "Nothing to compare" in browser.text["status"]
         wrong = write_npy(np.zeros((37, 41), np.float32))
         await act(app, "expected", files=[File("y.npy", wrong)])
         await compare(app)

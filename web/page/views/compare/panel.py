@@ -117,10 +117,12 @@ class ComparePanel(Panel):
     def _tell(self, found: Comparison) -> None:
         if found.first is not None:
             self.state.tell(f"Compared: {found.first.call.op} is the first mismatched call", "bad")
-        elif not found.agrees:
+        elif not found.agrees and not found.is_empty:
             self.state.tell("Compared: some outputs are not as expected", "bad")
         elif found.first_nan is not None or found.first_infinity is not None:
             self.state.tell("Compared: some values are NaN or infinite", "bad")
+        elif found.is_empty:
+            self.state.tell("Nothing to compare: all of it ran in NumPy", "bad")
         else:
             self.state.tell("Compared: no mismatches")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from page.views.graph.names import Names
 from webpte.report import MethodGraph, Node
+from webpte.report.operator_words import operator_words
 
 SHOWN = 120  # boxes on the page at once: more would make it slow
 
@@ -95,8 +96,8 @@ def found(graph: MethodGraph, text: str, names: Names | None = None) -> list[Out
     names = names or Names(graph)
     calls = []
     for node in graph.nodes:
-        holds = [part for part in dict.fromkeys(node.parts) if wanted in part.lower()]
-        if wanted in node.op.lower():
+        holds = [part for part in dict.fromkeys(node.parts) if wanted in operator_words(part)]
+        if wanted in operator_words(node.op):
             holds = []
         if holds or wanted in _words(graph, node, names):
             calls.append(OutlineCall(node, 0, tuple(holds)))
@@ -110,7 +111,8 @@ def _words(graph: MethodGraph, node: Node, names: Names) -> str:
     words += [value.dtype for value in values if value.kind != "number"]
     words += [kernel.name for kernel in node.kernels]
     words += [names.own(key) for key in keys]
-    return " ".join((node.op, node.label, node.layer or "", *keys, *words)).lower()
+    told = (operator_words(node.op), node.label, node.layer or "", *keys, *words)
+    return " ".join(told).lower()
 
 
 def page_of(boxes: list[Box], node: int) -> int:

@@ -1,28 +1,28 @@
-// Rows of floats in 8 bits: numbers from -127 to 127, times a step for the row. Goes with lib/quads.wgsl.
+// Rows of floats as int8: codes from -127 to 127, times a scale per row. Goes with lib/quads.wgsl.
 // ops/attention/cache_packing.py has the same in NumPy.
 //
-// The step has 17 significant bits and comes from integers, so that a number times the step is exact, and all GPUs find the
-// same steps and numbers.
+// The scale has 17 significant bits and comes from integers, so that a code times the scale is exact, and all GPUs find the
+// same scales and codes.
 
 alias CacheUnit = u32; // the step of a row, or four of its numbers
 
-const NO_STEP = 0x7fc00000u; // NaN: the row has an infinity or NaN
+const NAN_SCALE = 0x7fc00000u; // NaN: the row has an infinity or NaN
 
-fn floats_of_bytes(word: u32, step_bits: u32) -> vec4<f32> {
+fn dequantize_int8(word: u32, step_bits: u32) -> vec4<f32> {
     return bitcast<f32>(step_bits) * vec4<f32>(signed_bytes_of(word));
 }
 
 // The size of the largest element, as bits: they are in the order of the sizes.
-fn peak_of(value: vec4<f32>) -> u32 {
+fn quad_absmax(value: vec4<f32>) -> u32 {
     let size = bitcast<vec4<u32>>(value) & vec4<u32>(0x7fffffffu);
     return max(max(size.x, size.y), max(size.z, size.w));
 }
 
 // The step of a row, as bits: its peak / 127; 0 for a row of zeros and of numbers below 2^-87.
-fn step_of(peak: u32) -> u32 {
+fn row_scale_bits(peak: u32) -> u32 {
     let exponent = peak >> 23u;
     if (exponent == 255u) {
-        return NO_STEP;
+        return NAN_SCALE;
     }
     if (exponent < 40u) {
         return 0u;
@@ -35,8 +35,8 @@ fn step_of(peak: u32) -> u32 {
 }
 
 // The numbers nearest to a quad's elements, ties to even. A quotient may be off by one, which the exact rest tells.
-fn bytes_of_floats(value: vec4<f32>, step_bits: u32) -> u32 {
-    if (step_bits == 0u || step_bits == NO_STEP) {
+fn quantize_int8(value: vec4<f32>, step_bits: u32) -> u32 {
+    if (step_bits == 0u || step_bits == NAN_SCALE) {
         return 0u;
     }
     let step = bitcast<f32>(step_bits);

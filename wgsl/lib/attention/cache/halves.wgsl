@@ -6,12 +6,12 @@ const HALF_NORMAL = 0x38800000u; // the least number that is not subnormal in f1
 const HALF_INFINITY = 0x7c00u;
 const HALF_NAN = 0x7e00u;
 
-fn floats_of_halves(words: vec2<u32>) -> vec4<f32> {
+fn unpack_f16(words: vec2<u32>) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 
 // Rounds to nearest, ties to even: how pack2x16float rounds, and what it makes of large numbers, is up to the GPU.
-fn half_bits(value: vec4<f32>) -> vec4<u32> {
+fn f16_bits(value: vec4<f32>) -> vec4<u32> {
     let bits = bitcast<vec4<u32>>(value);
     let size = bits & vec4<u32>(0x7fffffffu);
     let odd = (size >> vec4<u32>(13u)) & vec4<u32>(1u);
@@ -24,7 +24,7 @@ fn half_bits(value: vec4<f32>) -> vec4<u32> {
     return half | ((bits >> vec4<u32>(16u)) & vec4<u32>(0x8000u));
 }
 
-fn halves_of_floats(value: vec4<f32>) -> vec2<u32> {
-    let half = half_bits(value);
+fn pack_f16(value: vec4<f32>) -> vec2<u32> {
+    let half = f16_bits(value);
     return half.xz | (half.yw << vec2<u32>(16u));
 }

@@ -2,5 +2,5 @@
 // is the step between its numbers, each other one has four of these. The kernel declares `k`, an array of CacheUnit.
 
 fn cached_key(start: u32, quad: u32) -> vec4<f32> {
-    return floats_of_bytes(k[start + 1u + quad], k[start]);
+    return dequantize_int8(k[start + 1u + quad], k[start]);
 }

@@ -2,5 +2,5 @@
 // declares `k`, an array of CacheUnit.
 
 fn cached_key(start: u32, quad: u32) -> vec4<f32> {
-    return floats_of_halves(k[start + quad]);
+    return unpack_f16(k[start + quad]);
 }

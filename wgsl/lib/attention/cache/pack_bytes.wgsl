@@ -3,11 +3,11 @@
 fn write_quad(row: u32, quad: u32, target_row: u32) {
     var peak = 0u;
     for (var i = 0u; i < params.quads_per_row; i++) {
-        peak = max(peak, peak_of(new_quad(row, i)));
+        peak = max(peak, quad_absmax(new_quad(row, i)));
     }
-    let step = step_of(peak);
+    let step = row_scale_bits(peak);
     let start = target_row * (params.quads_per_row + 1u);
-    cache[start + 1u + quad] = bytes_of_floats(new_quad(row, quad), step);
+    cache[start + 1u + quad] = quantize_int8(new_quad(row, quad), step);
     if (quad == 0u) {
         cache[start] = step;
     }

@@ -2,5 +2,5 @@
 // is the step between its numbers, each other one has four of these. The kernel declares `v`, an array of CacheUnit.
 
 fn cached_value(start: u32, quad: u32) -> vec4<f32> {
-    return floats_of_bytes(v[start + 1u + quad], v[start]);
+    return dequantize_int8(v[start + 1u + quad], v[start]);
 }

@@ -2,5 +2,5 @@
 // declares `v`, an array of CacheUnit.
 
 fn cached_value(start: u32, quad: u32) -> vec4<f32> {
-    return floats_of_halves(v[start + quad]);
+    return unpack_f16(v[start + quad]);
 }

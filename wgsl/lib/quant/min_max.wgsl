@@ -6,7 +6,7 @@
 // use lib/nan.wgsl
 // use lib/reduce/row_reduction.wgsl
 
-alias Folded = vec2<f32>; // (smallest, largest)
+alias Reduced = vec2<f32>; // (smallest, largest)
 
 const MAX_AXES = 16u;
 override QUADS: bool;
@@ -21,8 +21,8 @@ struct Blocks {
     outer_axes: u32,
 }
 
-fn combine(a: Folded, b: Folded) -> Folded {
-    return Folded(smaller_f32(a.x, b.x), larger_f32(a.y, b.y));
+fn combine(a: Reduced, b: Reduced) -> Reduced {
+    return Reduced(smaller_f32(a.x, b.x), larger_f32(a.y, b.y));
 }
 
 fn offset_of(index: u32, first: u32, axes: u32) -> u32 {
@@ -36,7 +36,7 @@ fn offset_of(index: u32, first: u32, axes: u32) -> u32 {
     return offset;
 }
 
-fn add_item(found: Folded, item: u32) -> Folded {
+fn add_item(found: Reduced, item: u32) -> Reduced {
     if (QUADS) {
         let quad = vec4<f32>(x[item]);
         let pairs = vec4<f32>(combine(quad.xx, quad.yy), combine(quad.zz, quad.ww));
@@ -45,10 +45,10 @@ fn add_item(found: Folded, item: u32) -> Folded {
     return combine(found, vec2<f32>(f32(x[item / 4u][item % 4u])));
 }
 
-// The extremes of one thread's items; the results of threads outside of the tensor are unused.
-fn own_extremes(place: Place) -> Folded {
+// The minimum and maximum of one thread's items; the results of threads outside of the tensor are unused.
+fn lane_min_max(place: Place) -> Reduced {
     let blocks = params.blocks;
-    var found = Folded(3.4028234e38, -3.4028234e38);
+    var found = Reduced(3.4028234e38, -3.4028234e38);
     if (place.row < blocks.count * blocks.parts) {
         let base = offset_of(place.row / blocks.parts, INNER_AXES, blocks.outer_axes);
         let begin = place.row % blocks.parts * blocks.part;
@@ -66,6 +66,6 @@ fn own_extremes(place: Place) -> Folded {
 }
 
 // Called by all threads of a workgroup.
-fn extremes_of(place: Place) -> Folded {
-    return fold(own_extremes(place), place);
+fn block_min_max(place: Place) -> Reduced {
+    return reduce_lanes(lane_min_max(place), place);
 }
