@@ -27,7 +27,7 @@ from page.controllers.share_controller import ShareController
 from page.controllers.tune_controller import TuneController
 from page.controllers.view_controller import ViewController
 from page.inputs.match_inputs import is_input_file, is_media_file
-from page.parts.act_names import doing_text
+from page.parts.act_names import DOING, doing_text
 from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
 from page.persistence.last_program import LastProgram
 from page.persistence.manifests import read_dropped
@@ -94,7 +94,8 @@ class App:
             if session is None or session is self._state.session:
                 self._state.show_error(error, doing)
         else:
-            if before is not None and before is self._state.failure and before[0] == doing:
+            same = before is not None and before is self._state.failure and before[0] == doing
+            if same and act in DOING:  # all others are called the same
                 self._state.show(error="")
 
     def _handler(self, act: str) -> Any:

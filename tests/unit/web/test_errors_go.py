@@ -98,6 +98,8 @@ def test_mistakes_have_titles_in_plain_words() -> None:
             assert told in browser.html["error"]
         await app.receive({"act": "what:is-this"})
         assert title(browser) == "Couldn't do this"
+        await app.receive({"act": "view", "name": "run"})  # which has no name of its own, either
+        assert title(browser) == "Couldn't do this"
 
     drive(script)
 

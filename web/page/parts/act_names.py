@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # By act, as `failure_text` takes it. Acts that are not here are "this".
-_DOING = {
+DOING = {
     "open-file": "opening these files",
     "open-url": "opening this address",
     "device": "opening the program on this device",
@@ -53,4 +53,4 @@ _DOING = {
 
 def doing_text(act: str, view: str = "") -> str:
     """Say what an act does, for an error of it; `view` is the title of its view, if it has one."""
-    return _DOING.get(act) or (f"doing this in {view}" if view else "doing this")
+    return DOING.get(act) or (f"doing this in {view}" if view else "doing this")
