@@ -29,12 +29,11 @@ _FAILURES = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runt
 
 def check_suite(suite: Path) -> None:
     """Check a suite with the standard library only: a wrong path fails before any set-up."""
-    if suite.is_file() and not zipfile.is_zipfile(suite):
-        is_bundle(suite)
-    for archive in _archives(suite):
+    archives = _archives(suite)
+    for archive in archives:
         with _opened(archive) as opened:
             _files(archive, opened)
-    if not _archives(suite) and not suite.is_file():
+    if not archives and not is_bundle(suite):
         read_manifest(suite)
 
 
