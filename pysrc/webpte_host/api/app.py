@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from webpte.errors import InputError, WebpteError
 from webpte.json_reader import parse_json
 from webpte.openai import Client, EmbeddingModel, Model, RequestError
+from webpte_host.serving.routing import host_name
 
 MAX_BODY = 1 << 24  # bytes of a request, which may have pictures
 _GONE = 499  # the status of requests whose client went away, which nobody sees but the metrics
@@ -195,17 +196,10 @@ class _KnownHosts:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         host = Headers(scope=scope).get("host", "") if scope["type"] == "http" else None
         app = self._app
-        if host is not None and _without_port(host) not in self._hosts:
+        if host is not None and host_name(host) not in self._hosts:
             told = f"this server is not called {host!r}: address it as localhost"
             app = _error(RequestError(told, None, 400, "unknown_host"))
         await app(scope, receive, send)
-
-
-def _without_port(host: str) -> str:
-    """Return the name in a Host header; an address of IPv6 has brackets."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0].lower()
 
 
 def _middleware(hosts: Sequence[str], origins: Sequence[str]) -> list[Middleware]:

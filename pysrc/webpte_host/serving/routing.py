@@ -82,6 +82,12 @@ class Mount:
     folder: Path
 
 
+def host_name(header: str) -> str | None:
+    """Return the name or address in a `Host` header, without the port; None if it is malformed."""
+    found = _HOST.fullmatch(header.strip())
+    return None if found is None else found["name"].lower()
+
+
 class Hosts:
     """The values of `Host` that a server accepts: localhost, its own address, and given names.
 
@@ -101,10 +107,10 @@ class Hosts:
 
     def has(self, header: str, address: str) -> bool:
         """Tell whether to answer a request with this `Host` that came to this address of ours."""
-        found = _HOST.fullmatch(header.strip())
+        found = host_name(header)
         if found is None:
             return False
-        name = found["name"].lower().rstrip(".")
+        name = found.rstrip(".")
         if name in self._names:
             return True
         try:
