@@ -9,6 +9,7 @@ import numpy as np
 from page.html.markup import Html, h
 from page.html.units import plural
 from page.outputs.pictures import Picture
+from page.outputs.tensors import Grid
 
 _TALL = 60  # of a histogram, in its own units
 _CURVE = 480, 120  # of a loss curve, in its own units
@@ -131,3 +132,16 @@ def picture_figure(made: Picture, of: str) -> Html:
         ),
         caption(f"{made.kind[0].upper()}{made.kind[1:]}: {made.caption}"),
     )
+
+
+def grid_rows(table: Grid) -> list[Html]:
+    """Return the rows of a table of values; those of a long vector begin with an index."""
+    return [
+        h(
+            "tr",
+            h("th", table.starts[at], scope="row") if table.starts else None,
+            [h("td", text) for text in line],
+            h("td", "…") if table.more_columns else None,
+        )
+        for at, line in enumerate(table.rows)
+    ]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from page.html.markup import Html, h
 from page.html.tables import scrolled
 from page.html.units import number_text
 from page.npy import Array
 from page.outputs.curves import lines_chart
-from page.outputs.figures import caption, histogram_figure, picture_figure
+from page.outputs.figures import caption, grid_rows, histogram_figure, picture_figure
 from page.outputs.pictures import picture
 from page.outputs.renderers.base import OutputContext, Renderer, Settings
 from page.outputs.renderers.curve import is_line
 from page.outputs.renderers.scores import scores_figure
-from page.outputs.tensors import Grid, grid, histogram
+from page.outputs.tensors import grid, histogram
 
 
 def _draw(context: OutputContext, settings: Settings) -> Html:
@@ -61,7 +59,7 @@ def _values(array: Array) -> Html | None:
         "First values",
         h(
             "table",
-            [_value_row(at, line, table) for at, line in enumerate(table.rows)],
+            grid_rows(table),
             h("tr", h("th", "") if table.starts else None, [h("td", "⋮") for _ in table.rows[0]])
             if table.more_rows
             else None,
@@ -73,15 +71,6 @@ def _values(array: Array) -> Html | None:
         h("p", "Each line starts with the index of its first value.", class_="note")
         if table.starts
         else None,
-    )
-
-
-def _value_row(at: int, line: Sequence[str], table: Grid) -> Html:
-    return h(
-        "tr",
-        h("th", table.starts[at], scope="row") if table.starts else None,
-        [h("td", text) for text in line],
-        h("td", "…") if table.more_columns else None,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from page.html.markup import Html, h
 from page.html.tables import scrolled
 from page.html.units import number_text, plural, shape_text
-from page.outputs.figures import histogram_figure, picture_figure
+from page.outputs.figures import grid_rows, histogram_figure, picture_figure
 from page.outputs.pictures import picture
 from page.outputs.tensors import grid, histogram
 from page.session.session import Held
@@ -114,18 +114,9 @@ def _histogram(array: np.ndarray, label: str) -> Html | None:
 
 def _first_values(array: np.ndarray, label: str) -> Html:
     table = grid(array, _ROWS, _COLUMNS)
-    rows = [
-        h(
-            "tr",
-            h("th", table.starts[at], scope="row") if table.starts else None,
-            [h("td", text) for text in row],
-            h("td", "…") if table.more_columns else None,
-        )
-        for at, row in enumerate(table.rows)
-    ]
     more = "" if array.size <= _ROWS * _COLUMNS else f" of {plural(array.size, 'value')}"
     caption = f"First values{more}"
     if table.where:
         caption += f", at {table.where} of the leading dimensions"
-    shown = h("table", h("caption", caption), h("tbody", rows), class_="grid")
+    shown = h("table", h("caption", caption), h("tbody", grid_rows(table)), class_="grid")
     return scrolled(f"Values of {label}", shown)

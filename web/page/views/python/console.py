@@ -22,7 +22,7 @@ import numpy as np
 from page.html.markup import Html, h
 from page.html.tables import scrolled
 from page.html.units import number_text, plural, shape_text
-from page.outputs.figures import line_figure, picture_figure
+from page.outputs.figures import grid_rows, line_figure, picture_figure
 from page.outputs.pictures import picture
 from page.outputs.tensors import grid
 
@@ -147,14 +147,5 @@ def _curve(array: np.ndarray) -> Html | None:
 
 
 def _table(array: np.ndarray) -> Html:
-    shown = grid(array, _ROWS, _COLUMNS)
-    rows = [
-        h(
-            "tr",
-            h("th", shown.starts[at], scope="row") if shown.starts else None,
-            [h("td", text) for text in row],
-            h("td", "…") if shown.more_columns else None,
-        )
-        for at, row in enumerate(shown.rows)
-    ]
+    rows = grid_rows(grid(array, _ROWS, _COLUMNS))
     return scrolled("First values", h("table", h("tbody", rows), class_="grid"))
