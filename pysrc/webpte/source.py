@@ -18,7 +18,7 @@ from typing import IO, Protocol
 
 import numpy as np
 
-from webpte.errors import SourceError
+from webpte.errors import FormatError, GraphError, SourceError, UnsupportedError, retold
 
 LOCAL = (
     "local:"  # prefix of the addresses of files that were added to the library, without a server
@@ -60,6 +60,18 @@ def check_range(source: ByteSource, offset: int, length: int) -> None:
             f"{source.name}: bytes {offset} to {offset + length} were asked for, "
             f"but the file has {source.size}"
         )
+
+
+@contextmanager
+def naming(source: ByteSource) -> Iterator[None]:
+    """Name a file in errors about its contents that are raised inside.
+
+    Errors of reading it name it already.
+    """
+    try:
+        yield
+    except (FormatError, GraphError, UnsupportedError) as error:
+        raise retold(error, f"{source.name}: {error}") from error
 
 
 class BytesSource:

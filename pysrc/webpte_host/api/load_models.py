@@ -48,4 +48,5 @@ async def open_model(
     try:
         return await open_files(path, name=name, tokenizer=file, **loading)
     except webpte.WebpteError as error:
-        raise HostError(f"{name}: {error}") from error
+        known = name == path.stem and str(error).startswith(f"{path.name}: ")
+        raise HostError(str(error) if known else f"{name}: {error}") from error

@@ -115,7 +115,7 @@ def test_error_carries_traceback(harness: Harness) -> None:
 def test_errors_of_webpte_are_told_without_a_traceback(harness: Harness) -> None:
     with pytest.raises(PagePythonError) as caught:
         harness.python("import webpte\nawait webpte.load(b'# No program')")
-    assert (message_of(caught.value) or "").startswith("not an ExecuTorch program")
+    assert (message_of(caught.value) or "").startswith("bytes: not an ExecuTorch program")
 
 
 def test_python_that_computes_is_waited_for(harness: Harness) -> None:

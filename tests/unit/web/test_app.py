@@ -101,6 +101,8 @@ def test_a_file_that_does_not_fit_blocks_the_run_until_something_else_is_chosen(
 def test_a_broken_file_is_told_and_the_page_goes_on() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await app.receive({"act": "open-file", "files": [File("no.pte", b"not a program" * 9)]})
+        told = browser.html["error"].partition("<details")[0]
+        assert told.count("no.pte") == 1
         assert "OtherFileError" in browser.html["error"]
         assert not browser.hidden.get("welcome")
         await open_sample(app)

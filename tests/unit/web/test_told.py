@@ -48,6 +48,13 @@ def test_errors_show_type_message_hint_and_traceback() -> None:
     assert "recover" in check(error_view(ValueError(), "x", {"recover": "Rebuild"})).acts()
 
 
+def test_a_file_that_the_heading_names_is_not_named_again() -> None:
+    for told in ("a.pte: it is cut off", "b.ptd: it is cut off"):
+        shown = error_view(ValueError(told), "opening a.pte").partition("<details")[0]
+        assert shown.count("a.pte") == 1
+        assert ("b.ptd" in shown) == told.startswith("b.ptd")
+
+
 def test_way_out_follows_the_class() -> None:
     assert "without these operators" in way_out(UnsupportedOpError("m", {"x": 1}))
     assert "signature" in way_out(InputError("x"), "running forward")

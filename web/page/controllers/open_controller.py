@@ -250,7 +250,7 @@ class OpenController:
     ) -> Session:
         state, extra, device = self._state, source.extra, how["device"]
         progress("read", 0, 0)
-        methods = await state.engine.inspect(source.data, data=extra)
+        methods = await state.engine.inspect(source.data, data=extra, name=source.name)
         self._check(turn)
         self._inspected = methods
         state.show(arriving=contents_view(methods, limits_of(state)))

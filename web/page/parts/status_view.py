@@ -222,6 +222,11 @@ def failure_text(doing: str) -> str:
     return f"Couldn't {plain} {rest}".rstrip() if plain else f"Failed: {doing}"
 
 
+def _told_below(error: BaseException, doing: str) -> str:
+    """Return the message of an error, without the file that `failure_text` above it names."""
+    return str(error).removeprefix(f"{doing.partition(' ')[2]}: ")
+
+
 def error_view(
     error: BaseException,
     doing: str,
@@ -241,7 +246,7 @@ def error_view(
             h("button", "Dismiss", type="button", class_="quiet", data_act="dismiss"),
             class_="card-head",
         ),
-        h("p", str(error) or "no message", class_="error-message"),
+        h("p", _told_below(error, doing) or "no message", class_="error-message"),
         h("p", hint, class_="error-hint") if hint else None,
         h("p", note, class_="error-hint") if note else None,
         [h("button", label, type="button", data_act=act) for act, label in (actions or {}).items()],

@@ -29,7 +29,7 @@ from webpte.rewrite.passes import tie_buffer_outputs
 from webpte.rewrite.validate import unsupported_ops
 from webpte.runtime.base.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.base.open import open_bytes
-from webpte.source import ByteSource, Region
+from webpte.source import ByteSource, Region, naming
 
 LORA_TRAINING, LORA_FACTS = "learn", "get_lora"  # see webpte/training/lora_form.py
 BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
@@ -80,16 +80,27 @@ async def read_contents(
     that trains LoRAs of a language model, which is larger than all others, is left out unless it is
     for `training`.
     """
-    source, cases = await _unbundled(source)
-    program = await pte.read_program(source)
+    with naming(source):
+        source, cases = await _unbundled(source)
+        program = await pte.read_program(source)
     named = {
         key: Region(source, span.offset, span.size) for key, span in program.named_data.items()
     }
     for file in data:
-        for key, entry in (await read_ptd(file)).items():
+        with naming(file):
+            entries = await read_ptd(file)
+        for key, entry in entries.items():
             if key in named:
                 raise SourceError(f"{file.name}: {key!r} is in another file, too")
             named[key] = Region(file, entry.span.offset, entry.span.size)
+    with naming(source):
+        methods = await _read_methods(source, program, named, training)
+    return Contents(source, program, methods, cases)
+
+
+async def _read_methods(
+    source: ByteSource, program: FileProgram, named: dict[str, Region], training: bool
+) -> dict[str, MethodContents]:
     methods: dict[str, MethodContents] = {}
     names = {plan.name for plan in program.methods}
     unread = {LORA_TRAINING} if LORA_FACTS in names and not training else set()
@@ -104,7 +115,7 @@ async def read_contents(
         fitted = _without_unused_inputs(plan, graphs)
         fitted, graphs = _in_order(fitted, _tie_buffers(fitted, graphs))
         methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), named)
-    return Contents(source, program, methods, cases)
+    return methods
 
 
 async def _unbundled(

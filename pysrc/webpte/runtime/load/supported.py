@@ -30,7 +30,8 @@ def check_supported(contents: Contents) -> None:
     for method in contents.methods.values():
         for delegate in method.plan.delegates:
             if delegate.id != BACKEND:
-                raise ForeignDelegateError(_foreign_message(method.info.name, delegate.id))
+                told = _foreign_message(method.info.name, delegate.id)
+                raise ForeignDelegateError(f"{contents.source.name}: {told}")
     missing: Counter[str] = Counter()
     for method in contents.methods.values():
         missing.update(method.info.unsupported)

@@ -21,7 +21,7 @@ from webpte.format.shared import ScalarType
 from webpte.json_reader import Table, parse_table, shown
 from webpte.runtime.base.open import keeping, open_source
 from webpte.runtime.lora.weights import Factor, LoraWeights
-from webpte.source import ByteSource
+from webpte.source import ByteSource, naming
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 MAX_CONFIG = 1 << 20
@@ -213,7 +213,9 @@ async def _read_arrays(file: ByteSource) -> dict[str, np.ndarray]:
     head = await file.read(0, min(8, file.size))
     if head[4:8] == b"FT01":
         found = {}
-        for key, entry in (await read_ptd(file)).items():
+        with naming(file):
+            entries = await read_ptd(file)
+        for key, entry in entries.items():
             layout = entry.layout
             if layout is None or layout.scalar_type not in _DTYPES:
                 raise UnsupportedError(f"{file.name}: {key!r} is not a tensor of floats")

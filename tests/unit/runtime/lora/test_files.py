@@ -68,6 +68,13 @@ def test_other_floats(dtype: str) -> None:
     np.testing.assert_array_equal(read(arrays).factors[LAYER].b, B * 3)
 
 
+def test_a_damaged_ptd_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lora.ptd"
+    path.write_bytes(write_ptd(PAIR)[:-4])
+    with pytest.raises(FormatError, match=r"^lora\.ptd: .*truncated"):
+        wait(read_lora(path, alpha=6))
+
+
 def test_a_ptd_file(tmp_path: Path) -> None:
     path = tmp_path / "lora.ptd"
     path.write_bytes(write_ptd(PAIR))
