@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from webpte_host.base.descriptions import described
 from webpte_host.base.errors import HostError
-from webpte_host.setup import environment
+from webpte_host.setup import environment, native_environment
 
 if TYPE_CHECKING:
     from webpte import AdapterInfo
@@ -22,8 +22,8 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="serve.py devices", description=described(__doc__))
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     options = parser.parse_args(arguments)
-    if not environment.inside():
-        return environment.rerun_inside(["devices", *arguments], with_browser=False)
+    if not native_environment.inside():
+        return environment.rerun_with(native_environment.ensure(), ["devices", *arguments])
     import webpte
 
     try:

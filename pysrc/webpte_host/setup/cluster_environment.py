@@ -10,7 +10,7 @@ from pathlib import Path
 from webpte_host.base.layout import STATE
 from webpte_host.base.pinned_venv import PinnedVenv
 from webpte_host.base.progress import Display
-from webpte_host.setup.environment import install_pinned, requirements
+from webpte_host.setup.environment import install_pinned, pinned, requirements
 
 # Those of the test packages that webpte, its API and pytest need; the others are for browsers.
 _SHARED = (
@@ -21,8 +21,7 @@ _SHARED = (
 
 def packages() -> tuple[str, ...]:
     """Return the pinned packages."""
-    pins = {pin.partition("==")[0]: pin for pin in requirements()}
-    return (*(pins[name] for name in _SHARED), *requirements("test-ray"))
+    return (*pinned(_SHARED), *requirements("test-ray"))
 
 
 def ensure(display: Display | None = None) -> Path:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 from webpte_host.base.layout import PYSRC, ROOT, VENV
@@ -29,6 +30,12 @@ def requirements(extra: str = "test") -> list[str]:
         project = tomllib.load(file)["project"]
     pinned: list[str] = project["optional-dependencies"][extra]
     return pinned
+
+
+def pinned(names: Iterable[str]) -> tuple[str, ...]:
+    """Return some of the test packages, by name, with their versions."""
+    pins = {pin.partition("==")[0]: pin for pin in requirements()}
+    return tuple(pins[name] for name in names)
 
 
 def _venv() -> PinnedVenv:
@@ -92,11 +99,15 @@ def _playwright_chromium() -> Path | None:
 
 def rerun_inside(arguments: list[str], *, with_browser: bool) -> int:
     """Run `serve.py` with these arguments in the environment; replaces this process if it can."""
-    python = str(ensure(with_browser=with_browser))
-    command = [python, str(ROOT / "serve.py"), *arguments]
+    return rerun_with(ensure(with_browser=with_browser), arguments)
+
+
+def rerun_with(python: Path, arguments: list[str]) -> int:
+    """Run `serve.py` with these arguments by another Python, as `rerun_inside` does."""
+    command = [str(python), str(ROOT / "serve.py"), *arguments]
     if os.name == "posix":
         sys.stdout.flush()
-        os.execv(python, command)
+        os.execv(command[0], command)
     return subprocess.call(command)
 
 

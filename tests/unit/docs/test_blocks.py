@@ -80,7 +80,7 @@ NOT_RUN = {
 # Its JavaScript runs in tests/browser/programs/test_npm.py.
 IN_PAGE = "docs/javascript.md"
 # Commands, and modules behind `python -m`, that are no part of this project.
-OTHER_COMMANDS = {"pip", "export", "cat", "npm", "npx", "ray", "serve", ".webpte/venv/bin/python"}
+OTHER_COMMANDS = {"pip", "export", "cat", "npm", "npx", "ray", "serve", ".webpte/native/bin/python"}
 OTHER_MODULES = {"pytest", "build", "http.server", "twine"}
 
 
