@@ -14,6 +14,8 @@ import pytest
 import webpte
 from page.app import App
 from page.views.chat import panel as chat_view
+from page.views.chat.controls import problem_views
+from page.views.chat.settings import ChatSettings
 from support.harness.virtual_time import until
 from support.page.chat_page import (
     CONFIG,
@@ -234,29 +236,72 @@ def test_candidates_of_a_token() -> None:
     drive(script)
 
 
+def _refused(browser: FakeBrowser) -> dict[str, str]:
+    """Return the fields of the settings that are marked, with the messages that belong to them."""
+    fields = re.findall(r"<input[^>]*>", browser.html["chat-numbers"])
+    texts = dict(
+        re.findall(r'<p id="(chat-\w+-problem)"[^>]*>([^<]*)', browser.html["chat-numbers"])
+    )
+    attributes = [dict(re.findall(r'([\w-]+)="([^"]*)"', field)) for field in fields]
+    assert len(attributes) == len(texts) == 7
+    marked = [one for one in attributes if one.get("aria-invalid") == "true"]
+    told = {one["data-name"]: unescape(texts.pop(one["aria-describedby"])) for one in marked}
+    assert not any(texts.values()), "a message belongs to no marked field"
+    return told
+
+
+def test_all_settings_that_are_wrong_are_marked() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, TOKENIZER, CONFIG)
+        await act(app, "set", name="top_k", value="0")
+        await act(app, "set", name="temperature", value="-1")
+        assert list(_refused(browser)) == ["temperature", "top_k"]
+        await send(app, "Hello")
+        assert "temperature must be" in browser.html["chat-refused"]
+        await act(app, "set", name="temperature", value="1")
+        assert "top k must be" in browser.html["chat-refused"]
+        assert list(_refused(browser)) == ["top_k"]
+
+    drive(script)
+
+
+def test_drawing_settings_changes_nothing() -> None:
+    settings = ChatSettings()
+    settings.refused = True
+    problem_views(settings, lambda name: name)
+    assert settings.refused
+
+
 def test_settings_that_are_wrong_ask_nothing() -> None:
+    other = "leave it empty for another each time"
+
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
         for name, value, told in (
-            ("top_p", "1.5", "top p must be above 0 and at most 1, not 1.5; leave it empty"),
+            (
+                "top_p",
+                "1.5",
+                "top p must be above 0 and at most 1, not 1.5; leave it empty to keep all tokens",
+            ),
             ("top_k", "0", "top k must be 1 or more, not 0; leave it empty to keep all tokens"),
-            ("top_k", "0.5", "top k must be an integer"),
+            ("top_k", "0.5", "top k must be an integer, not '0.5'"),
             ("max_tokens", "", "max tokens is empty: enter an integer, 1 or more"),
             ("temperature", "", "temperature is empty: enter a number, 0 or more"),
-            ("temperature", "inf", "temperature must be 0 or more"),
-            ("max_tokens", "0", "max tokens must be 1 or more"),
-            ("seed", "-1", "seed must be from 0 to 2^64 - 1"),
-            ("seed", "9" * 20, "seed must be from 0 to 2^64 - 1"),
+            ("temperature", "inf", "temperature must be 0 or more, not inf"),
+            ("max_tokens", "0", "max tokens must be 1 or more, not 0"),
+            ("seed", "-1", f"seed must be from 0 to 2^64 - 1, not -1; {other}"),
+            ("seed", "9" * 20, f"seed must be from 0 to 2^64 - 1, not {'9' * 20}; {other}"),
         ):
             await act(app, "set", name=name, value=value)
-            assert told in browser.html["chat-problem"]
+            assert _refused(browser) == {name: told}
             await send(app, "Hello")
             assert shown(browser) == []
             # It is said below the message, since the settings may be folded, until it is mended.
-            assert told in browser.html["chat-refused"]
+            assert told in unescape(browser.html["chat-refused"])
             assert "must" not in browser.text["status"]
             await act(app, "set", name=name, value={**SETTINGS}.get(name, ""))
-            assert browser.html["chat-problem"] == browser.html["chat-refused"] == ""
+            assert _refused(browser) == {}
+            assert browser.html["chat-refused"] == ""
             await act(app, "set", name=name, value=value)
             assert browser.html["chat-refused"] == ""  # nothing was sent with this one
             await act(app, "set", name=name, value={**SETTINGS}.get(name, ""))

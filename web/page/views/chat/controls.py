@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from page.html.fields import labelled
+from page.html.fields import labelled, marked, problem_note
 from page.html.markup import Html, h, render
 from page.html.units import plural
 from page.persistence.codec import CHAT, IDS, TEXT, Codec
 from page.session.state import AppState
 from page.views.chat.model_picker import model_picker
-from page.views.chat.settings import SETTINGS, ChatSettings
+from page.views.chat.settings import SETTINGS, ChatSettings, Setting
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
-FIELD, PROBLEM, REFUSED = "chat-text", "chat-problem", "chat-refused"
+FIELD, NUMBERS, REFUSED = "chat-text", "chat-numbers", "chat-refused"
 _PLACEHOLDERS = {
     CHAT: "Ask something",
     TEXT: "Text to continue",
@@ -145,52 +145,69 @@ def form_view(
             h("span", "Shift+Enter for a new line", class_="note chat-keys"),
             class_="controls",
         ),
-        h("div", problem_views(settings)[REFUSED], id=REFUSED, role="alert"),
+        h("div", _refused_view(settings), id=REFUSED, role="alert"),
         data_act=act("send"),
         class_="chat-form",
     )
 
 
 def settings_view(settings: ChatSettings, codec: Codec, act: Act, state: AppState) -> Html:
-    numbers = [
-        h(
-            "label",
-            h("span", setting.title, class_="label"),
-            h(
-                "input",
-                type="number",
-                class_="small",
-                value=settings.texts[setting.name],
-                step=setting.step,
-                min=0,
-                data_act=act("set"),
-                data_name=setting.name,
-            ),
-            h("span", setting.help, class_="note"),
-        )
-        for setting in SETTINGS
-    ]
     prompt = h("textarea", "\n" + settings.system, rows=2, data_act=act("system"))
     system = labelled("system prompt", prompt, "chat-system")
     return h(
         "details",
         h("summary", "Generation settings"),
         system if codec.kind == CHAT else None,
-        h("div", numbers, class_="controls chat-settings"),
-        h("div", problem_views(settings)[PROBLEM], id=PROBLEM, aria_live="polite"),
+        h("div", _numbers_view(settings, act), id=NUMBERS, class_="controls chat-settings"),
         settings.cache.view(state.session) if state.session is not None else None,
         id="chat-settings",
         open=not state.narrow,
     )
 
 
-def problem_views(settings: ChatSettings) -> dict[str, Html]:
-    """Return the sections that say what is wrong with the settings: below them, and below the
-    message that was not sent because of it."""
-    problem = settings.problem()
-    shown = render((h("p", problem, class_="notice notice-bad") if problem else None,))
-    settings.refused = settings.refused and bool(problem)
-    return {PROBLEM: shown, REFUSED: shown if settings.refused else Html()}
+def problem_views(settings: ChatSettings, act: Act) -> dict[str, Html]:
+    """Return the sections that say what is wrong with the settings: their fields, and the place
+    below the message that was not sent because of it."""
+    return {NUMBERS: _numbers_view(settings, act), REFUSED: _refused_view(settings)}
+
+
+def _numbers_view(settings: ChatSettings, act: Act) -> Html:
+    problems = settings.problems()
+    return render(
+        _number_view(one, settings.texts[one.name], problems.get(one.name, ""), act)
+        for one in SETTINGS
+    )
+
+
+def _number_view(setting: Setting, text: str, problem: str, act: Act) -> Html:
+    """Return the field of a setting; what is wrong with it is said below it."""
+    below = f"chat-{setting.name}-problem"
+    field = h(
+        "input",
+        type="number",
+        class_="small",
+        value=text,
+        step=setting.step,
+        min=0,
+        data_act=act("set"),
+        data_name=setting.name,
+        **marked(problem, below),
+    )
+    return h(
+        "div",
+        h(
+            "label",
+            h("span", setting.title, class_="label"),
+            field,
+            h("span", setting.help, class_="note"),
+        ),
+        problem_note(problem, below),
+    )
+
+
+def _refused_view(settings: ChatSettings) -> Html:
+    problem = next(iter(settings.problems().values()), "") if settings.refused else ""
+    return render((h("p", problem, class_="notice notice-bad") if problem else None,))
 
 
 def tokenizer_view(codec: Codec, act: Act) -> Html:

@@ -255,9 +255,9 @@ class ChatPanel(Panel):
         talk = self._chats.current(session) if session is not None else None
         if session is None or talk is None:
             return
-        if self._settings.problem():
+        if self._settings.problems():
             self._settings.refused = True
-            self.state.browser.show(html=controls.problem_views(self._settings))
+            self.state.browser.show(html=controls.problem_views(self._settings, self.act))
             return
         if self._attached.loading:
             self.state.tell("Still loading a picture: send the message after that", "busy")
@@ -376,8 +376,8 @@ class ChatPanel(Panel):
         self.draw()
 
     def on_set(self, message: Message) -> None:
-        self._settings.texts[str(message["name"])] = str(message["value"])
-        self.state.browser.show(html=controls.problem_views(self._settings))
+        self._settings.take(str(message["name"]), str(message["value"]))
+        self.state.browser.show(html=controls.problem_views(self._settings, self.act))
 
     def on_system(self, message: Message) -> None:
         self._settings.system = str(message["value"])

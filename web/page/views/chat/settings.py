@@ -81,13 +81,20 @@ class ChatSettings:
         self.with_tokens = False  # show tokens, and ask for candidates
         self.refused = False  # a message was not sent because of them
 
-    def problem(self) -> str:
-        """Return the first error of the settings; "" if there is none."""
-        try:
-            self.options()
-        except InputError as error:
-            return str(error)
-        return ""
+    def take(self, name: str, text: str) -> None:
+        """Take what was typed into the field of a setting."""
+        self.texts[name] = text
+        self.refused = self.refused and bool(self.problems())
+
+    def problems(self) -> dict[str, str]:
+        """Return what is wrong with each setting, by name, in the order of their fields."""
+        found = {}
+        for setting in SETTINGS:
+            try:
+                setting.value(self.texts[setting.name])
+            except InputError as error:
+                found[setting.name] = str(error)
+        return found
 
     @property
     def max_tokens(self) -> int:
