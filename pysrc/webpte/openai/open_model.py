@@ -12,12 +12,18 @@ from webpte.llm.program_signature import VISION
 from webpte.openai.models import WAITING, EmbeddingModel, Model
 from webpte.runtime.base.manifest_files import beside, is_manifest, open_manifest
 from webpte.runtime.base.open import keeping, open_source
-from webpte.runtime.base.siblings import file_name, is_missing, read_sibling
+from webpte.runtime.base.siblings import (
+    file_name,
+    is_missing,
+    names_beside,
+    read_sibling,
+    stem_of,
+)
 from webpte.runtime.program import load
-from webpte.tasks.files import CONFIG, PREPROCESSOR, find_program
+from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, find_program
 from webpte.text import Tokenizer, encodes_sentences, load_tokenizer
 
-TOKENIZERS = ("tokenizer.json", "tokenizer.model")
+TOKENIZERS = (TOKENIZER, "tokenizer.model")
 
 
 async def open_model(
@@ -40,9 +46,8 @@ async def open_model(
     """
     keep = bool(loading.get("keep"))
     entry = await find_program(source, keep)
-    stem = file_name(entry).rpartition(".")[0]
-    found = await _tokenizer(entry, stem, tokenizer, keep)
-    called = name or (stem if entry == source else file_name(source))
+    found = await _tokenizer(entry, tokenizer, keep)
+    called = name or (stem_of(file_name(entry)) if entry == source else file_name(source))
     program = await load(entry, **loading)
     try:
         if encodes_sentences(program.methods):
@@ -56,12 +61,10 @@ async def open_model(
         raise
 
 
-async def _tokenizer(
-    entry: str | Path, stem: str, given: str | Path | None, keep: bool
-) -> Tokenizer:
+async def _tokenizer(entry: str | Path, given: str | Path | None, keep: bool) -> Tokenizer:
     """Load the first tokenizer that is there, with the config that has its name."""
-    own = await read_sibling(entry, f"{stem}.tokenizer_config.json", keep)
-    async for place in _places(entry, stem, given, keep):
+    own = await read_sibling(entry, names_beside(entry, TOKENIZER_CONFIG)[0], keep)
+    async for place in _places(entry, given, keep):
         try:
             return await load_tokenizer(place, config=own, keep=keep)
         except SourceError as error:
@@ -73,7 +76,7 @@ async def _tokenizer(
 
 
 async def _places(
-    entry: str | Path, stem: str, given: str | Path | None, keep: bool
+    entry: str | Path, given: str | Path | None, keep: bool
 ) -> AsyncIterator[str | Path]:
     if given is not None:
         yield given
@@ -82,9 +85,8 @@ async def _places(
         named = (await open_manifest(entry, keep)).tokenizer
         if named is not None:
             yield beside(entry, named.name)
-    for prefix in (f"{stem}.", ""):
-        for file in TOKENIZERS:
-            yield beside(entry, f"{prefix}{file}")
+    for file in names_beside(entry, *TOKENIZERS):
+        yield beside(entry, file)
 
 
 async def _vision(entry: str | Path, keep: bool) -> tuple[Table, Table]:

@@ -10,7 +10,7 @@ from typing import Any
 from webpte.errors import InputError, SourceError
 from webpte.json_reader import Table, parse_table
 from webpte.runtime.base.open import IN_BROWSER
-from webpte.runtime.base.siblings import file_name, read_sibling
+from webpte.runtime.base.siblings import names_beside, read_sibling
 from webpte.runtime.program import Program, load
 from webpte.text import Tokenizer, load_tokenizer
 
@@ -54,8 +54,8 @@ async def open_files(
 ) -> ModelFiles:
     """Open a model by its folder, manifest or program (a path, or in the browser a URL).
 
-    needed   names of files without which the task cannot work; next to NAME.pte, instead of
-             tokenizer.json there may be NAME.tokenizer.json
+    needed   names of files without which the task cannot work; next to NAME.pte,
+             NAME.tokenizer.json comes before tokenizer.json
     wanted   names of files that it reads if they are there
     loading  arguments of `webpte.load`
     """
@@ -67,12 +67,15 @@ async def open_files(
     keep = bool(loading.get("keep"))
     entry = await find_program(source, keep, _advice(task))
     contents: dict[str, bytes] = {}
-    stem, own = file_name(entry).rpartition(".")[0], False  # whether files have the program's name
+    own = False  # whether files have the program's name
     for name in (*needed, *wanted):
-        data = await read_sibling(entry, name, keep)
-        if data is None and (name in needed or own):
-            data = await read_sibling(entry, f"{stem}.{name}", keep)
-            own = own or data is not None
+        names = names_beside(entry, name) if name in needed or own else [name]
+        data = None
+        for one in names:
+            data = await read_sibling(entry, one, keep)
+            if data is not None:
+                own = own or one != name
+                break
         if data is not None:
             contents[name] = data
         elif name in needed:

@@ -9,6 +9,7 @@ import webpte
 from webpte.openai import EmbeddingModel, Model
 from webpte.openai import open_model as open_files
 from webpte.openai.open_model import TOKENIZERS
+from webpte.runtime.base.siblings import names_beside
 from webpte_host.base.errors import HostError
 
 
@@ -27,9 +28,8 @@ def model_files(text: str) -> tuple[str, Path, Path]:
         program = path
     if not program.is_file():
         raise HostError(f"{program}: there is no such file or folder")
-    own = [program.with_name(f"{program.stem}.{file}") for file in TOKENIZERS]
-    shared = [program.with_name(file) for file in TOKENIZERS]
-    tokenizer = next((file for file in (*own, *shared) if file.is_file()), None)
+    places = [program.with_name(name) for name in names_beside(program, *TOKENIZERS)]
+    tokenizer = next(filter(Path.is_file, places), None)
     if tokenizer is None:
         raise HostError(
             f"{program} has no tokenizer next to it: copy the model's tokenizer.json there"

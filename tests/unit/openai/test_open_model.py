@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+import webpte
 from support.graphs.graphs import wait
 from webpte.errors import SourceError, TextError
 from webpte.openai import Model, open_model
+from webpte.tasks.text_generation import TextGeneration
+from webpte_host.api.load_models import model_files
 from webpte_host.base.layout import WEB
 
 SAMPLES = WEB / "samples"
@@ -39,6 +42,23 @@ def test_a_folder_a_program_and_a_name(folder: Path) -> None:
     assert opened(str(folder)).name == "teller"
     assert opened(SAMPLES / "stories.pte").name == "stories"  # stories.tokenizer.json is beside it
     assert opened(folder / "model.pte", name="mine").name == "mine"
+
+
+def test_a_tokenizer_with_the_programs_name_comes_first(folder: Path) -> None:
+    """A folder can have several programs; what has no name of a program is for all others."""
+    of_its_own = folder / "teller.pte"
+    shutil.copy(folder / "model.pte", of_its_own)
+    (folder / "tokenizer.json").rename(folder / "teller.tokenizer.json")
+    shutil.copy(SAMPLES / "words.tokenizer.json", folder / "tokenizer.json")
+    wanted = opened(SAMPLES / "stories.pte").tokenizer.vocabulary
+    assert opened(of_its_own).tokenizer.vocabulary == wanted
+    assert model_files(str(of_its_own))[2].name == "teller.tokenizer.json"
+    assert model_files(str(folder / "model.pte"))[2].name == "tokenizer.json"
+
+    task = wait(webpte.tasks.open("text-generation", of_its_own, device="numpy"))
+    assert isinstance(task, TextGeneration)
+    task.program.close()
+    assert task.tokenizer.vocabulary == wanted
 
 
 def test_a_manifest_names_its_tokenizer(folder: Path) -> None:

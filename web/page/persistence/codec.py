@@ -9,6 +9,8 @@ from page.browser import Browser, Source
 from page.persistence.library_files import keep_file
 from webpte.errors import InputError, SourceError, TextError, WebpteError
 from webpte.library import LOCAL
+from webpte.runtime.base.manifest_files import beside
+from webpte.runtime.base.siblings import names_beside
 from webpte.text import ChatTemplate, Tokenizer, load_tokenizer
 
 CHAT, TEXT, IDS = "chat", "text", "ids"
@@ -153,12 +155,12 @@ def _places(program: Source) -> list[tuple[str, str]]:
     card = program.card
     if card is not None and card.tokenizer:
         return [(card.tokenizer, card.tokenizer_config)]
-    folder, slash, name = program.address.partition("?")[0].rpartition("/")
-    if not name or program.address.startswith(LOCAL):
+    address = program.address.partition("?")[0]
+    if not address or address.endswith("/") or address.startswith(LOCAL):
         return []
-    stem, folder = f"{folder}{slash}{name.removesuffix('.pte')}.", f"{folder}{slash}"
-    files = ("tokenizer.json", "tokenizer_config.json")
-    return [(prefix + files[0], prefix + files[1]) for prefix in (stem, folder)]
+    names = (names_beside(address, _NAMES[kind]) for kind in (TOKENIZER, CONFIG))
+    addresses = [[str(beside(address, name)) for name in of_kind] for of_kind in names]
+    return list(zip(*addresses, strict=True))
 
 
 async def _fetch(url: str, browser: Browser) -> Source | None:

@@ -30,10 +30,32 @@ async def read_file(source: Any, keep: bool = False) -> tuple[bytes, str]:
 
 def file_name(source: str | Path) -> str:
     """Return the last part of a path or address."""
+    return source.resolve().name if isinstance(source, Path) else unquote(_last_part(source))
+
+
+def _last_part(source: str | Path) -> str:
+    """Return the last part of a path or address as it is written there."""
     if isinstance(source, Path):
-        return source.resolve().name
-    path = source.partition("#")[0].partition("?")[0]
-    return unquote(PurePosixPath(path).name)
+        return source.name
+    return PurePosixPath(source.partition("#")[0].partition("?")[0]).name
+
+
+def stem_of(name: str) -> str:
+    """Return what the names of a program's own files begin with: "chat" for chat.pte, and for its
+    manifest chat.manifest.json."""
+    path = PurePosixPath(name)
+    return path.stem.removesuffix(".manifest") if path.suffix == ".json" else path.stem
+
+
+def names_beside(program: str | Path, *files: str) -> list[str]:
+    """Return the names that the first of some files may have in the folder of a program, in the
+    order in which to look for them.
+
+    A folder can have several programs: chat.tokenizer.json is chat.pte's, tokenizer.json is that of
+    programs without their own.
+    """
+    stem = stem_of(_last_part(program))
+    return [*(f"{stem}.{file}" for file in files), *files]
 
 
 async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | None:
