@@ -154,6 +154,34 @@ def test_adding_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     drive(script)
 
 
+def test_a_model_that_cannot_answer_is_told_beside_the_choice() -> None:
+    able = {**STORIES, "name": "able", "title": "Able", "limits": ""}
+
+    def chosen(browser: FakeBrowser) -> str:
+        return re.findall(r'<option value="(\w+)" selected>', browser.html["view-documents"])[0]
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "hello", "cards": [STORIES, able]})
+        await open_view(app)
+        assert chosen(browser) == "able"  # though the other comes first
+        assert "cannot answer" not in text_of(browser)
+        await app.receive({"act": "documents:model", "value": "stories"})
+        assert chosen(browser) == "stories"
+        assert "Little stories cannot answer questions about documents" in text_of(browser)
+        assert "install" not in text_of(browser)
+        await app.receive({"act": "documents:model", "value": "able"})
+        assert "cannot answer" not in text_of(browser)
+
+    async def alone(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "hello", "cards": [STORIES]})
+        await open_view(app)
+        assert "cannot answer questions about documents" in text_of(browser)
+        assert "docs/models.md says how to install one that can" in text_of(browser)
+
+    drive(script)
+    drive(alone)
+
+
 def test_a_question_is_answered_with_citations() -> None:
     engine = Engine()
 

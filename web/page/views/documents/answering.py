@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 
@@ -72,6 +72,15 @@ class LanguageModel:
 def model_cards(state: AppState) -> dict[str, Card]:
     """Return the language models of the gallery by name."""
     return {card.name: card for card in state.cards if card.view == _VIEW}
+
+
+def chosen_model(cards: Mapping[str, Card], stored: str) -> str:
+    """Return the name of the model that answers: the one that was chosen before, else the first
+    that is made for it, or the first of all; "" if there is none."""
+    if stored in cards:
+        return stored
+    able = [name for name, card in cards.items() if not card.limits]
+    return next(iter((*able, *cards)), "")
 
 
 async def open_model(state: AppState, card: Card, device: str, progress: Progress) -> LanguageModel:

@@ -17,8 +17,9 @@ from webpte.retrieval.answer import place_of
 
 Act = Callable[[str], str]
 
-LIST, FOUND, ANSWER, SHOWN = (
+LIST, FOUND, ANSWER, SHOWN, LIMITS = (
     *("documents-list", "documents-found", "documents-answer", "documents-shown"),
+    "documents-limits",
 )
 ENDINGS = (".txt", ".md", ".markdown", ".pdf")
 _AROUND = 1500  # characters that are shown before and after a passage
@@ -166,9 +167,18 @@ def ask_view(
             h("label", h("span", "question", class_="label"), field),
             h(
                 "div",
-                choice("answered by", options, chosen, name="model", disabled=busy),
+                choice(
+                    "answered by",
+                    options,
+                    chosen,
+                    name="model",
+                    data_act=act("model"),
+                    disabled=busy,
+                    aria_describedby=LIMITS if cards[chosen].limits else None,
+                ),
                 class_="controls",
             ),
+            h("div", _limits_view(cards, chosen), id=LIMITS, aria_live="polite"),
             h("label", cite, "Cite after every statement", class_="documents-check"),
             h("button", "Ask", type="submit", class_="primary", disabled=busy),
             data_act=act("ask"),
@@ -177,6 +187,16 @@ def ask_view(
         h("div", said, id=ANSWER, aria_live="polite"),
         class_="card",
     )
+
+
+def _limits_view(cards: Mapping[str, Card], chosen: str) -> Html | None:
+    """Return a warning about a model that is not made for answers."""
+    limits = cards[chosen].limits
+    if not limits:
+        return None
+    if all(card.limits for card in cards.values()):
+        limits += " docs/models.md says how to install one that can."
+    return h("p", limits, class_="notice notice-warn")
 
 
 def answer_view(asked: Answered | None, progress: str, act: Act, busy: bool) -> Html:

@@ -17,7 +17,13 @@ from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
 from page.views.documents import markup
-from page.views.documents.answering import Answered, LanguageModel, model_cards, open_model
+from page.views.documents.answering import (
+    Answered,
+    LanguageModel,
+    chosen_model,
+    model_cards,
+    open_model,
+)
 from page.views.documents.collection import Collection
 from page.views.documents.markup import Adding
 from page.views.view import TEXT_ENCODER, Panel, View
@@ -213,6 +219,11 @@ class DocumentsPanel(Panel):
 
     # ---- answers
 
+    def on_model(self, message: Message) -> None:
+        """Choose the language model that answers."""
+        self.state.store.write(_STORED, str(message["value"]))
+        self.draw()
+
     async def on_ask(self, message: Message) -> None:
         fields = message["fields"]
         question, name = str(fields["question"]).strip(), str(fields["model"])
@@ -322,8 +333,7 @@ class DocumentsPanel(Panel):
             return
         busy = session.runner.busy
         cards = model_cards(self.state)
-        stored = str(self.state.store.read(_STORED) or "")
-        chosen = stored if stored in cards else next(iter(cards), "")
+        chosen = chosen_model(cards, str(self.state.store.read(_STORED) or ""))
         said = self._answer_view(busy and session.runner.doing in (_OPENING, _ANSWERING))
         searched = (
             self._list_view(busy),
