@@ -28,6 +28,7 @@ from page.parts.run_view import Timing
 from page.parts.status_view import opening_card, unfetched_text
 from page.persistence.library_files import open_parts
 from page.persistence.manifests import entry_of, fetch_manifest
+from page.persistence.saved_inputs import read_fingerprint
 from page.session.constant_methods import read_constant_methods
 from page.session.loaded_text import loaded_text
 from page.session.open_tabs import elsewhere_text
@@ -299,7 +300,8 @@ class OpenController:
             self._check(turn)
             values = await read_constant_methods(methods, program)
             stateful = any(info.keeps_state for info in methods.values())
-            session = Session(source, methods, program, device, stateful, values)
+            known = await read_fingerprint(program)
+            session = Session(source, methods, program, device, stateful, values, known)
             session.runner.timing = Timing(load=spent, stages=program.stats.load_ms)
         except BaseException:
             program.close()

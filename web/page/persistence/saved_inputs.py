@@ -22,11 +22,23 @@ from page.outputs.renderers.base import Choice
 from page.persistence.shared_inputs import from_fragment, to_fragment
 from page.session.session import Session
 from page.store import Store
+from webpte import Program
+from webpte.errors import WebpteError
+from webpte.runtime.program import fingerprint_of
 
 MOST_BYTES = 128 << 10  # of an array: browsers keep a few megabytes for a whole site
 _RULES = ("fill", "dims", "seed", "below", "text")
 _MOST_TOKENS = 4096  # of a text
+_FINGERPRINT = 20  # characters of it
 _CHOICES = "/looks"  # stands next to the methods, none of which has this name
+
+
+async def read_fingerprint(program: Program) -> str:
+    """Return what tells a program from others of its name and size; "" if it cannot be read."""
+    try:
+        return (await fingerprint_of(program))[:_FINGERPRINT]
+    except WebpteError:
+        return ""
 
 
 class SavedInputs:
@@ -45,7 +57,7 @@ class SavedInputs:
     def fragment(self, session: Session) -> str:
         """Return the fragment of a link with the inputs; "" if there are none, or too many."""
         value = self._value(session)
-        return to_fragment(_key(session), value) if value else ""
+        return to_fragment(_name(session), value) if value else ""
 
     def has_inputs(self, session: Session) -> bool:
         return bool(self._value(session))
@@ -66,9 +78,10 @@ class SavedInputs:
 
     def restore(self, session: Session) -> None:
         """Set inputs as they were saved; what no longer fits is left unset."""
-        if self._shared is not None and self._shared[0] == _key(session):
-            self._store.write(*self._shared)
+        if self._shared is not None and self._shared[0] == _name(session):
+            self._store.write(_key(session), self._shared[1])
             self._shared = None
+        self._take_over(session)
         # Another version of this page, or another hand, may have written anything.
         with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):
             methods = self._store.read(_key(session)) or {}
@@ -80,8 +93,22 @@ class SavedInputs:
                     if state.name in inputs:
                         _restore_input(state, inputs[state.name], self._photo)
 
+    def _take_over(self, session: Session) -> None:
+        """Move what an earlier version of the page kept by name and size, if that is all."""
+        key, name = _key(session), _name(session)
+        old = self._store.read(name) if key != name else None
+        if old and not self._store.read(key):
+            self._store.write(key, old)
+            self._store.write(name, None)
+
 
 def _key(session: Session) -> str:
+    """Return where the inputs of a program are kept."""
+    return ":".join(filter(None, (_name(session), session.fingerprint)))
+
+
+def _name(session: Session) -> str:
+    """Return what a link calls the program, which it has an address for, too."""
     return f"{session.source.name}:{session.source.size}"
 
 

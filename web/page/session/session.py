@@ -57,6 +57,7 @@ class Session:
     device: str
     stateful: bool = False  # its results depend on earlier calls
     constant_values: Mapping[str, str] = field(default_factory=dict)
+    fingerprint: str = ""  # of its contents; "" if they could not be read again
     runner: Runner = field(default_factory=Runner)
     method: str = ""
     runs: Counter[str] = field(default_factory=Counter)  # by method, since it was built

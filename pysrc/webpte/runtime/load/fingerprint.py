@@ -5,6 +5,7 @@ State is not part of it, so it does not depend on how long a KV cache is or how 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 
 from webpte.graph.graph import Graph
@@ -29,10 +30,15 @@ async def fingerprint(contents: Contents) -> str:
         found.update(repr((region.offset, region.size)).encode())
         if isinstance(region.source, BytesSource) and not region.source.is_unchanged:
             found.update(await region.read(0, region.size))  # a LoRA, which can be another one
-    for region in sorted(weights, key=lambda region: region.size, reverse=True)[:SAMPLES]:
-        length = min(SAMPLE_BYTES, region.size)
-        found.update(await region.read((region.size - length) // 2, length))
+    largest = sorted(weights, key=lambda region: region.size, reverse=True)[:SAMPLES]
+    for sample in await asyncio.gather(*map(_middle, largest)):  # each may be a request
+        found.update(sample)
     return found.hexdigest()
+
+
+async def _middle(region: Region) -> bytes:
+    length = min(SAMPLE_BYTES, region.size)
+    return await region.read((region.size - length) // 2, length)
 
 
 def _weights(graph: Graph) -> list[Region]:
