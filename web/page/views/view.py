@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from page.html.markup import Html, render
+from page.parts.device_note import device_note
 from page.session.palette import Command
 from page.session.state import AppState, Change
 from webpte.errors import InputError
@@ -132,7 +134,15 @@ class Panel:
 
     def show(self, html: str) -> None:
         """Show the panel's content: the page is patched to match it."""
-        self.state.browser.show(html={self.view.panel_id: html})
+        content = render((self._device_note(), Html(html)))
+        self.state.browser.show(html={self.view.panel_id: content})
+
+    def _device_note(self) -> Html | None:
+        session = self.state.session
+        if not self.view.names_device or session is None:
+            return None
+        busy = Change.BUSY in self.view.follows and session.runner.busy
+        return device_note(session.device, self.state.adapter, busy)
 
     def tell_script(self, **data: object) -> None:
         """Call `show(panel, data, act)` of the view's script, on the main thread."""
@@ -157,6 +167,7 @@ class View:
     commands rows of the palette: `Command("Copy as Python", "copy")` calls `on_copy`
     leads    it comes to the front when a program opens for which it has a tab
     tasks    the same, for programs of these tasks
+    names_device  a note above the panel says which device computes
     """
 
     name: str
@@ -169,6 +180,7 @@ class View:
     commands: tuple[Command, ...] = ()
     leads: bool = False
     tasks: tuple[str, ...] = ()
+    names_device: bool = False
 
     @property
     def panel_id(self) -> str:

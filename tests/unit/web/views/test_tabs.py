@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +302,50 @@ def test_the_python_view_computes_the_same(
         np.testing.assert_array_equal(await names["same"](), results.outputs[0].array)
 
     run_virtually(script())
+
+
+def test_views_of_tasks_name_the_device() -> None:
+    views = find_views().views
+    named = {view.name for view in views if view.names_device}
+    tasks = {view.name for view in views if view.leads or view.tasks}
+    assert named == tasks | {"rank", "find", "teach", "train"}
+
+
+@pytest.mark.parametrize("software", [False, True])
+def test_the_device_is_named_above_a_view(software: bool) -> None:
+    view = View("sums", "Sums", 5, Counting, (PROGRAM,), names_device=True)
+    other = View("other", "Other", 6, Counting, (PROGRAM,))
+
+    async def script() -> None:
+        adapter = replace(GPU, software=software)
+        app, browser = await started(view, other, adapter=adapter, engine=Engine())
+        await open_sample(app)
+        await app.receive({"act": "view", "name": "sums"})
+        on_gpu = "on WebGPU, in software (CPU)" if software else "on WebGPU"
+        assert text_above(browser, "sums") == on_gpu
+        await app.receive({"act": "device", "value": "numpy"})
+        assert text_above(browser, "sums") == "on NumPy (CPU) Use WebGPU"
+        await app.receive({"act": "device", "value": "webgpu"})
+        assert text_above(browser, "sums") == on_gpu
+        await app.receive({"act": "view", "name": "other"})
+        assert text_above(browser, "other") == ""
+
+    run_virtually(script())
+
+
+def test_without_a_gpu_no_other_device_is_offered() -> None:
+    view = View("sums", "Sums", 5, Counting, (PROGRAM,), names_device=True)
+
+    async def script() -> None:
+        app, browser = await started(view)
+        await open_sample(app)
+        await app.receive({"act": "view", "name": "sums"})
+        assert text_above(browser, "sums") == "on NumPy (CPU)"
+
+    run_virtually(script())
+
+
+def text_above(browser: FakeBrowser, view: str) -> str:
+    """Return the text above what a panel that counts has drawn."""
+    above, _, _ = browser.html[f"view-{view}"].partition("drawn")
+    return " ".join(re.sub("<[^>]*>", " ", above).split())

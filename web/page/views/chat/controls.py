@@ -33,7 +33,6 @@ def head_view(
     ]  # fmt: skip
     return [
         model_picker(state),
-        _device_note(state),
         h(
             "button",
             "Tokens",
@@ -53,25 +52,6 @@ def head_view(
             aria_disabled="true" if busy else None,
         ),
     ]
-
-
-def _device_note(state: AppState) -> Html | None:
-    """Return a note that the model runs on the CPU, which someone may have chosen long before."""
-    if state.session is None or state.session.device != "numpy":
-        return None
-    note = h("span", "on NumPy (CPU)", class_="note")
-    if state.adapter is None:  # there is no other choice
-        return note
-    switch = h(
-        "button",
-        "Use WebGPU",
-        type="button",
-        class_="quiet",
-        data_act="device",
-        data_value="webgpu",
-        aria_disabled="true" if state.session.runner.busy else None,
-    )
-    return h("span", note, switch, class_="chat-device")
 
 
 def list_view(entries: Sequence[Mapping[str, Any]], act: Act, busy: bool) -> Html | None:

@@ -391,6 +391,7 @@ VIEW = View(
     needs=(LANGUAGE_MODEL,),
     follows=(Change.SESSION, Change.BUSY, Change.OPENING),
     style=True,
+    names_device=True,
     tasks=("text-generation",),
     commands=(
         Command("New conversation", "clear"),

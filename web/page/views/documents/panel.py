@@ -383,5 +383,6 @@ VIEW = View(
     needs=(TEXT_ENCODER,),
     follows=(Change.SESSION, Change.BUSY),
     style=True,
+    names_device=True,
     tasks=("retrieval",),
 )

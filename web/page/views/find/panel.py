@@ -252,4 +252,5 @@ VIEW = View(
     needs=(FINDS,),
     follows=(Change.SESSION, Change.INPUTS),
     style=True,
+    names_device=True,
 )

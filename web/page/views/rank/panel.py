@@ -172,4 +172,5 @@ VIEW = View(
     needs=(SENTENCE_ENCODER,),
     follows=(Change.SESSION,),
     style=True,
+    names_device=True,
 )

@@ -261,5 +261,6 @@ VIEW = View(
     needs=(SPEECH,),
     follows=(Change.SESSION,),
     style=True,
+    names_device=True,
     tasks=("automatic-speech-recognition", "text-to-speech"),
 )

@@ -344,5 +344,6 @@ VIEW = View(
     needs=(TASK,),
     follows=(Change.SESSION,),
     style=True,
+    names_device=True,
     leads=True,
 )

@@ -270,4 +270,5 @@ VIEW = View(
     needs=(TEACHABLE,),
     follows=(Change.SESSION,),
     style=True,
+    names_device=True,
 )

@@ -274,4 +274,5 @@ VIEW = View(
     needs=(TRAINABLE,),
     follows=(Change.SESSION,),
     style=True,
+    names_device=True,
 )
