@@ -8,6 +8,7 @@
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemv_q4.wgsl
+// use lib/gemm/gemv_row.wgsl
 
 struct Params {
     gemm: Gemm,

@@ -6,6 +6,8 @@
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemv_q4.wgsl
+// use lib/gemm/gemv_row.wgsl
+// use lib/gemm/gemv_gated.wgsl
 
 struct Params {
     gemm: Gemm,
@@ -25,23 +27,6 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> output: array<Out>;
 @group(0) @binding(7) var<uniform> params: Params;
 
-alias Vec = vec4<f32>;
-
-fn gate_of(x: Vec) -> Vec { return ${GATE}; }
-
-fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units {
-    if (matrix == 0u) {
-        return Units(
-            weights[at], weights[at + UNITS], weights[at + 2u * UNITS], weights[at + 3u * UNITS],
-            vec4<f32>(scales[scale]),
-        );
-    }
-    return Units(
-        up_weights[at], up_weights[at + UNITS], up_weights[at + 2u * UNITS], up_weights[at + 3u * UNITS],
-        vec4<f32>(up_scales[scale]),
-    );
-}
-
 @compute @workgroup_size(THREADS)
 fn main(
     @builtin(local_invocation_index) thread: u32,
@@ -52,9 +37,5 @@ fn main(
     if (first >= params.gemm.n) {
         return;
     }
-    multiply_row(thread, 0u, params.scale_stride, min(first + lane_of(thread) * 4u, params.gemm.n - 4u));
-    if (thread < COLUMNS && first + thread < params.gemm.n) {
-        let gate = gate_of(Vec(sum_of(0u, thread))).x;
-        output[first + thread] = Out(gate * sum_of(1u, thread));
-    }
+    multiply_gated(thread, first);
 }

@@ -27,6 +27,9 @@ from webpte.source import Region
 # Uniform blocks and live scalars start at multiples of this: WebGPU's largest requirement.
 UNIFORM_ALIGNMENT = 256
 
+# The most bytes of a uniform binding. Storage buffers of up to this size can be bound as uniforms.
+UNIFORM_BYTES = 64 * 1024
+
 # WebGPU's names of features.
 SHADER_F16 = "shader-f16"
 CLOCK = "timestamp-query"  # the GPU times its kernels

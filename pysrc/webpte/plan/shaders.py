@@ -38,7 +38,7 @@ class Variable:
 
     name: str
     access: str
-    scalar: str  # f32, f16, i32 or u32; "" for uniforms
+    scalar: str  # f32, f16, i32 or u32; "" for uniforms that are no arrays
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ShaderLibrary:
 
 def _variable(kernel: str, aliases: dict[str, str], access: str, name: str, wgsl: str) -> Variable:
     if access == "uniform":
-        return Variable(name, "uniform", "")
+        return Variable(name, access, (_scalar_of(wgsl, aliases) or "") if "array" in wgsl else "")
     scalar = _scalar_of(wgsl, aliases)
     if scalar is None:
         raise ShaderError(f"{kernel}.wgsl: {name} is {wgsl}, but storage holds arrays of numbers")

@@ -9,8 +9,9 @@
 // With NORMED, x is RMS-normalized with the weights `gain`: sums are computed with x * gain and multiplied
 // by 1 / rms at the end. With CENTERED, too, this is a layer norm: x has its mean subtracted first.
 //
-// Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl. The kernel declares `x` and `gain`
-// (arrays of StoredQuad) and `params.gemm`, `params.eps`, and
+// Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl, and with one of lib/gemm/gemv_row.wgsl
+// and lib/gemm/gemv_sum_row.wgsl, which say what x is. The kernel declares `gain` (an array of quads) and `params.gemm`,
+// `params.eps`, and
 //     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
 
 override NORMED: bool = false;
@@ -60,7 +61,7 @@ fn fetch_x(chunk: u32, thread: u32) -> Run {
     for (var i = 0u; i < X_LOADS; i++) {
         let quad = chunk * STAGED + i * THREADS + thread;
         if (i * THREADS + thread < STAGED && quad < UNITS * X_QUADS) {
-            run[i] = vec4<f32>(x[quad]);
+            run[i] = row_quad(quad);
         }
     }
     return run;
@@ -70,7 +71,7 @@ fn fetch_x(chunk: u32, thread: u32) -> Run {
 fn find_mean(thread: u32) {
     var sum = 0.0;
     for (var quad = thread; quad < UNITS * X_QUADS; quad += THREADS) {
-        sum += dot(vec4<f32>(x[quad]), vec4<f32>(1.0));
+        sum += dot(row_quad(quad), vec4<f32>(1.0));
     }
     slice_scalars[thread] = sum;
     workgroupBarrier();
@@ -152,6 +153,7 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
     if (MATRICES == 2u) {
         others = units_at(1u, stride, column, unit_of(0u, thread));
     }
+    prepare_row(thread);
     var run = fetch_x(0u, thread);
     if (CENTERED) {
         find_mean(thread);

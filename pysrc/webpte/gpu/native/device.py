@@ -19,6 +19,7 @@ import numpy as np
 from webpte.errors import DeviceError, InputError
 from webpte.gpu.convert import group_by_file, stored_offset, to_stored_bytes
 from webpte.gpu.device import (
+    UNIFORM_BYTES,
     DeviceInfo,
     DispatchCommand,
     GpuCopy,
@@ -54,6 +55,13 @@ T = TypeVar("T")
 
 CHUNK_BYTES = 8 << 20  # constants are uploaded in chunks, with a turn of the loop between
 IN_FLIGHT_BYTES = 64 << 20  # Dawn holds a copy of all bytes that the GPU has not received yet
+
+
+def usages_of(nbytes: int, uniform: bool) -> tuple[str, ...]:
+    """Return what a buffer can be bound as: uniform ones as nothing else, small ones as both."""
+    if uniform:
+        return ("Uniform",)
+    return ("Storage", "Uniform") if nbytes <= UNIFORM_BYTES else ("Storage",)
 
 
 class NativeDevice:
@@ -126,10 +134,12 @@ class NativeDevice:
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         check_sizes(self.info, sizes, uniform)
-        usage = "Uniform" if uniform else "Storage"
         doing = f"allocating {len(sizes)} buffers, {sum(sizes):,} bytes in all"
         with self._device.scoped(doing):
-            made = [make_buffer(self._device, n, usage, "CopyDst", "CopySrc") for n in sizes]
+            made = [
+                make_buffer(self._device, n, *usages_of(n, uniform), "CopyDst", "CopySrc")
+                for n in sizes
+            ]
         numbered = {next(self._ids): buffer for buffer in made}
         self._buffers |= numbered
         return list(numbered)

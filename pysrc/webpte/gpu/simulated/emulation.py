@@ -29,7 +29,7 @@ HUGE_BYTES = 64 << 20
 class RecordedBuffer:
     """A stand-in for a `GPUBuffer`: zeros, without memory until something is written.
 
-    `copyable` is the usage COPY_SRC; `uniform` is UNIFORM in place of STORAGE.
+    `copyable` is the usage COPY_SRC; `uniform` is UNIFORM without STORAGE.
     """
 
     def __init__(self, size: int, copyable: bool = True, uniform: bool = False) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from webpte.errors import DeviceError
 from webpte.gpu.device import (
     UNIFORM_ALIGNMENT,
+    UNIFORM_BYTES,
     DispatchCommand,
     GpuCopy,
     PipelineSpec,
@@ -17,7 +18,6 @@ from webpte.gpu.simulated.emulation import Memory, RecordedBuffer
 from webpte.ops.core.records import MAX_WORKGROUPS
 
 WORD_BYTES = 4
-MAX_UNIFORM_BYTES = 64 * 1024
 
 
 def check_words(nbytes: int, what: str) -> None:
@@ -93,10 +93,11 @@ def _check_binding(memory: Memory, label: str, use: str, resource: Resource) -> 
     check_range(buffer, resource.offset, resource.nbytes, what)
     if resource.nbytes == 0 or resource.offset % UNIFORM_ALIGNMENT:
         raise DeviceError(f"{what}: {resource.nbytes} bytes at {resource.offset}")
-    if buffer.uniform != (use == "uniform"):
+    small = buffer.size <= UNIFORM_BYTES
+    if not (buffer.uniform or small if use == "uniform" else not buffer.uniform):
         raise DeviceError(f"{what}: buffer {resource.buffer} was created for another usage")
-    if buffer.uniform and resource.nbytes > MAX_UNIFORM_BYTES:
-        raise DeviceError(f"{what}: {resource.nbytes} bytes are over {MAX_UNIFORM_BYTES}")
+    if use == "uniform" and resource.nbytes > UNIFORM_BYTES:
+        raise DeviceError(f"{what}: {resource.nbytes} bytes are over {UNIFORM_BYTES}")
 
 
 def _check_aliasing(spec: PipelineSpec, dispatch: DispatchCommand) -> None:

@@ -29,9 +29,9 @@ from webpte.ops.core.fused_call import (
     Part,
     gathered,
     grouped,
-    lower_parts,
     parts_of,
     register_fusion,
+    single_steps,
 )
 from webpte.ops.core.records import Dispatch, Scratch
 from webpte.ops.gemm.fused_linear_epilogue import ADD, is_bias
@@ -47,6 +47,8 @@ from webpte.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.ops.gemm.joined_linears import joined_linears
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_qkv
 from webpte.ops.gemm.matmul import LINEAR
+from webpte.ops.gemm.norm_sum import lower_with_sum
+from webpte.ops.norm.fused_norm import NormSum
 
 ATTENTION_BLOCK = "webpte.attention_block"
 SDPA = "sdpa_with_kv_cache.default"
@@ -57,26 +59,40 @@ STORAGE_BUFFERS = 9
 
 
 def lower_attention_block(args: Args) -> list[Dispatch]:
-    parts = list(parts_of(args))
+    return lower_with_sum(args, list(parts_of(args)), fused_dispatches, attention_steps)
+
+
+def attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
+    """Return the steps from x to attention: as few as there are kernels for."""
+    found = fused_dispatches(args, parts)
+    if found is not None:
+        return [FusedStep(tuple(parts), lambda _: found)]
+    if parts_are_dense(parts):
+        return grouped(parts, {LINEAR}, qkv_dispatches)
+    return qkv_steps(parts) or single_steps(parts)
+
+
+def fused_dispatches(
+    args: Args, parts: list[Part], total: NormSum | None = None
+) -> list[Dispatch] | None:
+    """Return the fused kernels, or None if they do not take the sizes."""
     _, attention = parts[-1]
-    dense = parts_are_dense(parts)
-    steps = grouped(parts, {LINEAR}, qkv_dispatches) if dense else qkv_steps(parts)
     if args.target.software or args.target.storage_buffers < STORAGE_BUFFERS:
-        return lower_parts(args, steps)
+        return None
     names = ("query", "k_cache", "v_cache", "key", "value")
     call = stored_as(attention, read_cached(attention, writes=True), *names)
     rope = next(part for part in parts if part[0].name in ROPES)
     if attention.out.numel == 0 or not writes_cache(call) or not rotates_quads(rope):
-        return lower_parts(args, steps)
+        return None
     linears = [part for op, part in parts if op.name in ALL_LINEARS]
     sizes = [part.out.numel for part in linears]
     qkv = scratch("attention_qkv", sum(sizes) * 4)
-    if dense:
+    if parts_are_dense(parts):
         gemms = lower_gemv_multi(linears, prologue_of(parts), qkv, "f32")
     else:
-        gemms = lower_qkv(linears_of(parts), prologue_of(parts), qkv)
+        gemms = lower_qkv(linears_of(parts), prologue_of(parts), qkv, total=total)
     if gemms is None:
-        return lower_parts(args, steps)
+        return None
     places = sizes[0], sizes[0] + sizes[1]
     return gemms + rotary_attention(call, rope, qkv, places)
 

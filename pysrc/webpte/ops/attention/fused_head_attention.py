@@ -30,7 +30,6 @@ from webpte.ops.core.fused_call import (
     FusedStep,
     Part,
     grouped,
-    lower_parts,
     parts_of,
     register_fusion,
 )
@@ -42,7 +41,6 @@ from webpte.ops.gemm.fused_linear_q4 import (
     RMS_NORM,
     centered_first,
     linears_of,
-    lower_after_norm,
     lower_qkv,
     prologue_of,
 )
@@ -50,6 +48,8 @@ from webpte.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.ops.gemm.linear_q4 import bias_of
 from webpte.ops.gemm.matmul import LINEAR
+from webpte.ops.gemm.norm_sum import lower_with_sum
+from webpte.ops.norm.fused_norm import NormSum
 
 HEAD_ATTENTION = "webpte.head_attention"
 ADD = "aten.add.Tensor"
@@ -77,16 +77,19 @@ class HeadPrologue:
 
 
 def lower_head_attention(args: Args) -> list[Dispatch]:
-    parts = list(parts_of(args))
+    return lower_with_sum(args, list(parts_of(args)), fused_dispatches, head_attention_steps)
+
+
+def head_attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
+    """Return the steps from x to attention: as few as there are kernels for."""
     found = fused_dispatches(args, parts)
     if found is not None:
-        return found
-    if centered_first(parts) and fused_dispatches(args, parts[1:]) is not None:
-        return lower_after_norm(args, parts, lambda rest: fused_dispatches(args, rest))
-    dense = parts_are_dense(parts)
-    if dense:
-        return lower_parts(args, grouped(parts, {LINEAR}, qkv_dispatches))
-    return lower_parts(args, qkv_steps(parts) or steps_with_biases(parts))
+        return [FusedStep(tuple(parts), lambda _: found)]
+    if centered_first(parts) and (rest := fused_dispatches(args, parts[1:])) is not None:
+        return [FusedStep((parts[0],)), FusedStep(tuple(parts[1:]), lambda _: rest)]
+    if parts_are_dense(parts):
+        return grouped(parts, {LINEAR}, qkv_dispatches)
+    return qkv_steps(parts) or steps_with_biases(parts)
 
 
 def steps_with_biases(parts: Sequence[Part]) -> list[FusedStep]:
@@ -106,7 +109,9 @@ def steps_with_biases(parts: Sequence[Part]) -> list[FusedStep]:
     ]
 
 
-def fused_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
+def fused_dispatches(
+    args: Args, parts: list[Part], total: NormSum | None = None
+) -> list[Dispatch] | None:
     """Return the fused kernels, or None if they do not take the sizes."""
     attention = parts[-1][1]
     if args.target.software or args.target.storage_buffers < STORAGE_BUFFERS:
@@ -128,7 +133,7 @@ def fused_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
     if parts_are_dense(parts):
         gemms = lower_gemv_multi(linears, norm, qkv, "f32", biases_follow=True)
     else:
-        gemms = lower_qkv(linears_of(parts), norm, qkv, biases_follow=True)
+        gemms = lower_qkv(linears_of(parts), norm, qkv, biases_follow=True, total=total)
     if gemms is None:
         return None
     return gemms + head_dispatches(call, rope, change, qkv, (sizes[0], sizes[0] + sizes[1]), args)

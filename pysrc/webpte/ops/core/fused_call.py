@@ -68,12 +68,14 @@ def is_view(op: OpDef, part: Args) -> bool:
 
 
 def fused_shape(args: Args) -> list[Dims]:
-    """Return the dims of the outputs; set the live dims of the values between the parts."""
+    """Return the dims of the outputs; set the live dims of all values that parts read."""
     outs = {out.id: out.dims for out in args.outs}
+    last = args.outs[-1].id
     for op, part in parts_of(args):
         for out, dims in zip(part.outs, op.shape(part), strict=True):
             if out.id in outs:
                 outs[out.id] = tuple(dims)
+            if out.id == last:  # no part reads it
                 continue
             try:
                 args.set_inner_dims(out.id, tuple(dims))

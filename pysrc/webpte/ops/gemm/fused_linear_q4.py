@@ -53,6 +53,7 @@ from webpte.ops.gemm.linear_q4 import (
 )
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_gated
 from webpte.ops.gemm.matmul import LINEAR, MATMUL_OF, gemm_with_epilogue, lower_matmul
+from webpte.ops.gemm.norm_sum import lower_with_sum, sum_kernel, takes_sum, with_total
 from webpte.ops.gemm.packed_weights import PackedWeights
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
@@ -66,6 +67,7 @@ from webpte.ops.gemm.prologue import (
 )
 from webpte.ops.gemm.skinny_config import batch_config, is_batch
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
+from webpte.ops.norm.fused_norm import NormSum
 from webpte.ops.quant.choose_qparams import CHOOSE, MAPPINGS
 
 GEMM_ADD = "webpte.gemm_add"
@@ -242,25 +244,30 @@ def gemv_kernel(
 ) -> GemmKernel:
     """Return a GEMV kernel that reads x once for several weights."""
     normed = (("NORMED", gain_of(norm) is not None), ("CENTERED", is_centered(norm)))
-    return normed_kernel(name, x, weights, norm, types, normed)
+    kernel = normed_kernel(name, x, weights, norm, types, normed)
+    return sum_kernel(kernel, norm) if norm and norm.total else kernel
 
 
 def lower_gated_gemm(args: Args) -> list[Dispatch]:
     """Lower f(x @ gate) * (x @ up)."""
-    parts = list(parts_of(args))
+    return lower_with_sum(args, list(parts_of(args)), gated_dispatches, gated_steps)
+
+
+def gated_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
+    """Return the steps of f(x @ gate) * (x @ up): as few as there are kernels for."""
     if not broadcasts(parts):
         if found := gated_dispatches(args, parts):
-            return found
-        if parts[0][0].name == RMS_NORM and gated_dispatches(args, parts[1:]):
-            return lower_after_norm(args, parts, lambda rest: gated_dispatches(args, rest))
-        if steps := gated_steps(args, parts):
-            return lower_parts(args, steps)
-    return lower_parts(args, grouped(parts, NAMES, chain_dispatches))
+            return [FusedStep(tuple(parts), lambda _: found)]
+        if parts[0][0].name == RMS_NORM and (rest := gated_dispatches(args, parts[1:])):
+            return [FusedStep((parts[0],)), FusedStep(tuple(parts[1:]), lambda _: rest)]
+        if steps := gated_matrix_steps(args, parts):
+            return steps
+    return grouped(parts, NAMES, chain_dispatches)
 
 
-def gated_steps(args: Args, parts: Sequence[Part]) -> list[FusedStep] | None:
+def gated_matrix_steps(args: Args, parts: Sequence[Part]) -> list[FusedStep] | None:
     """Return what comes before, and all else as one GEMM by subgroup matrices if those take it."""
-    linears, (out,) = linears_of(list(parts)), args.outs
+    linears, out = linears_of(list(parts)), args.outs[-1]
     gemms = [gemm_of(op, part) for op, part in linears]
     if not linears or len({gemm.n for gemm in gemms}) > 1 or any(gemm.addend for gemm in gemms):
         return None
@@ -287,9 +294,11 @@ def broadcasts(parts: Sequence[Part]) -> bool:
     return len({part.out.numel for _, part in parts[index:]}) > 1
 
 
-def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
+def gated_dispatches(
+    args: Args, parts: list[Part], total: NormSum | None = None
+) -> list[Dispatch] | None:
     """Return one dispatch for all parts, or None if no kernel takes them."""
-    norm, (out,), linears = prologue_of(parts), args.outs, linears_of(parts)
+    norm, out, linears = prologue_of(parts), args.outs[-1], linears_of(parts)
     if not linears:
         return lower_float_gemv(args, parts, norm, gate_formula(parts))
     (gate, first), (up, second) = linears
@@ -302,8 +311,12 @@ def gated_dispatches(args: Args, parts: list[Part]) -> list[Dispatch] | None:
         return None
     gain = norm.gain if norm else None
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
-    gemm, params = replace(gemm, stored=stored), weights[0].params + pack_prologue(norm)
-    if is_gemv(gemm, weights) and not quantizes_x(norm):
+    gemm, norm = replace(gemm, stored=stored), with_total(norm, total, x)
+    params = weights[0].params + pack_prologue(norm)
+    gemv_fits = is_gemv(gemm, weights) and not quantizes_x(norm)
+    if total is not None and not (gemv_fits and takes_sum(total, gemm, args.target, 8)):
+        return None
+    if gemv_fits:
         gemv = choose_gemv_config(weights[0], 2, args.target)
         types = (*gemv.types(weights[0], 2), ("GATE", gate_formula(parts)))
         kernel = gemv_kernel("gemv_q4_gated", x, weights, norm, types)
@@ -322,10 +335,11 @@ def lower_qkv(
     norm: Prologue | None,
     out: Binding,
     biases_follow: bool = False,
+    total: NormSum | None = None,
 ) -> list[Dispatch] | None:
     """Return three GEMMs of one x that write f32 one after the other, or None if none fits.
 
-    `biases_follow`: what reads the output adds the biases.
+    `biases_follow`: what reads the output adds the biases. `total`: x is this sum.
     """
     gemms = [gemm_of(op, part) for op, part in linears]
     gemms = [gemm.plain for gemm in gemms] if biases_follow else gemms
@@ -341,6 +355,11 @@ def lower_qkv(
         gemv = choose_gemv_config(weights[0], 1, part.target)
     if gemv is None and is_centered(norm):
         return None
+    if total is not None:
+        row = replace(gemms[0], stored=stored)
+        if gemv is None or not takes_sum(total, row, part.target, 10):
+            return None
+        norm = with_total(norm, total, x)
     columns = gemv.columns if gemv else skinny.columns
     shapes, begin, place = list[int](), 0, 0
     for gemm, weight in zip(gemms, weights, strict=True):

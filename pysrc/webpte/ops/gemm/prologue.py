@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from webpte.ops.core.args import TensorArg
 from webpte.ops.core.records import pack
 from webpte.ops.gemm.gemm import Overrides, Types
+from webpte.ops.norm.fused_norm import NormSum
 
 # Threads of a workgroup that normalizes: sums and squares of 4 rows fit into 16 KB, which all GPUs
 # have.
@@ -20,7 +21,8 @@ class Prologue:
     The norm is an RMS norm, or, if it is `centered`, a layer norm, which only GEMV kernels have.
 
     Scale and zero point come from each row's minimum and maximum; `least` is the smallest scale,
-    None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl.
+    None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl. If x is a `total`,
+    only GEMV kernels compute that.
     """
 
     x: TensorArg
@@ -28,6 +30,7 @@ class Prologue:
     eps: float = 0.0
     least: float | None = None
     centered: bool = False
+    total: NormSum | None = None
 
 
 def gain_of(norm: Prologue | None) -> int | None:
@@ -46,8 +49,9 @@ def is_centered(norm: Prologue | None) -> bool:
 
 
 def pack_prologue(norm: Prologue | None) -> bytes:
-    """Pack the norm's epsilon and the smallest scale, which GEMV kernels ignore."""
-    return pack("2f", norm.eps if norm else 0, (norm.least if norm else None) or 0)
+    """Pack the norm's epsilon, the smallest scale, which GEMV kernels ignore, and that of a sum."""
+    numbers = (norm.eps if norm else 0, (norm.least if norm else None) or 0)
+    return pack("2f", *numbers) + (pack("f", norm.total.eps) if norm and norm.total else b"")
 
 
 def prologue_types(norm: Prologue | None) -> Types:

@@ -6,8 +6,11 @@ norm_add                an RMS norm, then the sum with a residual
 
 from __future__ import annotations
 
-from webpte.ops.core.args import Args
-from webpte.ops.core.fused_call import lower_parts, parts_of, register_fusion
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from webpte.ops.core.args import Args, TensorArg
+from webpte.ops.core.fused_call import Part, lower_parts, parts_of, register_fusion
 from webpte.ops.core.records import Dispatch
 from webpte.ops.elementwise import unary
 from webpte.ops.norm.norm import lower_batch_norm, lower_rms_norm
@@ -29,18 +32,41 @@ def lower_activation_batch_norm(args: Args) -> list[Dispatch]:
     return lower_batch_norm(norm, given, *found)
 
 
-def lower_norm_add(args: Args) -> list[Dispatch]:
-    """Lower an RMS norm and the sum with a residual."""
-    parts = list(parts_of(args))
+@dataclass(frozen=True)
+class NormSum:
+    """The sum of a residual and an RMS norm: out = residual + x / rms(x) * gain."""
+
+    x: TensorArg
+    gain: TensorArg
+    eps: float
+    residual: TensorArg
+    out: TensorArg
+
+
+def norm_sum_of(parts: Sequence[Part]) -> NormSum | None:
+    """Return the sum of a norm, views and an addition; None if it is broadcast or promoted."""
     (_, norm), (_, addition) = parts[0], parts[-1]
     made = {part.out.id for _, part in parts}
     both = addition.tensor("self"), addition.tensor("other")
     residual = next(tensor for tensor in both if tensor.id not in made)
     sizes = {tensor.numel for tensor in (norm.out, residual, addition.out)}
     types = {tensor.dtype for tensor in (norm.out, residual, addition.out)}
-    if len(sizes) > 1 or len(types) > 1:  # broadcast or promoted
-        return lower_parts(args)
-    return lower_rms_norm(norm, residual, addition.out)
+    if len(sizes) > 1 or len(types) > 1:
+        return None
+    gain, eps = norm.tensor("weight"), norm.number("eps")
+    return NormSum(norm.tensor("input"), gain, eps, residual, addition.out)
+
+
+def norm_add_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
+    """Return one dispatch for a norm, views and an addition, or None if no kernel takes them."""
+    total = norm_sum_of(parts)
+    return None if total is None else lower_rms_norm(parts[0][1], total.residual, total.out)
+
+
+def lower_norm_add(args: Args) -> list[Dispatch]:
+    """Lower an RMS norm and the sum with a residual."""
+    found = norm_add_dispatches(list(parts_of(args)))
+    return lower_parts(args) if found is None else found
 
 
 register_fusion(ACTIVATION_BATCH_NORM, lower_activation_batch_norm)

@@ -16,6 +16,7 @@ from webpte.rewrite.fusion.heads import head_attention
 from webpte.rewrite.fusion.linear_epilogue import linear_epilogue
 from webpte.rewrite.fusion.linear_q4 import add_after_gemm, gated_gemms, norm_before_gemm
 from webpte.rewrite.fusion.matmul import activation_after_gemm, gemm_qkv
+from webpte.rewrite.fusion.norm_sums import of_sum
 from webpte.rewrite.fusion.norms import activation_batch_norm, add_after_norm
 from webpte.rewrite.fusion.softmax_attention import softmax_attention
 
@@ -24,6 +25,7 @@ __all__ = ["RULES", "fuse"]
 # The rules of a row are applied together, those of the next row to the result.
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
+        *(of_sum(head_attention), of_sum(attention_block), of_sum(gated_gemms)),
         *(head_attention, attention_block, softmax_attention),
         *(gated_gemms, linear_epilogue, add_after_gemm, norm_before_gemm, convolution_block),
         *(activation_after_gemm, gemm_qkv, activation_batch_norm, add_after_norm),

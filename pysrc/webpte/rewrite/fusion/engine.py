@@ -139,13 +139,12 @@ class _Rewriting:
             self.taken |= dict.fromkeys(indices, place)
 
     def _is_closed(self, found: Match, indices: set[int]) -> bool:
-        """Return whether other calls read only the outputs, and no part reads them."""
+        """Return whether other calls read only the outputs."""
         for value_id in self._given(found.parts):
-            readers = set(self._flow.readers.get(value_id, ()))
             if value_id in found.outputs:
-                if readers & indices:
-                    return False
-            elif readers - indices or value_id in self._graph.outputs:
+                continue
+            readers = set(self._flow.readers.get(value_id, ()))
+            if readers - indices or value_id in self._graph.outputs:
                 return False
         return all(isinstance(self._graph.value(i), Tensor) for i in found.outputs)
 

@@ -24,9 +24,9 @@ def kernels(family: str, tokens: int, count: int) -> list[str]:
         ("qwen2", 6, 15),
         ("qwen3", 6, 17),
         ("gemma", 6, 15),
-        ("gemma3", 8, 19),  # norms after attention and MLP, too
+        ("gemma3", 6, 19),  # norms after attention and MLP, too
         ("mistral", 6, 15),
-        ("olmo2", 8, 17),
+        ("olmo2", 6, 17),
         ("smollm3", 6, 14),
         ("gpt2", 6, 15),
         ("gpt_neox", 6, 16),

@@ -1,0 +1,49 @@
+// gemv_q4_gated.wgsl of a row that is a sum: see lib/gemm/gemv_sum_row.wgsl.
+
+// use lib/quads.wgsl
+// use lib/math.wgsl
+// use lib/gemm/gemm.wgsl
+// use lib/gemm/q4_weights.wgsl
+// use lib/gemm/q4_units.wgsl
+// use lib/gemm/gemv_q4.wgsl
+// use lib/gemm/gemv_sum_row.wgsl
+// use lib/gemm/gemv_gated.wgsl
+
+struct Params {
+    gemm: Gemm,
+    inner: u32,
+    row_bytes: u32,
+    group: u32,
+    scale_stride: u32, // the same for both
+    eps: f32,
+    min_scale: f32, // ignored
+    post_eps: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(1) var<storage, read> residual: array<vec4<f32>>;
+@group(0) @binding(2) var<uniform> post_gain: array<vec4<f32>, UNITS * X_QUADS>;
+@group(0) @binding(3) var<uniform> gain: array<vec4<f32>, UNITS * X_QUADS>;
+@group(0) @binding(4) var<storage, read> weights: array<vec4<u32>>; // of the gate
+@group(0) @binding(5) var<storage, read> scales: array<StoredQuad>;
+@group(0) @binding(6) var<storage, read> up_weights: array<vec4<u32>>;
+@group(0) @binding(7) var<storage, read> up_scales: array<StoredQuad>;
+@group(0) @binding(8) var<storage, read_write> sum: array<vec4<f32>>;
+@group(0) @binding(9) var<storage, read_write> output: array<Out>;
+@group(0) @binding(10) var<uniform> params: Params;
+
+@compute @workgroup_size(THREADS)
+fn main(
+    @builtin(local_invocation_index) thread: u32,
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+) {
+    let first = (group.x + group.y * groups.x) * COLUMNS;
+    if (first >= params.gemm.n) {
+        return;
+    }
+    multiply_gated(thread, first);
+    if (first == 0u) {
+        write_row(thread);
+    }
+}

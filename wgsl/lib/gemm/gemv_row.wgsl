@@ -1,0 +1,5 @@
+// The row of a GEMV as it is in memory: `x`, an array of StoredQuad. Goes with lib/gemm/gemv_q4.wgsl.
+
+fn row_quad(quad: u32) -> vec4<f32> { return vec4<f32>(x[quad]); }
+
+fn prepare_row(thread: u32) {}
