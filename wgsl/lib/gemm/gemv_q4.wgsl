@@ -10,7 +10,7 @@
 // by 1 / rms at the end. With CENTERED, too, this is a layer norm: x has its mean subtracted first.
 //
 // Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl, and with one of lib/gemm/gemv_row.wgsl
-// and lib/gemm/gemv_sum_row.wgsl, which say what x is. The kernel declares `gain` (an array of quads) and `params.gemm`,
+// and lib/gemm/gemv_computed_row.wgsl, which say what x is. The kernel declares `gain` (an array of quads) and `params.gemm`,
 // `params.eps`, and
 //     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
 

@@ -34,6 +34,7 @@ from webpte.ops.core.fused_call import (
     single_steps,
 )
 from webpte.ops.core.records import Dispatch, Scratch
+from webpte.ops.gemm.computed_row import lower_with_row
 from webpte.ops.gemm.fused_linear_epilogue import ADD, is_bias
 from webpte.ops.gemm.fused_linear_q4 import (
     ALL_LINEARS,
@@ -47,8 +48,7 @@ from webpte.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.ops.gemm.joined_linears import joined_linears
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_qkv
 from webpte.ops.gemm.matmul import LINEAR
-from webpte.ops.gemm.norm_sum import lower_with_sum
-from webpte.ops.norm.fused_norm import NormSum
+from webpte.ops.norm.fused_norm import NormedRows
 
 ATTENTION_BLOCK = "webpte.attention_block"
 SDPA = "sdpa_with_kv_cache.default"
@@ -59,7 +59,7 @@ STORAGE_BUFFERS = 9
 
 
 def lower_attention_block(args: Args) -> list[Dispatch]:
-    return lower_with_sum(args, list(parts_of(args)), fused_dispatches, attention_steps)
+    return lower_with_row(args, list(parts_of(args)), fused_dispatches, attention_steps)
 
 
 def attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
@@ -73,7 +73,7 @@ def attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
 
 
 def fused_dispatches(
-    args: Args, parts: list[Part], total: NormSum | None = None
+    args: Args, parts: list[Part], row: NormedRows | None = None
 ) -> list[Dispatch] | None:
     """Return the fused kernels, or None if they do not take the sizes."""
     _, attention = parts[-1]
@@ -90,7 +90,7 @@ def fused_dispatches(
     if parts_are_dense(parts):
         gemms = lower_gemv_multi(linears, prologue_of(parts), qkv, "f32")
     else:
-        gemms = lower_qkv(linears_of(parts), prologue_of(parts), qkv, total=total)
+        gemms = lower_qkv(linears_of(parts), prologue_of(parts), qkv, row=row)
     if gemms is None:
         return None
     places = sizes[0], sizes[0] + sizes[1]

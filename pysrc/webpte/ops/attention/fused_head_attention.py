@@ -34,6 +34,7 @@ from webpte.ops.core.fused_call import (
     register_fusion,
 )
 from webpte.ops.core.records import Binding, Dispatch, Scratch, pack
+from webpte.ops.gemm.computed_row import lower_with_row
 from webpte.ops.gemm.fused_linear_epilogue import biased_gemm
 from webpte.ops.gemm.fused_linear_q4 import (
     ALL_LINEARS,
@@ -48,8 +49,7 @@ from webpte.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.ops.gemm.linear_q4 import bias_of
 from webpte.ops.gemm.matmul import LINEAR
-from webpte.ops.gemm.norm_sum import lower_with_sum
-from webpte.ops.norm.fused_norm import NormSum
+from webpte.ops.norm.fused_norm import NormedRows
 
 HEAD_ATTENTION = "webpte.head_attention"
 ADD = "aten.add.Tensor"
@@ -77,7 +77,7 @@ class HeadPrologue:
 
 
 def lower_head_attention(args: Args) -> list[Dispatch]:
-    return lower_with_sum(args, list(parts_of(args)), fused_dispatches, head_attention_steps)
+    return lower_with_row(args, list(parts_of(args)), fused_dispatches, head_attention_steps)
 
 
 def head_attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
@@ -110,7 +110,7 @@ def steps_with_biases(parts: Sequence[Part]) -> list[FusedStep]:
 
 
 def fused_dispatches(
-    args: Args, parts: list[Part], total: NormSum | None = None
+    args: Args, parts: list[Part], row: NormedRows | None = None
 ) -> list[Dispatch] | None:
     """Return the fused kernels, or None if they do not take the sizes."""
     attention = parts[-1][1]
@@ -133,7 +133,7 @@ def fused_dispatches(
     if parts_are_dense(parts):
         gemms = lower_gemv_multi(linears, norm, qkv, "f32", biases_follow=True)
     else:
-        gemms = lower_qkv(linears_of(parts), norm, qkv, biases_follow=True, total=total)
+        gemms = lower_qkv(linears_of(parts), norm, qkv, biases_follow=True, row=row)
     if gemms is None:
         return None
     return gemms + head_dispatches(call, rope, change, qkv, (sizes[0], sizes[0] + sizes[1]), args)

@@ -29,6 +29,7 @@ from webpte.ops.core.records import Binding, Dispatch, ceil_div, pack
 from webpte.ops.core.target import Target
 from webpte.ops.elementwise import unary
 from webpte.ops.elementwise.fused_elementwise import NAMES, chain_dispatches
+from webpte.ops.gemm.computed_row import lower_with_row, row_kernel, takes_row, with_row
 from webpte.ops.gemm.epilogue import adding
 from webpte.ops.gemm.gemm import (
     Gemm,
@@ -53,7 +54,6 @@ from webpte.ops.gemm.linear_q4 import (
 )
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_gated
 from webpte.ops.gemm.matmul import LINEAR, MATMUL_OF, gemm_with_epilogue, lower_matmul
-from webpte.ops.gemm.norm_sum import lower_with_sum, sum_kernel, takes_sum, with_total
 from webpte.ops.gemm.packed_weights import PackedWeights
 from webpte.ops.gemm.prologue import (
     NORMED_THREADS,
@@ -67,7 +67,7 @@ from webpte.ops.gemm.prologue import (
 )
 from webpte.ops.gemm.skinny_config import batch_config, is_batch
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
-from webpte.ops.norm.fused_norm import NormSum
+from webpte.ops.norm.fused_norm import LAYER_NORM, RMS_NORM, NormedRows
 from webpte.ops.quant.choose_qparams import CHOOSE, MAPPINGS
 
 GEMM_ADD = "webpte.gemm_add"
@@ -80,7 +80,6 @@ QUANTIZED_INPUT_LINEARS = frozenset(op.name for op in LINEARS if op.quantized)
 PLAIN_LINEARS = frozenset({LINEAR, *(op.name for op in LINEARS if not op.quantized)})
 ALL_LINEARS = frozenset({LINEAR, *LINEAR_OF})
 CHOOSE_OF = {op.name: op for op in CHOOSE}
-RMS_NORM, LAYER_NORM = "et_vk.rms_norm.default", "aten.native_layer_norm.default"
 # Activations of a gate, all without scalars.
 GATES = frozenset({"aten.silu.default", "aten.relu.default", unary.GELU_NAME})
 SILU_FORMULA = unary.FUNCTIONS["silu"][0]
@@ -245,12 +244,12 @@ def gemv_kernel(
     """Return a GEMV kernel that reads x once for several weights."""
     normed = (("NORMED", gain_of(norm) is not None), ("CENTERED", is_centered(norm)))
     kernel = normed_kernel(name, x, weights, norm, types, normed)
-    return sum_kernel(kernel, norm) if norm and norm.total else kernel
+    return row_kernel(kernel, norm) if norm and norm.row else kernel
 
 
 def lower_gated_gemm(args: Args) -> list[Dispatch]:
     """Lower f(x @ gate) * (x @ up)."""
-    return lower_with_sum(args, list(parts_of(args)), gated_dispatches, gated_steps)
+    return lower_with_row(args, list(parts_of(args)), gated_dispatches, gated_steps)
 
 
 def gated_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
@@ -295,7 +294,7 @@ def broadcasts(parts: Sequence[Part]) -> bool:
 
 
 def gated_dispatches(
-    args: Args, parts: list[Part], total: NormSum | None = None
+    args: Args, parts: list[Part], row: NormedRows | None = None
 ) -> list[Dispatch] | None:
     """Return one dispatch for all parts, or None if no kernel takes them."""
     norm, out, linears = prologue_of(parts), args.outs[-1], linears_of(parts)
@@ -311,10 +310,10 @@ def gated_dispatches(
         return None
     gain = norm.gain if norm else None
     stored = float_type(args, x, *(w.scales for w in weights), gain, out)
-    gemm, norm = replace(gemm, stored=stored), with_total(norm, total, x)
+    gemm, norm = replace(gemm, stored=stored), with_row(norm, row, x)
     params = weights[0].params + pack_prologue(norm)
     gemv_fits = is_gemv(gemm, weights) and not quantizes_x(norm)
-    if total is not None and not (gemv_fits and takes_sum(total, gemm, args.target, 8)):
+    if row is not None and not (gemv_fits and takes_row(row, gemm, args.target, 8)):
         return None
     if gemv_fits:
         gemv = choose_gemv_config(weights[0], 2, args.target)
@@ -335,11 +334,11 @@ def lower_qkv(
     norm: Prologue | None,
     out: Binding,
     biases_follow: bool = False,
-    total: NormSum | None = None,
+    row: NormedRows | None = None,
 ) -> list[Dispatch] | None:
     """Return three GEMMs of one x that write f32 one after the other, or None if none fits.
 
-    `biases_follow`: what reads the output adds the biases. `total`: x is this sum.
+    `biases_follow`: what reads the output adds the biases. `row`: x, computed.
     """
     gemms = [gemm_of(op, part) for op, part in linears]
     gemms = [gemm.plain for gemm in gemms] if biases_follow else gemms
@@ -355,11 +354,11 @@ def lower_qkv(
         gemv = choose_gemv_config(weights[0], 1, part.target)
     if gemv is None and is_centered(norm):
         return None
-    if total is not None:
-        row = replace(gemms[0], stored=stored)
-        if gemv is None or not takes_sum(total, row, part.target, 10):
+    if row is not None:
+        first = replace(gemms[0], stored=stored)
+        if gemv is None or not takes_row(row, first, part.target, 10):
             return None
-        norm = with_total(norm, total, x)
+        norm = with_row(norm, row, x)
     columns = gemv.columns if gemv else skinny.columns
     shapes, begin, place = list[int](), 0, 0
     for gemm, weight in zip(gemms, weights, strict=True):

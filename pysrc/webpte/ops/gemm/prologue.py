@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webpte.ops.core.args import TensorArg
 from webpte.ops.core.records import pack
 from webpte.ops.gemm.gemm import Overrides, Types
-from webpte.ops.norm.fused_norm import NormSum
+from webpte.ops.norm.fused_norm import NormedRows
 
 # Threads of a workgroup that normalizes: sums and squares of 4 rows fit into 16 KB, which all GPUs
 # have.
@@ -21,8 +21,8 @@ class Prologue:
     The norm is an RMS norm, or, if it is `centered`, a layer norm, which only GEMV kernels have.
 
     Scale and zero point come from each row's minimum and maximum; `least` is the smallest scale,
-    None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl. If x is a `total`,
-    only GEMV kernels compute that.
+    None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl. Only
+    GEMV kernels have a `row`: x, which they compute.
     """
 
     x: TensorArg
@@ -30,7 +30,7 @@ class Prologue:
     eps: float = 0.0
     least: float | None = None
     centered: bool = False
-    total: NormSum | None = None
+    row: NormedRows | None = None
 
 
 def gain_of(norm: Prologue | None) -> int | None:
@@ -49,9 +49,9 @@ def is_centered(norm: Prologue | None) -> bool:
 
 
 def pack_prologue(norm: Prologue | None) -> bytes:
-    """Pack the norm's epsilon, the smallest scale, which GEMV kernels ignore, and that of a sum."""
+    """Pack the norm's epsilon, the smallest scale, which GEMV kernels ignore, and that of a row."""
     numbers = (norm.eps if norm else 0, (norm.least if norm else None) or 0)
-    return pack("2f", *numbers) + (pack("f", norm.total.eps) if norm and norm.total else b"")
+    return pack("2f", *numbers) + (pack("f", norm.row.eps) if norm and norm.row else b"")
 
 
 def prologue_types(norm: Prologue | None) -> Types:

@@ -17,6 +17,7 @@ from webpte.ops.norm.norm import lower_batch_norm, lower_rms_norm
 
 NORM_ADD = "webpte.norm_add"
 ADD, RMS_NORM = "aten.add.Tensor", "et_vk.rms_norm.default"
+LAYER_NORM = "aten.native_layer_norm.default"
 ACTIVATION_BATCH_NORM = "webpte.activation_batch_norm"
 BATCH_NORM = "aten._native_batch_norm_legit_no_training.default"
 
@@ -33,17 +34,20 @@ def lower_activation_batch_norm(args: Args) -> list[Dispatch]:
 
 
 @dataclass(frozen=True)
-class NormSum:
-    """The sum of a residual and an RMS norm: out = residual + x / rms(x) * gain."""
+class NormedRows:
+    """An RMS norm, or a layer norm if it is `centered`, and the sum with a residual if it has one:
+    out = residual + x / rms(x) * gain.
+    """
 
     x: TensorArg
     gain: TensorArg
     eps: float
-    residual: TensorArg
+    residual: TensorArg | None
     out: TensorArg
+    centered: bool = False
 
 
-def norm_sum_of(parts: Sequence[Part]) -> NormSum | None:
+def normed_sum_of(parts: Sequence[Part]) -> NormedRows | None:
     """Return the sum of a norm, views and an addition; None if it is broadcast or promoted."""
     (_, norm), (_, addition) = parts[0], parts[-1]
     made = {part.out.id for _, part in parts}
@@ -54,12 +58,12 @@ def norm_sum_of(parts: Sequence[Part]) -> NormSum | None:
     if len(sizes) > 1 or len(types) > 1:
         return None
     gain, eps = norm.tensor("weight"), norm.number("eps")
-    return NormSum(norm.tensor("input"), gain, eps, residual, addition.out)
+    return NormedRows(norm.tensor("input"), gain, eps, residual, addition.out)
 
 
 def norm_add_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
     """Return one dispatch for a norm, views and an addition, or None if no kernel takes them."""
-    total = norm_sum_of(parts)
+    total = normed_sum_of(parts)
     return None if total is None else lower_rms_norm(parts[0][1], total.residual, total.out)
 
 

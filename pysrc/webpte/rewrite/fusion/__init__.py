@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from webpte.graph.graph import Graph
 from webpte.rewrite.fusion.attention import attention_block
+from webpte.rewrite.fusion.computed_rows import of_computed_row
 from webpte.rewrite.fusion.convolutions import convolution_block
 from webpte.rewrite.fusion.elementwise import elementwise_chain
 from webpte.rewrite.fusion.engine import Rule, apply
@@ -16,7 +17,6 @@ from webpte.rewrite.fusion.heads import head_attention
 from webpte.rewrite.fusion.linear_epilogue import linear_epilogue
 from webpte.rewrite.fusion.linear_q4 import add_after_gemm, gated_gemms, norm_before_gemm
 from webpte.rewrite.fusion.matmul import activation_after_gemm, gemm_qkv
-from webpte.rewrite.fusion.norm_sums import of_sum
 from webpte.rewrite.fusion.norms import activation_batch_norm, add_after_norm
 from webpte.rewrite.fusion.softmax_attention import softmax_attention
 
@@ -25,7 +25,7 @@ __all__ = ["RULES", "fuse"]
 # The rules of a row are applied together, those of the next row to the result.
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
-        *(of_sum(head_attention), of_sum(attention_block), of_sum(gated_gemms)),
+        *map(of_computed_row, (head_attention, attention_block, gated_gemms)),
         *(head_attention, attention_block, softmax_attention),
         *(gated_gemms, linear_epilogue, add_after_gemm, norm_before_gemm, convolution_block),
         *(activation_after_gemm, gemm_qkv, activation_batch_norm, add_after_norm),

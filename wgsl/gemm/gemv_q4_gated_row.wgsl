@@ -1,4 +1,4 @@
-// gemv_q4_gated.wgsl of a row that is a sum: see lib/gemm/gemv_sum_row.wgsl.
+// gemv_q4_gated.wgsl of a row that it computes: see lib/gemm/gemv_computed_row.wgsl.
 
 // use lib/quads.wgsl
 // use lib/math.wgsl
@@ -6,7 +6,7 @@
 // use lib/gemm/q4_weights.wgsl
 // use lib/gemm/q4_units.wgsl
 // use lib/gemm/gemv_q4.wgsl
-// use lib/gemm/gemv_sum_row.wgsl
+// use lib/gemm/gemv_computed_row.wgsl
 // use lib/gemm/gemv_gated.wgsl
 
 struct Params {
@@ -17,18 +17,18 @@ struct Params {
     scale_stride: u32, // the same for both
     eps: f32,
     min_scale: f32, // ignored
-    post_eps: f32,
+    row_eps: f32,
 }
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> residual: array<vec4<f32>>;
-@group(0) @binding(2) var<uniform> post_gain: array<vec4<f32>, UNITS * X_QUADS>;
+@group(0) @binding(2) var<uniform> row_gain: array<vec4<f32>, UNITS * X_QUADS>;
 @group(0) @binding(3) var<uniform> gain: array<vec4<f32>, UNITS * X_QUADS>;
 @group(0) @binding(4) var<storage, read> weights: array<vec4<u32>>; // of the gate
 @group(0) @binding(5) var<storage, read> scales: array<StoredQuad>;
 @group(0) @binding(6) var<storage, read> up_weights: array<vec4<u32>>;
 @group(0) @binding(7) var<storage, read> up_scales: array<StoredQuad>;
-@group(0) @binding(8) var<storage, read_write> sum: array<vec4<f32>>;
+@group(0) @binding(8) var<storage, read_write> row: array<vec4<f32>>;
 @group(0) @binding(9) var<storage, read_write> output: array<Out>;
 @group(0) @binding(10) var<uniform> params: Params;
 

@@ -1,0 +1,95 @@
+"""Rules for GEMVs that compute their row; see ops/gemm/computed_row.py.
+
+`of_computed_row` makes a rule that also matches what computes the row: an RMS norm and its sum with
+a residual, or a norm that other calls read, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from webpte.graph.graph import Call
+from webpte.ops.attention.fused_attention import ATTENTION_BLOCK
+from webpte.ops.attention.fused_head_attention import HEAD_ATTENTION
+from webpte.ops.gemm.fused_linear_q4 import (
+    GATED_GEMM,
+    LINEAR_OF,
+    QUANTIZED_INPUT_LINEARS,
+    RMS_NORM,
+)
+from webpte.rewrite.fusion.engine import Calls, Match, Rule
+from webpte.rewrite.fusion.linear_q4 import ADD, is_layer_norm, is_one
+
+KINDS = frozenset({ATTENTION_BLOCK, HEAD_ATTENTION, GATED_GEMM})
+Row = tuple[tuple[Call, ...], int]  # the calls that compute a row, and its value
+
+
+def of_computed_row(rule: Rule) -> Rule:
+    """Return a rule that matches what `rule` does, after calls that compute its row."""
+
+    def with_row(calls: Calls, call: Call) -> Match | None:
+        found = rule(calls, call)
+        if found is None or found.op not in KINDS:
+            return None
+        linears = [part for part in found.parts if part.name in LINEAR_OF]
+        if not linears or linears[0].name in QUANTIZED_INPUT_LINEARS:
+            return None
+        before = found.parts[: found.parts.index(linears[0])]
+        row = sum_before(calls, linears[0], before)
+        if row is None and not before and found.op != GATED_GEMM:
+            row = norm_before(calls, linears)
+        if row is None:
+            return None
+        made, value_id = row
+        return replace(found, parts=(*made, *found.parts), outputs=(value_id, *found.outputs))
+
+    return with_row
+
+
+def sum_before(calls: Calls, linear: Call, before: Sequence[Call]) -> Row | None:
+    """Return the RMS norm and the sum that give the x of a GEMM, and the views after it.
+
+    `before` is what comes between the sum and the GEMM: nothing or another RMS norm, with views.
+    """
+    if before and before[0].name != RMS_NORM:
+        return None
+    x = calls.argument(before[0], "input") if before else calls.argument(linear, "x")
+    addition, between = calls.producer(x)
+    if addition is None or addition.name != ADD or not is_one(calls, addition, "alpha"):
+        return None
+    if addition.args[0] == addition.args[1]:
+        return None
+    for value_id in addition.args[:2]:
+        norm, views = calls.producer(value_id)
+        if norm is None or norm.name != RMS_NORM:
+            continue
+        alone = calls.sole_user(norm.args[-1])[0] is addition
+        if alone and have_stored_gains(calls, (norm, *before[:1])):
+            return (norm, *views, addition, *between), addition.args[-1]
+    return None
+
+
+def norm_before(calls: Calls, linears: Sequence[Call]) -> Row | None:
+    """Return the norm that gives the x of GEMMs and that others read, too; and the views after it.
+
+    The rules themselves match a norm that nothing else reads.
+    """
+    norm, views = calls.producer(calls.argument(linears[0], "x"))
+    if norm is None or not (norm.name == RMS_NORM or is_layer_norm(calls, norm)):
+        return None
+    out = norm.args[-1]
+    if norm.name != RMS_NORM:
+        out, *_ = calls.graph.value_list(out)
+    own = {*linears, *views}
+    values = (out, *(view.args[-1] for view in views))
+    read = [i for i in values if set(calls.readers(i)) - own or i in calls.graph.outputs]
+    if len(read) != 1 or not have_stored_gains(calls, (norm,)):
+        return None
+    return (norm, *views), read[0]
+
+
+def have_stored_gains(calls: Calls, norms: Sequence[Call]) -> bool:
+    """Return whether the gains of norms are constants, which kernels can bind as uniforms."""
+    gains = {calls.argument(norm, "weight") for norm in norms}
+    return gains <= calls.flow.stored and gains.isdisjoint(calls.flow.state)
