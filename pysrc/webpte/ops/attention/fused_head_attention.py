@@ -39,7 +39,6 @@ from webpte.ops.gemm.fused_linear_epilogue import biased_gemm
 from webpte.ops.gemm.fused_linear_q4 import (
     ALL_LINEARS,
     LINEAR_OF,
-    RMS_NORM,
     centered_first,
     linears_of,
     lower_qkv,
@@ -49,7 +48,7 @@ from webpte.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.ops.gemm.linear_q4 import bias_of
 from webpte.ops.gemm.matmul import LINEAR
-from webpte.ops.norm.fused_norm import NormedRows
+from webpte.ops.norm.fused_norm import RMS_NORM, NormedRows
 
 HEAD_ATTENTION = "webpte.head_attention"
 ADD = "aten.add.Tensor"

@@ -28,7 +28,6 @@ from webpte.ops.core.quads import quad_grid
 from webpte.ops.core.records import Dispatch, Scratch, pack
 from webpte.ops.gemm.fused_linear_q4 import (
     ALL_LINEARS,
-    RMS_NORM,
     linears_of,
     lower_after_norm,
     lower_qkv,
@@ -41,6 +40,7 @@ from webpte.ops.gemm.linear_q4 import LinearQ4
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_qkv
 from webpte.ops.gemm.matmul import LINEAR
 from webpte.ops.gemm.prologue import Prologue
+from webpte.ops.norm.fused_norm import RMS_NORM
 from webpte.ops.slots.slot_attention import fits_split, read_slots
 
 SLOT_ATTENTION_BLOCK = "webpte.slot_attention_block"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from webpte.graph.graph import Graph
 from webpte.rewrite.fusion.attention import attention_block
-from webpte.rewrite.fusion.computed_rows import of_computed_row
+from webpte.rewrite.fusion.computed_row import computed_row
 from webpte.rewrite.fusion.convolutions import convolution_block
 from webpte.rewrite.fusion.elementwise import elementwise_chain
 from webpte.rewrite.fusion.engine import Rule, apply
@@ -25,8 +25,7 @@ __all__ = ["RULES", "fuse"]
 # The rules of a row are applied together, those of the next row to the result.
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
-        *map(of_computed_row, (head_attention, attention_block, gated_gemms)),
-        *(head_attention, attention_block, softmax_attention),
+        *(computed_row, head_attention, attention_block, softmax_attention),
         *(gated_gemms, linear_epilogue, add_after_gemm, norm_before_gemm, convolution_block),
         *(activation_after_gemm, gemm_qkv, activation_batch_norm, add_after_norm),
     ),

@@ -6,7 +6,8 @@ from webpte.graph.graph import Call, Tensor
 from webpte.ops import definition_of
 from webpte.ops.attention.fused_attention import ROPES, SDPA
 from webpte.ops.attention.fused_head_attention import ADD, HEAD_ATTENTION
-from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS, RMS_NORM
+from webpte.ops.gemm.fused_linear_q4 import ALL_LINEARS
+from webpte.ops.norm.fused_norm import RMS_NORM
 from webpte.rewrite.fusion.engine import Calls, Match
 from webpte.rewrite.fusion.linear_q4 import are_of_one_kind, is_one, prologue_before
 

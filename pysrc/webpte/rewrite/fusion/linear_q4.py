@@ -11,14 +11,13 @@ from webpte.ops.gemm.fused_linear_q4 import (
     GATED_GEMM,
     GATES,
     GEMM_ADD,
-    LAYER_NORM,
     LINEAR_OF,
     NORMED_GEMM,
     PLAIN_LINEARS,
     QUANTIZED_INPUT_LINEARS,
-    RMS_NORM,
 )
 from webpte.ops.gemm.matmul import LINEAR
+from webpte.ops.norm.fused_norm import LAYER_NORM, RMS_NORM
 from webpte.rewrite.fusion.engine import Calls, Match
 
 ADD, MUL, SIGMOID = "aten.add.Tensor", "aten.mul.Tensor", "aten.sigmoid.default"

@@ -1,7 +1,7 @@
-"""Rules for GEMVs that compute their row; see ops/gemm/computed_row.py.
+"""The rule for GEMVs that compute their row; see ops/gemm/computed_row.py.
 
-`of_computed_row` makes a rule that also matches what computes the row: an RMS norm and its sum with
-a residual, or a norm that other calls read, too.
+It matches attention or gated GEMMs as their own rules do, after what computes their x: an RMS norm
+and its sum with a residual, or a norm that other calls read, too.
 """
 
 from __future__ import annotations
@@ -12,39 +12,38 @@ from dataclasses import replace
 from webpte.graph.graph import Call
 from webpte.ops.attention.fused_attention import ATTENTION_BLOCK
 from webpte.ops.attention.fused_head_attention import HEAD_ATTENTION
-from webpte.ops.gemm.fused_linear_q4 import (
-    GATED_GEMM,
-    LINEAR_OF,
-    QUANTIZED_INPUT_LINEARS,
-    RMS_NORM,
-)
+from webpte.ops.gemm.fused_linear_q4 import GATED_GEMM, LINEAR_OF, QUANTIZED_INPUT_LINEARS
+from webpte.ops.norm.fused_norm import RMS_NORM
+from webpte.rewrite.fusion.attention import attention_block
 from webpte.rewrite.fusion.engine import Calls, Match, Rule
-from webpte.rewrite.fusion.linear_q4 import ADD, is_layer_norm, is_one
+from webpte.rewrite.fusion.heads import head_attention
+from webpte.rewrite.fusion.linear_q4 import ADD, gated_gemms, is_layer_norm, is_one
 
+RULES: tuple[Rule, ...] = (head_attention, attention_block, gated_gemms)
 KINDS = frozenset({ATTENTION_BLOCK, HEAD_ATTENTION, GATED_GEMM})
 Row = tuple[tuple[Call, ...], int]  # the calls that compute a row, and its value
 
 
-def of_computed_row(rule: Rule) -> Rule:
-    """Return a rule that matches what `rule` does, after calls that compute its row."""
-
-    def with_row(calls: Calls, call: Call) -> Match | None:
+def computed_row(calls: Calls, call: Call) -> Match | None:
+    """Match what one of RULES does, after calls that compute its x."""
+    for rule in RULES:
         found = rule(calls, call)
-        if found is None or found.op not in KINDS:
-            return None
-        linears = [part for part in found.parts if part.name in LINEAR_OF]
-        if not linears or linears[0].name in QUANTIZED_INPUT_LINEARS:
-            return None
-        before = found.parts[: found.parts.index(linears[0])]
-        row = sum_before(calls, linears[0], before)
-        if row is None and not before and found.op != GATED_GEMM:
-            row = norm_before(calls, linears)
-        if row is None:
-            return None
-        made, value_id = row
-        return replace(found, parts=(*made, *found.parts), outputs=(value_id, *found.outputs))
+        if found is not None and found.op in KINDS and (row := row_before(calls, found)):
+            made, value_id = row
+            return replace(found, parts=(*made, *found.parts), outputs=(value_id, *found.outputs))
+    return None
 
-    return with_row
+
+def row_before(calls: Calls, found: Match) -> Row | None:
+    """Return what computes the x of a match."""
+    linears = [part for part in found.parts if part.name in LINEAR_OF]
+    if not linears or linears[0].name in QUANTIZED_INPUT_LINEARS:
+        return None
+    before = found.parts[: found.parts.index(linears[0])]
+    row = sum_before(calls, linears[0], before)
+    if row is None and not before and found.op != GATED_GEMM:
+        row = norm_before(calls, linears)
+    return row
 
 
 def sum_before(calls: Calls, linear: Call, before: Sequence[Call]) -> Row | None:
