@@ -18,6 +18,7 @@ from support.decoders.epilogue_graphs import (
     with_epilogue,
 )
 from support.decoders.head_graphs import CHANGED, ChangedHeads, changed_attention, changed_steps
+from support.decoders.row_graphs import ALONE, ROWS, RowCase, computed_row
 from support.devices import native
 from support.devices.native import need_native
 from support.graphs.fusion_graphs import Sizes
@@ -96,3 +97,22 @@ def test_gates(sizes: Sizes, kind: str, op: str) -> None:
 def test_sums_after_norms(dims: tuple[int, ...]) -> None:
     graph, inputs = normed_sum(dims)
     compare(graph, [inputs], 1e-5)
+
+
+@pytest.mark.parametrize("case", extent.share(ROWS + ALONE, 9), ids=str)
+def test_rows_that_gemvs_compute(case: RowCase) -> None:
+    graph, steps = computed_row(case)
+    compare(graph, steps, 5e-3 if case.kind == "rounded" else 1e-5)
+
+
+@pytest.mark.parametrize("case", extent.some([ROWS[1]], *ROWS), ids=str)
+def test_rows_on_a_phone(case: RowCase) -> None:
+    graph, steps = computed_row(case)
+    compare(graph, steps, 1e-5, "phone")
+
+
+@pytest.mark.usefixtures("_halves")
+@pytest.mark.parametrize("case", extent.some([ROWS[1]], ROWS[5], ROWS[8]), ids=str)
+def test_rows_of_f16(case: RowCase) -> None:
+    graph, steps = computed_row(case)
+    compare(graph, steps, 4e-3)

@@ -79,13 +79,22 @@ NOT_FUSED = (
 
 def changed_attention(case: ChangedHeads) -> Net:
     """Write norm, q/k/v, what changes them, rope and attention; inputs: x, position (and mask)."""
-    heads = case.heads
-    net = Net(heads.size + heads.tokens)
-    g = net.g
-    x, position = g.tensor((1, heads.tokens, INNER)), g.tensor((1,), "int32")
-    place = g.symint()
+    net = Net(case.heads.size + case.heads.tokens)
+    x = net.g.tensor((1, case.heads.tokens, INNER))
+    out, inputs = attention_of(net, case, normed(net, x, case.norm))
+    net.g.inputs(x, *inputs)
+    net.g.outputs(out)
+    return net
+
+
+def attention_of(net: Net, case: ChangedHeads, source: int) -> tuple[int, tuple[int, ...]]:
+    """Write q/k/v of the source, what changes them, rope and attention; return it and its inputs.
+
+    The inputs are the position and, if there is one, the mask.
+    """
+    g, heads = net.g, case.heads
+    position, place = g.tensor((1,), "int32"), g.symint()
     g.op("et_vk.select_as_symint.default", position, g.int(0), g.int(0), place)
-    source = normed(net, x, case.norm)
     shapes = [(1, heads.tokens, n, heads.size) for n in (heads.heads, *(heads.key_heads,) * 2)]
     made = [_changed(net, case, source, dims, i < 2) for i, dims in enumerate(shapes)]
     if case.turned:
@@ -96,9 +105,7 @@ def changed_attention(case: ChangedHeads) -> Net:
     out = g.tensor(shapes[0])
     rest = (place, g.int(1), mask, g.int(0), g.bool_(not case.masked), g.null())
     g.op("sdpa_with_kv_cache.default", *made, *caches, *rest, out)
-    g.inputs(x, position, *((mask,) if case.masked else ()))
-    g.outputs(out)
-    return net
+    return out, (position, *((mask,) if case.masked else ()))
 
 
 def _changed(net: Net, case: ChangedHeads, source: int, dims: tuple[int, ...], normed: bool) -> int:

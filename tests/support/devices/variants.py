@@ -22,6 +22,7 @@ from support.cases.tables import Row
 from support.decoders.decoder_graphs import FAMILIES, decoder_layers
 from support.decoders.epilogue_graphs import EPILOGUES, normed_sum, with_epilogue
 from support.decoders.head_graphs import CHANGED, changed_attention, changed_steps
+from support.decoders.row_graphs import ROWS, computed_row
 from support.graphs.encoder_graphs import Encoder, encoder_layer
 from support.graphs.graphs import build_graph, chain, make_planner, read_graph
 from support.harness import extent
@@ -136,6 +137,7 @@ async def collect_decoders(device: SimulatedDevice) -> None:
     nets = [(changed_attention(case), case) for case in CHANGED]
     programs = [(net.g, changed_steps(net, case)) for net, case in nets]
     programs += [(graph, [inputs]) for graph, inputs in (with_epilogue(case) for case in EPILOGUES)]
+    programs += [computed_row(case) for case in ROWS]
     summed, inputs = normed_sum((3, 64))
     for graph, steps in [*programs, (summed, [inputs])]:
         async with await webpte.load(write_pte(graph), device=device) as program:
