@@ -24,7 +24,8 @@ from webpte.download import Download
 from webpte.errors import WebpteError
 from webpte.format.bundled import BundledCase
 from webpte.gpu.choose_adapter import AdapterInfo
-from webpte.gpu.device import Device, DeviceInfo
+from webpte.gpu.device import Device
+from webpte.gpu.device_info import DeviceInfo
 from webpte.runtime.autotune.tuning import Tuning
 from webpte.runtime.base.devices import native_adapters, shared_device
 from webpte.runtime.base.gpu_tensor import GpuTensor

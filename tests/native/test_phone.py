@@ -19,7 +19,7 @@ from support.graphs.split_graphs import PROGRAMS
 from support.harness import extent
 from support.write import pack_suite
 from support.write.pte_writer import write_pte
-from webpte.gpu.device import PHONE_LIMITS
+from webpte.gpu.device_info import PHONE_LIMITS
 from webpte.gpu.native.device import NativeDevice
 from webpte.llm import Generator
 from webpte.runtime.base.options import DeveloperOptions

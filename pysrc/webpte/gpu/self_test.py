@@ -16,20 +16,17 @@ import numpy as np
 
 from webpte.errors import FaultyDeviceError, ShaderError
 from webpte.gpu.device import (
-    MATRICES,
-    SHADER_F16,
     UNIFORM_ALIGNMENT,
     Device,
-    DeviceInfo,
     DispatchCommand,
     PipelineSpec,
     PlanCommands,
     PlanRun,
     Readback,
     Resource,
-    SelfTest,
     Upload,
 )
+from webpte.gpu.device_info import MATRICES, SHADER_F16, DeviceInfo, SelfTest
 from webpte.ops.core.records import MAX_WORKGROUPS, Grid
 from webpte.plan.shaders import ShaderLibrary, Types
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from webpte.gpu.device import Device, DeviceInfo, SelfTest
+from webpte.gpu.device import Device
+from webpte.gpu.device_info import DeviceInfo, SelfTest
 from webpte.gpu.self_test import VERSION, apply_self_test, can_do_without, run_self_test
 from webpte.json_reader import Table, parse_table
 

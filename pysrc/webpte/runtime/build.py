@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
-from webpte.gpu.device import Device, DeviceInfo, Progress
+from webpte.gpu.device import Device, Progress
+from webpte.gpu.device_info import DeviceInfo
 from webpte.graph.graph import Graph
 from webpte.plan.shaders import ShaderLibrary
 from webpte.rewrite.dataflow import Dataflow

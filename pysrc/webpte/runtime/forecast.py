@@ -12,7 +12,8 @@ from typing import Any
 
 from webpte.errors import OutOfMemoryError, WebpteError
 from webpte.format.program import TensorMeta
-from webpte.gpu.device import Device, DeviceInfo
+from webpte.gpu.device import Device
+from webpte.gpu.device_info import DeviceInfo
 from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
 from webpte.ops.core.records import Scratch

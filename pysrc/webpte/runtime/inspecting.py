@@ -16,7 +16,8 @@ import numpy as np
 from webpte.errors import DeviceError, InputError
 from webpte.format.bundled import BundledCase
 from webpte.format.program import DelegateCall
-from webpte.gpu.device import CLOCK, DeviceInfo, Progress, check_clock
+from webpte.gpu.device import Progress
+from webpte.gpu.device_info import CLOCK, DeviceInfo, check_clock
 from webpte.report import Check, Comparison, MemoryReport, MethodGraph, RunValues, Tolerance, Trace
 from webpte.report.difference import ATOL, RTOL
 from webpte.runtime.autotune.tuning import Tuner, Tuning

@@ -12,7 +12,8 @@ import numpy as np
 
 from webpte.download import Download
 from webpte.errors import ClosedError, DeviceError, DeviceLostError, InputError
-from webpte.gpu.device import Device, DeviceInfo, Progress, check_clock
+from webpte.gpu.device import Device, Progress
+from webpte.gpu.device_info import DeviceInfo, check_clock
 from webpte.gpu.tasks import detach
 from webpte.report.forecast import MemoryForecast
 from webpte.runtime.base.call_context import CallContext, CallLog, executing

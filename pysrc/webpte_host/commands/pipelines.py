@@ -37,7 +37,7 @@ return {"adapter": names, "software": info.software, "features": list(info.featu
 _COMPILE = """
 from time import perf_counter
 import webpte
-from webpte.gpu.device import PipelineSpec
+from webpte.gpu.device import (PipelineSpec)
 
 device, times = await webpte.shared_device(), []
 for spec in specs:

@@ -140,7 +140,7 @@ def test_a_tensor_over_the_limit_is_an_error_with_sizes(harness: Harness) -> Non
 
 def test_a_kernel_that_does_not_compile_is_a_shader_error(harness: Harness) -> None:
     code = """
-    from webpte.gpu.device import PipelineSpec
+    from webpte.gpu.device import (PipelineSpec)
     device = await shared_device()
     before = device.counts()
     spec = PipelineSpec("broken kernel", "fn main() { let x: u32 = 1.5; }", (), ())

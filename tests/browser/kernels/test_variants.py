@@ -52,7 +52,7 @@ return failed
 """
 
 PIPELINES = """
-from webpte.gpu.device import PipelineSpec
+from webpte.gpu.device import (PipelineSpec)
 
 device, failed = await shared_device(), []
 for spec in specs:

@@ -32,7 +32,7 @@ COMMON = """
 import js, json
 from webpte import library
 from webpte.gpu.browser.settings_store import BrowserStore
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import (DeviceInfo)
 from webpte.runtime.autotune.tuning_cache import keep_choices, kept_choices
 
 info = DeviceInfo("webgpu", "test", "two tabs")

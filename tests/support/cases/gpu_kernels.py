@@ -77,7 +77,7 @@ def _types(case: object) -> object:
 _TIME = """
 from time import perf_counter
 import webpte
-from webpte.gpu.device import PipelineSpec
+from webpte.gpu.device import (PipelineSpec)
 
 device = await webpte.shared_device()
 bindings, overrides = tuple(spec["bindings"]), tuple(map(tuple, spec["overrides"]))

@@ -69,8 +69,9 @@ def computed_row(case: RowCase) -> tuple[GraphWriter, Steps]:
     dims = (1, case.sizes.tokens, case.sizes.inner)
     x, r = net.g.tensor(dims), net.g.tensor(dims)
     row, source = _row(net, case, x, r)
+    more: tuple[int, ...] = ()
     if case.change is None:
-        out, more = net.swiglu(source, case.sizes.rows, case.kind), ()
+        out = net.swiglu(source, case.sizes.rows, case.kind)
     else:
         heads = Heads(case.sizes.tokens, 4, 2, 16, half=True, turned=16)
         given = ChangedHeads(heads, case.change, case.kind)

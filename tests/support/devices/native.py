@@ -12,7 +12,7 @@ import pytest
 
 import webpte
 from webpte.errors import NoWebGPUError
-from webpte.gpu.device import like_a_phone
+from webpte.gpu.device_info import like_a_phone
 from webpte.gpu.native.adapters import find_adapter
 from webpte.gpu.native.dawn import load_dawn
 from webpte.gpu.native.device import NativeDevice

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from webpte.gpu.device import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInfo
+from webpte.gpu.device_info import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInfo
 from webpte.gpu.native.device import NativeDevice
 from webpte.plan import shaders
 

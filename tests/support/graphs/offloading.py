@@ -11,7 +11,7 @@ import numpy as np
 import webpte
 from support.harness.samples import Dims, relu
 from support.write.pte_writer import MethodWriter, write_pte
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.load.offload import offload

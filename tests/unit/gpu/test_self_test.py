@@ -13,7 +13,8 @@ import pytest
 from support.devices.native import make_device, need_native
 from support.devices.plain_matrices import with_matrices
 from webpte.errors import DeviceLostError, FaultyDeviceError, ShaderError
-from webpte.gpu.device import DeviceInfo, PipelineSpec, PlanCommands, PlanRun, Progress
+from webpte.gpu.device import PipelineSpec, PlanCommands, PlanRun, Progress
+from webpte.gpu.device_info import DeviceInfo
 from webpte.gpu.native.device import NativeDevice
 from webpte.gpu.self_test import LARGE_GRID, SelfTestKernel, apply_self_test, run_self_test, trials
 from webpte.gpu.simulated.device import SimulatedDevice

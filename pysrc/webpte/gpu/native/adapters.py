@@ -15,7 +15,7 @@ from typing import Any
 
 from webpte.errors import NoWebGPUError
 from webpte.gpu.choose_adapter import HIDING, AdapterInfo, choose, visible
-from webpte.gpu.device import DeviceInfo, is_software
+from webpte.gpu.device_info import DeviceInfo, is_software
 from webpte.gpu.native.dawn import FEATURES, INSTALL, Dawn, Owned, text_of
 
 _LARGEST_PCI_VENDOR = 0xFFFF  # larger numbers are those that Khronos gives to software

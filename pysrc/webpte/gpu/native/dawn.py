@@ -18,7 +18,7 @@ from itertools import count
 from typing import Any
 
 from webpte.errors import DeviceError, DeviceLostError, NoWebGPUError, OutOfMemoryError
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 
 INSTALL = (
     "it needs the package dawn-python (`pip install webpte[native]`) and a driver for this "

@@ -20,7 +20,6 @@ from webpte.errors import DeviceError, InputError
 from webpte.gpu.convert import group_by_file, stored_offset, to_stored_bytes
 from webpte.gpu.device import (
     UNIFORM_BYTES,
-    DeviceInfo,
     DispatchCommand,
     GpuCopy,
     PipelineSpec,
@@ -28,10 +27,8 @@ from webpte.gpu.device import (
     PlanRun,
     Progress,
     Transfer,
-    check_clock,
-    check_sizes,
-    like_a_phone,
 )
+from webpte.gpu.device_info import DeviceInfo, check_clock, check_sizes, like_a_phone
 from webpte.gpu.native.adapters import find_adapter
 from webpte.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, load_dawn
 from webpte.gpu.native.pipelines import NativeCompiler

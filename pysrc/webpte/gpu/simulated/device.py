@@ -16,16 +16,8 @@ import numpy as np
 
 from webpte.errors import DeviceError, DeviceLostError, InputError, OutOfMemoryError
 from webpte.gpu.convert import to_stored_bytes
-from webpte.gpu.device import (
-    DeviceInfo,
-    GpuCopy,
-    PipelineSpec,
-    PlanCommands,
-    PlanRun,
-    Progress,
-    Transfer,
-    check_clock,
-)
+from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, PlanRun, Progress, Transfer
+from webpte.gpu.device_info import DeviceInfo, check_clock
 from webpte.gpu.simulated.emulation import MAX_KEPT, RecordedBuffer
 from webpte.gpu.simulated.plan import SimulatedPlan, copy_all
 from webpte.gpu.simulated.validation import (

@@ -25,15 +25,10 @@ from webpte.gpu.browser.files import JsFile, abortable
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.browser.settings_store import BrowserStore
 from webpte.gpu.convert import group_by_file, to_stored_bytes
-from webpte.gpu.device import (
+from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, PlanRun, Progress, Transfer
+from webpte.gpu.device_info import (
     FEATURES,
     DeviceInfo,
-    GpuCopy,
-    PipelineSpec,
-    PlanCommands,
-    PlanRun,
-    Progress,
-    Transfer,
     check_clock,
     check_sizes,
     is_software,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from webpte.errors import SourceError
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 from webpte.json_reader import parse_table
 from webpte.ops.core.target import TunedConfigs
 from webpte.runtime.base.open import IN_BROWSER

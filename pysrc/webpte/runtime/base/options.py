@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
-from webpte.gpu.device import BINDING_LIMIT, SHADER_F16, DeviceInfo, like_a_phone, with_limits
+from webpte.gpu.device_info import BINDING_LIMIT, SHADER_F16, DeviceInfo, like_a_phone, with_limits
 
 
 @dataclass(frozen=True)

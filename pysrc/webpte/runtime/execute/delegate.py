@@ -9,7 +9,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
-from webpte.gpu.device import Device, DeviceInfo, Progress, Transfer
+from webpte.gpu.device import Device, Progress, Transfer
+from webpte.gpu.device_info import DeviceInfo
 from webpte.graph.graph import Graph, Tensor
 from webpte.graph.live_state import LiveState
 from webpte.ops import definition_of

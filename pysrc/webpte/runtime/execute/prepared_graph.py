@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 from webpte.graph.graph import Graph
 from webpte.ops import OpDef
 from webpte.plan.memory_plan import MemoryPlan, plan_memory

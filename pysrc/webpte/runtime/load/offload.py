@@ -34,7 +34,7 @@ from webpte.format.program import (
     KernelCall,
     TensorMeta,
 )
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 from webpte.portable import MOVED
 from webpte.runtime.load.offload_call import OffloadedCall, as_delegate
 from webpte.runtime.load.program_file import MethodContents

@@ -27,7 +27,7 @@ from webpte.format.program import (
     TensorMeta,
 )
 from webpte.format.vulkan import SymIntValue
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 from webpte.graph.graph import Constant, Graph
 from webpte.graph.live_state import LiveState
 from webpte.ops import OpDef, lookup

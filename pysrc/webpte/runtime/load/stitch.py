@@ -25,7 +25,7 @@ from webpte.format.program import (
     JumpFalseCall,
 )
 from webpte.format.vulkan import IntListValue, SymIntValue, ValueListValue
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 from webpte.graph.graph import PREPACK, Call, Graph, Tensor, Value
 from webpte.ops.move.symint import SELECT_AS_SYMINT
 from webpte.plan.planner import host_sets_symints

@@ -10,7 +10,8 @@ import numpy as np
 from webpte.dtypes import DTYPES
 from webpte.errors import ClosedError
 from webpte.format.vulkan import IntListValue, IntValue
-from webpte.gpu.device import Device, DeviceInfo
+from webpte.gpu.device import Device
+from webpte.gpu.device_info import DeviceInfo
 from webpte.graph.graph import Call, Graph, Tensor, Value
 from webpte.ops.pictures.picture_planes import OUTSIDE, PLANES
 from webpte.ops.pictures.scale_pixels import CHANNELS

@@ -8,7 +8,7 @@ from support.cases.attention.attention_programs import CacheCase
 from support.cases.conv.conv_cases import conv
 from support.cases.reduce.reduce_cases import REDUCE_CASES
 from support.graphs.graphs import make_planner, read_graph
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.adapter_classes import CLASSES, LARGE, UNKNOWN
 from webpte.ops.core.records import Dispatch

@@ -22,7 +22,8 @@ from support.harness.timed import Timed
 from support.schedules.kinds import KINDS, ops_of_kinds
 from support.write.pte_writer import write_pte
 from webpte.errors import DeviceError, SourceError
-from webpte.gpu.device import DeviceInfo, PlanRun
+from webpte.gpu.device import PlanRun
+from webpte.gpu.device_info import DeviceInfo
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.ops.core.target import GPU, Target, Tunable
 from webpte.runtime.autotune import tuning

@@ -14,7 +14,7 @@ from support.devices.recorded import ADD, RELU
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte import Options
-from webpte.gpu.device import MATRICES, SHADER_F16
+from webpte.gpu.device_info import MATRICES, SHADER_F16
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.options import DeveloperOptions, applied_to
 

@@ -10,7 +10,7 @@ import pytest
 from support.graphs.graphs import build_graph
 from support.write.pte_writer import GraphWriter
 from webpte.errors import SourceError
-from webpte.gpu.device import DeviceInfo, like_a_phone
+from webpte.gpu.device_info import DeviceInfo, like_a_phone
 from webpte.graph.graph import Constant, Graph, Tensor, Value
 from webpte.graph.live_state import LiveState
 from webpte.plan.binding_limits import check_bindable

@@ -14,7 +14,7 @@ import webpte
 from support.devices.plain_matrices import with_matrices
 from support.graphs.graphs import remembering, wait
 from webpte.errors import InputError
-from webpte.gpu.device import DeviceInfo
+from webpte.gpu.device_info import DeviceInfo
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.base.options import DeveloperOptions, safer_variant, variant_label
 from webpte.runtime.program import call_log_of

@@ -26,7 +26,7 @@ from support.graphs.stitching import (
 from support.harness.samples import relu
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from webpte import errors
-from webpte.gpu.device import CLOCK, DeviceInfo
+from webpte.gpu.device_info import CLOCK, DeviceInfo
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.load.stitch import stitch
 

@@ -10,7 +10,7 @@ import pytest
 
 from support.seeing.scaling import TABLE, check_steps, drawn, every_steps, patch_steps, steps_for
 from webpte.errors import ClosedError, InputError, OutOfMemoryError
-from webpte.gpu.device import BINDING_LIMIT, with_limits
+from webpte.gpu.device_info import BINDING_LIMIT, with_limits
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.scaling import gpu_scaler
 from webpte.runtime.scaling.gpu_scaler import GpuScaler, fits

@@ -9,7 +9,8 @@ import pytest
 
 from support.harness.embedders import check_search, check_vectors, unit_rows
 from webpte.errors import OutOfMemoryError
-from webpte.gpu.device import BINDING_LIMIT, PlanRun, with_limits
+from webpte.gpu.device import PlanRun
+from webpte.gpu.device_info import BINDING_LIMIT, with_limits
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.runtime.search import vectors as vectors_module
 from webpte.runtime.search.vectors import GpuVectors, HostVectors, Vectors

@@ -19,7 +19,7 @@ from support.page.fake_page import (
     open_sample,
 )
 from webpte import errors
-from webpte.gpu.device import SelfTest
+from webpte.gpu.device_info import SelfTest
 from webpte.gpu.simulated.device import SimulatedDevice
 
 SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
