@@ -164,6 +164,16 @@ class _AlteredParts(SimulatedDevice):
         return await super().create_plan(replace(commands, parts=parts))
 
 
+class UniformsApart(SimulatedDevice):
+    """A device whose storage buffers are no uniforms."""
+
+    async def create_plan(self, commands: PlanCommands) -> int:
+        for dispatch in commands.dispatches:
+            if not self.memory[dispatch.resources[-1].buffer].uniform:
+                raise DeviceError("a buffer was created for another usage")
+        return await super().create_plan(commands)
+
+
 class PartsOnce(_AlteredParts):
     def alter_parts(self, parts: tuple[SubPlan, ...]) -> tuple[SubPlan, ...]:
         return tuple({part.plan: part for part in reversed(parts)}.values())[::-1]
@@ -359,6 +369,7 @@ BROKEN: list[tuple[str, type[SimulatedDevice]]] = [
     ("kernels_to_be_compiled_are_told_of_before_the_first_is", Silent),
     ("a_run_uploads_dispatches_and_reads_back", OneUpload),
     ("dispatches_run_in_order", Backwards),
+    ("storage_buffers_of_64_kilobytes_bind_as_uniforms", UniformsApart),
     ("a_run_clears_and_copies_around_its_kernels", Uncleared),
     ("a_run_clears_and_copies_around_its_kernels", Uncopied),
     ("a_run_clears_and_copies_around_its_kernels", UncopiedAfter),

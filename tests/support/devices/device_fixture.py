@@ -138,10 +138,13 @@ class Bench:
         self._pipelines: dict[str, int] = {}
 
     @classmethod
-    async def create(cls, device: Device, buffers: int, elements: int = 4) -> Bench:
+    async def create(
+        cls, device: Device, buffers: int, elements: int = 4, counts: int | None = None
+    ) -> Bench:
+        """Create buffers and pipelines; `counts`: the bytes of a storage buffer for the count."""
         bench = cls(device, elements)
         bench.buffers = await device.create_buffers([bench.nbytes] * buffers)
-        (bench._count,) = await device.create_buffers([256], uniform=True)
+        (bench._count,) = await device.create_buffers([counts or 256], uniform=counts is None)
         device.write(bench._count, 0, np.array([elements, 0, 0, 0], np.uint32))
         names = ("neg", "relu")
         made = await device.create_pipelines([spec_of(name) for name in names])

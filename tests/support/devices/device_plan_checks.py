@@ -28,7 +28,7 @@ from webpte.errors import (
     DeviceLostError,
     ShaderError,
 )
-from webpte.gpu.device import GpuCopy, PipelineSpec, PlanRun, SubPlan, Transfer
+from webpte.gpu.device import UNIFORM_BYTES, GpuCopy, PipelineSpec, PlanRun, SubPlan, Transfer
 from webpte.runtime.base.open import open_bytes
 from webpte.source import Region
 
@@ -109,6 +109,14 @@ async def dispatches_run_in_order(subject: Subject) -> None:
         -floats(1, 0, 3, 0),
         "relu, neg",
     )
+
+
+@CHECKS.add
+async def storage_buffers_of_64_kilobytes_bind_as_uniforms(subject: Subject) -> None:
+    for nbytes in (256, UNIFORM_BYTES):
+        bench = await Bench.create(subject.device, 2, counts=nbytes)
+        plan = await bench.plan(("neg", 0, 1), upload=[0], back=[1])
+        expect(floats_in(await subject.device.run(PlanRun(plan, payload_of(A)))), -A, f"{nbytes}")
 
 
 @CHECKS.add
