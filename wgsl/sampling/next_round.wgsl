@@ -2,6 +2,7 @@
 // table for the positions from there on. An invocation writes one word.
 
 // use lib/grid.wgsl
+// use lib/sampling/accepted.wgsl
 
 struct Params {
     tokens: u32, // of a round
@@ -16,15 +17,6 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> output: array<i32>;
 @group(0) @binding(5) var<uniform> first: vec4<i32>;
 @group(0) @binding(6) var<uniform> params: Params;
-
-// The number of guesses that were right, all of them before the first wrong one.
-fn accepted() -> u32 {
-    var count = 0u;
-    while (count + 1u < params.tokens && tokens[count + 1u] == sampled[count]) {
-        count++;
-    }
-    return count;
-}
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(@builtin(global_invocation_id) invocation: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {

@@ -13,11 +13,11 @@ from webpte.errors import ContextError, InputError, VocabularyError, WebpteError
 from webpte.llm.decode import DecodeLoop
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import numbers_of
+from webpte.ops.sampling.guess_tokens import GRAMS
 from webpte.runtime.decode.sampling import SamplerSettings
 from webpte.runtime.program import Program, call_log_of
 
 STREAK = 3  # tokens in a row that a lookup would have guessed: guesses are worth a try
-GRAMS = (4, 3, 2)  # tokens at the end of the conversation that are looked for in it, most first
 
 
 class Proposer(Protocol):
@@ -25,10 +25,25 @@ class Proposer(Protocol):
 
     submissions  to the GPU, for all proposals
     broken       the reason why it cannot propose any more, or None
+    session      of the draft that proposes, if one does
     """
 
     submissions: int
     broken: str | None
+
+    @property
+    def session(self) -> KVSession | None: ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be called; if not, it is broken."""
+
+    @property
+    def has_guess(self) -> bool:
+        """Whether there is something to guess from after the tokens that are known."""
+
+    async def catch_up(self, context: Sequence[int]) -> bool:
+        """Prepare rounds on the GPU; tell whether there is something to guess from."""
 
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
         """Return up to `count` tokens; none where there is nothing to guess from."""
@@ -36,31 +51,44 @@ class Proposer(Protocol):
     def watch(self, token: int) -> bool:
         """Note a token that came without a guess; tell whether guesses would be right now."""
 
+    def note(self, token: int) -> None:
+        """Note a token that came of a round."""
+
 
 class PromptLookup:
-    """Proposes what followed the last tokens when they were in the conversation before."""
+    """Proposes what followed the last tokens when they were in the conversation before.
+
+    `webpte.guess_tokens` does the same on the GPU.
+    """
+
+    is_open = True
 
     def __init__(self) -> None:
         self.submissions = 0
         self.broken: str | None = None
+        self.session: KVSession | None = None
         self._tokens: list[int] = []
         self._after: dict[tuple[int, ...], int] = {}  # tokens to the place after the latest such
         self._streak = 0
 
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
         """Copy what followed; a copy that reaches the end continues with what it has copied."""
-        known = len(self._tokens)
-        if list(context[:known]) != self._tokens:
-            self._tokens, self._after, known = [], {}, 0
-        self._read(context[known:])
-        self._streak = 0
-        start = self._match()
+        start = self._match_of(context)
         if start is None:
             return []
         copied = self._tokens[start : start + count]
         while len(copied) < count:
             copied.append(copied[len(copied) + start - len(self._tokens)])
         return copied
+
+    @property
+    def has_guess(self) -> bool:
+        """Whether the last tokens were in the conversation before."""
+        return self._match() is not None
+
+    async def catch_up(self, context: Sequence[int]) -> bool:
+        """Tell whether the last tokens were in the conversation before."""
+        return self._match_of(context) is not None
 
     def watch(self, token: int) -> bool:
         """Compare a token with what would have been its guess."""
@@ -71,6 +99,19 @@ class PromptLookup:
         self._streak = self._streak + 1 if right else 0
         self._read([token])
         return self._streak >= STREAK
+
+    def note(self, token: int) -> None:
+        """Add a token to the conversation."""
+        self._read([token])
+
+    def _match_of(self, context: Sequence[int]) -> int | None:
+        """Read a conversation, or what is new of it, and return its match."""
+        known = len(self._tokens)
+        if list(context[:known]) != self._tokens:
+            self._tokens, self._after, known = [], {}, 0
+        self._read(context[known:])
+        self._streak = 0
+        return self._match()
 
     def _match(self) -> int | None:
         """Return the place after the last tokens where they were before, if they were."""
@@ -95,6 +136,8 @@ class DraftModel:
     Random numbers belong to a seed, a position and a token, so two models that agree on the
     probabilities sample the same tokens. An error of the draft never becomes one of the answer.
     """
+
+    has_guess = True
 
     def __init__(self, session: KVSession, settings: SamplerSettings) -> None:
         """`session` is the draft's KV session; the prefix it shares with the conversation stays."""
@@ -159,6 +202,9 @@ class DraftModel:
     def watch(self, token: int) -> bool:
         """Tell nothing: to know what it would say, the draft would have to run."""
         return False
+
+    def note(self, token: int) -> None:
+        """Do nothing: its session has the conversation."""
 
 
 def draft_session(draft: Program, session: KVSession) -> KVSession:

@@ -6,9 +6,8 @@ guessed ones in one call, and samples after each of them as a plain step would: 
 position and history. Sampled tokens count up to and including the first that differs from the
 guess. So an answer has the tokens that it has without speculation, and a round gives one at least.
 
-With a draft on the same GPU, whole rounds run there, several in one submission
-(`speculative_rounds.py`). Elsewhere, and with guesses of the host, a round is a call for its
-proposal and one for its check.
+Whole rounds run on the GPU, several in one submission (`speculative_rounds.py`): a draft there
+proposes, or a lookup. Where that cannot be, a round is a proposal and a call for its check.
 
 Whether rounds pay is measured: where they do not, plain steps run instead, and a round is tried
 again now and then.
@@ -128,6 +127,7 @@ class SpeculativeLoop:
         if self._ready:
             with session.stepping():
                 sampled = self._ready.popleft()
+                self._proposer.note(sampled.token)
             session.commit_pending()
             return sampled
         return await self._step(wanted)
@@ -155,9 +155,9 @@ class SpeculativeLoop:
     async def _round(self, wanted: int) -> None:
         """Propose tokens and check them: what comes out is ready, or plain steps are to follow."""
         session, payoff, proposer = self._session, self._payoff, self._proposer
-        ahead, draft = self._ahead, proposer if isinstance(proposer, DraftModel) else None
-        if draft is not None and ahead is not None and ahead.is_current and ahead.coming:
-            await self._receive(ahead, draft, wanted)
+        ahead = self._ahead
+        if ahead is not None and ahead.is_current and ahead.coming:
+            await self._receive(ahead, wanted)
             return
         if not _has_room(session, self._rows):
             self.turn_off(FULL)
@@ -166,8 +166,8 @@ class SpeculativeLoop:
             self._left = min(wanted, PLAIN_TRIAL)
             return
         count = payoff.best_count(min(self._rows, wanted) - 1)
-        if draft is not None and self._in_parts is None:
-            await self._begin(draft, count, wanted)
+        if self._in_parts is None:
+            await self._begin(count, wanted)
             if self._in_parts is None:
                 return
         started = perf_counter()
@@ -214,23 +214,25 @@ class SpeculativeLoop:
 
     # Rounds on the GPU
 
-    async def _begin(self, draft: DraftModel, count: int, wanted: int) -> None:
+    async def _begin(self, count: int, wanted: int) -> None:
         """Begin rounds of so many proposals after the pending token."""
-        session = self._session
-        ready = await draft.catch_up(session.context)
+        session, proposer = self._session, self._proposer
+        ready = await proposer.catch_up(session.context)
         if not self._is_idle(found=ready):
-            ahead = PipelinedRounds(session, draft.session, self._settings, count + 1, self._rows)
-            await self._receive(ahead, draft, wanted)
+            settings, draft = self._settings, proposer.session
+            ahead = PipelinedRounds(session, draft, settings, count + 1, self._rows)
+            await self._receive(ahead, wanted)
 
-    async def _receive(self, ahead: PipelinedRounds, draft: DraftModel, wanted: int) -> None:
+    async def _receive(self, ahead: PipelinedRounds, wanted: int) -> None:
         """Submit more rounds, wait for the oldest ones, and queue their tokens."""
         session, payoff, self._ahead = self._session, self._payoff, ahead
         proposed = ahead.count - 1
         changes = self.off is not None or payoff.best_count(self._rows - 1) != proposed
+        changes |= not self._proposer.has_guess
         try:
             with session.stepping():
                 if not ahead.coming or not (changes or payoff.lacks_plain):
-                    await self._fill(ahead, draft, wanted)
+                    await self._fill(ahead, wanted)
                 if not ahead.coming:
                     self._ahead = None
                     return
@@ -243,11 +245,11 @@ class SpeculativeLoop:
         self._prefills = session.prefills
         self._note(proposed, [one.accepted for one in found.rounds], found.seconds)
 
-    async def _fill(self, ahead: PipelinedRounds, draft: DraftModel, wanted: int) -> None:
+    async def _fill(self, ahead: PipelinedRounds, wanted: int) -> None:
         """Submit more rounds; if none is under way then, decide how to go on without."""
         before = ahead.submissions
         reason: str | None = None
-        is_ready = draft.is_open
+        is_ready = self._proposer.is_open
         try:
             if is_ready:
                 reason = await ahead.fill(wanted / max(1.0, self._payoff.tokens))

@@ -1,4 +1,4 @@
-"""Rounds of speculative decoding in flight: a draft proposes and the model checks, on the GPU.
+"""Rounds of speculative decoding in flight: tokens are guessed and checked on the GPU.
 
 Where a round begins follows from how many guesses of the one before were right, which the GPU
 knows first. So rounds are submitted before the host has seen the tokens of those before them, as
@@ -17,7 +17,7 @@ from webpte.errors import ContextError
 from webpte.llm.decode import StepPacer
 from webpte.llm.kv_session import KVSession
 from webpte.runtime.decode.decode_steps import StepPacker
-from webpte.runtime.decode.drafted_rounds import (
+from webpte.runtime.decode.guessed_rounds import (
     IN_FLIGHT,
     MOST_ROUNDS,
     PendingRounds,
@@ -45,11 +45,17 @@ class RoundBatchResult:
 class PipelinedRounds:
     """Rounds in flight, which follow the session's only pending token.
 
-    The draft's cache has everything before that token.
+    The draft's cache has everything before that token. Without a draft, the conversation itself
+    says what may come.
     """
 
     def __init__(
-        self, session: KVSession, draft: KVSession, settings: SamplerSettings, count: int, most: int
+        self,
+        session: KVSession,
+        draft: KVSession | None,
+        settings: SamplerSettings,
+        count: int,
+        most: int,
     ) -> None:
         """`count` is the number of tokens of a round, and `most` that of any."""
         self.count = count
@@ -94,19 +100,19 @@ class PipelinedRounds:
 
     def _room(self) -> int:
         """Return how many more rounds the caches have room for."""
-        session, draft = self._session, self._draft
-        sizes = [one.max_context for one in (session, draft) if one.max_context is not None]
+        sessions = (self._session, *([self._draft] if self._draft else []))
+        sizes = [one.max_context for one in sessions if one.max_context is not None]
         used = self._position + self.coming * self.count
         return min((size - used) // self.count for size in sizes) if sizes else MOST_ROUNDS
 
     async def _submit(self, rounds: int) -> PendingRounds | str:
         first, coming = self._position, self.coming
         places = range(first + coming, first + coming * self.count + 1)
-        start = RoundStart(first, self._last) if self._prefills is None else None
+        start = RoundStart(first, self._session.context) if self._prefills is None else None
         given = start is not None
         with ExitStack() as calls:
             try:
-                draft = calls.enter_context(self._draft.calling_ahead())
+                draft = calls.enter_context(self._draft.calling_ahead()) if self._draft else None
             except ContextError as error:
                 raise DraftContextError(str(error)) from error
             decoder = calls.enter_context(self._session.calling_ahead(given))
@@ -133,8 +139,9 @@ class PipelinedRounds:
         self._pace.ended(batch.count, seconds)
         for one in rounds:
             tokens = [sampled.token for sampled in one.sampled]
-            self._draft.append([self._last, *tokens[:-1]])
-            self._draft.commit_pending()
+            if self._draft is not None:
+                self._draft.append([self._last, *tokens[:-1]])
+                self._draft.commit_pending()
             self._last = tokens[-1]
             self._position += len(tokens)
         return RoundBatchResult(rounds, seconds)

@@ -20,7 +20,7 @@ from webpte.runtime.base.lifetime import Lifetime
 from webpte.runtime.base.options import AS_SUITS, Options, applied_to
 from webpte.runtime.decode.batched_graph import batched_graph
 from webpte.runtime.decode.batched_steps import BatchedSteps, GpuBatchedSteps, NumpyBatchedSteps
-from webpte.runtime.decode.drafted_rounds import DraftedRounds
+from webpte.runtime.decode.guessed_rounds import GuessedRounds
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.row_logits import row_logits
 from webpte.runtime.decode.sampled_delegate import SampledDelegate
@@ -39,6 +39,8 @@ from webpte.runtime.load.state import Cell, State, read_states, share_cells
 from webpte.runtime.load.stitch import stitch
 from webpte.runtime.method import Method
 from webpte.shapes import Dims
+
+_RoundsKey = tuple[SampledDelegate, SampledDelegate | None, int, int]
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Build:
         self._constants = constants or ConstantStore()
         self._of_rows: dict[tuple[str, int], Delegate | str] = {}
         self.of_tokens: dict[str, GpuDelegate | str] = {}
-        self._drafted: dict[tuple[SampledDelegate, SampledDelegate, int], DraftedRounds] = {}
+        self._rounds: dict[_RoundsKey, GuessedRounds] = {}
         self._batched: list[GpuBatchedSteps] = []
         self._building = asyncio.Lock()
 
@@ -254,18 +256,26 @@ class Build:
             self.sampled[body, kind] = SampledDelegate(body, kind, self._library, self.lifetime)
         return self.sampled[body, kind]
 
-    def with_draft(
-        self, method: Method, target: SampledDelegate, draft: SampledDelegate, count: int
-    ) -> DraftedRounds:
-        """Return rounds of `count` tokens that a draft proposes and a method's delegate checks."""
-        key = target, draft, count
-        for old in [one for one in self._drafted if one[1].body.lifetime.ended]:
-            del self._drafted[old]
-        if key not in self._drafted:
+    def with_guesses(
+        self,
+        method: Method,
+        target: SampledDelegate,
+        draft: SampledDelegate | None,
+        count: int,
+        room: int,
+    ) -> GuessedRounds:
+        """Return rounds of `count` guessed tokens that a method's delegate checks.
+
+        A draft guesses them, or a lookup in a conversation of up to `room` tokens.
+        """
+        key = target, draft, count, room
+        for old in [one for one in self._rounds if one[1] and one[1].body.lifetime.ended]:
+            del self._rounds[old]
+        if key not in self._rounds:
             body = method.only_delegate
             assert isinstance(body, GpuDelegate)
-            self._drafted[key] = DraftedRounds(body, target, draft, count, self._library)
-        return self._drafted[key]
+            self._rounds[key] = GuessedRounds(body, target, draft, count, room, self._library)
+        return self._rounds[key]
 
     @property
     def delegates(self) -> Iterator[Delegate]:
@@ -289,7 +299,7 @@ class Build:
     def all_gpu_delegates(self) -> list[GpuDelegate]:
         """The delegates of methods, then samplers and variants of them that were built since."""
         samplers = [sampled.sampler for sampled in self.sampled.values()]
-        leads = [rounds.lead for rounds in self._drafted.values()]
+        leads = [rounds.lead for rounds in self._rounds.values()]
         batched = [delegate for steps in self._batched for delegate in steps.delegates]
         made = (*samplers, *leads, *self._of_rows.values(), *self.of_tokens.values(), *batched)
         return [*self.gpu_delegates, *(one for one in made if isinstance(one, GpuDelegate))]

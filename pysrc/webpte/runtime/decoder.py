@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import IndexRangeError, ResizeError, UnsupportedError
+from webpte.gpu.device import Device
 from webpte.runtime.base.call_context import CallLog, executing
 from webpte.runtime.base.gpu_tensor import GpuTensor
 from webpte.runtime.build import Build
@@ -35,7 +36,7 @@ from webpte.runtime.decode.cache_state import (
     write_caches,
 )
 from webpte.runtime.decode.decode_steps import DecodeSteps, StepPacker
-from webpte.runtime.decode.drafted_rounds import PendingRounds, RoundStart
+from webpte.runtime.decode.guessed_rounds import PendingRounds, RoundStart
 from webpte.runtime.decode.rollback_safety import unsafe_state
 from webpte.runtime.decode.sampled_delegate import SampledDelegate
 from webpte.runtime.decode.sampler_graph import SamplerKind, tokens_of_rows
@@ -243,7 +244,7 @@ class Decoder:
 
     async def rounds_ahead(
         self,
-        draft: Decoder,
+        draft: Decoder | None,
         settings: SamplerSettings,
         places: range,
         rounds: int,
@@ -255,38 +256,52 @@ class Decoder:
     ) -> PendingRounds | str:
         """Submit rounds of speculative decoding, several at once; or return the reason why not.
 
-        A round is a run of `count` tokens, all but the first of which the draft has sampled; rounds
-        of up to `most` tokens share a graph. The first one begins at one of `places`; `start` says
-        where, and with which token, or None: where the last round ends, which may be under way. The
-        caches have room for all of them. Rounds of one answer share what is `known`: their packed
-        steps.
+        A round is a run of `count` tokens, all but the first of which the draft has sampled, or a
+        lookup has found; rounds of up to `most` tokens share a graph. The first one begins at one
+        of `places`; `start` says where, and after which tokens, or None: where the last round ends,
+        which may be under way. The caches have room for all of them. Rounds of one answer share
+        what is `known`: their packed steps.
         """
-        method, bodies = self._method, (self._method.only_delegate, draft._method.only_delegate)
-        with draft._calling(), self._calling():
+        method, body = self._method, self._method.only_delegate
+        with draft._calling() if draft else nullcontext(), self._calling():
             kind = SamplerKind.of(settings, room, rows=count)
-            drafts = SamplerKind.of(SamplerSettings(settings.sampling, settings.seed), room)
-            body, draft_body = bodies
-            if self._embedding is not None or draft._embedding is not None:
+            if self._embedding is not None:
                 return _EMBEDDINGS
-            if not isinstance(body, GpuDelegate) or not isinstance(draft_body, GpuDelegate):
-                return "the two methods are not one delegate on a GPU each"
-            if body.device is not draft_body.device:
-                return "the draft is on another device"
-            if kind is None or drafts is None or kind.penalized:
+            if not isinstance(body, GpuDelegate):
+                return "the method is not one delegate on a GPU"
+            if room is None and draft is None:
+                return "a lookup needs the program's `get_max_context_len`"
+            if kind is None or kind.penalized:
                 return "a penalty depends on the tokens that were accepted"
+            sampled = draft._drafting(body.device, settings, room) if draft else None
+            if isinstance(sampled, str):
+                return sampled
             verifier = await self._build.with_row_logits(method, most)
             if isinstance(verifier, str):
                 return verifier
             assert isinstance(verifier, GpuDelegate)
             target = self._build.with_sampler(verifier, kind)
-            sampled = draft._build.with_sampler(draft_body, drafts)
-            both = self._build.with_draft(method, target, sampled, count)
-            packers = (
-                known.setdefault(target, StepPacker(target, settings, count)),
-                known.setdefault(sampled, StepPacker(sampled, settings)),
-            )
+            guessed = self._build.with_guesses(method, target, sampled, count, room or 0)
+            packers = [known.setdefault(target, StepPacker(target, settings, count))]
+            if sampled is not None:
+                packers.append(known.setdefault(sampled, StepPacker(sampled, settings)))
             with executing(method.info.name):
-                return await both.submit(places, rounds, start, packers)
+                return await guessed.submit(places, rounds, start, packers)
+
+    def _drafting(
+        self, device: Device, settings: SamplerSettings, room: int | None
+    ) -> SampledDelegate | str:
+        """Return the delegate with a sampler of a draft for a model on a device, or why not."""
+        body = self._method.only_delegate
+        kind = SamplerKind.of(SamplerSettings(settings.sampling, settings.seed), room)
+        if self._embedding is not None:
+            return _EMBEDDINGS
+        if not isinstance(body, GpuDelegate):
+            return "the draft is not one delegate on a GPU"
+        if body.device is not device:
+            return "the draft is on another device"
+        assert kind is not None, "a draft has no penalty"
+        return self._build.with_sampler(body, kind)
 
     def _calling(self) -> AbstractContextManager[None]:
         return self._log.calling(self._method.info.name, self._build.lifetime)

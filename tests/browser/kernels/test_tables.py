@@ -14,6 +14,7 @@ from support.cases.conv.conv_cases import conv
 from support.cases.gpu_kernels import both_kernels, cases_for, for_browser
 from support.cases.int8 import q8ta_conv_cases, q8ta_linear_cases
 from support.cases.move.view_cases import VIEW_CASES
+from support.cases.sampling.guess_tokens_cases import guesses
 from support.cases.sampling.next_round_cases import next_round
 from support.cases.sampling.sample_cases import logits_of, sample
 from support.cases.sampling.top_logprobs_cases import top_logprobs
@@ -44,6 +45,7 @@ WHOLE: dict[str, list[Any]] = {
     ],
     "top_logprobs": [top_logprobs(logits_of(5003), (3, 5), 20)],
     "next_round": [next_round(8, 64, 131)],
+    "guess_tokens": [guesses(8, [40, 4990, 257], 5003, 40)],
 }
 
 

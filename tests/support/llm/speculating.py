@@ -12,6 +12,7 @@ from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generation, decode, speculation
 from webpte.llm.proposals import PromptLookup
 from webpte.llm.speculation_payoff import Payoff
+from webpte.runtime.decoder import Decoder
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 
@@ -36,8 +37,20 @@ async def collect(answer: Generation, found: list[int]) -> None:
         found.append(token)
 
 
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no round run on the GPU as a whole: the host proposes, and a call checks."""
+
+    async def rounds_ahead(*_: object, **__: object) -> str:
+        return "in parts"
+
+    monkeypatch.setattr(Decoder, "rounds_ahead", rounds_ahead)
+
+
 class WrongGuesses(PromptLookup):
     """Proposes tokens that never come."""
 
     async def propose(self, context: Sequence[int], count: int) -> list[int]:
         return [511] * count
+
+    async def catch_up(self, context: Sequence[int]) -> bool:
+        return True

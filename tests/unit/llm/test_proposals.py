@@ -9,7 +9,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
-from support.llm.speculating import PROMPT, WrongGuesses, open_program, unhurried
+from support.llm.speculating import PROMPT, WrongGuesses, in_parts, open_program, unhurried
 from support.page.conversations import greedy, tokens_of
 from webpte.bench import bench_llm
 from webpte.gpu.simulated.device import SimulatedDevice
@@ -98,6 +98,7 @@ def test_the_time_of_other_counts_follows_from_measured_ones() -> None:
 def test_bad_guesses_are_left_to_plain_steps(q4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(range(10**6))
     monkeypatch.setattr(speculation, "PromptLookup", WrongGuesses)
+    in_parts(monkeypatch)
     # A round takes as long as a plain step.
     monkeypatch.setattr(speculation, "perf_counter", lambda: float(next(seconds)))
 

@@ -12,7 +12,15 @@ from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
 from support.harness import extent
-from support.llm.speculating import PROMPT, TURN, WrongGuesses, collect, open_program, unhurried
+from support.llm.speculating import (
+    PROMPT,
+    TURN,
+    WrongGuesses,
+    collect,
+    in_parts,
+    open_program,
+    unhurried,
+)
 from support.page.conversations import greedy, tokens_of
 from webpte.errors import (
     ExecutionError,
@@ -71,6 +79,18 @@ def test_a_lookup_changes_no_token(q4: Path, options: dict[str, Any], device: st
     wait(run())
 
 
+def test_a_lookup_of_the_host_changes_no_token(q4: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        program = await open_program(q4)
+        plain, _ = await conversation(program, {})
+        guessed, stats = await conversation(program, {"speculate": "lookup"})
+        assert guessed == plain
+        assert sum(one.proposed_tokens for one in stats) > 0
+
+    in_parts(monkeypatch)
+    wait(run())
+
+
 @pytest.mark.parametrize("device", extent.some(["simulated"], "numpy"))
 @pytest.mark.parametrize("options", extent.some([OPTIONS[3]], *OPTIONS[:5]), ids=str)
 def test_a_draft_changes_no_token(
@@ -126,6 +146,7 @@ def test_guesses_that_are_always_wrong(q4: Path, monkeypatch: pytest.MonkeyPatch
         assert answer.stats.proposed_tokens > 100
 
     monkeypatch.setattr(speculation, "PromptLookup", WrongGuesses)
+    in_parts(monkeypatch)
     wait(run())
 
 

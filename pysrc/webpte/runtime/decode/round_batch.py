@@ -1,10 +1,11 @@
-"""Rounds of speculative decoding as one plan: a draft proposes tokens, and the target checks them.
+"""Rounds of speculative decoding as one plan: tokens are guessed, and the target checks them.
 
     next_round    where the round begins: after the guesses of the last one that were right
+    guess_tokens  what followed the last tokens earlier in the conversation; or, with a draft
     draft         as many steps as the round has tokens; each but the last gives the next token
     target        one run of these tokens, and the tokens that follow each of them
 
-The last step of the draft only writes its token to the draft's cache: should all guesses be right,
+The last step of a draft only writes its token to the draft's cache: should all guesses be right,
 the next round begins after it. How far a round comes is known on the GPU alone, so what a run
 uploads for its position is taken from a table of all positions that it may begin at.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -27,22 +29,39 @@ from webpte.runtime.decode.step_batch import TOKEN_BYTES, from_block, pack_outpu
 from webpte.runtime.execute.delegate import GpuDelegate
 from webpte.runtime.execute.device_plan import DevicePlan, Segment
 from webpte.runtime.execute.payload import PayloadLayout
+from webpte.shapes import Dims
 
 WORD_BYTES = 4
-TOKENS, SAMPLED, POSITION, TABLE = range(4)  # inputs of the graph below
+TOKENS, SAMPLED, POSITION, TABLE, HISTORY = range(5)  # inputs of the graph below
 
 
-def next_round_graph(tokens: int, positions: int, words: int) -> Graph:
-    """Build one call of webpte.next_round.default, for a table of so many positions."""
-    dims = (tokens,), (tokens,), (1,), (positions, words)
-    out = Tensor(5, DTYPES["int32"], (tokens + 1, words), None, None)
-    values: tuple[Value, ...] = (
-        *(Tensor(i, DTYPES["int32"], one, None, None) for i, one in enumerate(dims)),
-        SymIntValue(0),
-        out,
-    )
-    call = Call(0, "webpte.next_round.default", (0, 1, 2, 3, 4, out.id))
-    return Graph(values, (call,), (0, 1, 2, 3, 4), (out.id,))
+def next_round_graph(tokens: int, positions: int, words: int, room: int) -> Graph:
+    """Build the graph that tells where a round begins, for a table of so many positions.
+
+    With `room` for a history of so many tokens, it also guesses the tokens of the round.
+    """
+    dims: list[Dims] = [(tokens,), (tokens,), (1,), (positions, words)]
+    dims += [(room,)] if room else []
+    inputs = [Tensor(i, DTYPES["int32"], one, None, None) for i, one in enumerate(dims)]
+    first = len(inputs)
+    out = Tensor(first + 1, DTYPES["int32"], (tokens + 1, words), None, None)
+    guesses = Tensor(first + 2, DTYPES["int32"], (tokens,), None, None)
+    given = (TOKENS, SAMPLED, POSITION)
+    calls = [Call(0, "webpte.next_round.default", (*given, TABLE, first, out.id))]
+    outs: list[Tensor] = [out]
+    if room:
+        calls.append(Call(1, "webpte.guess_tokens.default", (*given, HISTORY, guesses.id)))
+        outs.append(guesses)
+    values: tuple[Value, ...] = (*inputs, SymIntValue(0), *outs)
+    return Graph(values, tuple(calls), tuple(range(first + 1)), tuple(one.id for one in outs))
+
+
+@dataclass(frozen=True)
+class DraftSteps:
+    """The step of a draft, and the buffer of its token."""
+
+    step: PackedStep
+    tokens: int
 
 
 @dataclass(frozen=True)
@@ -51,14 +70,19 @@ class RoundParts:
 
     delegate: GpuDelegate
     next_round: DevicePlan
-    draft: PackedStep
+    draft: DraftSteps | None
     target: PackedStep
-    draft_tokens: int  # buffer of the draft's input
-    target_tokens: int
+    target_tokens: int  # buffer of the target's input
 
     @property
     def plans(self) -> tuple[DevicePlan, ...]:
-        return (self.next_round, *self.draft.plans, *self.target.plans)
+        drafts = self.draft.step.plans if self.draft else ()
+        return (self.next_round, *drafts, *self.target.plans)
+
+    @property
+    def draft_bytes(self) -> int:
+        """The bytes of the table's rows that are uploads of the draft; the target's follow."""
+        return self.draft.step.row.size if self.draft else 0
 
     @property
     def outputs(self) -> list[DeviceTensor]:
@@ -78,7 +102,7 @@ class RoundBatch:
     payload: np.ndarray  # bytes
     table: np.ndarray  # int32 (positions, words)
     first: np.ndarray  # bytes of the first plan's own uploads
-    start: tuple[np.ndarray, ...]  # int32: tokens, sampled ones and position before it begins
+    start: dict[int, np.ndarray]  # int32: tokens, sampled ones, position and history before it
     rounds: int
     record: int  # bytes that come back of a round
 
@@ -95,14 +119,15 @@ async def build_rounds(
     layout = PayloadLayout()
     table_at, table_bytes = layout.add(positions * words * WORD_BYTES)
     first_at, _ = layout.add(lead.payload.data.size)
-    sizes = (tokens, tokens, 1) if begins else ()
-    starts = [layout.add(size * TOKEN_BYTES) for size in sizes]
+    graph, starts = parts.delegate.graph, dict[int, tuple[int, int]]()
+    if begins:
+        told = [i for i in graph.inputs[:-1] if i != TABLE]
+        starts = {i: layout.add(prod(graph.tensor(i).dims) * WORD_BYTES) for i in told}
     uploads = [
         Upload(parts.buffer(TABLE), table_at, table_bytes),
         *(Upload(u.buffer, first_at + u.payload_offset, u.nbytes) for u in lead.uploads),
     ]
-    for place, (offset, nbytes) in zip((TOKENS, SAMPLED, POSITION), starts, strict=False):
-        uploads.append(Upload(parts.buffer(place), offset, nbytes))
+    uploads += [Upload(parts.buffer(at), *one) for at, one in starts.items()]
     record = tokens * TOKEN_BYTES + sum(tensor.nbytes for tensor in parts.outputs)
     results = await scratch(("rounds", rounds * record))
     steps = [
@@ -120,7 +145,7 @@ async def build_rounds(
         payload,
         table.view(np.int32).reshape(positions, words),
         payload[first_at : first_at + lead.payload.data.size],
-        tuple(payload[at : at + nbytes].view(np.int32) for at, nbytes in starts),
+        {i: payload[at : at + size].view(np.int32) for i, (at, size) in starts.items()},
         rounds,
         record,
     )
@@ -130,28 +155,20 @@ def _round(
     parts: RoundParts, lead: Segment, tokens: int, words: int, results: int, record: int
 ) -> list[SubPlan]:
     """Return the plans of one round, whose results go to `record` of a buffer."""
-    (told,) = (output.tensor.buffer for output in lead.outputs)
+    told, *guesses = (output.tensor.buffer for output in lead.outputs)
     given, sampled = parts.buffer(TOKENS), parts.buffer(SAMPLED)
-    row = words * WORD_BYTES
-    place = tokens * row
-    starts = (
-        GpuCopy(told, parts.buffer(POSITION), TOKEN_BYTES, place),
-        GpuCopy(told, given, TOKEN_BYTES, place + WORD_BYTES),
+    place = tokens * words * WORD_BYTES
+    first = (
+        GpuCopy(guesses[0], given, tokens * TOKEN_BYTES)
+        if guesses
+        else GpuCopy(told, given, TOKEN_BYTES, place + WORD_BYTES)
     )
-    found = [SubPlan(lead.handle, copies_after=starts)]
-    draft, chosen = (plan.segments[-1] for plan in parts.draft.plans)
-    (token,) = (output.tensor.buffer for output in chosen.outputs)
-    sampler_at = draft.payload.data.size
-    for step in range(tokens):
-        at = step * row
-        taken = GpuCopy(given, parts.draft_tokens, TOKEN_BYTES, step * TOKEN_BYTES)
-        found.append(SubPlan(draft.handle, (*from_block(told, draft.uploads, at), taken)))
-        if step < tokens - 1:
-            kept = GpuCopy(token, given, TOKEN_BYTES, target_offset=(step + 1) * TOKEN_BYTES)
-            copies = from_block(told, chosen.uploads, at + sampler_at)
-            found.append(SubPlan(chosen.handle, copies, (kept,)))
+    position = GpuCopy(told, parts.buffer(POSITION), TOKEN_BYTES, place)
+    found = [SubPlan(lead.handle, copies_after=(position, first))]
+    if parts.draft is not None:
+        found += _drafted(parts.draft, told, given, tokens, words * WORD_BYTES)
     body, sampler = (plan.segments[-1] for plan in parts.target.plans)
-    at = sampler_at + chosen.payload.data.size
+    at = parts.draft_bytes
     taken = GpuCopy(given, parts.target_tokens, tokens * TOKEN_BYTES)
     found.append(SubPlan(body.handle, (*from_block(told, body.uploads, at), taken)))
     outputs = parts.outputs
@@ -163,6 +180,22 @@ def _round(
     )
     copies = from_block(told, sampler.uploads, at + body.payload.data.size)
     found.append(SubPlan(sampler.handle, copies, after))
+    return found
+
+
+def _drafted(draft: DraftSteps, told: int, given: int, tokens: int, row: int) -> list[SubPlan]:
+    """Return the steps of a draft, which write the tokens after the first to `given`."""
+    found = []
+    body, chosen = (plan.segments[-1] for plan in draft.step.plans)
+    (token,) = (output.tensor.buffer for output in chosen.outputs)
+    for step in range(tokens):
+        at = step * row
+        taken = GpuCopy(given, draft.tokens, TOKEN_BYTES, step * TOKEN_BYTES)
+        found.append(SubPlan(body.handle, (*from_block(told, body.uploads, at), taken)))
+        if step < tokens - 1:
+            kept = GpuCopy(token, given, TOKEN_BYTES, target_offset=(step + 1) * TOKEN_BYTES)
+            copies = from_block(told, chosen.uploads, at + body.payload.data.size)
+            found.append(SubPlan(chosen.handle, copies, (kept,)))
     return found
 
 

@@ -1,6 +1,7 @@
-"""Rounds of speculative decoding that two models run on one GPU, several in one submission.
+"""Rounds of speculative decoding that run on the GPU as a whole, several in one submission.
 
-The host learns afterwards how far each round came: the rounds that follow are under way by then.
+A draft on the same GPU guesses the tokens, or a lookup in the conversation does. The host learns
+afterwards how far each round came: the rounds that follow are under way by then.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from webpte.plan.shaders import ShaderLibrary
 from webpte.runtime.base.call_context import count_submission
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.decode.combined_plan import CombinedPlans, Scratches
-from webpte.runtime.decode.decode_steps import PackedStep, StepPacker
+from webpte.runtime.decode.decode_steps import StepPacker
 from webpte.runtime.decode.round_batch import (
+    HISTORY,
     POSITION,
     SAMPLED,
-    TABLE,
     TOKENS,
     WORD_BYTES,
+    DraftSteps,
     RoundBatch,
     RoundParts,
     build_rounds,
@@ -62,31 +64,33 @@ class PendingRounds:
 
 @dataclass(frozen=True)
 class RoundStart:
-    """The token that rounds begin with, and its position."""
+    """The conversation that rounds begin with; its last token has the position."""
 
     position: int
-    token: int
+    context: Sequence[int]
 
 
-class DraftedRounds:
-    """Rounds of `count` tokens each: those of a draft, checked by a target.
+class GuessedRounds:
+    """Rounds of `count` tokens each: guessed ones, checked by a target.
 
     body    the target's delegate, whose caches `target` writes, too
     target  it, changed to sample after each of `count` tokens
-    draft   the draft's delegate, with a sampler
+    draft   the draft's delegate, with a sampler; None: a lookup in up to `room` tokens
     """
 
     def __init__(
         self,
         body: GpuDelegate,
         target: SampledDelegate,
-        draft: SampledDelegate,
+        draft: SampledDelegate | None,
         count: int,
+        room: int,
         library: ShaderLibrary,
     ) -> None:
         self.lead: GpuDelegate | None = None  # tells where rounds begin; built by the first call
         self._body, self._target, self._draft = body, target, draft
         self._count = count
+        self._room = 0 if draft else room
         self._library = library
         self._batches = CombinedPlans[RoundBatch](body.device, body.memory)
 
@@ -95,20 +99,21 @@ class DraftedRounds:
         places: range,
         rounds: int,
         start: RoundStart | None,
-        packers: tuple[StepPacker, StepPacker],
+        packers: Sequence[StepPacker],
     ) -> PendingRounds | str:
         """Submit rounds, the first of which begins at one of these places; or tell why not.
 
         `start` says where it begins; None: where the round before it ends, which is under way.
-        `packers` are those of the target and of the draft.
+        `packers` are those of the target and, if there is one, of the draft.
         """
-        body = self._body
+        body, bodies = self._body, {self._body, *([self._draft.body] if self._draft else [])}
+        lifetimes = {one.lifetime for one in bodies}
         with ExitStack() as leases:
-            for lifetime in {body.lifetime, self._draft.body.lifetime}:
+            for lifetime in lifetimes:
                 leases.enter_context(lifetime.lease())
             async with AsyncExitStack() as turns:
                 # In one order for all: two models could be each other's drafts.
-                for one in sorted((body, self._draft.body), key=id):
+                for one in sorted(bodies, key=id):
                     await turns.enter_async_context(one.turn())
                 await turns.enter_async_context(self._target.body.turn())
                 started = perf_counter()
@@ -119,7 +124,7 @@ class DraftedRounds:
                     batch = await self._filled(parts, places, rounds, start)
                 except (GraphError, UnsupportedError, OutOfMemoryError) as error:
                     return f"rounds of {self._count} tokens cannot be built: {error}"
-                for lifetime in {body.lifetime, self._draft.body.lifetime}:
+                for lifetime in lifetimes:
                     lifetime.check()
                 running = body.device.run(PlanRun(batch.handle, batch.payload))
                 count_submission()
@@ -130,46 +135,45 @@ class DraftedRounds:
         return PendingRounds(rounds, detach(found))
 
     async def _prepare(
-        self, places: range, rounds: int, packers: tuple[StepPacker, StepPacker]
+        self, places: range, rounds: int, packers: Sequence[StepPacker]
     ) -> RoundParts | str:
         """Pack a step of each model that serves at every position that the rounds may come to."""
-        tokens = [
-            one.body.memory.buffer_of(one.body.graph.inputs[0])
-            for one in (self._target, self._draft)
-        ]
+        models = (self._target, *([self._draft] if self._draft else []))
+        tokens = [one.body.memory.buffer_of(one.body.graph.inputs[0]) for one in models]
         found = []
-        for packer, buffer, places_of in zip(
-            packers, tokens, self._positions(places, rounds), strict=True
-        ):
+        positions = self._positions(places, rounds)
+        for packer, buffer, places_of in zip(packers, tokens, positions, strict=False):
             packed = await packer.pack(places_of[0], buffer)
             if isinstance(packed, str):
                 return packed
             if packed.high < places_of[-1]:
                 return f"steps from position {places_of[0]} on do not all run by the same commands"
             found.append(packed)
-        target, draft = found
-        lead = await self._next_round(draft, target)
+        draft = DraftSteps(found[1], tokens[1]) if self._draft else None
+        lead = await self._next_round(sum(one.row.size for one in found) // WORD_BYTES)
         tensors: list[Input] = [
             DeviceTensor(lead.memory.buffer_of(i), t.dtype, t.dtype.storage, t.dims)
-            for i in lead.graph.inputs[: TABLE + 1]
+            for i in lead.graph.inputs[:-1]
             for t in [lead.graph.tensor(i)]
         ]
         request = RunRequest([*tensors, places[0]], OutputPlacement.BORROWED)
         run = await lead.prepare(request)
-        return RoundParts(lead, run.plan, draft, target, tokens[1], tokens[0])
+        return RoundParts(lead, run.plan, draft, found[0], tokens[0])
 
     def _positions(self, places: range, rounds: int) -> tuple[range, range]:
         """Return the positions at which steps of the target and of the draft may run."""
         last = places[-1] + rounds * self._count
         return range(places[0], last - self._count + 1), range(places[0], last)
 
-    async def _next_round(self, draft: PackedStep, target: PackedStep) -> GpuDelegate:
-        """Return the delegate that tells where rounds begin, built if need be."""
-        words = (draft.row.size + target.row.size) // WORD_BYTES
+    async def _next_round(self, words: int) -> GpuDelegate:
+        """Return the delegate that tells where rounds begin, built if need be.
+
+        `words` is what a step of each model uploads.
+        """
         positions = IN_FLIGHT * MOST_ROUNDS * self._count
         if self.lead is None:
             self.lead = await GpuDelegate.create(
-                next_round_graph(self._count, positions, words),
+                next_round_graph(self._count, positions, words, self._room),
                 self._body.device,
                 self._library,
                 lifetime=self._body.lifetime,
@@ -188,17 +192,20 @@ class DraftedRounds:
             )
 
         batch = await self._batches.get(parts.plans, (rounds, start is not None), build)
-        table, split = batch.table.view(np.uint8), parts.draft.row.size
+        table, split = batch.table.view(np.uint8), parts.draft_bytes
         targets, drafts = self._positions(places, rounds)
-        parts.draft.fill(table[: len(drafts), :split], places[0])
+        if parts.draft is not None:
+            parts.draft.step.fill(table[: len(drafts), :split], places[0])
         parts.target.fill(table[: len(targets), split:], places[0])
         (lead,) = parts.next_round.segments
         batch.first[:] = lead.payload.data
         if start is not None:
             # As after a round whose first guess was wrong: the next one begins after one token.
             batch.start[TOKENS][:] = NO_TOKEN
-            batch.start[SAMPLED][:] = start.token
+            batch.start[SAMPLED][:] = start.context[-1]
             batch.start[POSITION][:] = start.position - 1
+            if self._room:
+                batch.start[HISTORY][: len(start.context)] = start.context
         return batch
 
     async def _rounds(
