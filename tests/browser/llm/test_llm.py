@@ -68,6 +68,10 @@ async with (
         answer = llm.generate(program, [5, 9, 33, 7], count, speculate=draft, **asked)
         found = [token async for token in answer]
         results.append([found == wanted, answer.stats.proposed_tokens > 0])
+    plain = [token async for token in llm.generate(again, [7] * 20, count)]
+    answer = llm.generate(again, [7] * 20, count, speculate="lookup")  # it repeats one token
+    found = [token async for token in answer]
+    results.append([found == plain, answer.stats.accepted_tokens > 0])
 return results
 """
 
@@ -78,7 +82,7 @@ def test_guesses_change_no_token_and_weights_of_one_blob_are_shared(harness: Har
     # A second program of the Blob uploads its KV caches alone.
     assert weights[0] is True
     assert 0 < weights[1] < 10
-    assert answers == [[True, True], [True, True]]
+    assert answers == [[True, True]] * 3
 
 
 TURNS = """
