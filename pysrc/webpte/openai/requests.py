@@ -18,13 +18,15 @@ MOST_CHOICES = 16
 MOST_STOPS = 16
 MOST_INPUTS = 2048
 MOST_BIASES, MOST_DIGITS = 1024, 10
-# Parameters that change nothing about an answer here.
-_IGNORED = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
+# Parameters that change nothing about an answer here; a prediction could only make it come sooner.
+_IGNORED = (
+    *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
+    "prediction",
+)
 # Parameters that would change it; refused unless they have the value that changes nothing.
 _NEUTRAL: Mapping[str, Collection[Any]] = {
     "modalities": (["text"],),
     "audio": (),
-    "prediction": (),
     "reasoning_effort": (),
     "web_search_options": (),
     "suffix": ("",),

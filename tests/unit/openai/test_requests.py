@@ -34,6 +34,7 @@ def test_a_request_with_everything() -> None:
             tools=[TOOL],
             tool_choice="required",
             user="someone",
+            prediction={"type": "content", "content": "Hello"},
             presence_penalty=0,
         )
     )
