@@ -14,8 +14,8 @@ from support.graphs.fusion_graphs import ADD, INNER, POSITIONS, Heads, Net
 class ChangedHeads:
     """An attention, and what its heads go through.
 
-    change   "bias" (an argument of the linear layer), "added bias" (a sum after it), "head norm",
-             "token norm" or ""
+    change   "bias" (an argument of the linear layer), "added bias" (a sum after it), "branch" (a
+             sum with another linear layer's result), "head norm", "token norm" or ""
     turned   whether there is a rotary embedding
     masked   whether attention has a mask, as long as the cache
     """
@@ -112,8 +112,9 @@ def _changed(net: Net, case: ChangedHeads, source: int, dims: tuple[int, ...], n
     """Write a linear layer and what its heads go through."""
     width = dims[2] * dims[3]
     y = net.linear(source, width, case.kind, bias=case.change == "bias")
-    if case.change == "added bias":
-        bias = net.constant(net.floats(width))
+    if case.change in ("added bias", "branch"):
+        branch = case.change == "branch"
+        bias = net.linear(source, width, "float") if branch else net.constant(net.floats(width))
         y = net.g.op(ADD, y, bias, net.g.int(1), net.like(y))
     if case.change == "token norm" and normed:
         y = net.norm(y)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from support.decoders.head_graphs import ChangedHeads, attention_of
 from support.decoders.row_graphs import ALONE, ROWS, RowCase, computed_row
-from support.graphs.fusion_graphs import Net, Sizes
+from support.graphs.fusion_graphs import Heads, Net, Sizes
 from support.graphs.graphs import build_graph, load, make_planner, wait
 from webpte import Options
 from webpte.gpu.simulated.device import SimulatedDevice
@@ -79,6 +80,20 @@ def test_a_norm_that_others_read_stays_a_call() -> None:
     net.finish((x, r), net.swiglu(net.add(r, normed), 36), normed)
     names = [call.name for call in fuse(build_graph(net.g)).calls]
     assert names[:2] == ["et_vk.rms_norm.default", "aten.add.Tensor"]
+
+
+def test_a_row_that_what_follows_needs_first_stays_a_call() -> None:
+    """The heads get the results of branches, as of a LoRA, which read the same row."""
+    net = Net()
+    x = net.g.tensor((1, 1, 64))
+    row = net.norm(x)
+    heads = ChangedHeads(Heads(1, 4, 2, 16, half=True, turned=16), "branch")
+    out, inputs = attention_of(net, heads, row)
+    net.g.inputs(x, *inputs)
+    net.g.outputs(out, net.add(row, row))
+    graph = fuse(build_graph(net.g))
+    assert graph.calls[0].name == "et_vk.rms_norm.default"
+    assert any(call.name == "webpte.head_attention" for call in graph.calls)
 
 
 def test_a_computed_gain_is_no_uniform() -> None:
