@@ -7,7 +7,7 @@ of the last line is a JSON text: for each length and way the milliseconds per to
 second, guesses, submissions, calls to JavaScript per token, and whether the tokens are the plain
 ones.
 
-Pairs to measure: `python -m bench.speculation_bench --write FOLDER` writes models with
+Pairs to measure: `python -m bench.llm.speculation_bench --write FOLDER` writes models with
 random weights, of which the small one guesses as well as `--noise` lets it.
 """
 

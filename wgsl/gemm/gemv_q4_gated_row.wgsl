@@ -22,8 +22,8 @@ struct Params {
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> residual: array<vec4<f32>>;
-@group(0) @binding(2) var<uniform> row_gain: array<vec4<f32>, UNITS * X_QUADS>;
-@group(0) @binding(3) var<uniform> gain: array<vec4<f32>, UNITS * X_QUADS>;
+@group(0) @binding(2) var<storage, read> row_gain: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> gain: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> weights: array<vec4<u32>>; // of the gate
 @group(0) @binding(5) var<storage, read> scales: array<StoredQuad>;
 @group(0) @binding(6) var<storage, read> up_weights: array<vec4<u32>>;
@@ -42,8 +42,6 @@ fn main(
     if (first >= params.gemm.n) {
         return;
     }
+    writes_row = first == 0u;
     multiply_gated(thread, first);
-    if (first == 0u) {
-        write_row(thread);
-    }
 }

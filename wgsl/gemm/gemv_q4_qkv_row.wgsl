@@ -43,8 +43,6 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
 ) {
     let index = group.x + group.y * groups.x;
+    writes_row = index == 0u;
     multiply_qkv(thread, index);
-    if (index == 0u) {
-        write_row(thread);
-    }
 }

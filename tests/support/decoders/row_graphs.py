@@ -1,4 +1,4 @@
-"""Graphs whose GEMVs compute their row: a norm that others read, or its sum with a residual."""
+"""Graphs whose GEMVs compute their row: the sum of a norm and a residual."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RowCase:
     """A row, and what reads it besides another output: gated GEMMs, or attention with `change`.
 
     row     "sum" of a residual and an RMS norm, "normed sum": that, and another RMS norm for the
-            GEMVs alone; "rms" or "layer": a norm (for gated GEMMs it is only the row, not fused)
+            GEMVs alone; "rms" or "layer": a norm
     change  of the heads, see ChangedHeads; None for gated GEMMs
     """
 
@@ -45,13 +45,13 @@ ROWS = (
     RowCase("sum", _SMALL, change=""),
     RowCase("normed sum", _ODD, change="head norm"),
     RowCase("normed sum", _SMALL, change="", viewed=True),
-    RowCase("rms", _SMALL, change="head norm", kind="int8"),
-    RowCase("layer", _ODD, change=""),
-    RowCase("layer", _LONG, change="bias"),
-    RowCase("rms", _SMALL, change="", viewed=True),
+    RowCase("sum", _SMALL, change="head norm", kind="int8"),
+    RowCase("normed sum", _LONG, change="bias"),
+    RowCase("normed sum", Sizes(1, 8448, 12), kind="int8"),
 )
 
-# These compute the row by itself: too many tokens, sizes without whole units, floats, rounded rows.
+# These compute the row by itself: too many tokens, sizes without whole units, floats, rounded rows,
+# a norm without a sum.
 ALONE = (
     RowCase("normed sum", Sizes(3, 64, 36)),
     RowCase("normed sum", Sizes(17, 64, 36), change=""),
@@ -60,6 +60,8 @@ ALONE = (
     RowCase("normed sum", _SMALL, kind="float"),
     RowCase("normed sum", _SMALL, kind="rounded"),
     RowCase("rms", _SMALL),
+    RowCase("rms", _SMALL, change="head norm", kind="int8"),
+    RowCase("layer", _ODD, change=""),
 )
 
 

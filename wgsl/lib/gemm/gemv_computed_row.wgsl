@@ -1,19 +1,16 @@
-// The row of a GEMV as a norm that every workgroup computes: x / rms(x) * row_gain, or with ROW_CENTERED a layer norm;
-// with ROW_ADDED plus a residual. One workgroup also writes it, for calls that read it later. Goes with
-// lib/gemm/gemv_q4.wgsl; the kernel declares `x`, `residual` and `row` (arrays of quads), `row_gain` and `params.row_eps`.
+// The row of a GEMV as a sum that every workgroup computes: residual + x / rms(x) * row_gain. One workgroup also writes
+// it, for calls that read it later. Goes with lib/gemm/gemv_q4.wgsl; the kernel declares `x`, `residual`, `row` and
+// `row_gain` (arrays of quads) and `params.row_eps`, and sets `writes_row`.
 
-override ROW_CENTERED: bool;
-override ROW_ADDED: bool;
-
-var<private> row_mean: f32;
+var<private> writes_row: bool; // whether this workgroup does
 var<private> row_scale: f32;
 
-fn row_quad(quad: u32) -> vec4<f32> {
-    let values = (x[quad] - row_mean) * row_scale * row_gain[quad];
-    if (ROW_ADDED) {
-        return residual[quad] + values;
+fn row_quad(quad: u32) -> vec4<f32> { return residual[quad] + x[quad] * row_scale * row_gain[quad]; }
+
+fn write_row(quad: u32, values: vec4<f32>) {
+    if (writes_row && quad < UNITS * X_QUADS) {
+        row[quad] = values;
     }
-    return values;
 }
 
 // The sum of one number of each invocation, in all of them.
@@ -27,26 +24,43 @@ fn total_of(thread: u32, number: f32) -> f32 {
     return total;
 }
 
-// By all invocations of a workgroup, before the first `row_quad`. The variance is summed around the mean, as in
-// norm_centered.wgsl.
-fn prepare_row(thread: u32) {
-    if (ROW_CENTERED) {
-        var values = 0.0;
-        for (var quad = thread; quad < UNITS * X_QUADS; quad += THREADS) {
-            values += dot(x[quad], vec4<f32>(1.0));
-        }
-        row_mean = total_of(thread, values) / f32(params.gemm.k);
-    }
+// The first chunk, by all invocations of a workgroup, before every `row_quad`. All that the chunk is made of is read
+// before anything waits.
+fn first_x(thread: u32) -> Run {
+    var run = Run();
+    var row_gains = Run();
+    var residuals = Run();
     var squares = 0.0;
-    for (var quad = thread; quad < UNITS * X_QUADS; quad += THREADS) {
-        let values = x[quad] - row_mean;
-        squares += dot(values, values);
+    for (var i = 0u; i < X_LOADS; i++) {
+        let quad = i * THREADS + thread;
+        if (quad < min(STAGED, UNITS * X_QUADS)) {
+            run[i] = x[quad];
+            row_gains[i] = row_gain[quad];
+            residuals[i] = residual[quad];
+            squares += dot(run[i], run[i]);
+        }
+    }
+    for (var quad = STAGED + thread; quad < UNITS * X_QUADS; quad += THREADS) {
+        squares += dot(x[quad], x[quad]);
     }
     row_scale = inverseSqrt(total_of(thread, squares) / f32(params.gemm.k) + params.row_eps);
+    for (var i = 0u; i < X_LOADS; i++) {
+        run[i] = residuals[i] + run[i] * row_scale * row_gains[i];
+        if (i * THREADS + thread < STAGED) {
+            write_row(i * THREADS + thread, run[i]);
+        }
+    }
+    return run;
 }
 
-fn write_row(thread: u32) {
-    for (var quad = thread; quad < UNITS * X_QUADS; quad += THREADS) {
-        row[quad] = row_quad(quad);
+fn fetch_x(chunk: u32, thread: u32) -> Run {
+    var run = Run();
+    for (var i = 0u; i < X_LOADS; i++) {
+        let quad = chunk * STAGED + i * THREADS + thread;
+        if (i * THREADS + thread < STAGED && quad < UNITS * X_QUADS) {
+            run[i] = row_quad(quad);
+            write_row(quad, run[i]);
+        }
     }
+    return run;
 }

@@ -10,7 +10,8 @@
 // by 1 / rms at the end. With CENTERED, too, this is a layer norm: x has its mean subtracted first.
 //
 // Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl, and with one of lib/gemm/gemv_row.wgsl
-// and lib/gemm/gemv_computed_row.wgsl, which say what x is. The kernel declares `gain` (an array of quads) and `params.gemm`,
+// and lib/gemm/gemv_computed_row.wgsl, which say what x is: `first_x` and `fetch_x` return the quads that an invocation
+// loads for the first chunk and for others. The kernel declares `gain` (an array of quads) and `params.gemm`,
 // `params.eps`, and
 //     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
 
@@ -48,6 +49,7 @@ var<workgroup> partial_sums: array<Quad, MATRICES * LANES * PARTIALS>;
 var<workgroup> slice_scalars: array<f32, THREADS>;
 var<workgroup> folded_scalars: array<f32, SCALAR_PARTIALS>;
 var<private> mean: f32;
+var<private> gains: Run;
 
 fn slice_of(thread: u32) -> u32 { return thread % SLICES; }
 fn lane_of(thread: u32) -> u32 { return thread / SLICES; }
@@ -55,16 +57,12 @@ fn lane_of(thread: u32) -> u32 { return thread / SLICES; }
 // Units past the end read the last one; their x is zero.
 fn unit_of(turn: u32, thread: u32) -> u32 { return min(turn * SLICES + slice_of(thread), UNITS - 1u); }
 
-// The quads of x that an invocation loads for a chunk.
-fn fetch_x(chunk: u32, thread: u32) -> Run {
-    var run = Run();
-    for (var i = 0u; i < X_LOADS; i++) {
-        let quad = chunk * STAGED + i * THREADS + thread;
-        if (i * THREADS + thread < STAGED && quad < UNITS * X_QUADS) {
-            run[i] = row_quad(quad);
+fn fetch_gains(chunk: u32, thread: u32) {
+    if (NORMED) {
+        for (var i = 0u; i < X_LOADS; i++) {
+            gains[i] = vec4<f32>(gain[min(chunk * STAGED + i * THREADS + thread, UNITS * X_QUADS - 1u)]);
         }
     }
-    return run;
 }
 
 // Finds the mean of x, by all invocations of a workgroup.
@@ -112,7 +110,7 @@ fn stage_x(chunk: u32, thread: u32, run: Run) -> f32 {
             }
             if (NORMED) {
                 squares += dot(values, values);
-                values *= vec4<f32>(gain[min(chunk * STAGED + at, UNITS * X_QUADS - 1u)]);
+                values *= gains[i];
             }
             staged[at % X_QUADS][at / X_QUADS] = values;
         }
@@ -153,8 +151,8 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
     if (MATRICES == 2u) {
         others = units_at(1u, stride, column, unit_of(0u, thread));
     }
-    prepare_row(thread);
-    var run = fetch_x(0u, thread);
+    fetch_gains(0u, thread);
+    var run = first_x(thread);
     if (CENTERED) {
         find_mean(thread);
     }
@@ -175,6 +173,7 @@ fn multiply_row(thread: u32, matrix: u32, stride: u32, column: u32) {
         }
         if (turn % CHUNK == 0u) {
             run = fetch_x(turn / CHUNK + 1u, thread);
+            fetch_gains(turn / CHUNK + 1u, thread);
             workgroupBarrier();
         }
         sums = accumulate_units(sums, now, turn, thread);

@@ -48,7 +48,7 @@ from webpte.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.ops.gemm.joined_linears import joined_linears
 from webpte.ops.gemm.linear_q4_subgroup_matrix import matrix_qkv
 from webpte.ops.gemm.matmul import LINEAR
-from webpte.ops.norm.fused_norm import NormedRows
+from webpte.ops.norm.fused_norm import NormedSum
 
 ATTENTION_BLOCK = "webpte.attention_block"
 SDPA = "sdpa_with_kv_cache.default"
@@ -73,7 +73,7 @@ def attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
 
 
 def fused_dispatches(
-    args: Args, parts: list[Part], row: NormedRows | None = None
+    args: Args, parts: list[Part], row: NormedSum | None = None
 ) -> list[Dispatch] | None:
     """Return the fused kernels, or None if they do not take the sizes."""
     _, attention = parts[-1]

@@ -48,7 +48,7 @@ from webpte.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.ops.gemm.gemv_multi import lower_gemv_multi
 from webpte.ops.gemm.linear_q4 import bias_of
 from webpte.ops.gemm.matmul import LINEAR
-from webpte.ops.norm.fused_norm import RMS_NORM, NormedRows
+from webpte.ops.norm.fused_norm import RMS_NORM, NormedSum
 
 HEAD_ATTENTION = "webpte.head_attention"
 ADD = "aten.add.Tensor"
@@ -109,7 +109,7 @@ def steps_with_biases(parts: Sequence[Part]) -> list[FusedStep]:
 
 
 def fused_dispatches(
-    args: Args, parts: list[Part], row: NormedRows | None = None
+    args: Args, parts: list[Part], row: NormedSum | None = None
 ) -> list[Dispatch] | None:
     """Return the fused kernels, or None if they do not take the sizes."""
     attention = parts[-1][1]

@@ -67,7 +67,7 @@ from webpte.ops.gemm.prologue import (
 )
 from webpte.ops.gemm.skinny_config import batch_config, is_batch
 from webpte.ops.gemm.subgroup_matrix import takes_matrices
-from webpte.ops.norm.fused_norm import LAYER_NORM, RMS_NORM, NormedRows
+from webpte.ops.norm.fused_norm import LAYER_NORM, RMS_NORM, NormedSum
 from webpte.ops.quant.choose_qparams import CHOOSE, MAPPINGS
 
 GEMM_ADD = "webpte.gemm_add"
@@ -294,7 +294,7 @@ def broadcasts(parts: Sequence[Part]) -> bool:
 
 
 def gated_dispatches(
-    args: Args, parts: list[Part], row: NormedRows | None = None
+    args: Args, parts: list[Part], row: NormedSum | None = None
 ) -> list[Dispatch] | None:
     """Return one dispatch for all parts, or None if no kernel takes them."""
     norm, out, linears = prologue_of(parts), args.outs[-1], linears_of(parts)
@@ -313,7 +313,7 @@ def gated_dispatches(
     gemm, norm = replace(gemm, stored=stored), with_row(norm, row, x)
     params = weights[0].params + pack_prologue(norm)
     gemv_fits = is_gemv(gemm, weights) and not quantizes_x(norm)
-    if row is not None and not (gemv_fits and takes_row(row, gemm, args.target, 8)):
+    if row is not None and not (gemv_fits and takes_row(row, gemm, args.target, 10)):
         return None
     if gemv_fits:
         gemv = choose_gemv_config(weights[0], 2, args.target)
@@ -334,7 +334,7 @@ def lower_qkv(
     norm: Prologue | None,
     out: Binding,
     biases_follow: bool = False,
-    row: NormedRows | None = None,
+    row: NormedSum | None = None,
 ) -> list[Dispatch] | None:
     """Return three GEMMs of one x that write f32 one after the other, or None if none fits.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webpte.ops.core.args import TensorArg
 from webpte.ops.core.records import pack
 from webpte.ops.gemm.gemm import Overrides, Types
-from webpte.ops.norm.fused_norm import NormedRows
+from webpte.ops.norm.fused_norm import NormedSum
 
 # Threads of a workgroup that normalizes: sums and squares of 4 rows fit into 16 KB, which all GPUs
 # have.
@@ -30,7 +30,7 @@ class Prologue:
     eps: float = 0.0
     least: float | None = None
     centered: bool = False
-    row: NormedRows | None = None
+    row: NormedSum | None = None
 
 
 def gain_of(norm: Prologue | None) -> int | None:

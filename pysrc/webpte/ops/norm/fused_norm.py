@@ -34,20 +34,17 @@ def lower_activation_batch_norm(args: Args) -> list[Dispatch]:
 
 
 @dataclass(frozen=True)
-class NormedRows:
-    """An RMS norm, or a layer norm if it is `centered`, and the sum with a residual if it has one:
-    out = residual + x / rms(x) * gain.
-    """
+class NormedSum:
+    """The sum of an RMS norm and a residual: out = residual + x / rms(x) * gain."""
 
     x: TensorArg
     gain: TensorArg
     eps: float
-    residual: TensorArg | None
+    residual: TensorArg
     out: TensorArg
-    centered: bool = False
 
 
-def normed_sum_of(parts: Sequence[Part]) -> NormedRows | None:
+def normed_sum_of(parts: Sequence[Part]) -> NormedSum | None:
     """Return the sum of a norm, views and an addition; None if it is broadcast or promoted."""
     (_, norm), (_, addition) = parts[0], parts[-1]
     made = {part.out.id for _, part in parts}
@@ -58,7 +55,7 @@ def normed_sum_of(parts: Sequence[Part]) -> NormedRows | None:
     if len(sizes) > 1 or len(types) > 1:
         return None
     gain, eps = norm.tensor("weight"), norm.number("eps")
-    return NormedRows(norm.tensor("input"), gain, eps, residual, addition.out)
+    return NormedSum(norm.tensor("input"), gain, eps, residual, addition.out)
 
 
 def norm_add_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:

@@ -1,7 +1,7 @@
 """The rule for GEMVs that compute their row; see ops/gemm/computed_row.py.
 
 It matches attention or gated GEMMs as their own rules do, after what computes their x: an RMS norm
-and its sum with a residual, or a norm that other calls read, too.
+and its sum with a residual.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webpte.ops.norm.fused_norm import RMS_NORM
 from webpte.rewrite.fusion.attention import attention_block
 from webpte.rewrite.fusion.engine import Calls, Match, Rule
 from webpte.rewrite.fusion.heads import head_attention
-from webpte.rewrite.fusion.linear_q4 import ADD, gated_gemms, is_layer_norm, is_one
+from webpte.rewrite.fusion.linear_q4 import ADD, gated_gemms, is_one
 
 RULES: tuple[Rule, ...] = (head_attention, attention_block, gated_gemms)
 KINDS = frozenset({ATTENTION_BLOCK, HEAD_ATTENTION, GATED_GEMM})
@@ -39,11 +39,7 @@ def row_before(calls: Calls, found: Match) -> Row | None:
     linears = [part for part in found.parts if part.name in LINEAR_OF]
     if not linears or linears[0].name in QUANTIZED_INPUT_LINEARS:
         return None
-    before = found.parts[: found.parts.index(linears[0])]
-    row = sum_before(calls, linears[0], before)
-    if row is None and not before and found.op != GATED_GEMM:
-        row = norm_before(calls, linears)
-    return row
+    return sum_before(calls, linears[0], found.parts[: found.parts.index(linears[0])])
 
 
 def sum_before(calls: Calls, linear: Call, before: Sequence[Call]) -> Row | None:
@@ -67,25 +63,6 @@ def sum_before(calls: Calls, linear: Call, before: Sequence[Call]) -> Row | None
         if alone and have_stored_gains(calls, (norm, *before[:1])):
             return (norm, *views, addition, *between), addition.args[-1]
     return None
-
-
-def norm_before(calls: Calls, linears: Sequence[Call]) -> Row | None:
-    """Return the norm that gives the x of GEMMs and that others read, too; and the views after it.
-
-    The rules themselves match a norm that nothing else reads.
-    """
-    norm, views = calls.producer(calls.argument(linears[0], "x"))
-    if norm is None or not (norm.name == RMS_NORM or is_layer_norm(calls, norm)):
-        return None
-    out = norm.args[-1]
-    if norm.name != RMS_NORM:
-        out, *_ = calls.graph.value_list(out)
-    own = {*linears, *views}
-    values = (out, *(view.args[-1] for view in views))
-    read = [i for i in values if set(calls.readers(i)) - own or i in calls.graph.outputs]
-    if len(read) != 1 or not have_stored_gains(calls, (norm,)):
-        return None
-    return (norm, *views), read[0]
 
 
 def have_stored_gains(calls: Calls, norms: Sequence[Call]) -> bool:

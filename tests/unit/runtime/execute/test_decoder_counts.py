@@ -37,7 +37,7 @@ async def layer_of(program: bytes, tokens: int) -> list[str]:
 @pytest.mark.parametrize(
     ("family", "decode", "prefill"),
     [
-        ("cohere", 6, 11),
+        ("cohere", 7, 11),
         ("gemma", 6, 12),
         ("gemma2", 6, 14),
         ("gemma3", 6, 16),
@@ -45,7 +45,7 @@ async def layer_of(program: bytes, tokens: int) -> list[str]:
         ("gpt2", 6, 8),
         ("mistral", 6, 12),
         ("olmo2", 6, 14),
-        ("phi", 6, 11),
+        ("phi", 7, 11),
         ("qwen2", 6, 12),
         ("qwen3", 6, 14),
     ],

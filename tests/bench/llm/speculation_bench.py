@@ -1,8 +1,8 @@
 """Times answers with and without speculation, for pairs of models that agree more or less often.
 
-    PYTHONPATH=pysrc:tests python -m bench.speculation_bench [--device native] [--layers 20]
+    PYTHONPATH=pysrc:tests python -m bench.llm.speculation_bench [--device native] [--layers 20]
         [--draft-layers 2] [--size 2048] [--noise 0 0.05 0.2] [--tokens 200] [--temperature 0.8]
-    PYTHONPATH=pysrc:tests python -m bench.speculation_bench --write FOLDER [--noise 0 0.05 0.2]
+    PYTHONPATH=pysrc:tests python -m bench.llm.speculation_bench --write FOLDER [--noise 0 0.05 0.2]
         # for a browser: serve.py bench FOLDER/big_0.05.pte --draft FOLDER/draft.pte --prefill 128
 
 The models have random weights and are written here: see support/graphs/draft_pairs.py. Each line

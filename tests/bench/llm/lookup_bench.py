@@ -1,6 +1,6 @@
 """Times answers that repeat a text, plain and with guesses by lookup, of a real language model.
 
-    PYTHONPATH=pysrc:tests python -m bench.lookup_bench chat.pte tokenizer.json TEXT...
+    PYTHONPATH=pysrc:tests python -m bench.llm.lookup_bench chat.pte tokenizer.json TEXT...
         [--device native] [--known 400] [--begun 40] [--tokens 200]
 
 The prompt is `known` tokens of a text, and the first `begun` ones again: most models go on with

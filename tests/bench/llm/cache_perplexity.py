@@ -1,6 +1,6 @@
 """Measures how a smaller KV cache changes what a language model expects of a text.
 
-    PYTHONPATH=pysrc:tests python -m bench.cache_perplexity chat.pte tokenizer.json TEXT...
+    PYTHONPATH=pysrc:tests python -m bench.llm.cache_perplexity chat.pte tokenizer.json TEXT...
         [--device native] [--tokens 2048] [--caches f32 f16 int8]
 
 Each text goes in token by token, from its start up to so many tokens. Printed for each cache are

@@ -1,8 +1,8 @@
 """Times several answers at once: tokens per second in all, and the time to the first token.
 
-    PYTHONPATH=pysrc:tests python -m bench.batch_bench [--device native] [--counts 1 8 32]
+    PYTHONPATH=pysrc:tests python -m bench.llm.batch_bench [--device native] [--counts 1 8 32]
         [--tokens 200] [--prompt 128] [--layers 16] [--vocabulary 128256] [--profile]
-    PYTHONPATH=pysrc:tests python -m bench.batch_bench --program chat.pte
+    PYTHONPATH=pysrc:tests python -m bench.llm.batch_bench --program chat.pte
 
 By default the model has random 4-bit weights and the sizes of Llama-3.2-1B, and is written here.
 First one answer alone, with steps decoded ahead (`alone`), then so many at once by a scheduler:

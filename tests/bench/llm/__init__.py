@@ -1,0 +1,1 @@
+"""Benchmarks of language models: speculation, several answers at once, small KV caches."""
