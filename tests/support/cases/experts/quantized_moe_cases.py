@@ -108,12 +108,13 @@ class Moe:
             numbers * np.repeat(scales.astype(np.float64), self.group, axis=2)
             for numbers, scales in map(self.matrices, range(2))
         )
-        rows = [self.of_token(token.astype(np.float64), w13, w2) for token in x]
+        with np.errstate(invalid="ignore"):
+            rows = [self.of_token(token.astype(np.float64), w13, w2) for token in x]
         return np.array(rows).reshape(x.shape)
 
     def of_token(self, token: Array, w13: Array, w2: Array) -> Array:
         scores = self.gate().astype(np.float64) @ token
-        weights = {e: self.share(float(score)) for e, score in enumerate(scores)}
+        weights = {e: self.share(score) for e, score in enumerate(scores.tolist())}
         bias = self.bias_array()
         ranks = weights if self.score == "sigmoid" else dict(enumerate(scores))
         ranks = {e: r + float(bias[e]) if self.bias else r for e, r in ranks.items()}
@@ -137,12 +138,15 @@ class Moe:
         return 1 / (1 + math.exp(-score)) if score > -600 else 0.0
 
 
-def case(moe: Moe, tokens: Sequence[int] = (1,), label: str = "") -> LiveCase:
+def case(moe: Moe, tokens: Sequence[int], label: str = "", number: float = 0.5) -> LiveCase:
+    """`number` is an element of the second token."""
     _, *weights = moe.arguments(moe.tokens(0))
+    # An empty bias is an input: files have no empty constants.
     constants = [Const(w) if isinstance(w, np.ndarray) and w.size else w for w in weights]
-    steps = [(moe.tokens(count), *constants) for count in tokens]
-    if not moe.bias:  # an empty input: files have no empty constants
-        steps = [(*step[:2], np.zeros(0, np.float32), *step[3:]) for step in steps]
+    given = [moe.tokens(count) for count in tokens]
+    for x in given:
+        x[1:2, 5] = number
+    steps = [(x, *constants) for x in given]
     return LiveCase(OP, steps, moe.expect, "float32", label, rtol=2e-5, exact=False)
 
 
@@ -160,4 +164,9 @@ QUANTIZED_MOE_CASES = [
     case(Moe(3, 2, 32, 16, score="sigmoid", score_size=9.0, score_shift=-100.0), (3,), "none"),
     case(Moe(4, 2, 32, 16, score_size=0.0), (3,), "equal scores"),
     case(Moe(4, 2, 32, 16, score="sigmoid", score_size=0.0), (3,), "equal sigmoids"),
+    *(
+        case(Moe(4, 2, 32, 16, score=score), (3,), f"{score} {number}", number)
+        for score in ("sigmoid", "softmax")
+        for number in (math.nan, math.inf)
+    ),
 ]
