@@ -51,7 +51,7 @@ def test_every_number_of_tokens(moe: Moe, name: str) -> None:
 
 
 def test_tokens_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of eleven tokens, three at a time."""
+    """Compute the middle of eleven tokens in four parts."""
     moe = Moe(5, 2, 32, 48)
     monkeypatch.setattr(quantized_moe, "MIDDLE_BYTES", 3 * 4 * 2 * 48)
     data = write_pte(moe_method(moe, 11, (moe.packed(0), moe.packed(1))))
