@@ -13,15 +13,20 @@ from support.cases.cases import write_arg
 from support.cases.experts.quantized_moe_cases import OP, Moe
 from support.graphs.graphs import build_graph, make_planner
 from support.write.pte_writer import GraphWriter
-from webpte.errors import ExecutionError, GraphError
+from webpte.errors import ExecutionError, GraphError, UnsupportedError
+from webpte.graph.graph import Graph
+from webpte.graph.live_state import LiveState
+from webpte.ops import lookup
 from webpte.ops.core.target import GPU, Target
 from webpte.ops.experts.moe_numpy import PackedSize, check_headers, route, unpack
 from webpte.plan.planner import Planner
+from webpte.report.work import work_of
+from webpte.runtime.decode.row_axes import RowAxes, RowAxis
 
 SMALL = Moe(3, 2, 32, 16)
 
 
-def planner_of(arguments: tuple[Any, ...], target: Target = GPU) -> Planner:
+def graph_of(arguments: tuple[Any, ...]) -> Graph:
     g, ids, inputs = GraphWriter(), list[int](), list[int]()
     for given in arguments:
         if isinstance(given, np.ndarray):
@@ -32,7 +37,11 @@ def planner_of(arguments: tuple[Any, ...], target: Target = GPU) -> Planner:
     out = g.tensor(arguments[0].shape)
     g.inputs(*inputs)
     g.outputs(g.op(OP, *ids, out))
-    return make_planner(build_graph(g), target)[0]
+    return build_graph(g)
+
+
+def planner_of(arguments: tuple[Any, ...], target: Target = GPU) -> Planner:
+    return make_planner(graph_of(arguments), target)[0]
 
 
 def changed(**places: Any) -> tuple[Any, ...]:
@@ -127,3 +136,28 @@ def test_another_layout_is_an_error(header: tuple[int, int]) -> None:
     wrong[2, :8] = np.frombuffer(struct.pack("<2i", *header), np.uint8)
     with pytest.raises(ExecutionError, match=f"packed as {header[0]}, {header[1]}"):
         check_headers(wrong)
+
+
+def test_its_work_is_that_of_the_chosen_experts() -> None:
+    arguments, op = SMALL.arguments(x(5)), lookup(OP)
+    graph = graph_of(arguments)
+    assert op is not None
+    work = work_of(op, op.bind(graph.calls[0], graph, LiveState(graph)))
+    gate, halves = 5 * 32 * 3, 5 * 2 * (32 * 32 + 32 * 16)
+    assert work.flops == 2 * (gate + halves)
+    small, packed = sum(a.nbytes for a in arguments[:3]), sum(a.nbytes for a in arguments[3:5])
+    assert (work.read, work.written) == (small + packed * 2 // 3, 5 * 32 * 4)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_tokens_of_several_sequences_can_share_a_call(dim: int) -> None:
+    graph, op = graph_of(SMALL.arguments(x(5))), lookup(OP)
+    assert op is not None
+    axes = RowAxes(graph)
+    axes.of[graph.inputs[0]] = RowAxis(dim)
+    if dim:
+        with pytest.raises(UnsupportedError, match="sums over the rows"):
+            axes.follow(graph.calls[0], op)
+    else:
+        axes.follow(graph.calls[0], op)
+        assert axes.of[graph.outputs[0]] == RowAxis(0)
