@@ -20,6 +20,7 @@ that have been checked.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -112,72 +113,81 @@ def pack_matrix(packed: TensorArg, size: PackedSize) -> bytes:
 
 
 def lower_moe(args: Args) -> list[Dispatch]:
-    x, gate, bias, *packed = (args.tensor(name) for name in NAMES)
-    activated, experts, hidden, dim, _, bits = (args.integer(name) for name in SIZES)
-    out, target, tokens = args.out, args.target, x.dims[0]
-    stored = (("FLOAT", float_type(args, x, gate, bias, out)),)
-    if out.numel == 0:
+    activated, experts, hidden, dim, *_ = (args.integer(name) for name in SIZES)
+    tokens, packed = args.tensor("x").dims[0], [args.tensor(name) for name in NAMES[3:]]
+    if args.out.numel == 0:
         return []
     if any(tensor.dims[1] % 4 for tensor in packed):
         raise UnsupportedError(f"{args.call}: experts of whole words are needed")
     if max(experts, dim // 4, activated * hidden // COLUMNS) > MOST_STEPS:
         raise UnsupportedError(f"{args.call}: too many experts, or too large ones")
-    scores = Scratch("moe scores", target.scratch_bytes(4 * tokens * experts))
-    chosen = Scratch("moe chosen", target.scratch_bytes(8 * tokens * activated))
-    scoring = contiguous_layout(dim // 4, target)
-    dispatches = [
+    chosen = Scratch("moe chosen", args.target.scratch_bytes(8 * tokens * activated))
+    return [*choose_experts(args, chosen), *run_experts(args, chosen)]
+
+
+def stored_types(args: Args) -> tuple[tuple[str, str], ...]:
+    floats = [args.tensor(name) for name in NAMES[:3]]
+    return (("FLOAT", float_type(args, *floats, args.out)),)
+
+
+def choose_experts(args: Args, chosen: Scratch) -> list[Dispatch]:
+    """Return the dispatches that write each token's experts and their scores."""
+    x, gate, bias = (args.tensor(name) for name in NAMES[:3])
+    activated, experts = (args.integer(name) for name in SIZES[:2])
+    count, quads = x.dims[0] * experts, x.dims[1] // 4
+    scores = Scratch("moe scores", args.target.scratch_bytes(4 * count))
+    layout = contiguous_layout(quads, args.target)
+    return [
         Dispatch(
             kernel="moe_scores",
             bindings=(x.id, gate.id, scores),
-            params=pack("4I", tokens * experts, experts, dim // 4, 0),
-            grid=scoring.grid(tokens * experts),
-            types=stored,
-            overrides=scoring.overrides,
+            params=pack("4I", count, experts, quads, 0),
+            grid=layout.grid(count),
+            types=stored_types(args),
+            overrides=layout.overrides,
         ),
         Dispatch(
             kernel="moe_choose",
             bindings=(scores, bias.id if bias.numel else None, chosen),
-            params=pack("4I", tokens * experts, experts, activated, 0),
-            grid=fold_grid(ceil_div(tokens * experts, WORKGROUP_SIZE)),
-            types=stored,
+            params=pack("4I", count, experts, activated, 0),
+            grid=fold_grid(ceil_div(count, WORKGROUP_SIZE)),
+            types=stored_types(args),
             overrides=(("BIASED", int(bias.numel > 0)),),
         ),
     ]
-    first_size, second_size = packed_sizes(args)
-    layouts = [row_layout(size.k // COLUMNS, target) for size in (first_size, second_size)]
+
+
+def run_experts(args: Args, chosen: Scratch) -> Iterator[Dispatch]:
+    """Yield the dispatches of both halves of the experts, for some tokens at a time."""
+    x, w13, w2 = (args.tensor(name) for name in ("x", *NAMES[3:]))
+    activated, _, hidden, dim, _, bits = (args.integer(name) for name in SIZES)
+    target, tokens, sigmoid = args.target, x.dims[0], uses_sigmoid(args)
     per_token = 4 * activated * hidden
     part = max(1, min(target.binding_bytes, MIDDLE_BYTES) // per_token)
     middle = Scratch("moe middle", target.scratch_bytes(min(part, tokens) * per_token))
-    # The scale is that of sigmoids alone.
-    scale = float(args.number("route_scale")) if uses_sigmoid(args) else 1.0
+    sizes = packed_sizes(args)
+    layouts = [row_layout(size.k // COLUMNS, target) for size in sizes]
+    scale = float(args.number("route_scale")) if sigmoid else 1.0
     for first in range(0, tokens, part):
         count = min(part, tokens - first)
         rows = count * activated * hidden
-        dispatches += [
-            Dispatch(
-                kernel="moe_middle",
-                bindings=(x.id, chosen, packed[0].id, middle),
-                params=pack_matrix(packed[0], first_size)
-                + pack("4I", rows, hidden, activated, first),
-                grid=layouts[0].grid(rows),
-                types=stored,
-                overrides=(("BITS", bits), *layouts[0].overrides),
-            ),
-            Dispatch(
-                kernel="moe_output",
-                bindings=(chosen, middle, packed[1].id, out.id),
-                params=pack_matrix(packed[1], second_size)
-                + pack("4If3I", count * dim, dim, activated, first, scale, 0, 0, 0),
-                grid=layouts[1].grid(count * dim),
-                types=stored,
-                overrides=(
-                    ("BITS", bits),
-                    ("SIGMOID", int(uses_sigmoid(args))),
-                    *layouts[1].overrides,
-                ),
-            ),
-        ]
-    return dispatches
+        yield Dispatch(
+            kernel="moe_middle",
+            bindings=(x.id, chosen, w13.id, middle),
+            params=pack_matrix(w13, sizes[0]) + pack("4I", rows, hidden, activated, first),
+            grid=layouts[0].grid(rows),
+            types=stored_types(args),
+            overrides=(("BITS", bits), *layouts[0].overrides),
+        )
+        yield Dispatch(
+            kernel="moe_output",
+            bindings=(chosen, middle, w2.id, args.out.id),
+            params=pack_matrix(w2, sizes[1])
+            + pack("4If3I", count * dim, dim, activated, first, scale, 0, 0, 0),
+            grid=layouts[1].grid(count * dim),
+            types=stored_types(args),
+            overrides=(("BITS", bits), ("SIGMOID", int(sigmoid)), *layouts[1].overrides),
+        )
 
 
 def run_moe(args: Args) -> np.ndarray:
