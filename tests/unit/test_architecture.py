@@ -43,7 +43,7 @@ ORDER = (
     *("format", "graph"),
     *("ops.core", "ops", "ops.elementwise", "ops.move", "ops.reduce", "ops.norm", "ops.quant"),
     *("ops.pool", "ops.gemm", "ops.conv", "ops.attention", "ops.slots", "ops.int8"),
-    *("ops.sampling", "ops.training", "ops.pictures"),
+    *("ops.experts", "ops.sampling", "ops.training", "ops.pictures"),
     *("portable", "rewrite", "rewrite.fusion", "plan"),
     *("gpu", "gpu.simulated", "gpu.native", "gpu.browser", "gpu.webgpu", "report", "vision"),
     *("runtime.base", "runtime.load", "runtime.execute", "runtime.decode", "runtime.inspect"),

@@ -52,6 +52,7 @@ TRUTH = frozenset({"bool"})
 
 Run = Callable[[Sequence[Any], Sequence[OutSpec]], Sequence[Any]]
 Prepare = Callable[..., Sequence[Any]]
+CheckConstants = Callable[[Mapping[str, np.ndarray]], None]
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class PortableKernel:
     "out0" and so on). Its arguments are the kernel's, or those that `prepare` returns. A `heavy`
     kernel multiplies matrices. A kernel returns the argument named in `copied` unchanged if that
     has the output's size. One that `casts` returns its first argument in the output's type.
+    `check` gets the constants among the arguments, by parameter, and raises for those with which
+    only the host can run the call, or raise the error.
     """
 
     name: str
@@ -86,6 +89,7 @@ class PortableKernel:
     copied: str | None = None
     casts: bool = False
     changes: tuple[str, ...] = ()
+    check: CheckConstants | None = None
 
     def types_of_output(self, number: int) -> frozenset[str] | None:
         """Return the types of an output that is in `apart`; None for others."""
@@ -191,6 +195,7 @@ def register_op(
     heavy: bool = False,
     types: frozenset[str] = FLOATS,
     apart: Mapping[str, frozenset[str]] | None = None,
+    check: CheckConstants | None = None,
 ) -> None:
     """Register a kernel that runs the reference of a delegates' operator."""
     if lookup(op_name) is None:
@@ -204,7 +209,7 @@ def register_op(
 
     names, named = tuple(parameters.split(", ")), _named(name, run)
     how = (False, list_output, notes, op_name, prepare, heavy, types, apart or {})
-    kernel = PortableKernel(name, names, outputs, named, *how)
+    kernel = PortableKernel(name, names, outputs, named, *how, check=check)
     _add(kernel)
 
 

@@ -1,11 +1,12 @@
-"""The least work of a call: bytes of its tensors, and FLOPs of GEMMs, convolutions and attention.
+"""The least work of a call: bytes of its tensors, and FLOPs of GEMMs, convolutions, attention.
 
     GEMM          2 x output elements x length of the sums
     convolutions  2 x output elements x taps x channels of a group; transposed: x input elements
     attention     4 x elements of the queries x keys that are attended to
+    experts       GEMMs of the gate, and of the experts that each token goes to
 
 Bytes count every tensor that is read or written once, as the GPU stores it. For an op that picks
-rows or elements only those count; of a KV cache, the filled part.
+rows or elements only those count; of a KV cache, the filled part; of experts, those of one token.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from webpte.ops.core.fused_call import parts_of
 from webpte.shapes import numel
 
 Flops = Callable[[Args], int]
+
+EXPERTS = "webpte.quantized_moe.default"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,12 @@ def _attention(args: Args) -> int:
     return 4 * args.out.numel * args.tensor("key").dims[-2]
 
 
+def _experts(args: Args) -> int:
+    """Count the gate, and three matrices of each chosen expert."""
+    chosen = 3 * args.integer("num_activated_experts") * args.integer("hidden_dim")
+    return 2 * args.out.numel * (args.integer("num_experts") + chosen)
+
+
 FLOPS: Mapping[str, Flops] = {
     "aten.mm.default": _gemm("self"),
     "aten.bmm.default": _gemm("self"),
@@ -104,6 +113,7 @@ FLOPS: Mapping[str, Flops] = {
     "custom_sdpa.default": _cached_attention,
     "et_vk.sdpa.default": _attention,
     "et_vk.gemma4_sdpa.default": _masked_attention,
+    EXPERTS: _experts,
 }
 
 # Bytes
@@ -188,4 +198,6 @@ def _read(op: str, name: str, tensor: TensorArg, args: Args) -> int:
     if op in CACHED and name in ("k_cache", "v_cache"):
         filled = args.integer("input_pos") + args.tensor("query").dims[1]
         return whole * min(filled, tensor.dims[1]) // max(1, tensor.dims[1])
+    if op == EXPERTS and name.startswith("packed"):
+        return whole * args.integer("num_activated_experts") // args.integer("num_experts")
     return whole

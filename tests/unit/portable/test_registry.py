@@ -209,7 +209,6 @@ def test_sizes_are_exact_or_bounds(
         (f"{L}gated_delta_rule.out", (C, C, C, C, C[0], C), "expected are query"),
         (f"{L}quantized_moe_ffn.out", moe_call(bits=3), "3 bits"),
         (f"{L}quantized_moe_ffn.out", moe_call(score="max"), "there are sigmoid and softmax"),
-        (f"{L}quantized_moe_ffn.out", moe_call(packed=np.zeros((2, 9999), "uint8")), "packed as"),
         (f"{L}quantized_moe_ffn.out", moe_call(), "an expert has 8 bytes"),
         (f"{L}quantized_moe_ffn.out", moe_call(count=3), "for 3 of 2 experts"),
         (POOL, (C, C, [1], [1], [0], [1], False, N), "indices .3. for gradients"),
@@ -225,6 +224,9 @@ def test_an_error_names_the_kernel(name: str, values: tuple[Any, ...], message: 
 
 
 def test_an_error_of_a_reference_names_the_kernel_too() -> None:
+    name, values = f"{L}quantized_moe_ffn.out", moe_call(packed=np.zeros((2, 9999), "uint8"))
+    with pytest.raises(ExecutionError, match=rf"^{re.escape(name)}: .*packed as 0, 0"):
+        call(name, *values, dims=(3, 16))
     with pytest.raises(ExecutionError, match=r"^aten::gather\.out: .*out of bounds"):
         call("aten::gather.out", F, 0, np.array([[9]]), False, dims=(1, 1))
 

@@ -32,6 +32,7 @@ BY_ROWS = ELEMENTWISE | {
     "et_vk.linear_q8ta_q8csw.default",
     "et_vk.linear_dq8ca_q4gsw.default",
     "quantized_decomposed.choose_qparams_per_token_asymmetric.default",
+    "webpte.quantized_moe.default",
 }
 
 

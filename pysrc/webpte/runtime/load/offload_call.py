@@ -91,6 +91,8 @@ def as_delegate(
             for number, index in enumerate(outputs)
         ]
         meaning = _meaning(plan, kernel, call, arguments)
+        if kernel.check is not None:
+            kernel.check(_constants(plan, kernel, call, state, writes))
         if cast:
             meaning = _op(CAST), arguments[:1]
         graph = builder.graph(*meaning, outs)
@@ -118,6 +120,16 @@ def _meaning(
             raise UnsupportedError(f"value {ends[1]} may have no size yet")
     assert name is not None, "only kernels with an operator get here"
     return _op(name), given
+
+
+def _constants(
+    plan: ExecutionPlan, kernel: PortableKernel, call: KernelCall, state: State, writes: Writes
+) -> dict[str, np.ndarray]:
+    """Return the constants among the arguments of a call, by parameter."""
+    pairs = zip(kernel.parameters, call.args, strict=False)
+    return {
+        name: state[index].array for name, index in pairs if is_constant(plan, state, writes, index)
+    }
 
 
 def _op(name: str) -> OpDef:
@@ -269,12 +281,15 @@ class _Builder(CallBuilder):
 
 def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> Constant | None:
     """Return the bytes of a tensor that no call changes; None for all others."""
+    return bytes_of(state[index]) if is_constant(plan, state, writes, index) else None
+
+
+def is_constant(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> bool:
+    """Tell whether a value is a tensor of the file that no call changes."""
     value = plan.values[index]
     if index not in state or index in writes or not isinstance(value, TensorMeta):
-        return None
-    if value.allocation is not None or state[index].mutable:
-        return None
-    return bytes_of(state[index])
+        return False
+    return value.allocation is None and not state[index].mutable
 
 
 def bytes_of(cell: Cell) -> Constant:

@@ -1,0 +1,1 @@
+"""Mixtures of experts, of which each token uses a few."""
