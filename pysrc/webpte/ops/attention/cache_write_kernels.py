@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webpte.errors import UnsupportedError
 from webpte.ops.attention.cache_packing import CachePacking
 from webpte.ops.core.quads import QUAD, quad_grid
-from webpte.ops.core.records import Dispatch, SymIntUniform, ceil_div, pack
+from webpte.ops.core.records import Dispatch, Scratch, SymIntUniform, ceil_div, pack
 from webpte.shapes import Dims
 
 Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
@@ -18,9 +18,9 @@ UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what mo
 
 @dataclass(frozen=True)
 class Heads:
-    """A tensor as [batch, head, token, element]."""
+    """A tensor, or scratch memory, as [batch, head, token, element]."""
 
-    id: int
+    id: int | Scratch
     sizes: Dims
     strides: Strides
 
