@@ -31,6 +31,9 @@ class _CacheUse:
 _USES = {
     "sdpa_with_kv_cache.default": _CacheUse(("k_cache", "v_cache"), "attn_mask"),
     "custom_sdpa.default": _CacheUse(("k_cache", "v_cache"), "attn_mask"),
+    "webpte.quantized_sdpa.default": _CacheUse(
+        ("key", "value", "k_zero_points", "k_scales", "v_zero_points", "v_scales"), "attn_mask"
+    ),
     "update_cache.default": _CacheUse(("cache",)),
 }
 
