@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from webpte.ops import OpDef
+from webpte.ops.attention.quantized_attention import QUANTIZED_SDPA
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.fused_call import parts_of
 from webpte.shapes import numel
@@ -67,6 +68,16 @@ def _cached_attention(args: Args) -> int:
     return 4 * query.numel * (args.integer("input_pos") + query.dims[1])
 
 
+def _quantized_attention(args: Args) -> int:
+    query = args.tensor("query")
+    return 4 * query.numel * (args.integer("input_pos") + _tokens(args, query))
+
+
+def _tokens(args: Args, tensor: TensorArg) -> int:
+    """Return the tokens of queries, or the positions of a cache, of quantized attention."""
+    return tensor.dims[2 if args.flag("is_seq_at_dim_2") else 1]
+
+
 def _masked_attention(args: Args) -> int:
     return 4 * args.out.numel * args.tensor("key").dims[1]
 
@@ -102,6 +113,7 @@ FLOPS: Mapping[str, Flops] = {
     "et_vk.q8ta_conv2d_transposed.default": _transposed_quantized_convolution,
     "sdpa_with_kv_cache.default": _cached_attention,
     "custom_sdpa.default": _cached_attention,
+    QUANTIZED_SDPA: _quantized_attention,
     "et_vk.sdpa.default": _attention,
     "et_vk.gemma4_sdpa.default": _masked_attention,
 }
@@ -188,4 +200,8 @@ def _read(op: str, name: str, tensor: TensorArg, args: Args) -> int:
     if op in CACHED and name in ("k_cache", "v_cache"):
         filled = args.integer("input_pos") + args.tensor("query").dims[1]
         return whole * min(filled, tensor.dims[1]) // max(1, tensor.dims[1])
+    if op == QUANTIZED_SDPA and name.startswith(("k", "v")):  # the caches, scales, zero points
+        filled = args.integer("input_pos") + _tokens(args, args.tensor("query"))
+        positions = _tokens(args, tensor)
+        return whole * min(filled, positions) // max(1, positions)
     return whole

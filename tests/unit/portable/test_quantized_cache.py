@@ -144,6 +144,18 @@ def test_scales_that_the_host_computes() -> None:
     wait(run())
 
 
+def test_its_work_is_counted_up_to_the_position() -> None:
+    async def run() -> None:
+        program = await webpte.load(write_pte(writing(8, 2)), device=SimulatedDevice())
+        trace = await program.trace("forward", *step(9, 8, 2))
+        (row,) = (row for row in trace.by("op") if "quantized_sdpa" in row.name)
+        assert row.flops == 4 * (8 * SIZE) * 10
+        given = 8 * (SIZE + 1 + 4) + 2 * 2 * 10 * (SIZE + 1 + 4)  # queries; keys and values so far
+        assert row.nbytes == given + 8 * SIZE * 4
+
+    wait(run())
+
+
 @pytest.mark.parametrize("device", ["numpy", "simulated"])
 def test_a_position_outside_of_the_cache_changes_nothing(device: str) -> None:
     async def run() -> None:
