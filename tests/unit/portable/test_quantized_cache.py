@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import webpte
 from support.cases.attention.attention_programs import softmax_attention
-from support.cases.attention.quantized_attention_cases import Rows, random_rows
+from support.cases.attention.quantized_attention_cases import OP, Rows, random_rows
 from support.devices.recorded import runs
-from support.graphs.graphs import wait
+from support.graphs.graphs import read_graph, wait
 from support.graphs.offloading import places
 from support.graphs.stitching import CUMPROD, expect, recording, unary
-from support.write.pte_writer import Host, MethodWriter, write_pte
+from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.graph.graph import Graph
+from webpte.rewrite.dataflow import Dataflow
+from webpte.runtime.decode.rollback_safety import unsafe_state
 
 POSITIONS, SIZE = 300, 8
 UPDATE, ATTENTION = "llama::update_cache.out", "llama::custom_quantized_sdpa.out"
@@ -63,6 +68,40 @@ def step(position: int, heads: int = 4, key_heads: int = 4) -> list[np.ndarray]:
     rng = np.random.default_rng(position)
     rows = [random_rows(rng, 1, 1, count, SIZE) for count in (heads, key_heads, key_heads)]
     return [*(array for three in rows for array in three), np.array([[position]])]
+
+
+def resident_graph(**how: Any) -> Graph:
+    """Return the graph of a step in a delegate: caches are its state."""
+    g = GraphWriter()
+    source, start = g.tensor((1,), "int32"), g.symint()
+    g.op("et_vk.select_as_symint.default", source, g.int(0), g.int(0), start)
+    three = list(zip(shapes(1, 4), TYPES, strict=True))
+    rows = [g.tensor(dims, dtype) for dims, dtype in three * 3]
+    held = []
+    for new, (dims, dtype) in zip(rows[3:], three * 2, strict=True):
+        held.append(g.tensor((1, 4, *dims[2:]), dtype, constant=np.ones((1, 4, *dims[2:]), dtype)))
+        g.op("update_cache.default", new, held[-1], start, g.tensor((1,)))
+    mask = g.tensor((1, 4)) if how.get("mask") else g.null()
+    rest = (start, mask, g.double(0.0), g.bool_(True), g.null(), *rows[1:3], *held[1:3], *held[4:])
+    flag, out = g.bool_(how.get("heads_before", False)), g.tensor(shapes(1, 4)[0])
+    g.outputs(g.op(OP, rows[0], held[0], held[3], *rest, flag, out))
+    g.inputs(*rows, source, *([mask] if how.get("mask") else []))
+    return read_graph(write_pte(g))
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ({}, None),
+        ({"mask": True}, "its mask says which positions"),
+        ({"heads_before": True}, "heads before positions"),
+    ],
+)
+def test_steps_can_be_discarded(how: dict[str, bool], reason: str | None) -> None:
+    graph = resident_graph(**how)
+    assert len(Dataflow.of(graph).state) == 6
+    found = unsafe_state(graph)
+    assert found is None if reason is None else reason in (found or "")
 
 
 def test_a_talk_stays_on_the_gpu() -> None:
@@ -123,8 +162,8 @@ def test_results_are_those_of_attention_to_all_steps() -> None:
             keys.append(k)
             values.append(v)
             seen = np.zeros((1, 4, 1, position + 1), bool)
-            held = (np.concatenate(rows, axis=2) for rows in (keys, values))
-            want = softmax_attention(q, *held, SIZE**-0.5, seen, np.zeros(seen.shape))
+            k, v = (np.concatenate(rows, axis=2) for rows in (keys, values))
+            want = softmax_attention(q, k, v, SIZE**-0.5, seen, np.zeros(seen.shape))
             (got,) = await program.forward(*inputs)
             np.testing.assert_allclose(got, -want.swapaxes(1, 2), rtol=1e-5, atol=1e-6)
 

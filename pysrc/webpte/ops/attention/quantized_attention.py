@@ -129,7 +129,8 @@ def lower_rows(args: Args, name: str, heads: Heads, read: int, follows: bool) ->
 def lower_quantized(args: Args) -> list[Dispatch]:
     if args.out.numel == 0:
         return []
-    if float_type(args, args.out, args.tensor("q_scales")) == "f16":
+    scales = (args.tensor(f"{begin}_scales") for begin in ROWS.values())
+    if float_type(args, args.out, *scales) == "f16":
         raise UnsupportedError(f"{args.call}: its kernel has scales and outputs of float32 alone")
     call = read_quantized(args)
     q, k, v = (

@@ -108,10 +108,11 @@ def few_bytes(dims: tuple[int, ...], start: int, dtype: str = "int8") -> RowCase
     """Return a case whose positions are not whole words, as those of zero points are."""
     batch, tokens, positions, heads, size = dims
     value, cache = (
-        (np.arange(batch * count * heads * size) * step % 256).astype(dtype)
+        (np.arange(batch * count * heads * size) * step % 256)
+        .astype(dtype)
+        .reshape(batch, count, heads, size)
         for count, step in ((tokens, 37), (positions, 11))
     )
-    value, cache = (x.reshape(batch, -1, heads, size) for x in (value, cache))
     return RowCase(AT_POSITION, (value, cache, start), at_position, (dtype,))
 
 
