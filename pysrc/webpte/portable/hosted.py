@@ -13,7 +13,6 @@ WIDE = "no kernel; sums in float64, which a GPU has not"
 FEW = "no kernel yet"
 SCALED = "no kernel; rounds by scales in float64, which a GPU has not"
 SEPARATE = "no kernel; the separate update_cache and custom_sdpa of newer exports run on the GPU"
-BYTE_CACHE = "no kernel that reads a quantized cache"
 TRAINING = "no kernel; gradients outside of delegates are rare"
 REPEATED = "no kernel; several values for one place are reduced in their order"
 
@@ -38,7 +37,6 @@ _REASONS: dict[str, tuple[str, ...]] = {
     ),
     SCALED: ("quantized_decomposed::", "round"),
     SEPARATE: ("sdpa_with_kv_cache",),
-    BYTE_CACHE: ("custom_quantized_sdpa",),
     TRAINING: ("convolution_backward", "max_pool2d_with_indices_backward"),
     REPEATED: ("index_add", "index_copy", "scatter_reduce"),
 }

@@ -9,15 +9,24 @@ from __future__ import annotations
 import numpy as np
 
 from webpte.dtypes import DTYPES
-from webpte.errors import ExecutionError
 from webpte.ops.attention.cache_update import AT_INDICES, AT_POSITION
 from webpte.ops.attention.gated_delta_rule import NAMES
+from webpte.ops.attention.quantized_attention import QUANTIZED_SDPA
 from webpte.portable.eager import run_op
-from webpte.portable.registry import INDICES, MOVED, OutSpec, register, register_op
+from webpte.portable.registry import (
+    FLOATS,
+    INDICES,
+    MOVED,
+    TRUTH,
+    OutSpec,
+    register,
+    register_op,
+)
 
 Array = np.ndarray
 
 ATTENTION = "custom_sdpa.default"
+BYTES = ("query", "key", "value", "q_zero_points", "k_zero_points", "v_zero_points")
 NO_MEANING = "changes the cache; its output has no meaning"
 
 
@@ -59,47 +68,6 @@ def attention_with_caches(
     return out, *caches
 
 
-def dequantized(numbers: Array, zeros: Array | None, scales: Array | None, what: str) -> Array:
-    """Return [.., elements] with a scale and a zero point for each row."""
-    if zeros is None or scales is None:
-        raise ExecutionError(f"{what} has no scales or no zero points")
-    if scales.shape[:-1] != numbers.shape[:-1] or zeros.shape != scales.shape:
-        raise ExecutionError(
-            f"{what} {list(numbers.shape)} with scales {list(scales.shape)} and zero points "
-            f"{list(zeros.shape)}; each row needs one"
-        )
-    return ((numbers.astype(np.float64) - zeros) * scales).astype(np.float32)
-
-
-def quantized_attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    start: int,
-    mask: Array | None,
-    dropout: float,
-    causal: bool,
-    scale: float | None,
-    q_zeros: Array | None,
-    q_scales: Array | None,
-    k_zeros: Array | None,
-    k_scales: Array | None,
-    v_zeros: Array | None,
-    v_scales: Array | None,
-    heads_first: bool,
-) -> Array:
-    arrays = [
-        dequantized(query, q_zeros, q_scales, "the query"),
-        dequantized(key, k_zeros, k_scales, "the key"),
-        dequantized(value, v_zeros, v_scales, "the value"),
-    ]
-    if heads_first:
-        arrays = [array.swapaxes(1, 2) for array in arrays]
-    arguments = (*arrays, start, mask, dropout, causal, scale)
-    (out,) = run_op(ATTENTION, arguments, [(DTYPES["float32"], arrays[0].shape)])
-    return out.swapaxes(1, 2) if heads_first else out
-
-
 register(
     "llama::update_cache.out",
     "value, cache, start_pos",
@@ -136,11 +104,15 @@ register(
     changes=("key_cache", "value_cache"),
     notes="changes the caches",
 )
-register(
+register_op(
     "llama::custom_quantized_sdpa.out",
     "query, key, value, start_pos, attn_mask, drpout_p, is_causal, scale, q_zero_points, q_scales, "
     "k_zero_points, k_scales, v_zero_points, v_scales, is_seq_at_dim_2",
-    quantized_attention,
+    QUANTIZED_SDPA,
+    notes=f"`{QUANTIZED_SDPA}`",
+    heavy=True,
+    types=frozenset({"float32"}),
+    apart={"attn_mask": FLOATS | TRUTH, **dict.fromkeys(BYTES, frozenset({"int8"}))},
 )
 register_op(
     "llama::fast_hadamard_transform.out",

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from webpte.ops import OpDef
+from webpte.ops.attention.quantized_attention import QUANTIZED_SDPA
 from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.fused_call import parts_of
 from webpte.shapes import numel
@@ -70,6 +71,16 @@ def _cached_attention(args: Args) -> int:
     return 4 * query.numel * (args.integer("input_pos") + query.dims[1])
 
 
+def _quantized_attention(args: Args) -> int:
+    query = args.tensor("query")
+    return 4 * query.numel * (args.integer("input_pos") + _tokens(args, query))
+
+
+def _tokens(args: Args, tensor: TensorArg) -> int:
+    """Return the tokens of queries, or the positions of a cache, of quantized attention."""
+    return tensor.dims[2 if args.flag("is_seq_at_dim_2") else 1]
+
+
 def _masked_attention(args: Args) -> int:
     return 4 * args.out.numel * args.tensor("key").dims[1]
 
@@ -111,6 +122,7 @@ FLOPS: Mapping[str, Flops] = {
     "et_vk.q8ta_conv2d_transposed.default": _transposed_quantized_convolution,
     "sdpa_with_kv_cache.default": _cached_attention,
     "custom_sdpa.default": _cached_attention,
+    QUANTIZED_SDPA: _quantized_attention,
     "et_vk.sdpa.default": _attention,
     "et_vk.gemma4_sdpa.default": _masked_attention,
     EXPERTS: _experts,
@@ -200,4 +212,8 @@ def _read(op: str, name: str, tensor: TensorArg, args: Args) -> int:
         return whole * min(filled, tensor.dims[1]) // max(1, tensor.dims[1])
     if op == EXPERTS and name.startswith("packed"):
         return whole * args.integer("num_activated_experts") // args.integer("num_experts")
+    if op == QUANTIZED_SDPA and name.startswith(("k", "v")):  # the caches, scales, zero points
+        filled = args.integer("input_pos") + _tokens(args, args.tensor("query"))
+        positions = _tokens(args, tensor)
+        return whole * min(filled, positions) // max(1, positions)
     return whole

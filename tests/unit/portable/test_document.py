@@ -19,7 +19,8 @@ operator of the delegates whose NumPy reference the kernel runs.
 
 On a GPU, a call runs there instead where an operator of the delegates means the same ("GPU" below;
 for all others, why not), its tensors are of one type (float32 or float16; whatever has no 64 bits,
-if elements only move; not counting indices, masks, and tables of small numbers), and
+if elements only move; not counting indices, masks, tables of small numbers, and bytes that have
+scales), and
 
 - all calls of the method can run there,
 - or it multiplies matrices, or takes what a delegate gives and hands on what a delegate or the

@@ -200,21 +200,27 @@ def read_rows(args: Args, cache: str, count: int) -> Array:
     return held if packing is None else unpack_rows(held, size, packing)
 
 
+def attend_from(args: Args, call: Attention, q: Array, k: Array, v: Array) -> Array:
+    """Attend from the live position on; arrays are [batch, heads, tokens, size]."""
+    position = args.integer("input_pos")
+    count = call.keys + (position if call.follows else 0)
+    seen, added = mask_arrays(args, call)
+    if call.causal:
+        ago = position + np.arange(q.shape[2])[:, None] - np.arange(count)
+        seen = seen & (ago >= 0) & (ago < (call.window or count))
+    return attend(q, k[:, :, :count], v[:, :, :count], call, seen, added)
+
+
 def run_cached(args: Args, writes: bool) -> Array:
     call = read_cached(args, writes)
-    q = args.array("query")
-    tokens, position = q.shape[1], args.integer("input_pos")
+    q, position = args.array("query"), args.integer("input_pos")
     if writes:
         write_rows(args, "key", "k_cache", position)
         write_rows(args, "value", "v_cache", position)
     count = call.keys + (position if call.follows else 0)
     keys, values = (read_rows(args, name, count) for name in ("k_cache", "v_cache"))
-    seen, added = mask_arrays(args, call)
-    if call.causal:
-        ago = position + np.arange(tokens)[:, None] - np.arange(count)
-        seen = seen & (ago >= 0) & (ago < (call.window or count))
-    q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, keys, values))
-    return attend(q, k, v, call, seen, added).transpose(0, 2, 1, 3).astype(q.dtype)
+    arrays = (x.transpose(0, 2, 1, 3) for x in (q, keys, values))
+    return attend_from(args, call, *arrays).transpose(0, 2, 1, 3).astype(q.dtype)
 
 
 def run_plain(args: Args) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from webpte.errors import GraphError, UnsupportedError
 from webpte.ops.attention.attention_kernels import Attention, Mask
@@ -224,26 +225,33 @@ def read_window(args: Args) -> int:
     return window
 
 
-def read_cached(args: Args, writes: bool) -> Attention:
+def read_attention(args: Args, queries: Heads, keys: Heads, values: Heads) -> Attention:
+    """Return the attention to keys up to the last query's position, or those that a mask covers."""
     check_no_dropout(args)
-    q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
-    positions = keys.dims[1]
+    tokens, positions = queries.sizes[2], keys.sizes[2]
     named = mask_keys(args, positions)
-    queries = tokens_first(q)
     return Attention(
         q=queries,
-        k=cache_heads(keys, q.dims[-1]),
-        v=cache_heads(values, q.dims[-1]),
-        packing=packing_of(keys.dtype),
+        k=keys,
+        v=values,
         out=Heads(args.out.id, queries.sizes, queries.strides),
-        keys=q.dims[1] if named is None else named,
+        keys=tokens if named is None else named,
         follows=named is None,
         causal=args.flag("is_causal"),
-        scale=read_scale(args, q.dims[-1]),
-        window=read_window(args),
-        cap=float(args.optional_number("soft_cap") or 0),
+        scale=read_scale(args, queries.sizes[3]),
         position=args.uniform("input_pos"),
         mask=read_mask(args, (*queries.sizes[:3], named or positions), boolean=True),
+    )
+
+
+def read_cached(args: Args, writes: bool) -> Attention:
+    q, keys, values = args.tensor("query"), args.tensor("k_cache"), args.tensor("v_cache")
+    caches = (cache_heads(cache, q.dims[-1]) for cache in (keys, values))
+    return replace(
+        read_attention(args, tokens_first(q), *caches),
+        packing=packing_of(keys.dtype),
+        window=read_window(args),
+        cap=float(args.optional_number("soft_cap") or 0),
         new=(tokens_first(args.tensor("key")), tokens_first(args.tensor("value")))
         if writes
         else None,

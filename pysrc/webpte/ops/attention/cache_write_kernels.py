@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from webpte.errors import UnsupportedError
 from webpte.ops.attention.cache_packing import CachePacking
 from webpte.ops.core.quads import QUAD, quad_grid
-from webpte.ops.core.records import Dispatch, SymIntUniform, ceil_div, pack
+from webpte.ops.core.records import Dispatch, Scratch, SymIntUniform, ceil_div, pack
 from webpte.shapes import Dims
 
 Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
@@ -18,9 +18,9 @@ UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what mo
 
 @dataclass(frozen=True)
 class Heads:
-    """A tensor as [batch, head, token, element]."""
+    """A tensor, or scratch memory, as [batch, head, token, element]."""
 
-    id: int
+    id: int | Scratch
     sizes: Dims
     strides: Strides
 
@@ -37,6 +37,8 @@ def update_unit(nbytes: int, itemsize: int) -> tuple[int, str]:
 def lower_update(new: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
     """Copy new keys or values into a cache, in the widest unit that a position is whole in."""
     batch, heads, tokens, size = new.sizes
+    if itemsize == 1 and heads * size % 4:
+        return lower_bytes(new, cache, position)
     unit, moved = update_unit(heads * size * itemsize, itemsize)
     row = heads * size * itemsize // unit
     units = batch * tokens * row
@@ -46,6 +48,19 @@ def lower_update(new: Heads, cache: Heads, itemsize: int, position: Position) ->
         params=pack("4I", units, tokens * row, row, cache.sizes[2] * row),
         grid=quad_grid(units),
         types=(("UNIT", moved),),
+    )
+
+
+def lower_bytes(new: Heads, cache: Heads, position: Position) -> Dispatch:
+    """Copy new rows of bytes into a cache whose positions are not whole words."""
+    batch, heads, tokens, size = new.sizes
+    positions, row = cache.sizes[2], heads * size
+    words = ceil_div(batch * positions * row, 4)
+    return Dispatch(
+        kernel="attention_cache_update_bytes",
+        bindings=(new.id, cache.id, position),
+        params=pack("4I", words, row, positions, tokens),
+        grid=quad_grid(words),
     )
 
 

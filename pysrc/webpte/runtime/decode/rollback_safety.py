@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webpte.errors import DeviceError
-from webpte.format.vulkan import NullValue
+from webpte.format.vulkan import BoolValue, NullValue
 from webpte.graph.graph import Call, Graph
-from webpte.ops import lookup
+from webpte.ops import OpDef, lookup
+from webpte.ops.attention.quantized_attention import QUANTIZED_SDPA
 from webpte.ops.move.symint import SELECT_AS_SYMINT
 from webpte.rewrite.dataflow import Dataflow
 
@@ -21,16 +22,23 @@ from webpte.rewrite.dataflow import Dataflow
 class _CacheUse:
     """The arguments of an op that are caches, and its mask, with which it may read all positions.
 
-    Each of these ops has an `input_pos`, the position of the first token.
+    Each of these ops has an `input_pos`, the position of the first token. With the flag
+    `heads_before`, positions are another dim than that which updates write along.
     """
 
     caches: tuple[str, ...]
     mask: str | None = None
+    heads_before: str | None = None
 
 
 _USES = {
     "sdpa_with_kv_cache.default": _CacheUse(("k_cache", "v_cache"), "attn_mask"),
     "custom_sdpa.default": _CacheUse(("k_cache", "v_cache"), "attn_mask"),
+    QUANTIZED_SDPA: _CacheUse(
+        ("key", "value", "k_zero_points", "k_scales", "v_zero_points", "v_scales"),
+        "attn_mask",
+        "is_seq_at_dim_2",
+    ),
     "update_cache.default": _CacheUse(("cache",)),
 }
 
@@ -64,10 +72,19 @@ def _reason(graph: Graph, call: Call, touched: frozenset[int]) -> str | None:
         return "it uses state for something else than a cache"
     if not _is_given(graph, call.args[positions["input_pos"]]):
         return "where it writes is computed, and may be where earlier tokens are"
-    place = positions.get(use.mask, len(call.args)) if use.mask is not None else len(call.args)
-    if place < len(call.args) - 1 and not isinstance(graph.value(call.args[place]), NullValue):
+    if _is_set(graph, call, op, use.mask):
         return "its mask says which positions of the cache count"
+    if _is_set(graph, call, op, use.heads_before):
+        return "its caches have heads before positions"
     return None
+
+
+def _is_set(graph: Graph, call: Call, op: OpDef, name: str | None) -> bool:
+    """Return whether a call has an argument that is neither null nor false."""
+    place = len(call.args) if name is None else op.signature.positions[name]
+    if place >= len(call.args) - 1:
+        return False
+    return graph.value(call.args[place]) not in (NullValue(), BoolValue(False))
 
 
 def leaves_traces(error: BaseException, calls: int) -> bool:

@@ -104,6 +104,18 @@ def of_bytes() -> RowCase:
     return RowCase(AT_INDICES, args, at_indices, ("int8",))
 
 
+def few_bytes(dims: tuple[int, ...], start: int, dtype: str = "int8") -> RowCase:
+    """Return a case whose positions are not whole words, as those of zero points are."""
+    batch, tokens, positions, heads, size = dims
+    value, cache = (
+        (np.arange(batch * count * heads * size) * step % 256)
+        .astype(dtype)
+        .reshape(batch, count, heads, size)
+        for count, step in ((tokens, 37), (positions, 11))
+    )
+    return RowCase(AT_POSITION, (value, cache, start), at_position, (dtype,))
+
+
 CACHE_UPDATE_CASES = [
     position_case((1, 1, 1, 1, 1), 0),
     position_case((1, 3, 7, 2, 5), 4),
@@ -118,6 +130,12 @@ CACHE_UPDATE_CASES = [
     index_case((1, 0, 7, 2, 5), 0),
     index_case((1, 5, 9, 2, 3), 6, (1, 1, 9, 2, 3), (1, 4, 9, 2, 3)),
     of_bytes(),
+    few_bytes((1, 1, 1, 1, 1), 0),
+    few_bytes((1, 1, 9, 3, 1), 4),
+    few_bytes((1, 5, 13, 2, 1), 7),
+    few_bytes((3, 2, 7, 1, 1), 5, "uint8"),
+    few_bytes((3, 7, 7, 1, 3), 0),
+    few_bytes((2, 4, 300, 2, 7), 251),
     InPlaceCase(2, 3, 7, [((5, 6, 0),), ((1,),), ((2, 3),), ((-1, 6),)]),
     InPlaceCase(1, 4, 5, [((0, 1), (4, 3)), ((2,), (2,))]),
 ]

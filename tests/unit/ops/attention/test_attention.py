@@ -14,7 +14,7 @@ from support.cases.attention.attention_programs import CacheCase, PlainCase
 from support.cases.cases import Array
 from support.graphs.graphs import make_delegate, make_planner, read_graph, run_once, wait
 from support.write.pte_writer import GraphWriter
-from webpte.errors import ExecutionError, UnsupportedError, WebpteError
+from webpte.errors import ExecutionError, WebpteError
 from webpte.ops import lookup
 from webpte.ops.attention.cache_write_kernels import Heads, lower_update
 from webpte.ops.core.records import Dispatch
@@ -166,17 +166,14 @@ def test_update_cache(position: int, live: bool) -> None:
     np.testing.assert_array_equal(result, wanted)
 
 
-def test_bytes_move_in_whole_words_or_not_at_all() -> None:
-    """The update then runs in NumPy."""
-
+def test_the_widest_unit_moves_new_rows() -> None:
     def lower(heads: int, itemsize: int = 1) -> Dispatch:
         value, cache = (Heads(i, (1, heads, i + 1, 1), (0, 0, 0)) for i in range(2))
         return lower_update(value, cache, itemsize, b"")
 
     assert lower(12).types == (("UNIT", "u32"),)
     assert lower(16).types == (("UNIT", "vec4<u32>"),)
-    with pytest.raises(UnsupportedError, match="3 bytes to a position"):
-        lower(3)
+    assert lower(3).kernel == "attention_cache_update_bytes"
     assert lower(3, itemsize=2).types == (("UNIT", "f16"),)
     assert lower(6, itemsize=2).types == (("UNIT", "u32"),)
 
