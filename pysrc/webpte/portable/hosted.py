@@ -12,7 +12,7 @@ ORDER = "no kernel that sorts"
 WIDE = "no kernel; sums in float64, which a GPU has not"
 FEW = "no kernel yet"
 SCALED = "no kernel; rounds by scales in float64, which a GPU has not"
-SEPARATE = "no kernel; the separate update_cache and custom_sdpa of newer exports run on the GPU"
+SEPARATE = "as itself; in a program it is update_cache, twice, and custom_sdpa, on the GPU"
 TRAINING = "no kernel; gradients outside of delegates are rare"
 REPEATED = "no kernel; several values for one place are reduced in their order"
 

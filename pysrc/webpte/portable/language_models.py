@@ -95,6 +95,7 @@ register_op(
     ATTENTION,
     notes=f"`{ATTENTION}`",
     heavy=True,
+    apart={"attn_mask": FLOATS | TRUTH},
 )
 register(
     "llama::sdpa_with_kv_cache.out",

@@ -11,16 +11,21 @@ from webpte.errors import FormatError, GraphError, SourceError
 from webpte.format import pte
 from webpte.format.bundled import BundledCase, is_bundle, parse_bundle
 from webpte.format.program import (
+    Allocation,
     BackendDelegate,
     DelegateCall,
     Dynamism,
     EValue,
     ExecutionPlan,
+    Instruction,
+    JumpFalseCall,
     KernelCall,
+    Operator,
     TensorMeta,
 )
 from webpte.format.program import ProgramFile as FileProgram
 from webpte.format.ptd import read_ptd
+from webpte.format.shared import ScalarType
 from webpte.format.vulkan import read_delegate
 from webpte.graph.graph import Graph, Tensor, Value, build_graph
 from webpte.portable import lookup_kernel
@@ -32,6 +37,8 @@ from webpte.runtime.base.open import open_bytes
 from webpte.source import ByteSource, Region, naming
 
 LORA_TRAINING, LORA_FACTS = "learn", "get_lora"  # see webpte/training/lora_form.py
+WHOLE, WHOLE_ARGS = Operator("llama::sdpa_with_kv_cache", "out"), 13  # with the output, twice
+UPDATE, ATTENTION = Operator("llama::update_cache", "out"), Operator("llama::custom_sdpa", "out")
 BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
 
 
@@ -112,7 +119,7 @@ async def _read_methods(
         graphs = tuple(
             [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
         )
-        fitted = _without_unused_inputs(plan, graphs)
+        fitted = _without_unused_inputs(split_attention(plan), graphs)
         fitted, graphs = _in_order(fitted, _tie_buffers(fitted, graphs))
         methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), named)
     return methods
@@ -188,6 +195,46 @@ def _in_order(
             ordered[call.delegate_index] = Graph(graph.values, graph.calls, inputs, graph.outputs)
             chain[at] = replace(call, args=(*(call.args[n] for n in order), *call.args[count:]))
     return replace(plan, chains=tuple(map(tuple, chains))), tuple(ordered)
+
+
+def split_attention(plan: ExecutionPlan) -> ExecutionPlan:
+    """Let attention that also writes its caches be two updates and attention: a GPU runs these."""
+    if WHOLE not in plan.operators:
+        return plan
+    values, chains = list(plan.values), []
+    for chain in plan.chains:
+        made, places = list[Instruction](), [0]
+        for one in chain:
+            made += _split_call(plan, one, values)
+            places.append(len(made))
+        moved = (
+            replace(one, destination=places[one.destination])
+            if isinstance(one, JumpFalseCall)
+            else one
+            for one in made
+        )
+        chains.append(tuple(moved))
+    operators = (*plan.operators, UPDATE, ATTENTION)
+    return replace(plan, values=tuple(values), chains=tuple(chains), operators=operators)
+
+
+def _split_call(plan: ExecutionPlan, call: Instruction, values: list[EValue]) -> list[Instruction]:
+    """Return the calls that an attention stands for; the updates' outputs become values."""
+    if not isinstance(call, KernelCall) or plan.operators[call.op_index] != WHOLE:
+        return [call]
+    if len(call.args) != WHOLE_ARGS:
+        return [call]  # what runs it says what is wrong
+    query, key, value, keys, cached, start, _, *rest, out, returned = call.args
+    update, attention, made = len(plan.operators), len(plan.operators) + 1, list[Instruction]()
+    for new, cache in ((key, keys), (value, cached)):
+        kind = plan.values[cache]
+        scalar = kind.scalar_type if isinstance(kind, TensorMeta) else ScalarType.FLOAT
+        place = Allocation(0, len(values))  # one of its own: memory ids are counted from 1
+        args = (new, cache, start, len(values), len(values))
+        made.append(replace(call, op_index=update, args=args))
+        values.append(TensorMeta(scalar, (1,), (0,), 0, place, Dynamism.STATIC, None))
+    given = (query, keys, cached, start, *rest, out, returned)
+    return [*made, replace(call, op_index=attention, args=given)]
 
 
 def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:

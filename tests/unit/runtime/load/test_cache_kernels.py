@@ -11,31 +11,51 @@ from support.graphs.graphs import wait
 from support.graphs.offloading import places
 from support.graphs.stitching import CUMPROD, expect, recording, unary
 from support.write.pte_writer import Host, MethodWriter, write_pte
+from webpte.format.program import (
+    Dynamism,
+    ExecutionPlan,
+    JumpFalseCall,
+    KernelCall,
+    Operator,
+    TensorMeta,
+)
+from webpte.format.shared import ScalarType
 from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.runtime.load import program_file
 
 POSITIONS, HEADS, SIZE = 300, 2, 4
 ROW, CACHE = (1, 1, HEADS, SIZE), (1, POSITIONS, HEADS, SIZE)
-UPDATE, AT, ATTENTION = (
+UPDATE, AT, ATTENTION, WHOLE = (
     "llama::update_cache.out",
     "llama::update_cache_with_indices.out",
     "llama::custom_sdpa.out",
+    "llama::sdpa_with_kv_cache.out",
 )
 
 
 def writing(
-    *, indexed: bool = False, on_host: bool = False, returned: bool = False
+    *,
+    indexed: bool = False,
+    on_host: bool = False,
+    returned: bool = False,
+    whole: bool = False,
+    mask: str | None = None,
 ) -> MethodWriter:
-    """k = -x at a position of the keys, v = x of the values; attention of x to them."""
+    """k = -x at a position of the keys, v = x of the values; attention of x to them.
+
+    `whole`: by one kernel. `mask`: the type of a mask, which is an input.
+    """
     m = MethodWriter()
     x, at = m.tensor(ROW), m.tensor((1, 1), "int64")
-    m.inputs(x, at)
+    hidden = None if mask is None else m.tensor((1, POSITIONS), mask)
+    m.inputs(x, at, *([hidden] if hidden else []))
     keys, values = (
         m.tensor(CACHE, data=np.zeros(CACHE, np.float32), mutable=True) for _ in range(2)
     )
     start = m.value(0)
     m.kernel("aten::_local_scalar_dense", at, start)
     negated, same = (unary(m, f"aten.{op}.default", x, ROW) for op in ("neg", "abs"))
-    for new, cache in ((negated, keys), (same, values)):
+    for new, cache in () if whole else ((negated, keys), (same, values)):
         dummy = m.tensor((1,))
         places = (at,) if indexed else ()
         m.kernel(AT if indexed else UPDATE, new, cache, start, *places, dummy, dummy)
@@ -45,7 +65,11 @@ def writing(
         m.kernel(CUMPROD, keys, 1, None, read, read)
     out = m.tensor(ROW)
     # Without a mask, causal attention reads up to the position.
-    m.kernel(ATTENTION, negated, read, values, start, None, 0.0, True, None, out, out)
+    how = (hidden, 0.0, mask is None, None, out, out)
+    if whole:
+        m.kernel(WHOLE, negated, negated, same, keys, values, start, 1, *how)
+    else:
+        m.kernel(ATTENTION, negated, read, values, start, *how)
     result = unary(m, "aten.neg.default", out, ROW)
     m.outputs(result, *([values] if returned else []))
     return m
@@ -70,6 +94,54 @@ def test_rows_are_written_in_place_on_the_gpu(indexed: bool) -> None:
         assert all(len(done["payload"]) < cache_bytes / 4 for done in runs(device))
 
     wait(run())
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_attention_that_writes_its_caches_runs_on_the_gpu(returned: bool) -> None:
+    async def run() -> None:
+        separate = await webpte.load(write_pte(writing(returned=returned)), device="numpy")
+        program = await expect(writing(whole=True, returned=returned), *map(step, (0, 1, 2, 1, 4)))
+        assert {places(program)[name] for name in (UPDATE, ATTENTION)} == {"gpu"}
+        assert WHOLE not in places(program)
+        await program.recover()
+        for inputs in map(step, (0, 1, 2, 1, 4, POSITIONS - 1)):
+            got, want = await program.forward(*inputs), await separate.forward(*inputs)
+            for one, other in zip(got, want, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+    wait(run())
+
+
+@pytest.mark.parametrize("mask", ["float32", "bool"])
+def test_attention_with_a_mask_runs_on_the_gpu(mask: str) -> None:
+    def given(position: int) -> tuple[np.ndarray, ...]:
+        seen = (np.arange(POSITIONS) <= position)[None]
+        hidden = seen if mask == "bool" else np.where(seen, 0, -np.inf).astype(np.float32)
+        return *step(position), hidden
+
+    async def run() -> None:
+        program = await expect(writing(mask=mask), *map(given, (0, 1, 2)))
+        assert places(program)[ATTENTION] == "gpu"
+
+    wait(run())
+
+
+def test_jumps_lead_to_the_same_calls() -> None:
+    operators = (Operator("aten::add", "out"), program_file.WHOLE)
+    cache = TensorMeta(ScalarType.FLOAT, CACHE, (0, 1, 2, 3), 0, None, Dynamism.STATIC, None)
+    whole, add = KernelCall(1, (0,) * 13), KernelCall(0, (0, 0, 0, 0))
+    chain = (JumpFalseCall(0, 2), whole, add, JumpFalseCall(0, 1), whole, JumpFalseCall(0, 6))
+    given = ExecutionPlan("m", (0,), (0,), (cache,), (chain, (add,)), operators, (), (), "", "")
+    plan = program_file.split_attention(given)
+    names = [
+        one.destination if isinstance(one, JumpFalseCall) else plan.operators[one.op_index].name
+        for one in plan.chains[0]
+        if isinstance(one, JumpFalseCall | KernelCall)
+    ]
+    three = ["llama::update_cache", "llama::update_cache", "llama::custom_sdpa"]
+    assert names == [4, *three, "aten::add", 1, *three, 10]
+    assert plan.chains[1] == (add,)
+    assert len(set(plan.values[1:])) == 4, "each update has an output of its own"
 
 
 def test_a_cache_that_the_host_reads_stays_there() -> None:
