@@ -43,5 +43,5 @@ class CacheChoice:
             choice("KV cache", options, source.kv_cache or AS_IN_FILE, data_act="kv-cache",
                    id="chat-cache", aria_describedby="chat-cache-note"),
             h("p", _NOTE, class_="note", id="chat-cache-note"),
-            class_="chat-cache",
+            class_="chat-choice",
         )  # fmt: skip

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from page.html.fields import labelled, marked, problem_note
+from page.html.fields import choice, labelled, marked, problem_note
 from page.html.markup import Html, h, render
 from page.html.units import plural
 from page.persistence.codec import CHAT, IDS, TEXT, Codec
 from page.session.state import AppState
 from page.views.chat.model_picker import model_picker
-from page.views.chat.settings import SETTINGS, ChatSettings, Setting
+from page.views.chat.settings import GUESSES, LOOKUP, SETTINGS, ChatSettings, Setting
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
 FIELD, NUMBERS, REFUSED = "chat-text", "chat-numbers", "chat-refused"
+_GUESSES_NOTE = (
+    "What was said before is guessed again, and the model checks several words at once: faster "
+    "where an answer quotes or repeats. The words are the same, and it stops where it does not pay."
+)
 _PLACEHOLDERS = {
     CHAT: "Ask something",
     TEXT: "Text to continue",
@@ -139,10 +143,23 @@ def settings_view(settings: ChatSettings, codec: Codec, act: Act, state: AppStat
         h("summary", "Generation settings"),
         system if codec.kind == CHAT else None,
         h("div", _numbers_view(settings, act), id=NUMBERS, class_="controls chat-settings"),
+        _guesses_view(settings, act),
         settings.cache.view(state.session) if state.session is not None else None,
         id="chat-settings",
         open=not state.narrow,
     )
+
+
+def _guesses_view(settings: ChatSettings, act: Act) -> Html:
+    """Return the choice of guesses, which make an answer come sooner and do not change it."""
+    options = {"": "None", LOOKUP: "From the conversation"}
+    return h(
+        "div",
+        choice("guesses", options, settings.texts[GUESSES], data_act=act("set"),
+               data_name=GUESSES, id="chat-guesses", aria_describedby="chat-guesses-note"),
+        h("p", _GUESSES_NOTE, class_="note", id="chat-guesses-note"),
+        class_="chat-choice",
+    )  # fmt: skip
 
 
 def problem_views(settings: ChatSettings, act: Act) -> dict[str, Html]:

@@ -309,6 +309,9 @@ def figures_view(answer: Answer | None, max_context: int | None) -> Html:
     if stats.reused_tokens:
         read += f", {count_text(stats.reused_tokens)} more in the cache"
     steps = f"{plural(stats.decode_tokens, 'token')}, {plural(stats.submissions, 'submission')}"
+    if stats.proposed_tokens:
+        right, guessed = count_text(stats.accepted_tokens), count_text(stats.proposed_tokens)
+        steps += f", {right} of {guessed} guesses right"
     tiles = [
         tile("first token", first, "after sending"),
         tile("prefill", f"{_speed(stats.prefill_tokens_per_second)}/s", read),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import randrange
+from typing import Final
 
 from page.views.chat.cache_choice import CacheChoice
 from webpte.errors import InputError
@@ -13,6 +14,8 @@ from webpte.llm import ReplyOptions
 from webpte.runtime.decode.sampling import SEED_BITS
 
 CANDIDATES = 8  # listed for each token, where they are asked for
+GUESSES: Final = "speculate"  # the setting, "" or LOOKUP
+LOOKUP: Final = "lookup"
 _SEEDS = 1 << 31
 
 
@@ -77,7 +80,7 @@ class ChatSettings:
     def __init__(self) -> None:
         self.cache = CacheChoice()
         self.system = ""
-        self.texts = {setting.name: setting.start for setting in SETTINGS}
+        self.texts = {setting.name: setting.start for setting in SETTINGS} | {GUESSES: ""}
         self.with_tokens = False  # show tokens, and ask for candidates
         self.refused = False  # a message was not sent because of them
 
@@ -113,6 +116,7 @@ class ChatSettings:
             "seed": randrange(_SEEDS) if seed is None else int(seed),
             "logprobs": self.with_tokens,
             "top": CANDIDATES if self.with_tokens else 0,
+            "speculate": LOOKUP if self.texts[GUESSES] == LOOKUP else None,
         }
 
     def _value(self, name: str) -> float | None:
