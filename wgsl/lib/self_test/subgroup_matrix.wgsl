@@ -27,18 +27,18 @@ fn main(place: Place) {
     a[line] = unit_of(input[place.thread * 2u] + seed, input[place.thread * 2u + 1u] + seed);
     b[line] = unit_of(input[64u + place.thread * 2u], input[65u + place.thread * 2u]);
     workgroupBarrier();
-    let left = subgroupMatrixLoad<Left, row_major>(&a, 0u, LINE);
-    let right = subgroupMatrixLoad<Right, col_major>(&b, 0u, LINE);
-    var sums: Sums;
+    let left = subgroupMatrixLoad<FragmentA, row_major>(&a, 0u, LINE);
+    let right = subgroupMatrixLoad<FragmentB, col_major>(&b, 0u, LINE);
+    var sums: Accumulator;
     sums = subgroupMatrixMultiplyAccumulate(left, right, sums);
     subgroupMatrixStore<row_major>(&product, 0u, sums, 4u);
     workgroupBarrier();
     for (var at = place.thread; at < 64u; at += 32u) {
         output[at] = bitcast<vec4<f32>>(product[at]);
     }
-    let factor = both_halves(input[128].x + f32(params.seed));
-    let rest = product_plus(factor, factor, negative(product_of(factor, factor)));
+    let factor = f16_splat(input[128].x + f32(params.seed));
+    let rest = f16_fma(factor, factor, f16_negate(f16_multiply(factor, factor)));
     if (place.thread == 0u) {
-        output[64] = vec4<f32>(f32(bits_of(rest) & 0xffffu));
+        output[64] = vec4<f32>(f32(f16_pair_bits(rest) & 0xffffu));
     }
 }
