@@ -25,7 +25,7 @@ SCRIPT = Path(__file__).with_suffix(".mjs")
 
 def kernels() -> list[dict[str, Any]]:
     """Return the kernels of layers that use subgroup matrices, and the self-test of these."""
-    found: list[dict[str, Any]] = [
+    found = [
         {"label": spec.label, "code": spec.code, "overrides": dict(spec.overrides)}
         for spec in lower([], [MATRICES])
     ]
@@ -42,7 +42,7 @@ def errors_of(specs: list[dict[str, Any]], package: Path) -> list[str]:
     with TemporaryDirectory() as folder:
         path = Path(folder, "kernels.json")
         path.write_text(json.dumps(numbers), encoding="utf-8")
-        command = ["node", SCRIPT, path, package.resolve()]
+        command = ["node", *map(str, (SCRIPT, path, package.resolve()))]
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     found: list[str] = json.loads(done.stdout)
     return found

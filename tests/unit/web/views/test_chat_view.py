@@ -139,25 +139,6 @@ def test_a_card_names_the_tokenizer_and_questions(tmp_path: Path) -> None:
     drive(script)
 
 
-def test_guesses_from_the_conversation_do_not_change_an_answer() -> None:
-    """The tiny model repeats one token after this prompt."""
-    prompt = "7 " * 20
-
-    async def script(app: App, browser: FakeBrowser) -> None:
-        await open_chat(app, temperature="0", max_tokens="24")
-        await send(app, prompt)
-        plain = shown(browser)
-        assert "guesses right" not in browser.html["chat-figures"]
-        await act(app, "clear")
-        await act(app, "set", name="speculate", value="lookup")
-        await send(app, prompt)
-        assert shown(browser) == plain
-        assert "guesses right" in browser.html["chat-figures"]
-        assert '<option value="lookup" selected>' in browser.html["view-chat"]
-
-    drive(script)
-
-
 def test_without_a_tokenizer_tokens_are_typed() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, temperature="0")

@@ -1,11 +1,11 @@
-"""The choice of a KV cache in the chat's settings."""
+"""Choices in the chat's settings: of a KV cache, and of guesses."""
 
 from __future__ import annotations
 
 import re
 
 from page.app import App
-from support.page.chat_page import CONFIG, TOKENIZER, open_chat, send, shown
+from support.page.chat_page import CONFIG, TOKENIZER, act, open_chat, send, shown
 from support.page.fake_page import Engine, FakeBrowser, drive
 from webpte import errors
 
@@ -66,3 +66,22 @@ def test_a_cache_that_cannot_be_loaded_changes_nothing() -> None:
         assert len(shown(browser)) == 2
 
     drive(script, engine=engine)
+
+
+def test_guesses_from_the_conversation_do_not_change_an_answer() -> None:
+    """The tiny model repeats one token after this prompt."""
+    prompt = "7 " * 20
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_chat(app, temperature="0", max_tokens="24")
+        await send(app, prompt)
+        plain = shown(browser)
+        assert "guesses right" not in browser.html["chat-figures"]
+        await act(app, "clear")
+        await act(app, "set", name="speculate", value="lookup")
+        await send(app, prompt)
+        assert shown(browser) == plain
+        assert "guesses right" in browser.html["chat-figures"]
+        assert '<option value="lookup" selected>' in browser.html["view-chat"]
+
+    drive(script)
