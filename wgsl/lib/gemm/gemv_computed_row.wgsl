@@ -5,23 +5,17 @@
 var<private> writes_row: bool; // whether this workgroup does
 var<private> row_scale: f32;
 
-fn row_quad(quad: u32) -> vec4<f32> { return residual[quad] + x[quad] * row_scale * row_gain[quad]; }
-
 fn write_row(quad: u32, values: vec4<f32>) {
-    if (writes_row && quad < UNITS * X_QUADS) {
+    if (writes_row) {
         row[quad] = values;
     }
 }
 
-// The sum of one number of each invocation, in all of them.
-fn total_of(thread: u32, number: f32) -> f32 {
-    slice_scalars[thread] = number;
-    workgroupBarrier();
-    reduce_scalars(thread);
-    workgroupBarrier();
-    let total = sum_of_scalars();
-    workgroupBarrier();
-    return total;
+// A quad after the first chunk; a workgroup loads each once.
+fn row_quad(quad: u32) -> vec4<f32> {
+    let values = residual[quad] + x[quad] * row_scale * row_gain[quad];
+    write_row(quad, values);
+    return values;
 }
 
 // The first chunk, by all invocations of a workgroup, before every `row_quad`. All that the chunk is made of is read
@@ -46,20 +40,8 @@ fn first_x(thread: u32) -> Run {
     row_scale = inverseSqrt(total_of(thread, squares) / f32(params.gemm.k) + params.row_eps);
     for (var i = 0u; i < X_LOADS; i++) {
         run[i] = residuals[i] + run[i] * row_scale * row_gains[i];
-        if (i * THREADS + thread < STAGED) {
+        if (i * THREADS + thread < min(STAGED, UNITS * X_QUADS)) {
             write_row(i * THREADS + thread, run[i]);
-        }
-    }
-    return run;
-}
-
-fn fetch_x(chunk: u32, thread: u32) -> Run {
-    var run = Run();
-    for (var i = 0u; i < X_LOADS; i++) {
-        let quad = chunk * STAGED + i * THREADS + thread;
-        if (i * THREADS + thread < STAGED && quad < UNITS * X_QUADS) {
-            run[i] = row_quad(quad);
-            write_row(quad, run[i]);
         }
     }
     return run;

@@ -10,9 +10,8 @@
 // by 1 / rms at the end. With CENTERED, too, this is a layer norm: x has its mean subtracted first.
 //
 // Goes with lib/gemm/gemm.wgsl, lib/gemm/q4_weights.wgsl and lib/gemm/q4_units.wgsl, and with one of lib/gemm/gemv_row.wgsl
-// and lib/gemm/gemv_computed_row.wgsl, which say what x is: `first_x` and `fetch_x` return the quads that an invocation
-// loads for the first chunk and for others. The kernel declares `gain` (an array of quads) and `params.gemm`,
-// `params.eps`, and
+// and lib/gemm/gemv_computed_row.wgsl, which say what x is: `first_x` is `fetch_x` for the first chunk, and `row_quad` a quad
+// of the others. The kernel declares `gain` (an array of quads), `params.gemm`, `params.eps` and
 //     fn fetch_units(matrix: u32, at: u32, scale: u32) -> Units    at `at`, and UNITS from one to the next
 
 override NORMED: bool = false;
@@ -57,6 +56,19 @@ fn lane_of(thread: u32) -> u32 { return thread / SLICES; }
 // Units past the end read the last one; their x is zero.
 fn unit_of(turn: u32, thread: u32) -> u32 { return min(turn * SLICES + slice_of(thread), UNITS - 1u); }
 
+// The quads of x that an invocation loads for a chunk.
+fn fetch_x(chunk: u32, thread: u32) -> Run {
+    var run = Run();
+    for (var i = 0u; i < X_LOADS; i++) {
+        let quad = chunk * STAGED + i * THREADS + thread;
+        if (i * THREADS + thread < STAGED && quad < UNITS * X_QUADS) {
+            run[i] = row_quad(quad);
+        }
+    }
+    return run;
+}
+
+// The gains that belong to them.
 fn fetch_gains(chunk: u32, thread: u32) {
     if (NORMED) {
         for (var i = 0u; i < X_LOADS; i++) {
@@ -71,12 +83,18 @@ fn find_mean(thread: u32) {
     for (var quad = thread; quad < UNITS * X_QUADS; quad += THREADS) {
         sum += dot(row_quad(quad), vec4<f32>(1.0));
     }
-    slice_scalars[thread] = sum;
+    mean = total_of(thread, sum) / f32(params.gemm.k);
+}
+
+// The sum of one number of each invocation, in all of them.
+fn total_of(thread: u32, number: f32) -> f32 {
+    slice_scalars[thread] = number;
     workgroupBarrier();
     reduce_scalars(thread);
     workgroupBarrier();
-    mean = sum_of_scalars() / f32(params.gemm.k);
+    let total = sum_of_scalars();
     workgroupBarrier();
+    return total;
 }
 
 // Adds up what the invocations have in `slice_scalars`, in parts that `sum_of_scalars` adds.

@@ -3,14 +3,3 @@
 fn row_quad(quad: u32) -> vec4<f32> { return vec4<f32>(x[quad]); }
 
 fn first_x(thread: u32) -> Run { return fetch_x(0u, thread); }
-
-fn fetch_x(chunk: u32, thread: u32) -> Run {
-    var run = Run();
-    for (var i = 0u; i < X_LOADS; i++) {
-        let quad = chunk * STAGED + i * THREADS + thread;
-        if (i * THREADS + thread < STAGED && quad < UNITS * X_QUADS) {
-            run[i] = row_quad(quad);
-        }
-    }
-    return run;
-}

@@ -43,6 +43,7 @@ from webpte.ops.gemm.fused_linear_q4 import (
     linears_of,
     lower_qkv,
     prologue_of,
+    steps_after_norm,
 )
 from webpte.ops.gemm.fused_matmul import qkv_dispatches
 from webpte.ops.gemm.gemv_multi import lower_gemv_multi
@@ -85,7 +86,7 @@ def head_attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
     if found is not None:
         return [FusedStep(tuple(parts), lambda _: found)]
     if centered_first(parts) and (rest := fused_dispatches(args, parts[1:])) is not None:
-        return [FusedStep((parts[0],)), FusedStep(tuple(parts[1:]), lambda _: rest)]
+        return steps_after_norm(parts, lambda _: rest)
     if parts_are_dense(parts):
         return grouped(parts, {LINEAR}, qkv_dispatches)
     return qkv_steps(parts) or steps_with_biases(parts)

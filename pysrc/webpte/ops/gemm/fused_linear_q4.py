@@ -168,8 +168,14 @@ def lower_after_norm(
     args: Args, parts: list[Part], lower: Callable[[list[Part]], list[Dispatch] | None]
 ) -> list[Dispatch]:
     """Lower the norm by itself, and the other parts at once, or else one after the other."""
-    rest = tuple(parts[1:])
-    return lower_parts(args, [FusedStep((parts[0],)), FusedStep(rest, lambda own: lower([*own]))])
+    return lower_parts(args, steps_after_norm(parts, lower))
+
+
+def steps_after_norm(
+    parts: list[Part], lower: Callable[[list[Part]], list[Dispatch] | None]
+) -> list[FusedStep]:
+    """Return the norm as a step, and the other parts as one."""
+    return [FusedStep((parts[0],)), FusedStep(tuple(parts[1:]), lambda own: lower([*own]))]
 
 
 def lower_float_gemv(
@@ -258,7 +264,7 @@ def gated_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
         if found := gated_dispatches(args, parts):
             return [FusedStep(tuple(parts), lambda _: found)]
         if parts[0][0].name == RMS_NORM and (rest := gated_dispatches(args, parts[1:])):
-            return [FusedStep((parts[0],)), FusedStep(tuple(parts[1:]), lambda _: rest)]
+            return steps_after_norm(parts, lambda _: rest)
         if steps := gated_matrix_steps(args, parts):
             return steps
     return grouped(parts, NAMES, chain_dispatches)
