@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import webpte
+from bench.llm.speculation_bench import timed
 from webpte.llm import Generator
 from webpte.llm.generation import ignore_stops
 from webpte.text import load_tokenizer
@@ -24,27 +24,16 @@ from webpte.text import load_tokenizer
 ANSWERS = 3  # the last one is timed: the first make plans, and measure whether rounds pay
 
 
-async def timed(
-    generator: Generator, prompt: list[int], count: int, speculate: Any
-) -> tuple[list[int], float, Any]:
-    """Return the tokens, the milliseconds per token of the second half, and the statistics."""
-    answer = generator.generate(prompt, count, speculate=speculate)
-    ignore_stops(answer)
-    tokens, arrivals = [], []
-    async for token in answer:
-        tokens.append(token)
-        arrivals.append(perf_counter())
-    half = arrivals[len(arrivals) // 2 :]
-    return tokens, (half[-1] - half[0]) * 1000 / (len(half) - 1), answer.stats
-
-
 async def compare(program: webpte.Program, name: str, known: list[int], begun: int, n: int) -> None:
     """Time the answers to one text."""
     generator, wanted = Generator(program), list[int]()
-    for kind, speculate in (("plain", None), ("lookup", "lookup")):
+    ways: tuple[tuple[str, Any], ...] = (("plain", None), ("lookup", "lookup"))
+    for kind, speculate in ways:
         for _ in range(ANSWERS):
-            tokens, ms, stats = await timed(generator, [*known, *known[:begun]], n, speculate)
-        wanted = wanted or tokens
+            answer = generator.generate([*known, *known[:begun]], n, speculate=speculate)
+            ignore_stops(answer)
+            tokens, ms = await timed(answer)
+        wanted, stats = wanted or tokens, answer.stats
         same = "the same tokens" if tokens == wanted else "OTHER TOKENS"
         copied = sum(a == b for a, b in zip(tokens, known[begun:], strict=False))
         print(

@@ -20,22 +20,19 @@ from typing import Any
 
 import webpte
 from support.graphs.draft_pairs import Shape, draft_pair
-from webpte.llm import Generator
+from webpte.llm import Generation, Generator
 
 PROMPT = [(7 * n) % 97 for n in range(60)]
 
 
-async def timed(
-    generator: Generator, count: int, asked: dict[str, Any]
-) -> tuple[list[int], float, Any]:
-    """Return the tokens, the milliseconds per token of the second half, and the statistics."""
-    answer = generator.generate(PROMPT, count, **asked)
+async def timed(answer: Generation) -> tuple[list[int], float]:
+    """Return the tokens of an answer, and the milliseconds per token of its second half."""
     tokens, arrivals = [], []
     async for token in answer:
         tokens.append(token)
         arrivals.append(perf_counter())
     half = arrivals[len(arrivals) // 2 :]
-    return tokens, (half[-1] - half[0]) * 1000 / (len(half) - 1), answer.stats
+    return tokens, (half[-1] - half[0]) * 1000 / (len(half) - 1)
 
 
 def shape_of(options: argparse.Namespace) -> Shape:
@@ -58,8 +55,9 @@ async def compare(options: argparse.Namespace, noise: float) -> None:
         for name, speculate in (("plain", None), ("lookup", "lookup"), ("draft", draft)):
             for _ in range(2):  # the first makes plans
                 asked = {**sampled, "speculate": speculate}
-                tokens, ms, stats = await timed(generator, options.tokens, asked)
-            wanted = wanted or tokens
+                answer = generator.generate(PROMPT, options.tokens, **asked)
+                tokens, ms = await timed(answer)
+            wanted, stats = wanted or tokens, answer.stats
             same = "the same tokens" if tokens == wanted else "OTHER TOKENS"
             right = stats.accepted_tokens / max(1, stats.proposed_tokens)
             print(

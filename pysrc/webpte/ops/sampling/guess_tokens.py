@@ -21,8 +21,7 @@ from webpte.errors import GraphError
 from webpte.ops.core.args import Args
 from webpte.ops.core.records import Dispatch, pack
 from webpte.ops.core.registry import register
-from webpte.ops.sampling.next_round import accepted_of
-from webpte.ops.sampling.sample import is_word
+from webpte.ops.sampling.next_round import accepted_of, check_round
 from webpte.shapes import Dims
 
 Array = np.ndarray
@@ -33,15 +32,7 @@ LANES = 256
 
 
 def guess_tokens_shape(args: Args) -> tuple[Dims]:
-    names = ("tokens", "sampled", "position", "history")
-    tokens, sampled, position, history = tensors = [args.tensor(name) for name in names]
-    if not all(is_word(tensor) for tensor in (*tensors, args.out)):
-        raise GraphError(f"{args.call}: all tensors must be int32")
-    if not tokens.numel or tokens.numel != sampled.numel or position.numel != 1:
-        raise GraphError(
-            f"{args.call}: {tokens.numel} tokens, {sampled.numel} sampled ones and "
-            f"{position.numel} positions; there must be as many of the first two, and one position"
-        )
+    tokens, history = check_round(args, "history")
     if not 0 < history.numel <= MOST_ROOM:
         raise GraphError(f"{args.call}: a history of {history.numel} tokens, not 1 to {MOST_ROOM}")
     return ((tokens.numel,),)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from webpte.errors import GraphError
-from webpte.ops.core.args import Args
+from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.quads import WORKGROUP_SIZE
 from webpte.ops.core.records import Dispatch, SymIntBound, ceil_div, fold_grid, pack
 from webpte.ops.core.registry import register
@@ -31,9 +31,10 @@ Array = np.ndarray
 PLACE_WORDS = 2  # of the last row: the position and the token
 
 
-def next_round_shape(args: Args) -> tuple[Dims]:
-    names = ("tokens", "sampled", "position", "table")
-    tokens, sampled, position, table = tensors = [args.tensor(name) for name in names]
+def check_round(args: Args, last: str) -> tuple[TensorArg, TensorArg]:
+    """Check the last round's tensors; return its tokens, and the one besides, called `last`."""
+    names = ("tokens", "sampled", "position", last)
+    tokens, sampled, position, other = tensors = [args.tensor(name) for name in names]
     if not all(is_word(tensor) for tensor in (*tensors, args.out)):
         raise GraphError(f"{args.call}: all tensors must be int32")
     if not tokens.numel or tokens.numel != sampled.numel or position.numel != 1:
@@ -41,6 +42,11 @@ def next_round_shape(args: Args) -> tuple[Dims]:
             f"{args.call}: {tokens.numel} tokens, {sampled.numel} sampled ones and "
             f"{position.numel} positions; there must be as many of the first two, and one position"
         )
+    return tokens, other
+
+
+def next_round_shape(args: Args) -> tuple[Dims]:
+    tokens, table = check_round(args, "table")
     if table.rank != 2 or not table.dims[0] or table.dims[1] < PLACE_WORDS:
         raise GraphError(f"{args.call}: a table [rows, words] is needed, not {list(table.dims)}")
     return ((tokens.numel + 1, table.dims[1]),)
