@@ -30,7 +30,7 @@ from webpte.format.vulkan import read_delegate
 from webpte.graph.graph import Graph, Tensor, Value, build_graph
 from webpte.portable import lookup_kernel
 from webpte.rewrite.dataflow import Dataflow
-from webpte.rewrite.passes import tie_buffer_outputs
+from webpte.rewrite.passes import scale_after_norms, tie_buffer_outputs
 from webpte.rewrite.validate import unsupported_ops
 from webpte.runtime.base.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.base.open import open_bytes
@@ -144,7 +144,7 @@ async def _read_graph(
         return None
     span = program.delegate_span(delegate)
     blob = await read_delegate(Region(source, span.offset, span.size))
-    return build_graph(blob, source, named)
+    return scale_after_norms(build_graph(blob, source, named))
 
 
 def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
