@@ -1,4 +1,4 @@
-"""Guards of the patterns that ExecuTorch's exporter fuses for Vulkan: fuse only what means the same.
+"""Guards of the patterns that ExecuTorch's exporter fuses for Vulkan: only what means the same.
 
 Its patterns compare operators, but hardly shapes, axes, types and numbers. What a guard refuses
 stays as single operators.
@@ -105,7 +105,7 @@ def guard_rotary(entry: Any, fused: str) -> None:
         key = computation_of(match)
         if key not in known:
             known[key] = rotates_alike(match, fused)
-        if known[key] and are_tables(match):
+        if known[key] and (not fused.endswith("_hf") or are_tables(match)):
             original(program, graph_module, match)
 
     entry.create_replacement_fn = fuse
@@ -258,7 +258,7 @@ def is_quantized_linear(match: Any) -> bool:
 
 
 def turns(node: Any, weight: Any) -> bool | None:
-    """Tell whether a matrix is the transposed weight; None if it is anything else but the weight."""
+    """Tell whether a matrix is the transposed weight; None if it is neither that nor the weight."""
     if node is weight:
         return False
     swaps = any(name in str(node.target) for name in ("permute_copy", "t_copy", "transpose_copy"))

@@ -19,14 +19,15 @@ import webpte  # noqa: E402
 from webpte_export import export  # noqa: E402
 from webpte_export.exporter_patches import patch_exporter  # noqa: E402
 
-RMS, TWO = "et_vk.rms_norm.default", (torch.randn(2, 7, 32), torch.randn(2, 7, 32))
+RMS, RNG = "et_vk.rms_norm.default", torch.Generator().manual_seed(0)
+TWO = tuple(torch.randn(2, 7, 32, generator=RNG) for _ in range(2))
 
 
 class Function(torch.nn.Module):  # type: ignore[name-defined,misc]
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function
-        self.vector = torch.nn.Parameter(torch.randn(32))
+        self.vector = torch.nn.Parameter(torch.randn(32, generator=RNG))
 
     def forward(self, *given: Any) -> Any:
         return self.function(self.vector, *given)
@@ -59,45 +60,45 @@ def test_a_norm_is_fused_with_a_weight_and_not_with_another_factor(tmp_path: Pat
             rms(rms(square * 3, 0.5), 0.1),
         )
 
-    assert exported(tmp_path, norms, *TWO, torch.randn(1, 32, 32))[RMS] == 1
+    assert exported(tmp_path, norms, *TWO, torch.randn(1, 32, 32, generator=RNG))[RMS] == 1
 
 
-def halves(x: Any, cos: Any, sin: Any) -> Any:
-    half = x.shape[-1] // 2
-    return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
+def halves(xs: Any, cos: Any, sin: Any, axis: int = 1) -> Any:
+    """Rotate pairs that lie half of a table's width apart; pass the rest on."""
+    cos, sin = cos.unsqueeze(axis), sin.unsqueeze(axis)
+    width = cos.shape[-1]
+
+    def rotated(x: Any) -> Any:
+        part, rest = x[..., :width], x[..., width:]
+        half = torch.cat((-part[..., width // 2 :], part[..., : width // 2]), -1)
+        return torch.cat([part * cos + half * sin, rest], -1)
+
+    return [rotated(x) for x in xs]
 
 
-def neighbours(x: Any, cos: Any, sin: Any, order: int = 1, axis: int = -1) -> Any:
-    """Rotate pairs of a tensor that `axis` splits into their first and second elements."""
-    shape = (-1, 2) if axis == -1 else (2, -1)
-    a, b = x.reshape(*x.shape[:-1], *shape).unbind(axis)[::order]
-    return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(3)
+def neighbours(xs: Any, cos: Any, sin: Any, order: int = 1, axis: int = -1) -> Any:
+    """Rotate pairs of elements, which `axis` tells apart, the first first if `order` is 1."""
+    split = (-1, 2) if axis == -1 else (2, -1)
+    q, k = (x.reshape(*x.shape[:-1], *split).unbind(axis)[::order] for x in xs)
+    cos, sin = cos.view(1, 5, 1, 4), sin.view(1, 5, 1, 4)
+    both = [(a * cos - b * sin, a * sin + b * cos) for a, b in (q, k)]
+    return [torch.stack(pair, -1).flatten(3) for pair in both]
 
 
 def test_a_rotary_embedding_is_fused_if_the_operator_gives_the_same(tmp_path: Path) -> None:
-    def rotated(_: Any, q: Any, k: Any, cos: Any, sin: Any) -> Any:
-        def by_halves(x: Any, c: Any, s: Any) -> Any:
-            return halves(x, c.unsqueeze(1), s.unsqueeze(1))
+    def rotated(_: Any, q: Any, k: Any, cos: Any, sin: Any, pairs: Any, other: Any) -> Any:
+        return (
+            *halves((q, k), cos[:5], sin[:5]),  # as the one operator
+            *neighbours((q, k), pairs, other),  # as the other one
+            *halves((q, k), cos[:3], sin[:3], 0),  # heads in place of tokens
+            *halves((q, k), cos[:5][:, :4], sin[:5][:, :4]),  # some columns of the tables
+            *halves((q, k), cos[1:6], sin[2:7]),  # other rows for each table
+            *neighbours((q, k), pairs, other, -1),  # pairs swapped
+            *neighbours((q, k), pairs, other, 1, -2),  # pairs that are no neighbours
+        )
 
-        def by_neighbours(x: Any, *how: int) -> Any:
-            table = (t[:5, :4].reshape(1, 5, 1, 4) for t in (cos, sin))
-            return neighbours(x, *table, *how)
-
-        def by_heads(x: Any) -> Any:
-            return halves(x, cos[:3, :8].unsqueeze(0), sin[:3, :8].unsqueeze(0))
-
-        return [
-            *(by_halves(x, cos[:5, :8] * 2, sin[:5, :8] * 2) for x in (q, k)),  # as the operator
-            *(by_neighbours(x) for x in (q, k)),  # as the other one
-            *(by_heads(x) for x in (q, k)),
-            *(by_halves(x, cos[:5][:, :8], sin[:5][:, :8]) for x in (q, k)),  # of some columns
-            *(by_halves(x, cos[1:6, :8], sin[2:7, :8]) for x in (q, k)),  # of rows apart
-            *(by_neighbours(x, -1) for x in (q, k)),  # of swapped pairs
-            *(by_neighbours(x, 1, -2) for x in (q, k)),  # of pairs that are not neighbours
-        ]
-
-    q, k = torch.randn(1, 5, 3, 8), torch.randn(1, 5, 3, 8)
-    ops = exported(tmp_path, rotated, q, k, torch.randn(9, 12), torch.randn(9, 12))
+    given = ((1, 5, 3, 8), (1, 5, 3, 8), (9, 6), (9, 6), (5, 4), (5, 4))
+    ops = exported(tmp_path, rotated, *(torch.randn(shape, generator=RNG) for shape in given))
     assert {name: n for name, n in ops.items() if "rotary" in name} == {
         "et_vk.apply_rotary_emb_hf.default": 1,
         "et_vk.apply_rotary_emb.default": 1,
@@ -126,12 +127,12 @@ def test_a_quantized_sum_keeps_its_relu_and_its_factor() -> None:
             quantized(torch.add(x, y, alpha=2)),
         )
 
-    model = Function(sums)
+    model, given = Function(sums), tuple(x / 2 for x in TWO)
     program = to_edge_transform_and_lower(
         torch.export.export(model, TWO), partitioner=[VulkanPartitioner()]
     )
     opened = wait(webpte.load(program.to_executorch().buffer, device="numpy"))
     assert opened.methods["forward"].ops["et_vk.q8ta_add.default"] == 2
-    found = wait(opened.forward(*(x.numpy() for x in TWO)))
-    for result, expected in zip(found, model(*TWO), strict=True):
-        np.testing.assert_allclose(result, expected.detach().numpy(), atol=0.051)
+    found = wait(opened.forward(*(x.numpy() for x in given)))
+    for result, expected in zip(found, model(*given), strict=True):
+        np.testing.assert_allclose(result, expected.detach().numpy(), atol=0.11)

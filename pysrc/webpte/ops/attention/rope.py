@@ -8,7 +8,7 @@ apply_rotary_emb_hf            tables are [positions, R]: pairs lie R/2 apart, e
                                own cos and sin, elements from R on are copied. The first token
                                reads row `start_pos`, which is live
 apply_rotary_emb_hf_single     likewise, of one tensor x [B, S, heads, D]
-apply_rotary_emb_interleaved   x [.., N, C] with a table [N, C] or [N, C/2, 2], (cos, sin) neighbours
+apply_rotary_emb_interleaved   x [.., N, C], a table [N, C] or [N, C/2, 2], (cos, sin) neighbours
 
 The ops with queries and keys give two outputs.
 """
