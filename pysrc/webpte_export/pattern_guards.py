@@ -210,9 +210,9 @@ def is_int8(*nodes: Any) -> bool:
     import torch
 
     for node in nodes:
-        scale, zero, *rest = [*node.args[1:], None, None]
-        numbers = isinstance(scale, float) and isinstance(zero, int)
-        if not numbers or rest[:3] != [*INT8, torch.int8]:
+        args: list[Any] = list(node.args)
+        numbers = isinstance(args[1], float) and isinstance(args[2], int)
+        if not numbers or args[3:6] != [*INT8, torch.int8]:
             return False
     return True
 
