@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from webpte_export.pattern_guards import guard_patterns
+
 
 def patch_exporter() -> None:
     """Apply the patches, before anything of ExecuTorch's exporter is used."""
@@ -26,31 +28,12 @@ def patch_exporter() -> None:
     for entry in fusable_patterns.values():
         if entry.get_graphs_fn is not None and not hasattr(entry.get_graphs_fn, "cache_info"):
             entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
-    check_rotary_tables(fusable_patterns["hf_rope"])
     describe_rotary_shapes()
+    guard_patterns(fusable_patterns)
     keep_fake_mode()
     keep_shared_state()
     keep_unused_inputs()
     take_masks_as_given()
-
-
-def check_rotary_tables(entry: Any) -> None:
-    """Fuse a rotary embedding only where its operator means the same.
-
-    The pattern also matches models that have heads before tokens, whose tables have one dim more:
-    the operator would take heads for tokens.
-    """
-    original = entry.create_replacement_fn
-    if hasattr(original, "__wrapped__"):
-        return
-
-    @functools.wraps(original)
-    def fuse(program: Any, graph_module: Any, match: Any) -> None:
-        tables = [node.meta.get("val") for node in match.input_nodes[2:4]]
-        if all(table is None or table.dim() == 2 for table in tables):
-            original(program, graph_module, match)
-
-    entry.create_replacement_fn = fuse
 
 
 @functools.cache

@@ -1,6 +1,9 @@
-// Root mean square normalization, row by row: output = x / sqrt(mean(x * x) + eps) * weight.
+// Root mean square normalization, row by row: output = x / sqrt(mean(x * x) + eps) * weight,
+// or without a weight.
 
 // use lib/reduce/rms_norm.wgsl
+
+override HAS_WEIGHT: bool;
 
 @group(0) @binding(0) var<storage, read> input: array<Stored>;
 @group(0) @binding(1) var<storage, read> weight: array<Stored>;
@@ -15,6 +18,10 @@ fn main(
 ) {
     let share = share_of(place_of(thread, workgroup, workgroups));
     for (var i = share.first; i < share.end; i += LANES) {
-        output[share.base + i] = Stored(normalized(share, i));
+        if (HAS_WEIGHT) {
+            output[share.base + i] = Stored(normalized(share, i));
+        } else {
+            output[share.base + i] = Stored(unscaled(share, i));
+        }
     }
 }

@@ -9,7 +9,10 @@ from webpte.dtypes import NATIVE_HALF
 from webpte.errors import GraphError
 from webpte.format.vulkan import IntListValue, ValueListValue
 from webpte.graph.graph import PREPACK, Call, Graph, Tensor, Value
+from webpte.ops import definition_of
 from webpte.ops.move.view import PERMUTED_VIEW
+from webpte.ops.norm.fused_norm import RMS_NORM
+from webpte.ops.norm.norm import UNSCALED_RMS_NORM
 from webpte.rewrite.dataflow import Dataflow
 
 
@@ -22,6 +25,38 @@ def store_f16(graph: Graph) -> Graph:
         for value in graph.values
     )
     return Graph(values, graph.calls, graph.inputs, graph.outputs)
+
+
+def scale_after_norms(graph: Graph) -> Graph:
+    """Let an RMS norm be one without a weight and a product, unless the weight is a row's vector.
+
+    ExecuTorch's exporter takes whatever a norm is multiplied by for its weight: a gate, a scale of
+    each sample, another norm. Kernels, fusions and all that treats rows apart rely on a vector.
+    """
+    values, calls = list(graph.values), list[Call]()
+    for call in graph.calls:
+        calls.append(replace(call, index=len(calls)))
+        if not _has_other_weight(graph, call):
+            continue
+        x, weight, eps, out = call.args
+        normal = replace(graph.tensor(x), id=len(values), constant=None, mem_obj_id=None)
+        values.append(normal)
+        named = replace(calls.pop(), place=call.place or str(call))
+        calls.append(replace(named, name=UNSCALED_RMS_NORM, args=(x, eps, normal.id)))
+        product = replace(named, index=len(calls), name="aten.mul.Tensor")
+        calls.append(replace(product, args=(normal.id, weight, out)))
+    return Graph(tuple(values), tuple(calls), graph.inputs, graph.outputs)
+
+
+def _has_other_weight(graph: Graph, call: Call) -> bool:
+    """Tell whether a call is an RMS norm whose weight is no vector; broken calls are left alone."""
+    op = definition_of(call) if call.name != PREPACK else None
+    if op is None or op.name != RMS_NORM or len(call.args) != 4:
+        return False
+    x, weight = (graph.value(i) for i in call.args[:2])
+    if not isinstance(x, Tensor) or not isinstance(weight, Tensor) or not x.dims:
+        return False
+    return weight.dims != x.dims[-1:] or not weight.dtype.is_float
 
 
 def view_permuted_ones(graph: Graph) -> Graph:

@@ -36,6 +36,10 @@ fn share_of(place: Place) -> Share {
     return Share(base, place.lane, end, scale);
 }
 
+fn unscaled(share: Share, i: u32) -> Item {
+    return Item(input[share.base + i]) * share.scale;
+}
+
 fn normalized(share: Share, i: u32) -> Item {
-    return Item(input[share.base + i]) * share.scale * Item(weight[i]);
+    return unscaled(share, i) * Item(weight[i]);
 }

@@ -8,7 +8,7 @@ apply_rotary_emb_hf            tables are [positions, R]: pairs lie R/2 apart, e
                                own cos and sin, elements from R on are copied. The first token
                                reads row `start_pos`, which is live
 apply_rotary_emb_hf_single     likewise, of one tensor x [B, S, heads, D]
-apply_rotary_emb_interleaved   x [.., N, C] with a table of N * C elements, (cos, sin) neighbours
+apply_rotary_emb_interleaved   x [.., N, C], a table [N, C] or [N, C/2, 2], (cos, sin) neighbours
 
 The ops with queries and keys give two outputs.
 """
@@ -67,7 +67,7 @@ def table_strides(args: Args) -> tuple[int, int]:
     """Return the strides of a token and a head in the tables of `apply_rotary_emb`."""
     q, k, table, _ = operands(args)
     tokens, heads, pairs = q.dims[1], q.dims[2], q.dims[3] // 2
-    if table.numel == tokens * pairs:
+    if without_ones(table.dims) == without_ones((tokens, pairs)):
         return pairs, 0
     if table.dims == (tokens, heads, pairs) and heads == k.dims[2]:
         return heads * pairs, pairs
@@ -75,6 +75,11 @@ def table_strides(args: Args) -> tuple[int, int]:
         f"{args.call}: tables {list(table.dims)} for queries {list(q.dims)} and keys "
         f"{list(k.dims)}; expected are [{tokens}, {pairs}] or [{tokens}, heads, {pairs}]"
     )
+
+
+def without_ones(dims: Dims) -> Dims:
+    """Return the dims of more than one element, which tell where elements lie."""
+    return tuple(size for size in dims if size != 1)
 
 
 def check_rows(args: Args, table: TensorArg, *sizes: int) -> None:
@@ -106,10 +111,12 @@ def single_shape(args: Args) -> tuple[Dims]:
 def complex_shape(args: Args) -> tuple[Dims]:
     x, table = args.tensor("x"), args.tensor("freqs_cis")
     check_floats(args, x, table)
-    if x.rank < 2 or x.dims[-1] % 2 or table.numel != x.dims[-2] * x.dims[-1]:
+    rows, width = (0, 1, *x.dims)[-2:]
+    tables = ((rows, width), (rows, width // 2, 2))
+    if x.rank < 2 or width % 2 or without_ones(table.dims) not in map(without_ones, tables):
         raise GraphError(
             f"{args.call}: a tensor {list(x.dims)} and a table {list(table.dims)}; expected are "
-            "[.., N, C] with an even C, and N * C elements"
+            "[.., N, C] with an even C, and [N, C] or [N, C / 2, 2]"
         )
     return (x.dims,)
 

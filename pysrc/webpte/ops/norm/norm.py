@@ -8,7 +8,9 @@ aten._native_batch_norm_legit_no_training.default(input [N, C, ...], weight, bia
     momentum, eps) -> [out, nothing, nothing]: with the given statistics
 aten._native_batch_norm_legit.no_stats(input [N, C, ...], weight, bias, training, momentum, eps)
     -> [out, mean, rstd]: with the batch's statistics; the kernel takes a batch of 1 (instance norm)
-et_vk.rms_norm.default(input, weight, eps) -> out: over the last dim, without a mean
+et_vk.rms_norm.default(input, weight, eps) -> out: over the last dim, without a mean; the weight is
+    a vector of its size (of any other, `rewrite.passes.scale_after_norms` makes a product)
+webpte.unscaled_rms_norm(input, eps) -> out: the same without a weight
 
 out = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + eps)
 """
@@ -27,12 +29,14 @@ from webpte.shapes import Dims, numel
 
 Array = np.ndarray
 
+UNSCALED_RMS_NORM = "webpte.unscaled_rms_norm"
 
-def check_size(args: Args, name: str, size: int) -> TensorArg | None:
-    """Return an optional tensor after checking that it has `size` elements."""
+
+def check_dims(args: Args, name: str, *dims: int) -> TensorArg | None:
+    """Return an optional tensor after checking its dims."""
     tensor = args.optional_tensor(name)
-    if tensor is not None and tensor.numel != size:
-        raise GraphError(f"{args.call}: {name} {list(tensor.dims)} should have {size} elements")
+    if tensor is not None and tensor.dims != dims:
+        raise GraphError(f"{args.call}: {name} {list(tensor.dims)} should be {list(dims)}")
     return tensor
 
 
@@ -112,7 +116,7 @@ def leading_dims(args: Args) -> Dims:
         raise GraphError(
             f"{args.call}: {list(source.dims)} does not end with normalized_shape {list(shape)}"
         )
-    weight, bias = (check_size(args, name, numel(shape)) for name in ("weight", "bias"))
+    weight, bias = (check_dims(args, name, *shape) for name in ("weight", "bias"))
     check_floats(args, source, weight, bias)
     return source.dims[:kept]
 
@@ -140,7 +144,7 @@ def group_norm_shape(args: Args) -> tuple[Dims, Dims, Dims]:
         raise GraphError(
             f"{args.call}: the channels of {list(source.dims)} do not divide into {group} groups"
         )
-    weight, bias = (check_size(args, name, source.dims[1]) for name in ("weight", "bias"))
+    weight, bias = (check_dims(args, name, source.dims[1]) for name in ("weight", "bias"))
     check_floats(args, source, weight, bias)
     statistics = (source.dims[0], group)
     return source.dims, statistics, statistics
@@ -168,7 +172,7 @@ def batch_norm_shape(args: Args) -> tuple[Dims, ...]:
     source, (_, *rest) = args.tensor("input"), args.outs
     if source.rank < 2:
         raise GraphError(f"{args.call}: {list(source.dims)} has no dim of channels")
-    named = [check_size(args, name, source.dims[1]) for name in ("weight", "bias", "mean", "var")]
+    named = [check_dims(args, name, source.dims[1]) for name in ("weight", "bias", "mean", "var")]
     check_floats(args, source, *named)
     if any(numel(out.maximum) for out in rest):
         raise UnsupportedError(
@@ -227,7 +231,7 @@ def own_batch_norm_shape(args: Args) -> tuple[Dims, Dims, Dims]:
     source = args.tensor("input")
     if source.rank < 2:
         raise GraphError(f"{args.call}: {list(source.dims)} has no dim of channels")
-    named = [check_size(args, name, source.dims[1]) for name in ("weight", "bias")]
+    named = [check_dims(args, name, source.dims[1]) for name in ("weight", "bias")]
     check_floats(args, source, *named)
     return source.dims, (source.dims[1],), (source.dims[1],)
 
@@ -255,8 +259,13 @@ def rms_norm_shape(args: Args) -> tuple[Dims]:
     source = args.tensor("input")
     if source.rank == 0:
         raise GraphError(f"{args.call}: a tensor of rank 0 has no last dim")
-    check_floats(args, source, check_size(args, "weight", source.dims[-1]))
+    weight = check_dims(args, "weight", source.dims[-1]) if is_scaled(args) else None
+    check_floats(args, source, weight)
     return (source.dims,)
+
+
+def is_scaled(args: Args) -> bool:
+    return args.call.name != UNSCALED_RMS_NORM
 
 
 def lower_rms_norm(
@@ -266,17 +275,25 @@ def lower_rms_norm(
     source, out = args.tensor("input"), out or args.out
     if out.numel == 0:
         return []
-    weight, rows, width = args.tensor("weight"), numel(source.dims[:-1]), source.dims[-1]
+    weight = args.tensor("weight") if is_scaled(args) else None
+    rows, width = numel(source.dims[:-1]), source.dims[-1]
     item, elements = float_item(width)
     layout = contiguous_layout(width // elements, args.target)
     return [
         Dispatch(
             kernel="norm" if residual is None else "norm_add",
-            bindings=(source.id, weight.id, *(() if residual is None else (residual.id,)), out.id),
+            bindings=(
+                *(source.id, optional_id(weight)),
+                *(() if residual is None else (residual.id,)),
+                out.id,
+            ),
             params=pack("2I2f", rows, width // elements, width, args.number("eps")),
             grid=layout.grid(rows),
             types=(("FLOAT", float_type(args, source, weight, residual, out)), ("ITEM", item)),
-            overrides=layout.overrides,
+            overrides=(
+                *((("HAS_WEIGHT", int(weight is not None)),) if residual is None else ()),
+                *layout.overrides,
+            ),
         )
     ]
 
@@ -286,7 +303,8 @@ def run_rms_norm(args: Args) -> Array:
     if x.size == 0:
         return x
     mean_square = np.mean(x * x, axis=-1, keepdims=True)
-    return x / np.sqrt(mean_square + args.number("eps")) * args.array("weight").reshape(-1)
+    normal: Array = x / np.sqrt(mean_square + args.number("eps"))
+    return normal * args.array("weight") if is_scaled(args) else normal
 
 
 register(
@@ -325,10 +343,11 @@ register(
     reference=run_own_batch_norm,
 )
 
-register(
-    "et_vk.rms_norm.default",
-    "input: tensor, weight: tensor, eps: number -> tensor",
-    shape=rms_norm_shape,
-    lower=lower_rms_norm,
-    reference=run_rms_norm,
-)
+for _name, _weight in (("et_vk.rms_norm.default", "weight: tensor, "), (UNSCALED_RMS_NORM, "")):
+    register(
+        _name,
+        f"input: tensor, {_weight}eps: number -> tensor",
+        shape=rms_norm_shape,
+        lower=lower_rms_norm,
+        reference=run_rms_norm,
+    )

@@ -14,6 +14,7 @@ from webpte.format.vulkan import IntListValue, IntValue
 from webpte.graph.graph import Call, Graph, Tensor, Value
 from webpte.ops import lookup
 from webpte.ops.elementwise.fused_elementwise import NAMES as ELEMENTWISE
+from webpte.ops.norm.norm import UNSCALED_RMS_NORM
 from webpte.rewrite.dataflow import Dataflow
 from webpte.runtime.load.shorten_context import resized
 from webpte.shapes import Dims, numel
@@ -23,6 +24,7 @@ SELECT, SLICE = "aten.select_copy.int", "aten.slice_copy.Tensor"
 # Operators whose output rows each depend on one row of the first argument.
 BY_ROWS = ELEMENTWISE | {
     "et_vk.rms_norm.default",
+    UNSCALED_RMS_NORM,
     "aten.native_layer_norm.default",
     "aten.linear.default",
     "aten.mm.default",

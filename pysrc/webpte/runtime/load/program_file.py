@@ -30,7 +30,7 @@ from webpte.format.vulkan import read_delegate
 from webpte.graph.graph import Graph, Tensor, Value, build_graph
 from webpte.portable import lookup_kernel
 from webpte.rewrite.dataflow import Dataflow
-from webpte.rewrite.passes import tie_buffer_outputs
+from webpte.rewrite.passes import scale_after_norms, tie_buffer_outputs
 from webpte.rewrite.validate import unsupported_ops
 from webpte.runtime.base.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
 from webpte.runtime.base.open import open_bytes
@@ -144,7 +144,7 @@ async def _read_graph(
         return None
     span = program.delegate_span(delegate)
     blob = await read_delegate(Region(source, span.offset, span.size))
-    return build_graph(blob, source, named)
+    return scale_after_norms(build_graph(blob, source, named))
 
 
 def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
@@ -257,10 +257,13 @@ def _fit_call(
     passed = [(index, plan.values[index]) for index in call.args[:first_output]]
     taken = [graph.values[value_id] for value_id in graph.inputs]
     early, late = _first_fitting(passed, taken), _first_fitting(passed[::-1], taken[::-1])[::-1]
+    # The exporter passes inputs in the order of their first use, and drops copies: of two values,
+    # the first is what a copy overwrites, as in-place operators do, and the second its source.
+    copies = not graph.calls and set(graph.outputs) == set(graph.inputs) and len(passed) == 2
     # Several choices are possible, so none can be made.
-    if early != late or len(early) < len(taken):
+    if (early != late and not copies) or len(late) < len(taken):
         return call
-    return replace(call, args=(*early, *call.args[first_output:]))
+    return replace(call, args=(*late, *call.args[first_output:]))
 
 
 def _first_fitting(passed: Sequence[tuple[int, EValue]], taken: Sequence[Value]) -> list[int]:

@@ -165,7 +165,7 @@ class RopeCase:
 
 @dataclass(frozen=True)
 class ComplexCase:
-    """apply_rotary_emb_interleaved: x [.., N, C] and a table of any shape with N * C elements."""
+    """apply_rotary_emb_interleaved: x [.., N, C] and a table [N, C] or [N, C / 2, 2]."""
 
     shapes: Sequence[tuple[int, ...]]
     table: tuple[str, ...] = ("N", "C")

@@ -11,6 +11,7 @@ from support.cases.cases import Array
 from support.cases.row_cases import RowCase, normal
 
 LAYER, RMS = "aten.native_layer_norm.default", "et_vk.rms_norm.default"
+UNSCALED = "webpte.unscaled_rms_norm"
 GROUP = "aten.native_group_norm.default"
 BATCH = "aten._native_batch_norm_legit_no_training.default"
 THREE = ("float32",) * 3
@@ -86,9 +87,9 @@ def layer_norm_cases() -> list[RowCase]:
     return cases
 
 
-def expect_rms_norm(x: Array, weight: Array, eps: float) -> Array:
+def expect_rms_norm(x: Array, weight: Array | float, eps: float) -> Array:
     if x.size == 0:
-        return x
+        return x * weight
     rows = x.reshape(-1, x.shape[-1]).tolist()
     scales = [1 / math.sqrt(math.fsum(v * v for v in row) / len(row) + eps) for row in rows]
     return x * np.array(scales).reshape(*x.shape[:-1], 1) * weight
@@ -110,6 +111,54 @@ def rms_norm_cases() -> list[RowCase]:
         rms_norm(np.zeros((2, 5), np.float32), label="zeros"),
         rms_norm(normal((2, 33), scale=1e15), label="large"),
         rms_norm(normal((1, 63, 64)), live=live, label="live"),
+    ]
+
+
+def scaled_rms_norm(
+    shape: tuple[int, ...], weight: tuple[int, ...], *sizes: Any, **options: Any
+) -> RowCase:
+    """By a weight of any shape; `sizes` are those of x and of the weight in later calls."""
+    live = tuple((normal(x, 7), normal(w, 8, shift=1)) for x, w in sizes)
+    args = (normal(shape), normal(weight, 2, shift=1), 1e-6)
+    return RowCase(RMS, args, expect_rms_norm, live=live, **options)
+
+
+def scaled_rms_norm_cases() -> list[RowCase]:
+    """Weights that are no vectors of a row, some of which have as many elements as such a vector.
+
+    A gate, a scale per row, per sample, per head, per group, one for all, a column; weights of more
+    dims or larger ones than x; then sizes that change, through those at which a weight looks like a
+    vector.
+    """
+    shapes = (
+        ((2, 7, 32), (2, 7, 32)),
+        ((1, 7, 32), (1, 7, 1)),
+        ((1, 32, 32), (1, 32, 1)),
+        ((2, 7, 32), (2, 1, 32)),
+        ((2, 7, 4, 8), (4, 8)),
+        ((3, 4, 8), (4, 1)),
+        ((2, 7, 32), ()),
+        ((2, 7, 32), (1,)),
+        ((2, 32, 32), (32, 1)),
+        ((2, 3, 33), (1, 1, 33)),
+        ((5, 9), (3, 5, 9)),
+        ((1, 8), (6, 8)),
+        ((5, 1), (3,)),
+        ((13,), (4, 13)),
+        ((0, 8), (0, 1)),
+    )
+    gate, sample, rows = (((n, 5, 8), (n, 5, 8)) for n in (4, 1, 3)), (4, 1, 0), (8, 1, 5)
+    return [
+        *(
+            RowCase(UNSCALED, (normal(shape), 1e-6), lambda x, eps: expect_rms_norm(x, 1, eps))
+            for shape in ((2, 7, 32), (5, 9))
+        ),
+        *(scaled_rms_norm(*pair) for pair in shapes),
+        scaled_rms_norm((4, 5, 8), (4, 5, 8), *gate, label="live gate"),
+        scaled_rms_norm(
+            (4, 5, 8), (4, 1, 8), *(((n, 5, 8), (n, 1, 8)) for n in sample), label="live samples"
+        ),
+        scaled_rms_norm((8, 8), (8, 1), *(((n, 8), (n, 1)) for n in rows), label="live rows"),
     ]
 
 
@@ -251,6 +300,7 @@ def special_cases() -> list[RowCase]:
 NORM_CASES = (
     layer_norm_cases()
     + rms_norm_cases()
+    + scaled_rms_norm_cases()
     + group_norm_cases()
     + batch_norm_cases()
     + OWN_BATCH_CASES

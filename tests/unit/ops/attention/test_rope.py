@@ -94,6 +94,8 @@ Q, K = (1, 5, 4, 8), (1, 5, 2, 8)
         (PAIRS, (Q, K, (4, 4), (4, 4)), "tables"),
         (PAIRS, (Q, K, (5, 4, 4), (5, 4, 4)), "tables"),
         (PAIRS, (Q, K, (5, 4), (4, 5)), "cosines"),
+        (PAIRS, (Q, K, (4, 5), (4, 5)), "tables"),  # of as many elements
+        (PAIRS, (Q, K, (20,), (20,)), "tables"),
         (PAIRS, (Q, (1, 4, 2, 8), (5, 4), (5, 4)), "equal tokens"),
         (PAIRS, ((1, 5, 4, 7), (1, 5, 2, 7), (5, 3), (5, 3)), "even"),
         (PAIRS, (Q, (1, 5, 2, 6), (5, 4), (5, 4)), "equal, even"),
@@ -102,7 +104,8 @@ Q, K = (1, 5, 4, 8), (1, 5, 2, 8)
         (ROPE_HF, (Q, K, (9, 5), (9, 5)), "even number"),
         (ROPE_HF, (Q, K, (1, 9, 8), (1, 9, 8)), "tables"),
         (ROPE_HF, (Q, K, (4, 8), (4, 8)), "5 tokens in tables of 4"),
-        (COMPLEX, ((1, 5, 8), (6, 8)), "N \\* C"),
+        (COMPLEX, ((1, 5, 8), (6, 8)), r"\[N, C\]"),
+        (COMPLEX, ((1, 5, 8), (8, 5)), r"\[N, C\]"),  # of as many elements
         (COMPLEX, ((1, 5, 7), (5, 7)), "even C"),
         (COMPLEX, ((8,), (8,)), "expected are"),
     ],

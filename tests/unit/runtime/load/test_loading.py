@@ -248,54 +248,6 @@ def test_a_delegate_called_with_the_wrong_number_of_values(device: str, count: i
         wait(webpte.load(write_pte(m), device=device_of(device)))
 
 
-@pytest.mark.parametrize("unused", ["a number", "another size", "another type", "the same"])
-def test_a_value_that_no_op_of_the_graph_uses(unused: str) -> None:
-    """The exporter passes it all the same, but does not list it in the graph."""
-    m = MethodWriter()
-    x, y = m.tensor((4,)), m.tensor((4,))
-    m.inputs(x)
-    values = {
-        "a number": lambda: m.value(7),
-        "another size": lambda: m.tensor((5,)),
-        "another type": lambda: m.tensor((4,), "int64"),
-        "the same": lambda: x,
-    }
-    m.delegate(chain(1), [values[unused](), x, y])
-    m.outputs(y)
-
-    async def run() -> None:
-        program = await webpte.load(write_pte(m), device="numpy")
-        (result,) = await program.forward(-ones(4))
-        assert result.tolist() == [0, 0, 0, 0]
-
-    wait(run())
-
-
-def test_a_tensor_that_no_op_of_the_graph_uses() -> None:
-    m = MethodWriter()
-    x, unused, y = m.tensor((4,)), m.tensor((5,)), m.tensor((4,))
-    m.inputs(unused, x)
-    m.delegate(chain(1), [unused, x, y])
-    m.outputs(y)
-
-    async def run() -> None:
-        program = await webpte.load(write_pte(m), device="numpy")
-        (result,) = await program.forward(ones(5), -ones(4))
-        assert result.tolist() == [0, 0, 0, 0]
-
-    wait(run())
-
-
-def test_which_of_two_alike_a_graph_takes_is_no_matter_for_a_guess() -> None:
-    m = MethodWriter()
-    x, unused, y = m.tensor((4,)), m.tensor((4,)), m.tensor((4,))
-    m.inputs(unused, x)
-    m.delegate(chain(1), [unused, x, y])
-    m.outputs(y)
-    with pytest.raises(errors.GraphError, match=r"1 inputs and 1 outputs, but .* 3 values"):
-        wait(webpte.load(write_pte(m), device="numpy"))
-
-
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_delegate_called_with_another_shape(device: str) -> None:
     """This happens when the exporter left out one value, and the call passes one too many."""
