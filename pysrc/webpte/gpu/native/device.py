@@ -31,6 +31,7 @@ from webpte.gpu.device import (
 from webpte.gpu.device_info import DeviceInfo, check_clock, check_sizes, like_a_phone
 from webpte.gpu.native.adapters import find_adapter
 from webpte.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, load_dawn
+from webpte.gpu.native.lavapipe import is_lavapipe
 from webpte.gpu.native.pipelines import NativeCompiler
 from webpte.gpu.native.plan import (
     NativeBuffer,
@@ -75,7 +76,8 @@ class NativeDevice:
         self._buffers: dict[int, NativeBuffer] = {}
         self._adopted: set[int] = set()
         self._plans: dict[int, NativePlan] = {}
-        self._compiler = NativeCompiler(device, self._ids, lambda: self.info.packed_dot)
+        settles = is_lavapipe(info.description)
+        self._compiler = NativeCompiler(device, self._ids, lambda: self.info.packed_dot, settles)
         self._cache = PipelineCache(self._compiler.compile)
 
     @classmethod

@@ -11,6 +11,7 @@ from typing import Any
 from webpte.errors import DeviceError, OutOfMemoryError, ShaderError
 from webpte.gpu.device import PipelineSpec, Progress
 from webpte.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, view_of
+from webpte.gpu.native.lavapipe import Settler
 from webpte.gpu.pipelines import add_packed_dot
 
 _TYPES = {"read": "ReadOnlyStorage", "write": "Storage", "uniform": "Uniform"}
@@ -31,16 +32,22 @@ class _BindGroupLayout:
 class NativeCompiler:
     """A compiler of kernels; `pipelines` has all that it compiled, by number.
 
-    `has_packed_dot` tells whether kernels may use `dot4I8Packed` of WGSL.
+    `has_packed_dot` tells whether kernels may use `dot4I8Packed` of WGSL, and `settles` whether
+    each kernel is settled, see lavapipe.py.
     """
 
     def __init__(
-        self, device: DawnDevice, numbers: Iterator[int], has_packed_dot: Callable[[], bool]
+        self,
+        device: DawnDevice,
+        numbers: Iterator[int],
+        has_packed_dot: Callable[[], bool],
+        settles: bool = False,
     ) -> None:
         self._device = device
         self._c = device.c
         self._numbers = numbers
         self._has_packed_dot = has_packed_dot
+        self._settler = Settler(device) if settles else None
         self._layouts: dict[tuple[str, ...], _BindGroupLayout] = {}
         self.pipelines: dict[int, NativePipeline] = {}
 
@@ -106,11 +113,12 @@ class NativeCompiler:
         self._device.check("compiling kernels")
         if promise.status != self._c.WGPUCreatePipelineAsyncStatus_Success:
             return ShaderError(f"compiling kernels: {spec.label}: {promise.message}")
+        made = Owned(promise.value, self._c.wgpuComputePipelineRelease)
+        layout = self._layout(spec.bindings).group
+        if self._settler is not None:
+            self._settler.settle(spec.label, made.handle, layout.handle, spec.bindings)
         number = next(self._numbers)
-        self.pipelines[number] = NativePipeline(
-            Owned(promise.value, self._c.wgpuComputePipelineRelease),
-            self._layout(spec.bindings).group,
-        )
+        self.pipelines[number] = NativePipeline(made, layout)
         return number
 
     def _layout(self, bindings: tuple[str, ...]) -> _BindGroupLayout:

@@ -142,7 +142,7 @@ class NativePlan:
             part.encode(c, encoder)
         if not self.dispatches:
             return
-        current, compute = None, _begin_pass(c, encoder, None)
+        current, compute = None, begin_pass(c, encoder, None)
         set_group = c.wgpuComputePassEncoderSetBindGroup
         run = c.wgpuComputePassEncoderDispatchWorkgroups
         for dispatch in self.dispatches:
@@ -168,7 +168,7 @@ def make_staging(device: DawnDevice, nbytes: int) -> NativeBuffer:
     return make_buffer(device, nbytes, "MapRead", "CopyDst")
 
 
-def _begin_pass(c: Any, encoder: Any, timestamps: Any) -> Owned:
+def begin_pass(c: Any, encoder: Any, timestamps: Any) -> Owned:
     descriptor = c.WGPUComputePassDescriptor()
     if timestamps is not None:
         descriptor.timestampWrites = ctypes.pointer(timestamps)
@@ -193,7 +193,7 @@ def encode_timed(
         )
         for index, dispatch in enumerate(part):
             stamps = c.WGPUComputePassTimestampWrites(queries.handle, 2 * index, 2 * index + 1)
-            compute = _begin_pass(c, encoder, stamps)
+            compute = begin_pass(c, encoder, stamps)
             c.wgpuComputePassEncoderSetPipeline(compute.handle, dispatch.pipeline)
             c.wgpuComputePassEncoderSetBindGroup(compute.handle, 0, dispatch.group.handle, 0, None)
             c.wgpuComputePassEncoderDispatchWorkgroups(compute.handle, *dispatch.grid)
