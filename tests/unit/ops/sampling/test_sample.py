@@ -89,6 +89,25 @@ def test_a_flat_row_is_drawn_from_evenly() -> None:
     assert float(((counts - 80) ** 2 / 80).sum()) < 9 + 5 * math.sqrt(18)
 
 
+@pytest.mark.parametrize("history", [[0], [0, 2], [0, 0, -1, 9]])
+def test_no_penalty_makes_infinities_smaller(history: list[int]) -> None:
+    """Logits: +inf twice, and -inf; and beyond 2^126, which counts as the largest."""
+    asked = Settings.of(settings(0.0, penalty=4.0), False, False, True)
+    for largest in (math.inf, 1e38):
+        row = np.array([largest, largest, -math.inf], np.float32)
+        assert choose_token(row, asked, seed_of(1), 3, history) == 0
+        keys = keys_of(row)
+        op.penalize(keys, np.array(history), np.float32(0.25))
+        assert keys.tolist() == keys_of(row).tolist()
+
+
+@pytest.mark.parametrize("top_p", [1e-12, 1e-9, 1e-30])
+def test_the_smallest_share_keeps_the_largest(top_p: float) -> None:
+    asked = Settings.of(settings(5.0, top_p=top_p), False, True, False)
+    keys = keys_of(np.array([1, 3, 2, 3], np.float32))
+    assert op.kept_tokens(keys, asked)[0].tolist() == [1, 3]
+
+
 # Lowering
 
 
