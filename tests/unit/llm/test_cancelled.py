@@ -11,7 +11,7 @@ from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
 from support.page.conversations import tokens_of
-from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
+from webpte.errors import ContextError, DeviceError, ExecutionError
 from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 
@@ -148,20 +148,5 @@ def test_what_is_in_the_cache_exactly_is_kept() -> None:
         answer = generator.generate(other, 4)
         assert await tokens_of(answer) == await fresh(SHARED_ROWS, other)
         assert (answer.stats.reused_tokens, answer.stats.prefill_tokens) == (len(cached), 1)
-
-    wait(run())
-
-
-def test_a_closed_program_says_so_each_time() -> None:
-    """A call that was refused is not taken for another caller's."""
-
-    async def run() -> None:
-        program = await webpte.load(FOLLOWING, device=SimulatedDevice())
-        generator = Generator(program)
-        await generator.prefill(PROMPT)
-        program.close()
-        for _ in range(3):
-            with pytest.raises(ClosedError):
-                await generator.prefill(TURN)
 
     wait(run())
