@@ -285,3 +285,8 @@ def test_a_call_that_was_lowered_in_a_failed_transaction_is_not_settled() -> Non
     with planner.transaction():
         planner.propagate_resize()
     assert live.cur_dims(out) == (6, 2)
+    count = planner.lowerings
+    planner.propagate_resize()
+    assert planner.lowerings == count, "it is settled now"
+    planner.retarget(Target(storage_buffers=10))
+    assert planner.lowerings == count + 2, "both calls"

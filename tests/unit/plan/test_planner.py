@@ -260,13 +260,15 @@ def test_a_call_that_resizes_its_own_input_runs_until_it_settles() -> None:
 
 
 def test_a_failed_transaction_leaves_the_records_as_they_were() -> None:
-    """However often they changed in it."""
+    """However often they changed in it, by a switch and by resizing."""
     g, ids = diamond()
     planner, live = lowered(g)
+    full = planner.state()
     live.set_cur_dims(ids["x"], (5, 3))
     planner.propagate_resize()
     before, state = planner.work(), planner.state()
     with suppress(KeyError), planner.transaction():
+        planner.restore(full)
         for rows in (2, 7):
             live.set_cur_dims(ids["x"], (rows, 3))
             planner.propagate_resize()
@@ -279,7 +281,10 @@ def test_a_failed_transaction_leaves_the_records_as_they_were() -> None:
 
 
 def test_a_target_that_cannot_be_lowered_for_is_not_kept() -> None:
+    wanted: list[bool] = []
+
     def lower(args: Args) -> list[Dispatch]:
+        wanted.append(args.target.wants_candidates)
         if args.target.storage_buffers == 4:
             raise ResizeError("four are too few")
         return [Dispatch(f"for_{args.target.storage_buffers}", (args.out.id,), b"", (1, 1, 1))]
@@ -294,5 +299,7 @@ def test_a_target_that_cannot_be_lowered_for_is_not_kept() -> None:
             planner.retarget(Target(storage_buffers=4))
         assert planner.work() == before
         live.set_cur_dims(0, (3,))
+        wanted.clear()
         planner.propagate_resize()
         assert [d.kernel for d in planner.dispatches()] == ["for_6"] * 2
+        assert wanted == [False] * 2, "nobody collects tunables any more"
