@@ -101,6 +101,25 @@ def test_no_penalty_makes_infinities_smaller(history: list[int]) -> None:
         assert keys.tolist() == keys_of(row).tolist()
 
 
+@pytest.mark.parametrize("penalty", [0.0, -2.0, math.nan])
+def test_what_is_no_penalty_changes_nothing(penalty: float) -> None:
+    asked = Settings.of(settings(0.0, penalty=penalty), False, False, True)
+    row = np.array([3, 2, -1], np.float32)
+    assert choose_token(row, asked, seed_of(1), 3, [0, 1, 2]) == 0
+    assert asked.penalty == 1
+    asked = Settings.of(settings(0.0, penalty=4.0), False, False, True)
+    assert choose_token(row[::-1].copy(), asked, seed_of(1), 3, [-1, -2, 3, 99]) == 2
+
+
+def test_a_token_that_is_allowed_is_drawn_though_it_has_no_chance() -> None:
+    asked = Settings.of(settings(), False, False, False)
+    row = np.array([1, -math.inf, 2, math.nan], np.float32)
+    for allowed in ([1], [1, 3]):
+        assert (
+            choose_token(row, asked, seed_of(1), 3, allowed=op.mask_of(np.array(allowed), 4)) == 1
+        )
+
+
 @pytest.mark.parametrize("top_p", [1e-12, 1e-9, 1e-30])
 def test_the_smallest_share_keeps_the_largest(top_p: float) -> None:
     asked = Settings.of(settings(5.0, top_p=top_p), False, True, False)
