@@ -289,7 +289,7 @@ def is_constant(plan: ExecutionPlan, state: State, writes: Writes, index: int) -
     value = plan.values[index]
     if index not in state or index in writes or not isinstance(value, TensorMeta):
         return False
-    return value.allocation is None and not state[index].mutable
+    return value.allocation is None
 
 
 def bytes_of(cell: Cell) -> Constant:

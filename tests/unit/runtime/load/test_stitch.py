@@ -123,7 +123,7 @@ def test_what_the_host_sees_through_a_view_is_an_output() -> None:
 
 @pytest.mark.parametrize("again", [True, False])
 def test_what_the_host_sees_through_a_view_was_written_last(again: bool) -> None:
-    """One place is written as one value, as another, and as the first again; the last is returned."""
+    """One place is written as one value, another, and the first again; the last is returned."""
     m = method((4,))
     place = m.planned_bytes
     first, m.planned_bytes = m.tensor((4,)), place
