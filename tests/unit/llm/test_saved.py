@@ -85,6 +85,12 @@ def test_between_two_tokens_of_an_answer(q4: Path) -> None:
         await other.restore(data)
         assert other.context == (*PROMPT, *found)
         assert await tokens_of(other.generate([*PROMPT, *found], 7)) == rest
+        begun = other.generate(PROMPT, 12)
+        assert await anext(begun) == found[0]
+        await other.restore(data)
+        with pytest.raises(ContextError, match="one answer at a time"):
+            await anext(begun)
+        assert other.context == (*PROMPT, *found)
 
     wait(run())
 
