@@ -102,6 +102,9 @@ def test_a_cache_of_someone_else_is_not_saved(q4: Path) -> None:
         await Generator(generator.program).prefill([1])
         with pytest.raises(ContextError, match="another Generator"):
             await generator.save()
+        generator._session.append([1])
+        empty = await generator._session.save(or_empty=True)
+        assert (empty.tokens, empty.pending) == ((), ())
         # Restoring is noticed by the others, too.
         other = Generator(generator.program)
         await other.prefill(PROMPT)
