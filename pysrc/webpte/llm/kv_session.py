@@ -116,8 +116,6 @@ class KVSession:
         kept = self.context[:common]
         self._pending = list(kept[self.position :])
         self._cached = list(kept[: self.position])
-        if not self._cached:
-            self._claim_cache()
         return conversation[common:]
 
     # Checks

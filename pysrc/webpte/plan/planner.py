@@ -222,9 +222,9 @@ class Planner:
         """Run the hooks of dirty values until none is dirty."""
         pending = self._hooked(self._live.take_dirty()) | dict.fromkeys(self.unsettled, True)
         for _ in range(len(self.calls) + 1):
+            pending = self._run_pass(pending)
             if not pending:
                 return
-            pending = self._run_pass(pending)
         names = sorted({str(self.calls[index].call) for index in pending})
         raise ResizeError(f"shapes do not settle: {', '.join(names)} keep changing each other")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.graphs.graphs import build_graph
 from support.write.pte_writer import GraphWriter
 from webpte.errors import GraphError, ResizeError, ValueKindError
+from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
 
 
@@ -207,3 +210,15 @@ def test_what_was_taken_back_is_not_taken_back_again() -> None:
     some.live.begin()
     some.live.rollback()
     assert some.live.cur_dims(some.x) == (2, 2)
+
+
+def test_an_exact_tensor_has_no_other_shape() -> None:
+    some = Some()
+    values = list(some.graph.values)
+    values[some.x] = replace(some.graph.tensor(some.x), exact=True)
+    live = LiveState(Graph(tuple(values), (), (some.x,), (some.x,)))
+    for dims in ((2, 6), (6, 4), (0, 6)):
+        with pytest.raises(ResizeError, match=r"output has exactly \[4, 6\]"):
+            live.set_cur_dims(some.x, dims)
+    live.set_cur_dims(some.x, (4, 6))
+    assert not live.dirty

@@ -135,3 +135,18 @@ def test_a_conversation_that_turns_off_begins_anew() -> None:
             assert answer.stats.reused_tokens == reused
 
     wait(run())
+
+
+def test_what_is_in_the_cache_exactly_is_kept() -> None:
+    """Another token than the pending one: nothing has to go back."""
+
+    async def run() -> None:
+        generator = Generator(await webpte.load(SHARED_ROWS, device=SimulatedDevice()))
+        found = await tokens_of(generator.generate(PROMPT, 4))
+        cached = [*PROMPT, *found][:-1]
+        other = [*cached, (found[-1] + 1) % 11]
+        answer = generator.generate(other, 4)
+        assert await tokens_of(answer) == await fresh(SHARED_ROWS, other)
+        assert (answer.stats.reused_tokens, answer.stats.prefill_tokens) == (len(cached), 1)
+
+    wait(run())

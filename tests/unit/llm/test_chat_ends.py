@@ -184,6 +184,24 @@ def test_stop_strings_alone(stops: list[str]) -> None:
                 assert not waits or any(stop.startswith(waits) for stop in stops)
 
 
+@pytest.mark.parametrize(
+    ("text", "start", "known", "found"),
+    [
+        ("ab", 0, 2, None),  # ends where the known text does
+        ("ab", 0, 1, 0),
+        ("abab", 0, 2, 2),
+        ("xxwxyz", 0, 5, 2),
+        ("xxwxyz", 3, 5, None),
+        ("abwxyz", 0, 2, 2),
+        ("wxyzab", 0, 2, 0),
+    ],
+)
+def test_a_stop_text_ends_behind_what_is_known(
+    text: str, start: int, known: int, found: int | None
+) -> None:
+    assert StopStrings(["ab", "wxyz"]).find(text, start, known) == found
+
+
 class Script:
     """A Generation that yields given tokens."""
 

@@ -85,6 +85,12 @@ def test_between_two_tokens_of_an_answer(q4: Path) -> None:
         await other.restore(data)
         assert other.context == (*PROMPT, *found)
         assert await tokens_of(other.generate([*PROMPT, *found], 7)) == rest
+        begun = other.generate(PROMPT, 12)
+        assert await anext(begun) == found[0]
+        await other.restore(data)
+        with pytest.raises(ContextError, match="one answer at a time"):
+            await anext(begun)
+        assert other.context == (*PROMPT, *found)
 
     wait(run())
 
@@ -96,6 +102,9 @@ def test_a_cache_of_someone_else_is_not_saved(q4: Path) -> None:
         await Generator(generator.program).prefill([1])
         with pytest.raises(ContextError, match="another Generator"):
             await generator.save()
+        generator._session.append([1])
+        empty = await generator._session.save(or_empty=True)
+        assert (empty.tokens, empty.pending) == ((), ())
         # Restoring is noticed by the others, too.
         other = Generator(generator.program)
         await other.prefill(PROMPT)

@@ -25,7 +25,8 @@ from support.graphs.memory_plans import (
 from support.harness import extent
 from support.write.pte_writer import GraphWriter
 from webpte.graph.graph import PREPACK
-from webpte.plan.memory_plan import ALIGNMENT, MemoryPlan, aligned
+from webpte.plan.memory_plan import ALIGNMENT, MemoryPlan, aligned, kept_inputs, plan_memory
+from webpte.rewrite.validate import resolve_ops
 
 # Slots
 
@@ -69,9 +70,11 @@ def test_a_slot_is_as_large_as_its_largest_tenant() -> None:
         g.tensor((100, 2)),
     )
     last = relu(g, big)
+    row = g.op("aten.select_copy.int", last, g.int(0), g.int(1), g.tensor((2,)))
     g.inputs(x)
-    g.outputs(last)
+    g.outputs(relu(g, row))
     _, plan = check(g)
+    assert plan.slot_of[row] == plan.slot_of[big], "the smaller one came later"
     assert all(plan.slots[plan.slot_of[i]].nbytes >= 800 for i in (big, last))
 
 
@@ -143,6 +146,52 @@ def test_what_is_prepacked_late_has_its_memory_from_the_start() -> None:
     g.outputs(out)
     _, plan = check(g)
     assert plan.slots[plan.slot_of[w]].dedicated
+
+
+def test_nothing_else_is_planned_into_borrowed_memory() -> None:
+    """It is another delegate's, which would read what this one left there."""
+    g = GraphWriter()
+    x = g.tensor((100,))
+    g.inputs(x)
+    g.outputs(relu(g, relu(g, relu(g, x))))
+    graph, own = plan_of(g)
+    assert list(own.slot_of.values()).count(own.slot_of[x]) > 1
+    plan = plan_memory(graph, resolve_ops(graph), {x})
+    assert plan.slots[plan.slot_of[x]].dedicated
+    assert list(plan.slot_of.values()).count(plan.slot_of[x]) == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "position", "more", "kept"),
+    [
+        ((1, 3), (1,), [(1, 5, 4), (1, 3, 4), (2, 3), (1,)], [0, 2, 3]),
+        ((1, 3), (1, 1), [(1, 5, 4)], []),  # not a position
+        ((3,), (1,), [(1, 5, 4)], []),  # not tokens
+    ],
+)
+def test_the_inputs_that_decode_steps_have_in_common(
+    tokens: tuple[int, ...],
+    position: tuple[int, ...],
+    more: list[tuple[int, ...]],
+    kept: list[int],
+) -> None:
+    """What has a row for each token changes with them, and is not among these."""
+    for stateful in (True, False):
+        g = GraphWriter()
+        given = [g.tensor(tokens, "int64"), g.tensor(position, "int64")]
+        extra = [g.tensor(dims) for dims in more]
+        cache = g.prepack(g.tensor((4,), constant=np.ones(4, np.float32)))
+        total = add(g, cache, cache)
+        if stateful:
+            g.op("aten.alias_copy.default", total, cache)
+        g.inputs(*given, *extra)
+        g.outputs(total, *(relu(g, i) for i in extra))
+        graph, plan = plan_of(g)
+        assert kept_inputs(graph) == tuple(extra[i] for i in kept if stateful)
+        slots = [plan.slots[plan.slot_of[i]] for i in extra]
+        assert [slot.dedicated for slot in slots] == [
+            stateful and i in kept for i in range(len(more))
+        ]
 
 
 def test_what_nobody_uses_gets_no_memory() -> None:

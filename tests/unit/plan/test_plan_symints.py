@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from webpte.graph.graph import Graph
 from webpte.graph.live_state import LiveState
 from webpte.ops.core.args import Args
 from webpte.ops.core.records import SymIntBound
+from webpte.ops.core.target import Target
 from webpte.plan.planner import Planner, check_bounds
 from webpte.rewrite.validate import SymIntSource, read_symint, resolve_ops, symint_sources
 
@@ -260,3 +263,30 @@ def test_bounds_are_checked_and_the_tightest_is_kept() -> None:
         fired = planner.hooks_fired
         planner.propagate_resize()
         assert planner.hooks_fired == fired, "a live argument lowers nothing anew"
+
+
+def test_a_call_that_was_lowered_in_a_failed_transaction_is_not_settled() -> None:
+    """Its SymInt is back at a value for which it has no records: the next run must not skip it."""
+    g = GraphWriter()
+    x, n = g.tensor((12,)), g.symint(5)
+    out = g.op("aten.view_copy.default", x, g.value_list([n, g.int(-1)]), g.tensor((12, 12)))
+    g.inputs(x, n)
+    g.outputs(g.op(RELU, out, g.tensor((12, 12))))
+    planner, live = lowered(g)
+    with suppress(KeyError), planner.transaction():
+        live.set_symint(n, 4)
+        planner.propagate_resize()
+        raise KeyError
+    planner.retarget(Target(storage_buffers=9))
+    live.set_symint(n, 5)
+    with pytest.raises(GraphError, match=r"aten\.view_copy"), planner.transaction():
+        planner.propagate_resize()
+    live.set_symint(n, 6)
+    with planner.transaction():
+        planner.propagate_resize()
+    assert live.cur_dims(out) == (6, 2)
+    count = planner.lowerings
+    planner.propagate_resize()
+    assert planner.lowerings == count, "it is settled now"
+    planner.retarget(Target(storage_buffers=10))
+    assert planner.lowerings == count + 2, "both calls"

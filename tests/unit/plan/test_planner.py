@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from support.graphs.graphs import build_graph, chain, make_planner, temporary_op
@@ -12,6 +14,7 @@ from webpte.errors import (
 from webpte.graph.live_state import LiveState
 from webpte.ops.core.args import Args
 from webpte.ops.core.records import Dispatch
+from webpte.ops.core.target import Target
 from webpte.plan.memory_plan import MemoryPlan, plan_memory
 from webpte.plan.planner import Planner
 from webpte.rewrite.validate import resolve_ops
@@ -228,3 +231,75 @@ def test_a_planner_without_aliases_copies_views() -> None:
         planner.lower_all()
         kernels = [d.kernel for d in planner.dispatches() if isinstance(d, Dispatch)]
         assert kernels == ([] if aliased else ["view"])
+
+
+def test_a_call_that_resizes_its_own_input_runs_until_it_settles() -> None:
+    for low, settles in ((4, True), (1, False)):
+        with temporary_op(
+            "test.halve.default",
+            "self: tensor -> tensor",
+            shape=lambda args, low=low: [(max(args.tensor("self").dims[0] // 2, low),)],
+            lower=lambda args: [],
+        ):
+            g = GraphWriter()
+            x = g.tensor((8,))
+            g.op("test.halve.default", x, x)
+            g.inputs(x)
+            g.outputs(x)
+            planner, live = make_planner(build_graph(g))
+            live.set_cur_dims(x, (7,))
+            if settles:
+                planner.propagate_resize()
+                assert live.cur_dims(x) == (low,)
+            else:
+                with pytest.raises(ResizeError, match="do not settle"):
+                    planner.propagate_resize()
+
+
+# Transactions
+
+
+def test_a_failed_transaction_leaves_the_records_as_they_were() -> None:
+    """However often they changed in it, by a switch and by resizing."""
+    g, ids = diamond()
+    planner, live = lowered(g)
+    full = planner.state()
+    live.set_cur_dims(ids["x"], (5, 3))
+    planner.propagate_resize()
+    before, state = planner.work(), planner.state()
+    with suppress(KeyError), planner.transaction():
+        planner.restore(full)
+        for rows in (2, 7):
+            live.set_cur_dims(ids["x"], (rows, 3))
+            planner.propagate_resize()
+        assert planner.changed
+        raise KeyError
+    assert (planner.work(), planner.state()) == (before, state)
+    live.set_cur_dims(ids["x"], (5, 3))
+    planner.propagate_resize()
+    assert planner.hooks_fired == 3 * 4, "nothing is dirty"
+
+
+def test_a_target_that_cannot_be_lowered_for_is_not_kept() -> None:
+    wanted: list[bool] = []
+
+    def lower(args: Args) -> list[Dispatch]:
+        wanted.append(args.target.wants_candidates)
+        if args.target.storage_buffers == 4:
+            raise ResizeError("four are too few")
+        return [Dispatch(f"for_{args.target.storage_buffers}", (args.out.id,), b"", (1, 1, 1))]
+
+    shape = lambda args: [args.tensor("self").dims]  # noqa: E731
+    with temporary_op("test.picky.default", "self: tensor -> tensor", shape=shape, lower=lower):
+        g = chain(2, dims=(8,), op="test.picky.default")
+        planner, live = lowered(g)
+        planner.retarget(Target(storage_buffers=6))
+        before = planner.work()
+        with pytest.raises(ResizeError, match="four are too few"):
+            planner.retarget(Target(storage_buffers=4))
+        assert planner.work() == before
+        live.set_cur_dims(0, (3,))
+        wanted.clear()
+        planner.propagate_resize()
+        assert [d.kernel for d in planner.dispatches()] == ["for_6"] * 2
+        assert wanted == [False] * 2, "nobody collects tunables any more"

@@ -91,6 +91,28 @@ def test_an_end_that_does_not_move_along_is_lowered() -> None:
     assert live.cur_dims(out) == (SIZE - 4, 4)
 
 
+def test_a_reason_to_lower_again_stays_when_another_value_asks_for_less() -> None:
+    """The size changes first, then the ends: both are results, of calls before this one."""
+    g = GraphWriter()
+    x, given = g.tensor((SIZE, 4)), g.symint(0)
+    table = g.op("aten.relu.default", x, g.tensor((SIZE, 4)))
+    first, last = g.symint(0), g.symint(LENGTH)
+    g.op("add", given, g.int(0), first)
+    g.op("add", given, g.int(LENGTH), last)
+    ends = (g.int(0), first, last, g.int(1))
+    part = g.op("aten.slice_copy.Tensor", table, *ends, g.tensor((SIZE, 4)))
+    g.inputs(x, given)
+    g.outputs(part)
+    planner, live = make_planner(build_graph(g))
+    planner.lower_all()
+    before = planner.work()[-1]
+    live.set_cur_dims(x, (SIZE, 2))
+    live.set_symint(given, 1)
+    planner.propagate_resize()
+    assert live.cur_dims(part) == (LENGTH, 2)
+    assert planner.work()[-1] != before
+
+
 def test_steady() -> None:
     guard = RelowerGuard(1, 0, 4, follower=2, distance=3)
     assert guard.covers(1)

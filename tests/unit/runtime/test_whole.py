@@ -12,7 +12,7 @@ import pytest
 import webpte
 from support.devices.recorded import ADD, RELU, names, ones
 from support.graphs.graphs import load, make_delegate, temporary_op, wait
-from support.graphs.turns import lookup, nothing_left, outcome
+from support.graphs.turns import MOST_TURNS, lookup, nothing_left, outcome, turns
 from support.write.pte_writer import GraphWriter, MethodWriter
 from webpte import errors
 from webpte.gpu.simulated.device import SimulatedDevice
@@ -273,6 +273,25 @@ def test_state_that_could_not_be_put_back_is_put_back_by_the_next_call() -> None
             await program.forward(np.array([1, 0], np.int32))
         (now,) = await program.forward(np.array([1, 0], np.int32))
         assert now.tolist() == [[2], [0]]
+
+    wait(run())
+
+
+def test_a_cancelled_call_that_can_fail_late_does_not_change_state() -> None:
+    async def run() -> None:
+        program = await load(rows_of_state(), device=SimulatedDevice(pauses=lambda: 6))
+        one, none = np.array([1, 0], np.int32), np.zeros(2, np.int32)
+        await program.forward(one)
+        for count in range(MOST_TURNS):
+            going = asyncio.ensure_future(program.forward(one))
+            await turns(count)
+            going.cancel()
+            ended = isinstance(await outcome(going), tuple)
+            (now,) = await program.forward(none)
+            assert now.tolist() == [[1 + ended], [0]], count
+            if ended:
+                break
+        assert 4 < count < MOST_TURNS - 1
 
     wait(run())
 

@@ -17,7 +17,8 @@ from support.harness.image_text_cases import models_folder
 from support.page.chats import Q4
 from webpte.errors import ContextError, InputError, UnsupportedError
 from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Chat, Generator, Scheduler
+from webpte.llm import Chat, Generator, Sampling, Scheduler
+from webpte.runtime.decode.sampling import SamplerSettings
 from webpte.runtime.program import Program
 from webpte.text import load_tokenizer
 
@@ -116,6 +117,23 @@ def test_options_of_answers_work() -> None:
             assert [token async for token in again] == tokens
             found = generator.generate(prompt, NEW, speculate="lookup")
             assert [token async for token in found] == await by_hand(program, [1])
+
+    asyncio.run(run())
+
+
+def test_a_check_of_guessed_tokens_that_cannot_be_leaves_the_cache() -> None:
+    """Nothing was called: the answer goes on, step by step, from what the cache holds."""
+
+    async def run() -> None:
+        async with loaded() as program:
+            generator = Generator(program)
+            await generator.prefill(BEFORE)
+            generator._session.append(AFTER[:1])
+            reason = await generator._session.verify([50], SamplerSettings.of(Sampling(), None))
+            assert "embeddings" in str(reason)
+            found = generator.generate([*BEFORE, *AFTER], NEW)
+            assert [token async for token in found] == await by_hand(program, [])
+            assert found.stats.reused_tokens == len(BEFORE) + 1
 
     asyncio.run(run())
 

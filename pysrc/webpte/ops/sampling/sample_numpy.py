@@ -164,7 +164,7 @@ def top_p_threshold(keys: Array, distance: Array, share: np.float32) -> int:
     """Return the key at which the probabilities, summed from the largest down, reach a share."""
     order = np.argsort(-keys, kind="stable")
     masses = np.cumsum(negative_power(distance[order]))
-    mark = max(1, int(masses[-1]) * int(float(share) * 2**32) >> 32)
+    mark = int(masses[-1]) * int(float(share) * 2**32) >> 32
     return int(keys[order[np.searchsorted(masses, np.uint64(mark))]])
 
 

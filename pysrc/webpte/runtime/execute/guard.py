@@ -69,7 +69,7 @@ class StateGuard:
 
     def apply_pending_restore(self) -> None:
         """Do a restore that failed before; no run may start without it."""
-        if self.restore_pending and not self._device.lost:  # with the device, state is lost anyway
+        if self.restore_pending:
             self._copy([GpuCopy(c.target, c.source, c.nbytes) for c in self._saves])
         self.restore_pending = False
 

@@ -287,9 +287,8 @@ def constant_of(plan: ExecutionPlan, state: State, writes: Writes, index: int) -
 def is_constant(plan: ExecutionPlan, state: State, writes: Writes, index: int) -> bool:
     """Tell whether a value is a tensor of the file that no call changes."""
     value = plan.values[index]
-    if index not in state or index in writes or not isinstance(value, TensorMeta):
-        return False
-    return value.allocation is None and not state[index].mutable
+    in_file = isinstance(value, TensorMeta) and value.allocation is None
+    return in_file and index in state and index not in writes
 
 
 def bytes_of(cell: Cell) -> Constant:

@@ -89,6 +89,44 @@ def test_a_flat_row_is_drawn_from_evenly() -> None:
     assert float(((counts - 80) ** 2 / 80).sum()) < 9 + 5 * math.sqrt(18)
 
 
+@pytest.mark.parametrize("history", [[0], [0, 2], [0, 0, -1, 9]])
+def test_no_penalty_makes_infinities_smaller(history: list[int]) -> None:
+    """Logits: +inf twice, and -inf; and beyond 2^126, which counts as the largest."""
+    asked = Settings.of(settings(0.0, penalty=4.0), False, False, True)
+    for largest in (math.inf, 1e38):
+        row = np.array([largest, largest, -math.inf], np.float32)
+        assert choose_token(row, asked, seed_of(1), 3, history) == 0
+        keys = keys_of(row)
+        op.penalize(keys, np.array(history), np.float32(0.25))
+        assert keys.tolist() == keys_of(row).tolist()
+
+
+@pytest.mark.parametrize("penalty", [0.0, -2.0, math.nan])
+def test_what_is_no_penalty_changes_nothing(penalty: float) -> None:
+    asked = Settings.of(settings(0.0, penalty=penalty), False, False, True)
+    row = np.array([3, 2, -1], np.float32)
+    assert choose_token(row, asked, seed_of(1), 3, [0, 1, 2]) == 0
+    assert asked.penalty == 1
+    asked = Settings.of(settings(0.0, penalty=4.0), False, False, True)
+    assert choose_token(row[::-1].copy(), asked, seed_of(1), 3, [-1, 3, 99]) == 2
+
+
+def test_a_token_that_is_allowed_is_drawn_though_it_has_no_chance() -> None:
+    asked = Settings.of(settings(), False, False, False)
+    row = np.array([1, -math.inf, 2, math.nan], np.float32)
+    for allowed in ([1], [1, 3]):
+        assert (
+            choose_token(row, asked, seed_of(1), 3, allowed=op.mask_of(np.array(allowed), 4)) == 1
+        )
+
+
+@pytest.mark.parametrize("top_p", [1e-12, 1e-9, 1e-30])
+def test_the_smallest_share_keeps_the_largest(top_p: float) -> None:
+    asked = Settings.of(settings(5.0, top_p=top_p), False, True, False)
+    keys = keys_of(np.array([1, 3, 2, 3], np.float32))
+    assert op.kept_tokens(keys, asked)[0].tolist() == [1, 3]
+
+
 # Lowering
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import webpte
 from support.devices.recorded import Slow, add_graph, names, ones, runs
-from support.graphs.graphs import chain, load, wait
+from support.graphs.graphs import chain, load, temporary_op, wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import GpuTensor, errors
 from webpte.gpu.simulated.device import RecordedBuffer, SimulatedDevice
@@ -329,5 +329,47 @@ def test_indices_that_the_host_has_seen_need_no_second_look() -> None:
         assert "read" not in names(device)
         with pytest.raises(errors.ExecutionError, match="an index is out of range"):
             await program.forward(ones(4), np.array([1, 4], np.int32), output="gpu")
+
+    wait(run())
+
+
+def test_arrays_and_tensors_in_turn() -> None:
+    async def run() -> None:
+        program = await load(add_graph(), device=SimulatedDevice())
+        (one,) = await program.forward(ones(2, 3), 0 * ones(2, 3), output="gpu")
+        two = 2 * ones(2, 3)
+        for x, y, total in ((one, one, 2), (two, two, 4), (one, two, 3), (two, one, 3)):
+            for _ in range(2):
+                (found,) = await program.forward(x, y)
+                assert (found == total).all()
+
+    wait(run())
+
+
+def test_a_tensor_is_copied_once_though_the_host_computes_in_between() -> None:
+    """Its place has another value by then, which is needed after the host's part."""
+
+    def refuse(args: Any) -> Any:
+        raise errors.UnsupportedError("no kernel")
+
+    definition = {
+        "shape": lambda args: [args.tensor("self").dims],
+        "lower": refuse,
+        "reference": lambda args: 10 * args.array("self"),
+    }
+
+    async def run() -> None:
+        with temporary_op("test.host.default", "self: tensor -> tensor", **definition):
+            g = GraphWriter()
+            x = g.tensor((4,))
+            a = g.op("aten.relu.default", x, g.tensor((4,)))
+            b = g.op("aten.neg.default", a, g.tensor((4,)))
+            c = g.op("test.host.default", a, g.tensor((4,)))
+            g.inputs(x)
+            g.outputs(g.op("aten.add.Tensor", b, c, g.int(1), g.tensor((4,))))
+            program = await load(g, device=SimulatedDevice())
+            (tensor,) = await program.forward(ones(4) / 9, output="gpu")
+            (found,) = await program.forward(tensor)
+            np.testing.assert_allclose(found, 9 * ones(4))
 
     wait(run())

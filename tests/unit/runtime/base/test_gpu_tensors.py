@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import webpte
 from support.devices.recorded import add_graph, narrowed_graph, ones, plans, runs
 from support.graphs.graphs import chain, load, wait
+from support.graphs.turns import MOST_TURNS, outcome, turns
 from support.write.pte_writer import MethodWriter, write_pte
 from webpte import GpuTensor, errors
 from webpte.dtypes import DTYPES
@@ -169,6 +171,28 @@ def test_a_call_that_fails_leaves_no_tensor(failing: str) -> None:
         with pytest.raises(errors.OutOfMemoryError, match="no more"):
             await program.forward(ones(4), output="gpu")
         assert device.buffers == before
+
+    wait(run())
+
+
+def test_a_call_that_is_cancelled_leaves_no_tensor() -> None:
+    """After any number of turns of the loop, and while its error is kept, with its frames."""
+
+    async def run() -> None:
+        device = SimulatedDevice(pauses=lambda: 4)
+        program = await load(chain(1), device=device)
+        await program.forward(ones(4))
+        before, ended = dict(device.buffers), []
+        for count in range(MOST_TURNS):
+            going = asyncio.ensure_future(program.forward(ones(4), output="gpu"))
+            await turns(count)
+            going.cancel()
+            ended.append(await outcome(going))
+            del going
+            if not isinstance(ended[-1], asyncio.CancelledError):
+                break
+            assert device.buffers == before
+        assert 4 < len(ended) < MOST_TURNS
 
     wait(run())
 

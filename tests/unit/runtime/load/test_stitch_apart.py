@@ -258,3 +258,34 @@ def test_a_tensor_whose_elements_the_host_reads_is_not_inside() -> None:
     m.delegate(g, [x, negated, out])
     m.outputs(out)
     wait(expect(m, [X, np.array([-3], np.int32)], [X, np.array([-1], np.int32)], submitted=2))
+
+
+@pytest.mark.parametrize(("dtype", "taken"), [("int64", "int32"), ("int32", "int32")])
+def test_a_constant_of_the_method_is_a_delegates_in_its_own_type(dtype: str, taken: str) -> None:
+    m = MethodWriter()
+    m.inputs(m.tensor((4,), taken))
+    constant = m.tensor((4,), dtype, data=np.array([1, -2, 3, 2**20], dtype))
+    g, out = GraphWriter(), m.tensor((4,), taken)
+    a, b = g.tensor((4,), taken), g.tensor((4,), taken)
+    g.inputs(a, b)
+    g.outputs(g.op("aten.add.Tensor", a, b, g.int(1), g.tensor((4,), taken)))
+    m.delegate(g, [m.input(0), constant, out])
+    m.outputs(unary(m, "aten.neg.default", out, (4,), taken))
+    wait(expect(m, [X.astype(taken)]))
+
+
+def test_bytes_that_are_read_in_another_type_are_no_view() -> None:
+    """Not even where a GPU stores both types alike: the host does not."""
+
+    async def run() -> None:
+        m = MethodWriter()
+        m.inputs(m.tensor((4,), "int32"))
+        place = m.planned_bytes
+        unary(m, "aten.neg.default", m.input(0), (4,), "int32")
+        m.planned_bytes = place
+        m.outputs(unary(m, "aten.neg.default", m.tensor((4,), "int64"), (4,), "int64"))
+        program = await webpte.load(write_pte(m), device=SimulatedDevice())
+        with pytest.raises(webpte.WebpteError, match="is read before anything wrote it"):
+            await program.forward(X.astype(np.int32))
+
+    wait(run())

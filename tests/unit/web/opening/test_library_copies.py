@@ -20,6 +20,7 @@ from support.page.fake_page import (
     drop,
 )
 from support.page.library_page import settle
+from webpte.errors import SourceError
 from webpte.library import Entry
 
 SAMPLE = (SAMPLES / "sigmoid.pte").read_bytes()
@@ -286,6 +287,28 @@ def test_other_constants_for_a_copy_are_not_those_that_a_reload_would_bring() ->
         assert "local:mine.pte" in browser.library.files, "the program is read from there"
 
     drive(script, engine=engine)
+
+
+def test_a_deletion_that_fails_leaves_no_program_without_its_constants() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await keep_copies(app, CONSTANTS)
+        await app.receive({"act": "close"})
+        library = browser.library
+        delete, deleted = library.delete, list[str]()
+
+        async def failing(address: str) -> None:
+            if deleted:
+                raise SourceError(f"{address} is being written")
+            deleted.append(address)
+            await delete(address)
+
+        library.delete = failing  # type: ignore[method-assign]
+        await app.receive({"act": "library-delete", "address": "local:mine.pte", "sure": "yes"})
+        assert "is being written" in browser.html["error"]
+        assert programs_of(browser) == []
+        assert len(library.files) == 1
+
+    drive(script, engine=Engine())
 
 
 def test_parts_that_a_closed_page_has_left_can_be_tidied_away() -> None:
