@@ -297,7 +297,7 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
         end();
       } else if (!opening) {
         now.isOpen = true;
-        handOver();
+        queueMicrotask(handOver); // the same message brings the view to the front
       }
     },
   };
