@@ -88,8 +88,8 @@ class LibraryController:
         session = self._state.session
         doubted = self._doubted(session)
         if session is not None and doubted:
-            note = agree_note(session.source.name, session.source.size, doubted, done, total)
-            self._state.show(keep=note)
+            source = session.source
+            self._state.show(keep=agree_note(source.name, source.size, doubted, done, total))
             return
         lost = session is not None and not session.source.address and self._usage.quota > 0
         note = keep_note(session.source.name, done, total) if session is not None and lost else ""
