@@ -1,4 +1,4 @@
-"""A program that is chosen before Python is there: its input is used at once, and answered later."""
+"""A program chosen before Python is there: its input is used at once, and answered later."""
 
 from __future__ import annotations
 
