@@ -94,7 +94,7 @@ def test_a_picture_chosen_before_python_is_there_is_enlarged(page: Page, site: S
     }""")
     given = {"name": "small.png", "mimeType": "image/png", "buffer": bytes(picture)}
     page.locator("#early input[type=file]").set_input_files(given)  # type: ignore[arg-type]
-    expect(page.locator("#early img")).to_have_attribute("alt", "small.png")
+    expect(page.locator("#early-shown img")).to_have_attribute("alt", "small.png")
     assert state(page) is None
     wait_until_ready(page)
     expect(page.locator("#outputs")).to_contain_text("32 × 48")
