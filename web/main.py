@@ -36,6 +36,7 @@ from page.inputs.photos import PhotoPart
 from page.npy import Array
 from page.outputs.pictures import bmp
 from page.session import open_tabs
+from page.session.typed_address import origin_of
 from webpte.errors import NoWebGPUError, SourceError
 from webpte.gpu.browser.scripts import load_script
 from webpte.gpu.webgpu.device import find_adapter
@@ -79,13 +80,17 @@ class WorkerBrowser:
         self._tasks: set[asyncio.Future[None]] = set()
         self._together: list[dict[str, object]] | None = None
         self._pictures: deque[str] = deque()  # addresses, the oldest first
+        self.unkept: set[str] = set()
         self._asked = 0
         self._release: Any = None  # gives the lock of the open program back
         self._tab = token_hex(8)  # a name for this tab
         self._heard: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
 
     def absolute(self, url: str) -> str:
-        return url if url.startswith(LOCAL) else str(js.URL.new(url, self.base).href)
+        try:
+            return url if url.startswith(LOCAL) else str(js.URL.new(url, self.base).href)
+        except JsException as error:
+            raise SourceError(f"{url} is not an address: {error.message}") from error
 
     def show(self, **changes: object) -> None:
         if self._together is None:
@@ -156,12 +161,13 @@ class WorkerBrowser:
         download: webpte.Download | None = None,
         sha256: str = "",
     ) -> LibraryFile:
-        try:
-            address = self.absolute(url)
-        except JsException as error:
-            raise SourceError(f"{url} is not an address: {error.message}") from error
+        address = self.absolute(url)
         return await webpte.library.open(
-            address, progress=progress, download=download, sha256=sha256
+            address,
+            progress=progress,
+            download=download,
+            sha256=sha256,
+            keep=origin_of(address) not in self.unkept,
         )
 
     async def read(self, file: JsProxy) -> bytes:

@@ -118,17 +118,19 @@ async def open(
     progress: Progress | None = None,
     download: Download | None = None,
     sha256: str = "",
+    keep: bool = True,
 ) -> LibraryFile:
     """Open a file by its URL, from the library if its copy is current or the server is unreachable.
 
     The bytes of a new file are written to the library as they are read; `keep` it after loading, or
     `stop` or `leave` it. What an interrupted load has written is not fetched again. A file with the
     hash `sha256` that was kept from another address is used for this one, too: it is stored once.
+    Without `keep` a copy is used, but nothing is written.
     """
     _check_browser()
     from webpte.gpu.browser.opfs_cache import open_kept
 
-    return await open_kept(address, progress, download, sha256)
+    return await open_kept(address, progress, download, sha256, keep)
 
 
 async def add(

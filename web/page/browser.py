@@ -75,8 +75,12 @@ class Browser(Protocol):
     @property
     def library(self) -> Library: ...
 
+    @property
+    def unkept(self) -> set[str]:
+        """Origins that a link named: their files are opened, but not kept until someone agrees."""
+
     def absolute(self, url: str) -> str:
-        """Return an absolute address, as the library uses it."""
+        """Return an absolute address, as the library uses it. Raises SourceError."""
 
     def show(self, **changes: object) -> None:
         """Change the page, by the functions of these names in `events.js`."""

@@ -4,7 +4,6 @@
 
 import { addEntry, addOpening, addView, setAddress, tellOpening, watchHistory } from "./address.js";
 import { keepAwake, watchVisibility } from "./awake.js";
-import { countBytes } from "./boot.js";
 import { sendFrame, watchCameras } from "./camera.js";
 import { watchComparisons } from "./compare.js";
 import { fetchGallery, foldStart, galleryCommands, markOpened, markUnusable, showDrawer, watchGallery } from "./gallery.js";
@@ -13,6 +12,9 @@ import { paint, watchPads } from "./pad.js";
 import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
 import { decodeSound, watchRecorders } from "./sound.js";
+import { noteVisit, showStart } from "./start/boot.js";
+import { makeEarly } from "./start/early.js";
+import { hasModuleWorkers, reasonOf, startPython } from "./start/python.js";
 import { copyText, watchEnter } from "./text.js";
 import { watchTheme } from "./theme.js";
 import { linkFullPage, setLinks } from "./links.js";
@@ -23,6 +25,7 @@ const page = document.documentElement;
 const find = (id) => document.getElementById(id);
 let send = (message) => waiting.push(message);
 const waiting = [];
+let isConnected = false; // messages go to Python's worker
 let commands = []; // of the palette, as Python sent them
 const scripts = {}; // by view, the promise of its last call
 let wantsFocus = false; // the palette has opened a sample
@@ -57,9 +60,30 @@ const makeStore = (storage, prefix) => ({
 });
 const store = makeStore(() => localStorage, "webpte inputs ");
 const tabStore = makeStore(() => sessionStorage, "webpte ");
-const VISITED = "webpte visited"; // everything that the start needs was fetched once
-const linked = Object.fromEntries(new URLSearchParams(location.search));
-if (linked.model || linked.url) foldStart();
+let linked = Object.fromEntries(new URLSearchParams(location.search));
+const addStyles = (views) => {
+  for (const view of views.filter((name) => !document.querySelector(`link[data-view="${name}"]`))) {
+    const sheet = Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL(`../page/views/${view}/${view}.css`, import.meta.url).href });
+    sheet.dataset.view = view;
+    document.head.append(sheet);
+  }
+};
+const early = makeEarly({
+  gallery,
+  addStyles,
+  tell: (element, more) => act(element, more),
+  // What is queued for Python is dropped; Python, if it is there, cancels what it has begun.
+  leave: () => {
+    linked = {};
+    setAddress("");
+    if (isConnected) send({ act: "go", left: true });
+    else waiting.length = 0;
+  },
+});
+if (linked.model || linked.url) {
+  foldStart();
+  early.show(linked);
+}
 const patching = import("./patch.js").then((module) => { patch = module.patch; });
 
 // ---- from Python to the page
@@ -89,9 +113,9 @@ const show = {
   },
   state: (state) => {
     page.dataset.state = state;
-    try {
-      if (state === "ready") localStorage.setItem(VISITED, "yes");
-    } catch { /* not allowed: then every visit counts as the first */ }
+    if (state !== "ready") return;
+    noteVisit();
+    find("boot")?.remove(); // it may be beside a program that was chosen early
   },
   mood: (mood) => { find("status").dataset.mood = mood; },
   reveal: (id) => {
@@ -137,17 +161,14 @@ const show = {
   opened: (what) => {
     if (wantsFocus && what.any && !what.opening) requestAnimationFrame(focusFirstInput);
     markOpened(find("gallery-list"), what);
+    early.opened(what);
     tellOpening(what.opening);
   },
   unusable: (problems) => markUnusable(find("gallery-list"), problems),
   entry: addEntry,
   address: setAddress,
   front: bringToFront,
-  styles: (views) => {
-    for (const view of views) {
-      document.head.append(Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL(`../page/views/${view}/${view}.css`, import.meta.url).href }));
-    }
-  },
+  styles: addStyles,
   // {view: data} for `show(panel, data, act)` of the view's own script, in the order sent
   script: (views) => {
     for (const [view, data] of Object.entries(views)) {
@@ -175,9 +196,10 @@ const connect = (_, worker) => {
   worker.ready.then(
     // PyScript is ready even if main.py raised.
     () => { if (page.dataset.state !== "up") failed("Python raised an error: see the browser's console."); },
-    (error) => failed(error.message),
+    (error) => failed(reasonOf(error)),
   );
   gallery.then((cards) => {
+    isConnected = true;
     send = (message) => worker.postMessage(message);
     const opens = Boolean(linked.model || linked.url);
     send({
@@ -194,81 +216,41 @@ const connect = (_, worker) => {
 
 // ---- the start, before Python runs
 
-const stage = (name) => {
-  const steps = [...document.querySelectorAll("[data-boot]")];
-  const now = steps.findIndex((step) => step.dataset.boot === name);
-  steps.forEach((step, at) => {
-    step.className = `step step-${at < now ? "done" : at === now ? "now" : "next"}`;
-  });
-};
-const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
-const began = performance.now();
-let fetched = "";
-const isFirstVisit = () => {
-  try {
-    return !localStorage.getItem(VISITED);
-  } catch {
-    return true;
-  }
-};
-if (isFirstVisit()) {
-  countBytes((done, total) => {
-    const bar = find("boot-bar");
-    if (!bar) return; // Python has started already
-    Object.assign(bar, { max: total, value: done });
-    fetched = `${megabytes(done)} of ${megabytes(total)} MB downloaded.`;
-  }).then(() => find("boot-bar")?.removeAttribute("value"), () => {}); // the rest cannot be measured
-} else {
-  find("boot-note").textContent = "Cached from an earlier visit.";
-}
-// Shows the seconds of a slow start.
-const ticking = setInterval(() => {
-  if (!find("boot-time")) return clearInterval(ticking);
-  find("boot-time").textContent = `${fetched} ${Math.round((performance.now() - began) / 1000)} s`;
-}, 250);
+showStart(gallery);
 const failed = (reason) => {
-  clearInterval(ticking);
   if (["up", "ready"].includes(page.dataset.state)) return;
   page.dataset.state = "failed";
-  page.toggleAttribute("data-open", false);
+  if (!early.isShown()) page.toggleAttribute("data-open", false);
   show.mood("bad");
   show.text({ status: "Python did not start", "boot-note": `It did not start: ${reason} Reload to try again.` });
-};
-addEventListener("py:progress", ({ detail }) => {
-  if (detail === "Loading Pyodide") stage("python");
-  if (detail === "Loaded interpreter") stage("webpte");
-});
-// A browser without module workers never asks for the type, and would wait for Python for ever.
-const hasModuleWorkers = () => {
-  let asked = false;
-  const options = { get type() { asked = true; return "module"; } };
-  const empty = URL.createObjectURL(new Blob([], { type: "text/javascript" })); // as the page's policy allows
-  try {
-    new Worker(empty, options).terminate();
-  } catch {
-    // Where it may not be started for another reason, PyScript's own error says more.
-  }
-  URL.revokeObjectURL(empty);
-  return asked;
 };
 if (!hasModuleWorkers()) {
   failed("this browser has no module workers. Use Chrome 113, Firefox 141, Safari 26 or newer.");
 }
-import("../runtime/pyscript/core.js").then(
-  ({ hooks }) => hooks.main.onWorker.add(connect),
-  () => failed("PyScript is missing: run serve.py again to set up the runtime."),
-);
+startPython(connect).catch(() => failed("PyScript is missing: run serve.py again to set up the runtime."));
 patching.catch(() => failed("Idiomorph is missing: run serve.py again to set up the runtime."));
-addEventListener("unhandledrejection", ({ reason }) => failed(String(reason?.message ?? reason)));
+addEventListener("unhandledrejection", ({ reason }) => failed(reasonOf(reason)));
 addEventListener("error", ({ error }) => { if (error) failed(error.message); }); // none: a warning of the layout
 
 // ---- from the page to Python
 
-const act = (element, more) => {
-  if (page.dataset.state !== "ready" && find("boot-note")) {
-    show.text({ "boot-note": "Your choice opens as soon as Python is ready." });
+const chooseEarly = ({ act: name, name: model, fields, files, ...where }) => {
+  const program = name === "open-file" && files.find((file) => /\.b?pte$/i.test(file.name));
+  const wanted = {
+    card: { model }, go: where, "open-url": { url: fields?.url?.trim() }, "open-file": program && { file: program.name },
+  }[name];
+  if (wanted?.model || wanted?.url || wanted?.file) {
+    foldStart();
+    early.show(wanted);
+  } else if (name === "go") {
+    early.end();
+    markOpened(find("gallery-list"), { any: false });
   }
+};
+const act = (element, more) => {
   const message = { ...element.dataset, ...more };
+  if (early.takes(element, message)) return;
+  if (page.dataset.state !== "ready") chooseEarly(message);
   addOpening(message);
   send(message);
 };

@@ -35,7 +35,7 @@ const icon = (card) => {
   return svg;
 };
 
-const picture = (card) => {
+export const picture = (card) => {
   const name = card.picture ?? card.files?.picture;
   if (!name) return icon(card);
   return Object.assign(new Image(), { src: `./${card.folder}${name}`, alt: "", loading: "lazy" });

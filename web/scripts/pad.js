@@ -52,6 +52,14 @@ export const paint = (canvas, { rows, columns, grey }) => {
   });
 };
 
+// Puts the drawing of another pad, of any size, in the place of this one's; returns the pixels of the model.
+export const copyDrawing = (from, canvas) => {
+  const ink = canvas.getContext("2d", { willReadFrequently: true });
+  ink.clearRect(0, 0, canvas.width, canvas.height);
+  ink.drawImage(from, 0, 0, canvas.width, canvas.height);
+  return pixelsOf(canvas);
+};
+
 // `tell(canvas, more)` sends the canvas's act to Python.
 export const watchPads = (tell) => {
   const padOf = (event) => event.target.closest?.("canvas.pad");

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, FrameLocator, Page, ViewportSize, expect
+from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, ViewportSize, expect
 
 from support.page.page_visit import START_MS, open_sample, status, visit
 from support.page.static_site import static_host
@@ -78,6 +78,18 @@ def test_a_program_in_a_frame_of_another_site(page: Page, site: Site, tmp_path: 
         width = "[document.documentElement.scrollWidth, innerWidth]"
         scroll, inner = frame.locator("body").evaluate(f"() => {width}")
         assert scroll <= inner
+
+
+def test_a_frame_of_another_site_may_store_nothing(
+    browser: Browser, site: Site, tmp_path: Path
+) -> None:
+    """A private window blocks storage of other sites; ports alone are the same site."""
+    page = browser.new_context(viewport=SHOWN).new_page()
+    frame = embed(page, tmp_path, frame_of(f"{site.url}embed.html?model=digits"))
+    with static_host(tmp_path) as elsewhere:
+        page.goto(elsewhere.url.replace("//localhost:", "//127.0.0.1:"))
+        draw(frame)
+    page.context.close()
 
 
 def test_the_page_itself_is_not_framed(page: Page, site: Site, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from page.app import App
 from page.browser import OpenProgram, Progress, Source
 from page.npy import read_npy, write_npy
 from page.outputs.pictures import data_url, png_rgb
+from page.session.typed_address import origin_of
 from support.harness.virtual_time import run_virtually
 from support.page.fake_photo import FakePhoto, pixels_of_png
 from webpte import DeviceInfo
@@ -95,12 +96,15 @@ class FakeKept:
         entry, _ = library.files.get(source.address, (None, None))
         self.parts = entry.parts if entry is not None and came else ()
         self.left = self.stopped = False
+        self.may_keep = True
 
     async def read(self, offset: int, length: int) -> bytes:
         data: bytes = self.data if isinstance(self.data, bytes) else self.data.read_bytes()
         return data[offset : offset + length]
 
     async def keep(self, progress: Progress | None = None) -> bool:
+        if not self.may_keep:
+            return False
         if self._library.full:
             raise webpte.errors.SourceError(f"{self.name} could not be kept: no room is left")
         self._library.put(self.address, self.name, self.data, self.size)
@@ -122,6 +126,8 @@ class FakeKept:
 class FakeBrowser:
     def __init__(self, adapter: DeviceInfo | str = "missing") -> None:
         self.library = FakeLibrary()
+        self.unkept: set[str] = set()
+        self.elsewhere: dict[str, Path] = {}  # files of other sites, by address
         self.offline = False
         self.opened: list[FakeKept] = []
         self.html: dict[str, str] = {}
@@ -189,7 +195,7 @@ class FakeBrowser:
             found = Source(entry.name, entry.size, data, address=address)
             self.opened.append(FakeKept(self.library, found, "from the library"))
             return replace(found, file=self.opened[-1])
-        path = SAMPLES.parent / url
+        path = self.elsewhere.get(url, SAMPLES.parent / url)
         if not path.is_file():
             raise webpte.errors.SourceError(f"{url}: the server answered 404 Not Found")
         if self.offline:
@@ -197,6 +203,7 @@ class FakeBrowser:
         progress("fetch", 1, 1)
         found = Source(path.name, path.stat().st_size, path, address=address)
         self.opened.append(FakeKept(self.library, found, ""))
+        self.opened[-1].may_keep = origin_of(address) not in self.unkept
         return replace(found, file=self.opened[-1])
 
     async def fetch_bytes(self, url: str) -> bytes:

@@ -23,6 +23,9 @@ from page.inputs.match_inputs import is_input_file, is_picture_file
 from page.parts.input_preview import is_awaiting
 from page.session.session import Session
 from page.session.state import AppState, Change
+from page.session.typed_address import origin_of
+from webpte.errors import SourceError
+from webpte.library import LOCAL
 
 FILE = "file"
 
@@ -86,10 +89,22 @@ class GalleryController:
             if message.get("model"):
                 await self._open_card(str(message["model"]), view)
             elif message.get("url"):
+                url = str(message["url"])
+                self._doubt(url)
                 await self._opening.open(
-                    str(message["url"]),
+                    url,
                     drawn=lambda: self._views.bring_to_front(view or self._views.leading),
                 )
+
+    def _doubt(self, url: str) -> None:
+        """Note that a link names another site, whose files are not kept unasked."""
+        browser = self._state.browser
+        try:
+            here, there = (origin_of(browser.absolute(one)) for one in ("./", url))
+        except (SourceError, ValueError):  # no address: opening it says so
+            return
+        if there != here and not url.startswith(LOCAL):
+            browser.unkept.add(there)
 
     async def go(self, message: Message) -> None:
         """Go to a program of the history; if it is open already, only change the view."""

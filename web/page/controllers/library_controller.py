@@ -13,6 +13,7 @@ from page.html.markup import render
 from page.html.units import bytes_text
 from page.parts.library_view import (
     Row,
+    agree_note,
     is_program,
     keep_note,
     library_view,
@@ -32,6 +33,7 @@ from page.persistence.library_files import (
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
+from page.session.typed_address import origin_of
 from webpte.errors import SourceError
 from webpte.library import LOCAL, Entry, Usage
 
@@ -82,13 +84,55 @@ class LibraryController:
         await self.refresh()
 
     def _draw_note(self, done: int | None = None, total: int = 0) -> None:
-        """Draw the note below a local file, which a reload would lose."""
+        """Draw the note below a local file, which a reload would lose, or one of another site."""
         session = self._state.session
+        doubted = self._doubted(session)
+        if session is not None and doubted:
+            source = session.source
+            self._state.show(keep=agree_note(source.name, source.size, doubted, done, total))
+            return
         lost = session is not None and not session.source.address and self._usage.quota > 0
         note = keep_note(session.source.name, done, total) if session is not None and lost else ""
         self._state.show(keep=note)
 
+    def _doubted(self, session: Session | None) -> str:
+        """Return the origin of a program that a link named and nobody agreed to keep, or ""."""
+        file = session.source.file if session is not None else None
+        if file is None or file.kept or not self._usage.quota:
+            return ""
+        origin = origin_of(file.address)
+        return origin if origin in self._state.browser.unkept else ""
+
     # ---- acts
+
+    async def on_library_agree(self, message: Message) -> None:
+        """Keep the program that a link named; other files of its site are kept from now on."""
+        session, browser = self._state.session, self._state.browser
+        origin = self._doubted(session)
+        if session is None or not origin or session is self._copied:
+            return
+        self._copied, throttle = session, Throttle(_COPY_SECONDS)
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if session is self._state.session and throttle.ready():
+                self._draw_note(done, total)
+
+        browser.unkept.discard(origin)
+        try:
+            constants = [part for part in session.source.extra if hasattr(part, "keep")]
+            for file in [session.source.file, *constants]:
+                fetched = (await browser.fetch(file.address, progress)).file
+                if fetched is not None and not await fetched.keep(progress):
+                    raise SourceError(f"{file.name} is {fetched.came or 'not kept'}")
+        except BaseException:
+            browser.unkept.add(origin)
+            raise
+        finally:
+            self._copied = None
+            if session is self._state.session:
+                self._draw_note()
+        self._state.tell(f"Kept {session.source.name}: it opens again without a network")
+        await self.refresh()
 
     async def refresh(self) -> None:
         """Read the list again: another tab may have changed it."""
@@ -98,6 +142,8 @@ class LibraryController:
         except SourceError:
             self._entries, self._usage = [], _NOTHING  # the browser has no library
         self._state.kept = frozenset(entry.address for entry in self._entries)
+        if self._doubted(self._state.session):  # only now it is known whether there is room
+            self._draw_note()
         self._draw()
 
     async def on_library_refresh(self, message: Message) -> None:

@@ -7,6 +7,7 @@ wins; programs of older ones are closed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from time import perf_counter
@@ -35,8 +36,9 @@ from page.session.open_tabs import elsewhere_text
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
-from page.session.typed_address import typed_address
+from page.session.typed_address import origin_of, typed_address
 from webpte import Download, MethodInfo, Options
+from webpte.errors import SourceError
 from webpte.library import LOCAL
 from webpte.report import MemoryForecast
 from webpte.runtime.base.manifest_files import is_manifest
@@ -87,7 +89,11 @@ class OpenController:
         yield Command("Open URL …", press="[data-act=open-url] [name=url]")
 
     async def on_open_url(self, message: Message) -> None:
-        await self.open(typed_address(str(message["fields"]["url"])))
+        address = typed_address(str(message["fields"]["url"]))
+        with contextlib.suppress(SourceError, ValueError):  # no address: opening it says so
+            # Who types an address wants the file; a link may have named its site before.
+            self._state.browser.unkept.discard(origin_of(self._state.browser.absolute(address)))
+        await self.open(address)
 
     async def on_retry(self, message: Message) -> None:
         if self._failed is not None:

@@ -29,6 +29,7 @@ DOING = {
     "share-frame": "sharing this program",
     "check-example": "checking the example",
     "library-open": "opening this file of the library",
+    "library-agree": "keeping this program",
     "library-keep": "keeping this program",
     "library-delete": "deleting this file of the library",
     "library-refresh": "listing the library",

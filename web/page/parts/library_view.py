@@ -160,15 +160,33 @@ def _id_of(entry: Entry) -> str:
     return f"{sum(ord(c) * (i + 1) for i, c in enumerate(entry.address)):x}-{entry.size:x}"
 
 
+def _keeping(name: str, done: int, total: int) -> Html:
+    return h(
+        "p",
+        f"Keeping a copy of {name}",
+        h("progress", value=done, max=max(total, 1), aria_label=f"Keeping {name}"),
+        class_="card keep soft",
+    )
+
+
+def agree_note(name: str, size: int, origin: str, done: int | None, total: int) -> Html:
+    """Return the question below a program of another site that a link named."""
+    if done is not None:
+        return _keeping(name, done, total)
+    told = f"A link opened {name} from {origin}. It is not in the library: after a reload it is "
+    return h(
+        "p",
+        h("span", f"{told}fetched again. "),
+        h("button", f"Keep it ({bytes_text(size)})", type="button", class_="quiet",
+          data_act="library-agree"),
+        class_="card keep soft",
+    )  # fmt: skip
+
+
 def keep_note(name: str, done: int | None, total: int) -> Html:
     """Return the note below a local program; `done` is set while a copy is being written."""
     if done is not None:
-        return h(
-            "p",
-            f"Keeping a copy of {name}",
-            h("progress", value=done, max=max(total, 1), aria_label=f"Keeping {name}"),
-            class_="card keep soft",
-        )
+        return _keeping(name, done, total)
     return h(
         "p",
         h("span", "A local file: after a reload you have to open it again, unless you "),

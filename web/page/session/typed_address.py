@@ -1,8 +1,9 @@
-"""Addresses as people type them: without a scheme, or that of a page which shows the file."""
+"""Addresses as people type them, without a scheme or of a page which shows the file; origins."""
 
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 _HOST = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?/.+", re.I)
 _OWN = re.compile(r"(?:localhost|\d+\.\d+\.\d+\.\d+)(?::\d+)?/.+", re.I)
@@ -13,6 +14,12 @@ _SHOWN = (
     (re.compile(r"https?://(?:www\.)?github\.com/([^/]+/[^/]+)/blob/([^?#]+)"),
      r"https://raw.githubusercontent.com/\1/\2"),
 )  # fmt: skip
+
+
+def origin_of(address: str) -> str:
+    """Return the origin of an absolute address, as "https://example.org:8000"."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def typed_address(text: str) -> str:

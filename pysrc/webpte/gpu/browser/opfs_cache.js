@@ -50,6 +50,13 @@
         if (!others.length) await disk.remove(place, data);
     }
 
+    // What there is of an incomplete file.
+    async function begun(key) {
+        const place = await disk.open();
+        const journal = await readJournal(place, key);
+        return { journal, segments: journal ? await partial.segmentsOf(place, journal.data) : [] };
+    }
+
     async function tidy(place, key, name) {
         const names = new Set(await Array.fromAsync(place.keys()));
         const owned = namesOf(key, names, await readRecord(place, key), await readJournal(place, key));
@@ -127,9 +134,7 @@
         // Asks the server for a file: promises `same` if it has the version with the marks in `known`, otherwise
         // the `file` and what `begin` needs. What an incomplete file has is not fetched again.
         async ask(key, url, control, known, patience, progress, signal) {
-            const place = await disk.open();
-            const journal = await readJournal(place, key);
-            const segments = journal ? await partial.segmentsOf(place, journal.data) : [];
+            const { journal, segments } = await begun(key).catch(() => ({ journal: null, segments: [] })); // the disk fails: the server has it all
             const [gap] = journal ? partial.gaps(segments, 0, journal.size) : [];
             const from = segments.length ? gap?.from ?? journal.size - 1 : 0;
             const to = Math.min(from + FIRST_BYTES, gap?.to ?? from + (segments.length ? 1 : FIRST_BYTES));

@@ -74,10 +74,12 @@ async def open_kept(
     progress: Progress | None,
     download: Download | None = None,
     sha256: str = "",
+    keep: bool = True,
 ) -> CachedFile:
     """Open a file by its address, from the library if it is current or the server fails.
 
-    A file of the library that has the hash `sha256` is used, whatever its address is.
+    A file of the library that has the hash `sha256` is used, whatever its address is. Without
+    `keep` nothing is written.
     """
     store = _store()
     if store is None:
@@ -95,7 +97,7 @@ async def open_kept(
                 "the file itself"
             )
         return await _use(store, found, record, "from the library")
-    if sha256 and (same := await _find_content(store, address, sha256)) is not None:
+    if sha256 and keep and (same := await _find_content(store, address, sha256)) is not None:
         return same
     if sha256 and (shared := await _find_shared(address, sha256)) is not None:
         return shared
@@ -116,7 +118,8 @@ async def open_kept(
     if answer.same and found is not None:
         return await _use(store, found, record, "from the library, as its server has it")
     opened = CachedFile(answer.file, file_name(address), address, "", kept=False)
-    await _begin(store, opened, answer, answer.etag, answer.modified)
+    if keep:
+        await _begin(store, opened, answer, answer.etag, answer.modified)
     return opened
 
 
