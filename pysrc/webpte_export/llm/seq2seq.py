@@ -16,8 +16,9 @@ from typing import Any
 
 from webpte.json_reader import Table
 from webpte_export.errors import ExportError
-from webpte_export.exporter import Clock, PreparedMethod, export_methods, program_path, quiet_logs
+from webpte_export.exporter import Clock, PreparedMethod, export_methods, program_path
 from webpte_export.llm.huggingface import json_table, token_ids
+from webpte_export.lowering import quiet_logs
 from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
