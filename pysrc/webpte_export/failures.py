@@ -13,7 +13,7 @@ import re
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -91,9 +91,14 @@ class Line:
     file: str
     number: int
 
+    @property
+    def place(self) -> str:
+        """The file's name and the line's number."""
+        return f"{Path(self.file).name}, line {self.number}"
+
     def __str__(self) -> str:
         code = linecache.getline(self.file, self.number).strip()
-        return f"{Path(self.file).name}, line {self.number}{f': {code}' if code else ''}"
+        return f"{self.place}{f': {code}' if code else ''}"
 
 
 def line_of(places: Iterable[tuple[str, int]]) -> Line | None:
@@ -166,7 +171,7 @@ def failure(tool: str, what: str, error: BaseException, nodes: Iterable[Any] = (
     text = error_text(error, most=None)
     line = line_of(places_of(error)) or line_of_operator(text, nodes)
     do = advice_for(text) or _suggested(text)
-    message = f"{what}." if do or line else f"{what}: {text.splitlines()[0]}"
+    message = f"{what}." if do else f"{what}: {text.splitlines()[0]}"
     lines = [message, *([f"  {line}"] if line else []), *([do] if do else [])]
     if do and "Suggested fixes" in text:
         lines.append(_suggested(text) or "")
@@ -207,7 +212,8 @@ def telling_failures(
         @functools.wraps(function)
         def tell(*args: P.args, **kwargs: P.kwargs) -> T:
             log = program(signature.bind(*args, **kwargs).arguments).with_suffix(LOG)
-            log.unlink(missing_ok=True)
+            with suppress(OSError):  # the export itself says what is wrong with the folder
+                log.unlink(missing_ok=True)
             try:
                 return function(*args, **kwargs)
             except ExportError as error:

@@ -83,11 +83,20 @@ def lower(
     for program in exported.values():
         _check_graph(program)
     exported = {name: separate_state(program) for name, program in exported.items()}
+    # Otherwise a mutated buffer is an extra output, of which the file does not say whose it is.
+    in_place = options | {"alias_buffer_mutations": True}
     with explained("ExecuTorch", "ExecuTorch cannot lower the model", *exported.values()):
         with recorded_weights() as weights:
             lowered = to_edge_transform_and_lower(
                 exported,
-                partitioner={name: [VulkanPartitioner(options)] for name in exported},
+                partitioner={
+                    name: [
+                        VulkanPartitioner(
+                            in_place if method.graph_signature.buffers_to_mutate else options
+                        )
+                    ]
+                    for name, method in exported.items()
+                },
                 constant_methods=dict(metadata) if metadata else None,
             )
         if naming is not None:

@@ -1,9 +1,11 @@
 """Gives each result and each buffer that a model writes a value of its own, before it is lowered.
 
-ExecuTorch's exporter refuses, or mixes up, a value that is stored in a buffer and also returned, or
-stored twice, or is only another buffer's or an input's. A copy (`x * 1`, which no pass of the
-exporter takes away) separates them. Models without such values, KV caches among them, stay as they
-are.
+A delegate writes a buffer by computing its new content there. ExecuTorch's exporter refuses, or
+mixes up, a value that is stored in a buffer and also returned, or stored twice, or is only another
+buffer's or an input's; and a buffer that is read after its new content was computed would be read
+too late. Copies (`x * 1`, which no pass of the exporter takes away) at the end of the graph
+separate them: first of what is read, then of what is written. Models without such values, KV caches
+among them, are exported as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ def separate_state(exported: Any) -> Any:
     """Return a program of torch.export with copies where they are needed."""
     if not any(_writes(node) for node in exported.graph_module.graph.nodes):
         return exported
-    exported = exported.run_decompositions({})  # writes become results
+    given, exported = exported, exported.run_decompositions({})  # writes become results
     graph, signature = exported.graph_module.graph, exported.graph_signature
     buffers = {target: name for name, target in signature.inputs_to_buffers.items()}
     inputs = {node.name: node for node in graph.nodes if node.op == "placeholder"}
@@ -31,19 +33,29 @@ def separate_state(exported: Any) -> Any:
         for place, spec in enumerate(signature.output_specs)
         if spec.kind.name == "BUFFER_MUTATION"
     }
-    taken = {source_of(node) for place, node in enumerate(results) if place not in stored}
+    sources = [source_of(node) for node in results]
+    written = [sources[place] for place in stored]
+    if len(set(written)) == len(written) and not (
+        {source for place, source in enumerate(sources) if place not in stored} & {*written}
+        or {*sources} & {*stored.values()}
+        or {*written} & {*inputs.values()}
+    ):
+        return given
+    # First what is read: a result that is a buffer's old content, a buffer that becomes another's.
     for place, node in enumerate(results):
         source = source_of(node)
-        if place in stored:
-            shared = source in taken or source in inputs.values()
-            taken.add(source)
-        else:  # the old content of a buffer, which would change before it is read
-            shared = source in stored.values()
-        if shared:
+        if source in stored.values() or (place in stored and source in inputs.values()):
             results[place] = _copy(graph, output, node)
-            signature.output_specs[place].arg = type(signature.output_specs[place].arg)(
-                name=results[place].name
-            )
+    order = {node: number for number, node in enumerate(graph.nodes)}
+    taken = {source_of(node) for place, node in enumerate(results) if place not in stored}
+    for place, buffer in stored.items():
+        source = source_of(results[place])
+        if source in taken or _last_read(buffer, order) > order[source]:
+            results[place] = _copy(graph, output, results[place])
+        taken.add(source)
+    for spec, node in zip(signature.output_specs, results, strict=True):
+        if hasattr(node, "name"):
+            spec.arg = type(spec.arg)(name=node.name)
     output.args = (tuple(results),)
     exported.graph_module.recompile()
     return exported
@@ -91,6 +103,16 @@ def _changes_nothing(node: Any) -> bool:
         before, after = node.args[0].meta.get("val"), node.meta.get("val")
         return (before.shape, before.dtype) == (after.shape, after.dtype)
     return False
+
+
+def _last_read(node: Any, order: dict[Any, int]) -> int:
+    """Return the place of the last operator that reads a buffer, also by views of it."""
+    last = -1
+    for reader in node.users:
+        if reader.op != "output":
+            views = _changes_nothing(reader) or getattr(reader.target, "is_view", False)
+            last = max(last, order[reader], _last_read(reader, order) if views else -1)
+    return last
 
 
 def _copy(graph: Any, before: Any, node: Any) -> Any:

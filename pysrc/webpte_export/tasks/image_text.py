@@ -25,6 +25,7 @@ from webpte_export.llm.decoder import Decoder
 from webpte_export.llm.huggingface import json_table, token_ids
 from webpte_export.llm.other_models import load_model, quantize_decoder
 from webpte_export.llm.simplify_graph import rewritten
+from webpte_export.llm.source import context_note
 from webpte_export.lowering import quiet_logs
 from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
@@ -96,6 +97,7 @@ def export_image_text(
         half=half,
         strict=False,
         clock=clock,
+        extra=context_note(max_context, context),
         beside=beside,
     )
 
