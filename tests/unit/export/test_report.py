@@ -50,7 +50,7 @@ def test_the_suite_is_one_that_verify_takes(tmp_path: Path) -> None:
 
 def test_results_that_are_none_or_nan_keep_their_places(tmp_path: Path) -> None:
     method = MethodWriter.of(add_graph())
-    method.output_values[:] = [method.none(), *method.output_values]
+    method.output_values[:] = [method.value(None), *method.output_values]
     program = tmp_path / "add.pte"
     program.write_bytes(write_pte(method))
     x = numbers(2, 3)
