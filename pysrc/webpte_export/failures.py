@@ -193,8 +193,16 @@ def explained(tool: str, what: str, *programs: Any) -> Iterator[None]:
     except ExportError:
         raise
     except Exception as error:
-        nodes = [node for program in programs for node in program.graph_module.graph.nodes]
-        raise failure(tool, what, error, nodes) from error
+        raise failure(tool, what, error, _nodes_of(programs)) from error
+
+
+def _nodes_of(programs: Iterable[Any]) -> Iterator[Any]:
+    """List the nodes of programs, then those that PyTorch decomposes them into."""
+    for program in programs:
+        yield from program.graph_module.graph.nodes
+    for program in programs:
+        with suppress(Exception):  # it has failed already
+            yield from program.run_decompositions().graph_module.graph.nodes
 
 
 def telling_failures(

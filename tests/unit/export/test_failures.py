@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ def test_the_innermost_line_of_the_users_code_is_named(model: Path) -> None:
     library = '  File "/x/site-packages/transformers/models/doge.py", line 3, in forward\n'
     assert str(line_of(places_in(text + library))).startswith("my_model.py, line 4")
     assert str(line_of(places_in(library))) == "doge.py, line 3"
-    assert line_of([("<string>", 1), (__import__("json").__file__, 2)]) is None
+    assert line_of([("<string>", 1), (str(json.__file__), 2)]) is None
 
 
 def test_an_operator_in_the_text_leads_to_its_line(model: Path) -> None:
