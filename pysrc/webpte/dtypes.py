@@ -111,24 +111,49 @@ _PROGRAM_CODES = {
     11: "bool",
 }
 
+# PyTorch's names of those that this runtime does not have.
+_OTHER_CODES = {
+    8: "complex32",
+    9: "complex64",
+    10: "complex128",
+    12: "qint8",
+    13: "quint8",
+    14: "qint32",
+    15: "bfloat16",
+    16: "quint4x2",
+    17: "quint2x4",
+    18: "bits1x8",
+    19: "bits2x4",
+    20: "bits4x2",
+    21: "bits8",
+    22: "bits16",
+    23: "float8_e5m2",
+    24: "float8_e4m3fn",
+    25: "float8_e5m2fnuz",
+    26: "float8_e4m3fnuz",
+    27: "uint16",
+    28: "uint32",
+    29: "uint64",
+}
+
 
 def dtype_of_delegate(code: int, where: str) -> DType:
     """Return the dtype with this code in a delegate's graph."""
-    return _lookup(_DELEGATE_CODES, code, where)
+    return _lookup(_DELEGATE_CODES, code, str(code), where)
 
 
 def dtype_of_program(code: int, where: str) -> DType:
     """Return the dtype with this code in a program's tensors."""
-    return _lookup(_PROGRAM_CODES, code, where)
+    return _lookup(_PROGRAM_CODES, code, _OTHER_CODES.get(code, str(code)), where)
 
 
-def _lookup(codes: dict[int, str], code: int, where: str) -> DType:
+def _lookup(codes: dict[int, str], code: int, name: str, where: str) -> DType:
     try:
         return DTYPES[codes[code]]
     except KeyError:
         known = ", ".join(codes.values())
         raise UnsupportedError(
-            f"{where}: element type {code} is not supported; supported are {known}"
+            f"{where}: element type {name} is not supported; supported are {known}"
         ) from None
 
 

@@ -128,6 +128,8 @@ async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
                 where = _places(program, entry.method)
     except webpte.WebpteError as error:  # report it rather than lose an export of minutes
         problem = f"on a GPU: {type(error).__name__}: {error}"
+    except MemoryError as error:
+        problem = f"there is not enough memory to try it: {error}; is the max of a Dim too large?"
     return Placed(
         delegates=len(method.plan.delegates),
         constants={

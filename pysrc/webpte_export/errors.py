@@ -9,10 +9,17 @@ _MOST_LINES = 24  # of an exporter's error: its suggested fixes come last
 
 
 class ExportError(Exception):
-    """A model cannot be exported as requested. The message says what to change."""
+    """A model cannot be exported as requested. The message says what to change.
+
+    details  the text of the library that failed, `tool`; `whole` has its traceback, too
+    """
+
+    def __init__(self, message: str, tool: str = "", details: str = "", whole: str = "") -> None:
+        super().__init__(message)
+        self.tool, self.details, self.whole = tool, details, whole
 
 
-def error_text(error: BaseException, most: int = _MOST_LINES) -> str:
+def error_text(error: BaseException, most: int | None = _MOST_LINES) -> str:
     """Return the text of the original error: exporters wrap it in ones that say less.
 
     Lines stay lines, with their indentation; what is left out of a very long text is counted.
@@ -23,6 +30,6 @@ def error_text(error: BaseException, most: int = _MOST_LINES) -> str:
     if not lines and error.__traceback__ is not None:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         lines = [f"{frame.line} ({Path(frame.filename).name}, line {frame.lineno})"]
-    if len(lines) > most:
+    if most is not None and len(lines) > most:
         lines[most:] = [f"... {len(lines) - most} more lines"]
     return f"{type(error).__name__}: " + "\n".join(lines).lstrip()

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import copy
-import logging
-import re
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from operator import or_
@@ -16,20 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.check_export import check_on_numpy, place
-from webpte_export.errors import ExportError, error_text
+from webpte_export.errors import ExportError
 from webpte_export.exporter_patches import fewer_collections, patch_exporter
-from webpte_export.layer_names import LayerNames, WeightChanges, described, recorded_weights
+from webpte_export.failures import explained, telling_failures
+from webpte_export.layer_names import LayerNames, WeightChanges, described
+from webpte_export.lowering import lower, quiet_logs, torch_export
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.sensitivity import tolerances
 from webpte_export.suite_writer import USUAL_METHOD, Call, Tolerance, write_example, write_suite
+from webpte_export.weight_readers import layers_read_elsewhere, plain_attention
 
 _TOLERANCE = Tolerance(1e-3, 1e-3)
 _HALF_TOLERANCE = Tolerance(2e-2, 2e-2)
-_NO_LIMIT = 2**30
 
 
+def program_path(path: str | Path) -> Path:
+    path = Path(path)
+    return path if path.suffix == ".pte" else path.with_name(f"{path.name}.pte")
+
+
+@telling_failures(lambda given: program_path(given["path"]))
 def export(
     model: Any,
     inputs: Any,
@@ -62,7 +66,8 @@ def export(
     strict          as for torch.export: finds more faults of models, and fails on more models
     beside          names of files in the program's folder that its manifest lists, too
 
-    Raises ExportError with what to change. A program that differs from PyTorch raises nothing: the
+    Raises ExportError with what to change, whatever went wrong; what the libraries say about it is
+    in PATH.export.log. A program that differs from PyTorch raises nothing: the
     report says so (`passed`, `problem`).
     """
     program = program_path(path)
@@ -79,7 +84,10 @@ def export(
         replace_experts(module)
     if quantize:
         with torch.no_grad(), quiet_logs():
-            count = quantize_weights(module, quantize)
+            _eager(module, calls[:1])
+            count = quantize_weights(
+                module, quantize, apart=layers_read_elsewhere(module, calls[0])
+            )
         if not count:
             raise ExportError(
                 f"quantize={quantize!r} quantizes linear layers, but {type(model).__name__} has "
@@ -154,15 +162,16 @@ def export_methods(
     import torch
 
     patch_exporter()
-    with torch.no_grad(), fewer_collections(), quiet_logs() as reasons:
+    with torch.no_grad(), plain_attention(), fewer_collections(), quiet_logs() as reasons:
+        results = {name: _eager(method.module, method.calls) for name, method in methods.items()}
+        clock.lap("PyTorch's results")
         exported: dict[str, Any] = {}
         for name, method in methods.items():
             exported[name], changes = _exported(method, strict)
         clock.lap("torch.export")
         naming = None if names is None else partial(described, names=names, changes=changes)
-        data = _lower(exported, half, metadata, naming)
+        data = lower(exported, half, metadata, naming)
         clock.lap("lowering")
-        results = {name: _eager(method.module, method.calls) for name, method in methods.items()}
         allowed = tolerances(methods, results, tolerance, quantize, _eager)
     _write_whole(program, data)
     write_manifest(program, beside)
@@ -171,10 +180,10 @@ def export_methods(
     if USUAL_METHOD in results:
         (example, *_), allows = results[USUAL_METHOD], allowed[USUAL_METHOD]
         write_example(program.with_suffix(".check.npz"), example, allows)
-    clock.lap("PyTorch's results")
     verdict = reduce(or_, (check_on_numpy(suite, entry) for entry in entries))
     why = {op: tuple(sorted(found)) for op, found in reasons.items()}
-    placed = reduce(or_, (place(suite, entry, why) for entry in entries))
+    with explained("webpte", f"{program} was written, but webpte cannot run it"):
+        placed = reduce(or_, (place(suite, entry, why) for entry in entries))
     clock.lap("check on NumPy")
     report = Report(
         name=program.stem,
@@ -202,11 +211,11 @@ def export_methods(
 def _exported(method: PreparedMethod, strict: bool) -> tuple[Any, WeightChanges]:
     """Return a method as PyTorch exports it, rewritten if it is to be."""
     given = method.calls[0], method.dynamic_shapes, strict
-    exported, changes = _torch_export(method.module, *given), WeightChanges()
+    exported, changes = torch_export(method.module, *given), WeightChanges()
     if method.rewrite is not None:
         graph = method.rewrite(exported.run_decompositions({}).module())
         changes = WeightChanges.of(graph)
-        exported = _torch_export(graph, *given)
+        exported = torch_export(graph, *given)
     return exported, changes
 
 
@@ -233,11 +242,6 @@ class Clock:
         now = time.perf_counter()
         self.laps[stage] = round(now - self._last, 3)
         self._last = now
-
-
-def program_path(path: str | Path) -> Path:
-    path = Path(path)
-    return path if path.suffix == ".pte" else path.with_name(f"{path.name}.pte")
 
 
 def _check_arguments(
@@ -271,86 +275,30 @@ def _as_inputs(given: Any) -> tuple[Any, ...]:
     return inputs
 
 
-def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Copy tensors that are given more than once: torch.export takes them for one input."""
-    import torch
-    from torch.utils._pytree import tree_map
-
-    seen: set[int] = set()
-
-    def own(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
-            seen.add(id(leaf))
-            return leaf
-        return leaf.clone()
-
-    found: tuple[Any, ...] = tree_map(own, inputs)
-    return found
-
-
-def _torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, strict: bool) -> Any:
-    import torch
-
-    from webpte_export.experts import SmallTopK
-
-    given = _distinct(inputs)
-    try:
-        with nullcontext() if strict else SmallTopK():
-            return torch.export.export(module, given, dynamic_shapes=dynamic_shapes, strict=strict)
-    except Exception as error:
-        raise ExportError(
-            f"torch.export cannot export {type(module).__name__}: {error_text(error)}"
-        ) from error
-
-
-def _lower(
-    exported: Mapping[str, Any],
-    half: bool,
-    metadata: Mapping[str, Any] | None,
-    naming: Callable[[Mapping[str, str]], dict[str, str]] | None,
-) -> bytes:
-    from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
-    from executorch.exir import to_edge_transform_and_lower
-
-    # WebGPU's buffers do not have the limits of Vulkan's images.
-    options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
-    if half:
-        options["force_fp16"] = True
-    # Otherwise a mutated buffer is an extra output, which the host copies back after each call.
-    in_place = options | {"alias_buffer_mutations": True}
-    try:
-        with recorded_weights() as weights:
-            lowered = to_edge_transform_and_lower(
-                dict(exported),
-                partitioner={
-                    name: [
-                        VulkanPartitioner(
-                            in_place if method.graph_signature.buffers_to_mutate else options
-                        )
-                    ]
-                    for name, method in exported.items()
-                },
-                constant_methods=dict(metadata) if metadata else None,
-            )
-        if naming is not None:
-            # The hashes are not known before.
-            lowered._config_methods = {**(lowered._config_methods or {}), **naming(weights)}
-        data: bytes = lowered.to_executorch().buffer
-    except Exception as error:
-        raise ExportError(f"ExecuTorch cannot lower the model: {error_text(error)}") from error
-    return data
-
-
 def _eager(module: Any, calls: Sequence[tuple[Any, ...]]) -> list[Call]:
-    """Compute PyTorch's results with a copy, so that state of these calls is not exported."""
+    """Compute PyTorch's results with a copy, so that state of these calls is not exported.
+
+    A program returns None, too, in its place.
+    """
     from torch.utils._pytree import tree_leaves
 
     fresh = copy.deepcopy(module)
     results = []
-    for inputs in calls:
-        outputs = fresh(*copy.deepcopy(inputs))
-        arrays = tuple(_array(leaf) for leaf in tree_leaves(outputs) if leaf is not None)
-        results.append(Call(tuple(_array(leaf) for leaf in tree_leaves(inputs)), arrays))
+    for number, inputs in enumerate(calls):
+        given = tree_leaves(inputs)
+        shapes = ", ".join(
+            f"{leaf.dtype} {list(leaf.shape)}" if hasattr(leaf, "shape") else repr(leaf)
+            for leaf in given
+        )
+        place = f"more_inputs[{number - 1}]" if number else "its inputs"
+        with explained("PyTorch", f"{type(module).__name__} does not take {place} ({shapes})"):
+            outputs = tree_leaves(fresh(*copy.deepcopy(inputs)))
+        arrays = tuple(None if leaf is None else _array(leaf) for leaf in outputs)
+        if all(array is None for array in arrays):
+            raise ExportError(
+                f"{type(module).__name__} returns no tensor: forward must return one."
+            )
+        results.append(Call(tuple(_array(leaf) for leaf in given), arrays))
     return results
 
 
@@ -363,34 +311,3 @@ def _array(value: Any) -> Any:
             "an input or output is bfloat16, which WebGPU does not have; call model.float()."
         )
     return tensor.numpy()
-
-
-@contextmanager
-def quiet_logs() -> Iterator[dict[str, set[str]]]:
-    """The partitioner's reasons for operators that it rejects, collected from its log."""
-    found: dict[str, set[str]] = defaultdict(set)
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            match = _SKIPPED.search(record.getMessage())
-            if match:
-                found[match["op"]].add(match["reason"])
-
-    root, listener = logging.getLogger(), Listener(logging.INFO)
-    level, others = root.level, root.handlers[:]
-    root.addHandler(listener)
-    root.setLevel(logging.INFO)
-    for handler in others:  # no other output of the log is wanted
-        root.removeHandler(handler)
-    try:
-        yield found
-    finally:
-        root.removeHandler(listener)
-        root.setLevel(level)
-        for handler in others:
-            root.addHandler(handler)
-
-
-_SKIPPED = re.compile(
-    r"\[Vulkan Partitioner\] Due to \[(?P<reason>.*)\], skipping .*?(?P<op>\w+\.\w+)\.\w+"
-)

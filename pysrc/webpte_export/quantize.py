@@ -7,13 +7,14 @@
 Weights of 4 bits are rounded to nearest, with the scale of the least error, unless a calibration
 has rounded them (`gptq.py`).
 
-Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) are left alone.
+Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) are left alone,
+and so are those whose weights other modules read, such as the last one of `MultiheadAttention`.
 Instead of 4 bits, layers whose rows are not a multiple of 4 get 8.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +27,34 @@ _WIDTH_STEP = 4  # the kernels' rows are words of four values
 _ROW_STEP = 4  # of groups
 
 
-def quantize_weights(model: Any, how: str, rounded: Mapping[str, Rounded] | None = None) -> int:
+def quantize_weights(
+    model: Any,
+    how: str,
+    rounded: Mapping[str, Rounded] | None = None,
+    apart: Collection[str] = (),
+) -> int:
     """Quantize linear layers in place; return the number of them.
 
     rounded  weights of 4-bit layers that a calibration has found, by the names of the layers
+    apart    names of layers to leave alone: see `webpte_export.weight_readers`
     """
-    return quantize_rows(model) if how == "8w" else _quantize_groups(model, how, rounded or {})
+    if how == "8w":
+        return _quantize_rows(model, apart)
+    return _quantize_groups(model, how, rounded or {}, apart)
 
 
-def _quantize_groups(model: Any, how: str, rounded: Mapping[str, Rounded]) -> int:
+def _quantize_groups(
+    model: Any, how: str, rounded: Mapping[str, Rounded], apart: Collection[str]
+) -> int:
     from torchao.utils import unwrap_tensor_subclass
 
-    layers = grouped_layers(model)
+    layers = grouped_layers(model, apart)
     for name, layer in layers.items():
         _set_groups(layer, how, rounded.get(name))
     unwrap_tensor_subclass(model)
     # The exporter pads the scales of these, but not their weights, and then fails.
-    odd = [name for name, layer in _linear_layers(model).items() if layer.out_features % _ROW_STEP]
+    fitting = _linear_layers(model, GROUP_SIZE, apart)
+    odd = [name for name, layer in fitting.items() if layer.out_features % _ROW_STEP]
     for name in odd:
         use_8_bits(model, name)
     return len(layers) + len(odd)
@@ -54,20 +66,33 @@ def use_8_bits(model: Any, name: str) -> None:
     setattr(model.get_submodule(owner), last, row_quantized(model.get_submodule(name)))
 
 
-def grouped_layers(model: Any) -> dict[str, Any]:
+def grouped_layers(model: Any, apart: Collection[str] = ()) -> dict[str, Any]:
     """Return the linear layers that fit groups of 4 bits, by name."""
-    layers = _linear_layers(model)
+    layers = _linear_layers(model, GROUP_SIZE, apart)
     return {name: it for name, it in layers.items() if it.out_features % _ROW_STEP == 0}
 
 
-def _linear_layers(model: Any) -> dict[str, Any]:
-    """Return the linear layers whose width is a multiple of the group's size, by name."""
-    import torch
+def _linear_layers(model: Any, step: int, apart: Collection[str]) -> dict[str, Any]:
+    """Return the linear layers whose width is a multiple of `step`, by name, each once.
 
+    Only those that alone compute with their weights, and as linear layers do.
+    """
+    from torch.nn import Linear, MultiheadAttention
+
+    read = {
+        id(inner)
+        for module in model.modules()
+        if isinstance(module, MultiheadAttention)
+        for inner in module.modules()
+    }
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, torch.nn.Linear) and module.in_features % GROUP_SIZE == 0
+        if isinstance(module, Linear)
+        and type(module).forward is Linear.forward
+        and module.in_features % step == 0
+        and id(module) not in read
+        and name not in apart
     }
 
 
@@ -112,23 +137,21 @@ def rounded_to_nearest(model: Any, how: str) -> Iterator[None]:
             hook.remove()
 
 
-def quantize_rows(model: Any) -> int:
+def _quantize_rows(model: Any, apart: Collection[str]) -> int:
     """Replace every fitting `Linear` by one with 8-bit weights, in place; return the number.
 
     The layers are our own: torchao's dequantize the whole weight in every call; the exporter's
     quantizer calibrates, which writes to KV caches, and turns scalars into tensors, after which its
     rule for rms_norm fails.
     """
-    import torch
-
-    count = 0
-    for name, child in list(model.named_children()):
-        if isinstance(child, torch.nn.Linear) and child.in_features % _WIDTH_STEP == 0:
-            setattr(model, name, row_quantized(child))
-            count += 1
-        else:
-            count += quantize_rows(child)
-    return count
+    layers = _linear_layers(model, _WIDTH_STEP, apart)
+    names = {id(layer): name for name, layer in layers.items()}
+    made = {name: row_quantized(layer) for name, layer in layers.items()}
+    for name, module in list(model.named_modules(remove_duplicate=False)):
+        if id(module) in names:  # by each of its names, if it has several
+            owner, _, last = name.rpartition(".")
+            setattr(model.get_submodule(owner), last, made[names[id(module)]])
+    return len(made)
 
 
 def row_scales(weight: Any) -> Any:

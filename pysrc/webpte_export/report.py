@@ -87,6 +87,8 @@ class Report:
         return lines
 
     def _verdict(self) -> str:
+        if self.passed and self.problem is None and self.max_abs is None:
+            return "equal or within the tolerance, with NaN or infinities"
         if self.max_abs is None or self.max_rel is None:
             return f"failed: {self.problem}"
         sizes = f"largest error {self.max_abs:.2e}, relative {self.max_rel:.2e}"

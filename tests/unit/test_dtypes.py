@@ -63,8 +63,10 @@ def test_types_of_a_program(code: ScalarType, name: str) -> None:
 
 
 def test_a_type_without_counterpart_says_where_and_which() -> None:
-    with pytest.raises(UnsupportedError, match=r"input3: element type 15 .* float32"):
+    with pytest.raises(UnsupportedError, match=r"input3: element type bfloat16 .* float32"):
         dtype_of_program(ScalarType.BFLOAT16, "input3")
+    with pytest.raises(UnsupportedError, match="element type complex64 is not supported"):
+        dtype_of_program(ScalarType.COMPLEXFLOAT, "value 7")
     with pytest.raises(UnsupportedError, match="tensor value 9: element type 99"):
         dtype_of_delegate(99, "tensor value 9")
 

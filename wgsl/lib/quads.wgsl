@@ -45,10 +45,11 @@ fn load_i8_as_bool(quad: quad_i8) -> vec4<bool> { return bytes_of(quad) != vec4<
 
 // store_<computed>_as_<stored>; floats lose their fraction, integers wrap, as in torch
 fn store_f32_as_f32(value: vec4<f32>) -> quad_f32 { return value; }
-fn store_f32_as_i32(value: vec4<f32>) -> quad_i32 { return vec4<i32>(value); }
+// Compilers differ on floats from 2**31 on: some give the largest float below it, some 2**31 - 1.
+fn store_f32_as_i32(value: vec4<f32>) -> quad_i32 { return select(vec4<i32>(value), vec4<i32>(0x7fffffff), value >= vec4<f32>(2147483648.0)); }
 fn store_f32_as_bool(value: vec4<f32>) -> quad_bool { return store_bool_as_bool(load_f32_as_bool(value)); }
-fn store_f32_as_u8(value: vec4<f32>) -> quad_u8 { return store_i32_as_u8(vec4<i32>(value)); }
-fn store_f32_as_i8(value: vec4<f32>) -> quad_i8 { return store_i32_as_i8(vec4<i32>(value)); }
+fn store_f32_as_u8(value: vec4<f32>) -> quad_u8 { return store_i32_as_u8(store_f32_as_i32(value)); }
+fn store_f32_as_i8(value: vec4<f32>) -> quad_i8 { return store_i32_as_i8(store_f32_as_i32(value)); }
 fn store_i32_as_f32(value: vec4<i32>) -> quad_f32 { return vec4<f32>(value); }
 fn store_i32_as_i32(value: vec4<i32>) -> quad_i32 { return value; }
 fn store_i32_as_bool(value: vec4<i32>) -> quad_bool { return store_bool_as_bool(value != vec4<i32>()); }

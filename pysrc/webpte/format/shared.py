@@ -23,6 +23,9 @@ class ScalarType(IntEnum):
     HALF = 5
     FLOAT = 6
     DOUBLE = 7
+    COMPLEXHALF = 8
+    COMPLEXFLOAT = 9
+    COMPLEXDOUBLE = 10
     BOOL = 11
     QINT8 = 12
     QUINT8 = 13
@@ -30,6 +33,10 @@ class ScalarType(IntEnum):
     BFLOAT16 = 15
     QUINT4X2 = 16
     QUINT2X4 = 17
+    BITS1X8 = 18
+    BITS2X4 = 19
+    BITS4X2 = 20
+    BITS8 = 21
     BITS16 = 22
     FLOAT8E5M2 = 23
     FLOAT8E4M3FN = 24
@@ -52,6 +59,9 @@ _WIDE = {
     ScalarType.HALF: 2,
     ScalarType.FLOAT: 4,
     ScalarType.DOUBLE: 8,
+    ScalarType.COMPLEXHALF: 4,
+    ScalarType.COMPLEXFLOAT: 8,
+    ScalarType.COMPLEXDOUBLE: 16,
     ScalarType.QINT32: 4,
     ScalarType.BFLOAT16: 2,
     ScalarType.BITS16: 2,

@@ -6,7 +6,6 @@ See docs/inspecting.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from webpte.report import Check, Comparison, MemoryReport, MethodGraph, RunValue
 from webpte.report.difference import ATOL, RTOL
 from webpte.runtime.autotune.tuning import Tuner, Tuning
 from webpte.runtime.autotune.tuning_cache import keep_choices
+from webpte.runtime.base.call_context import CallContext
 from webpte.runtime.base.info import MethodInfo
 from webpte.runtime.base.options import Options, variant_label
 from webpte.runtime.build import Build
@@ -62,9 +62,6 @@ class Inspected:
         return f"<{self.name} on {_device_name(self._build)}: {', '.join(self._contents.methods)}>"
 
     def _known(self, name: str) -> Method:
-        raise NotImplementedError
-
-    def _call_context(self) -> AbstractContextManager[object]:
         raise NotImplementedError
 
     @property
@@ -115,7 +112,7 @@ class Inspected:
         recorder = ValueRecorder(
             Tolerance(), False, calls_of(graph, nodes, "nodes"), tell, judged=False
         )
-        with build.lifetime.lease(), self._call_context():
+        with build.lifetime.lease(), CallContext():
             await found.run(found.request(inputs, dry_run=DryRun(probe=ComparingProbe(recorder))))
         return RunValues(graph.program, method, _device_name(build), kept_of(graph, recorder))
 
@@ -151,7 +148,7 @@ class Inspected:
         graph = _graph(self.name, build, method)
         tell = _telling("compare", len(graph.nodes), progress)
         recorder = ValueRecorder(tolerance, drift, calls_of(graph, keep, "keep"), tell)
-        with build.lifetime.lease(), self._call_context():
+        with build.lifetime.lease(), CallContext():
             outputs = await found.run(
                 found.request(inputs, dry_run=DryRun(probe=ComparingProbe(recorder)))
             )
@@ -184,7 +181,7 @@ class Inspected:
             example.tolerance.rtol if rtol is None else rtol,
             example.tolerance.atol if atol is None else atol,
         )
-        with build.lifetime.lease(), self._call_context():
+        with build.lifetime.lease(), CallContext():
             outputs = await found.run(found.request(example.inputs, dry_run=DryRun()))
         compared = compare_outputs(found.info, outputs, example.expected, tolerance)
         if not compared:
@@ -223,7 +220,7 @@ class Inspected:
         """
         build, found = self._build, self._known(method)
         timings = Timings(_has_clock(build))
-        with build.lifetime.lease(), self._call_context():
+        with build.lifetime.lease(), CallContext():
             started = perf_counter()
             await found.run(found.request(inputs, dry_run=DryRun(timings)))
             ended = perf_counter()
@@ -251,7 +248,7 @@ class Inspected:
         if isinstance(build.device, str):
             raise DeviceError(f"{self.name} runs on NumPy, which has no kernels to tune")
         check_clock(build.device.info)
-        with build.lifetime.lease(), self._call_context():
+        with build.lifetime.lease(), CallContext():
             async with build.tuning:
                 instructions = build.stages[method].planned.plan.instructions
                 delegates = _on_gpu(build.delegates_of(method))

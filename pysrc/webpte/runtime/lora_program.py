@@ -11,7 +11,7 @@ from typing import Any
 from webpte.download import Download
 from webpte.errors import InputError
 from webpte.gpu.device import Progress
-from webpte.runtime.base.call_context import CallLog
+from webpte.runtime.base.call_context import CallContext, CallLog
 from webpte.runtime.execute.numpy_delegate import NumpyDelegate
 from webpte.runtime.inspecting import Inspected
 from webpte.runtime.lora.files import read_lora
@@ -97,7 +97,7 @@ class TakesLora(Inspected):
 
     async def _switch(self, slots: LoraSlots, lora: Lora | None) -> None:
         build = self._build
-        with build.lifetime.lease(), self._call_context():
+        with build.lifetime.lease(), CallContext():
             async with build.quiet():
                 on_host = [one for one in build.delegates if isinstance(one, NumpyDelegate)]
                 targets = LoraTargets(slots, build.all_gpu_delegates, on_host)

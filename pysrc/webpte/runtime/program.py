@@ -16,7 +16,7 @@ from webpte.gpu.device import Device, Progress
 from webpte.gpu.device_info import DeviceInfo, check_clock
 from webpte.gpu.tasks import detach
 from webpte.report.forecast import MemoryForecast
-from webpte.runtime.base.call_context import CallContext, CallLog, executing
+from webpte.runtime.base.call_context import CallLog, executing
 from webpte.runtime.base.clock import Clock
 from webpte.runtime.base.devices import NAMES, SHARED, kind_of, shared_device
 from webpte.runtime.base.display import program_table
@@ -226,9 +226,6 @@ class Program(TakesLora):
     def _decoder(self, method: str, embedding: str | None) -> Decoder:
         before = None if embedding is None else self._known(embedding)
         return Decoder(self._build, self._known(method), self._log, before)
-
-    def _call_context(self) -> CallContext:
-        return self._log.context()
 
     def _method(self, name: str) -> Method:
         """Return a method, and count a call that may change state."""

@@ -26,8 +26,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from webpte_export.errors import ExportError
+from webpte_export.errors import ExportError, error_text
 from webpte_export.experts import SmallTopK, WideExperts, replace_experts
+from webpte_export.failures import line_of, places_of
 from webpte_export.llm.cached_attention import (
     ATTENTION,
     AttentionLayer,
@@ -54,6 +55,14 @@ class Decoder(nn.Module):
 
     def __init__(self, model: Any, context: int) -> None:
         super().__init__()
+        try:
+            self._take(model, context)
+        except ExportError:
+            raise
+        except Exception as problem:  # of the model's code, with a cache that it did not expect
+            raise _refusal(model, _said(problem)) from problem
+
+    def _take(self, model: Any, context: int) -> None:
         self.model = model
         self.context = context
         self._takes = set(inspect.signature(model.forward).parameters)
@@ -179,16 +188,14 @@ class Decoder(nn.Module):
             try:
                 error = self._largest_error(text, expected)
             except Exception as problem:  # of the model's code, with a cache that it did not expect
-                reasons.append(f"{type(problem).__name__}: {problem}")
+                reasons.append(_said(problem))
                 continue
             finally:
                 self.clear()
             if error <= _TOLERANCE * max(1.0, float(expected.abs().max())):
                 return
             reasons.append(f"its logits differ by {error:.2g}")
-        raise ExportError(
-            f"{type(self.model).__name__} cannot be given a cache of fixed size: {reasons[0]}"
-        )
+        raise _refusal(self.model, reasons[0])
 
     def _largest_error(self, text: Tensor, expected: Tensor) -> float:
         """Return the largest difference of logits when the text comes in pieces."""
@@ -201,6 +208,21 @@ class Decoder(nn.Module):
                 errors.append(float((logits[0] - expected[0, last - 1]).abs().max()))
                 first = last
         return max(errors)
+
+
+def _said(problem: Exception) -> str:
+    """Return an error of a model's code, with the line of that code."""
+    line = line_of(places_of(problem))
+    where = f" ({line.place})" if line else ""
+    return f"its code fails with it: {error_text(problem, 1)}{where}"
+
+
+def _refusal(model: Any, reason: str) -> ExportError:
+    return ExportError(
+        f"{type(model).__name__} cannot be given a cache of fixed size: {reason}.\n"
+        "Its attention or its state is not of the usual kind. docs/architectures.md lists models "
+        "that can; any other is exported without a cache by MODULE:FUNCTION."
+    )
 
 
 def _code_of(model: Any) -> Any:

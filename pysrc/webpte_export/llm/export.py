@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from webpte_export.exporter import (
     PreparedMethod,
     export_prepared,
     program_path,
-    quiet_logs,
 )
 from webpte_export.exporter_patches import patch_exporter
+from webpte_export.failures import telling_failures
 from webpte_export.layer_names import LayerNames, NamedLayer
 from webpte_export.llm.calibration import (
     NEAREST,
@@ -28,7 +29,8 @@ from webpte_export.llm.calibration import (
 from webpte_export.llm.huggingface import llama_layer
 from webpte_export.llm.read_source import read_source
 from webpte_export.llm.seq2seq import export_seq2seq, is_encoder_decoder
-from webpte_export.llm.source import Shape, Source
+from webpte_export.llm.source import Shape, Source, context_note
+from webpte_export.lowering import quiet_logs
 from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
@@ -45,6 +47,7 @@ the spray froze on the railing, and he had to hold on with both hands. He did no
 top he could see the ships coming home, one after another, and he knew most of them by name."""
 
 
+@telling_failures(lambda given: program_path(given["path"]))
 def export_llm(
     source: str | Path,
     path: str | Path,
@@ -100,12 +103,14 @@ def export_llm(
     clock = Clock()
     patch_exporter()
     found = read_source(source)
+    context = min(max_context or 2048, found.shape.max_context)
+    found = replace(found, notes={**found.notes, **context_note(max_context, context)})
     clock.lap("reading")
     return export_source(
         found,
         program_path(path),
         quantize=quantize,
-        context=min(max_context or 2048, found.shape.max_context),
+        context=context,
         chunk=max_chunk,
         half=half,
         clock=clock,

@@ -10,14 +10,16 @@ hidden states, of which every step computes keys and values again.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from webpte.json_reader import Table
 from webpte_export.errors import ExportError
-from webpte_export.exporter import Clock, PreparedMethod, export_methods, program_path, quiet_logs
+from webpte_export.exporter import Clock, PreparedMethod, export_methods, program_path
 from webpte_export.llm.huggingface import json_table, token_ids
+from webpte_export.llm.source import context_note
+from webpte_export.lowering import quiet_logs
 from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
@@ -71,15 +73,17 @@ def export_seq2seq(
             folder / name
         ):
             shutil.copyfile(folder / name, program.parent / name)
+    context = min(max_context or _LONGEST, _target_length(model))
     return export_model(
         model,
         program,
         quantize=quantize,
-        context=min(max_context or _LONGEST, _target_length(model)),
+        context=context,
         chunk=max_chunk,
         half=half,
         clock=clock,
         beside=beside,
+        notes=context_note(max_context, context),
         settings=[
             json_table(folder / f"{name}.json", needed=False)
             for name in ("generation_config", "config")
@@ -97,6 +101,7 @@ def export_model(
     half: bool = False,
     clock: Clock | None = None,
     beside: Iterable[str] = (),
+    notes: Mapping[str, str] | None = None,
     settings: Iterable[Table] = (),
 ) -> Report:
     """Export a model that was loaded; `settings` are its files of settings, the first first."""
@@ -133,6 +138,7 @@ def export_model(
         strict=False,
         clock=clock,
         beside=tuple(beside),
+        extra=notes,
     )
 
 

@@ -215,3 +215,13 @@ def with_output(weights: dict[str, Any]) -> dict[str, Any]:
     if "output.weight" not in weights:
         weights["output.weight"] = weights["tok_embeddings.weight"].clone()
     return weights
+
+
+def context_note(asked: int | None, context: int) -> dict[str, str]:
+    """Return what the report says about a context that is shorter than was asked for."""
+    if asked is None or asked <= context:
+        return {}
+    return {
+        "max_context": f"{context:,} tokens instead of {asked:,}: the model's positions go no "
+        "further, or are computed otherwise in longer texts"
+    }

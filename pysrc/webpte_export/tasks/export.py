@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from webpte_export.errors import ExportError
-from webpte_export.exporter import Clock, export, export_methods, quiet_logs
+from webpte_export.exporter import Clock, export, export_methods
 from webpte_export.exporter_patches import hide_broken_torchvision
+from webpte_export.failures import telling_failures
 from webpte_export.llm.export import export_llm
 from webpte_export.llm.seq2seq import is_encoder_decoder
+from webpte_export.lowering import quiet_logs
 from webpte_export.manifest_writer import add_task
 from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
@@ -40,6 +42,7 @@ _VOICES, _VOICE_FILES = "text-to-speech", ("vocab.json", "tokenizer_config.json"
 _TOLERANCE, _HALF_TOLERANCE = (1e-3, 1e-3), (2e-2, 2e-2)
 
 
+@telling_failures(lambda given: Path(given["out"]) / PROGRAM)
 def export_task(
     folder: str | Path,
     out: str | Path,

@@ -19,12 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from webpte_export.errors import ExportError
-from webpte_export.exporter import Clock, PreparedMethod, export_methods, quiet_logs
+from webpte_export.exporter import Clock, PreparedMethod, export_methods
 from webpte_export.exporter_patches import patch_exporter
 from webpte_export.llm.decoder import Decoder
 from webpte_export.llm.huggingface import json_table, token_ids
 from webpte_export.llm.other_models import load_model, quantize_decoder
 from webpte_export.llm.simplify_graph import rewritten
+from webpte_export.llm.source import context_note
+from webpte_export.lowering import quiet_logs
 from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
@@ -95,6 +97,7 @@ def export_image_text(
         half=half,
         strict=False,
         clock=clock,
+        extra=context_note(max_context, context),
         beside=beside,
     )
 

@@ -15,7 +15,7 @@ from webpte_export.llm import from_gguf, huggingface
 from webpte_export.llm.export import export_llm, metadata, write_tokenizer
 from webpte_export.llm.gguf_tokenizer import tokenizer_files
 from webpte_export.llm.read_source import read_source
-from webpte_export.llm.source import Source
+from webpte_export.llm.source import Source, context_note
 
 HERE = Path("model")
 CONFIG = {
@@ -277,3 +277,8 @@ def test_sources_that_are_none(tmp_path: Path) -> None:
         read_source(tmp_path)
     with pytest.raises(ExportError, match="'2w' is not known"):
         export_llm(tmp_path, tmp_path / "out", quantize="2w")
+
+
+def test_a_context_that_is_cut_is_told() -> None:
+    assert context_note(64, 64) == context_note(None, 16) == context_note(32, 64) == {}
+    assert context_note(64, 16)["max_context"].startswith("16 tokens instead of 64: ")

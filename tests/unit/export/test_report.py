@@ -48,6 +48,27 @@ def test_the_suite_is_one_that_verify_takes(tmp_path: Path) -> None:
     assert verdict.max_abs < 1e-5
 
 
+def test_results_that_are_none_or_nan_keep_their_places(tmp_path: Path) -> None:
+    method = MethodWriter.of(add_graph())
+    method.output_values[:] = [method.value(None), *method.output_values]
+    program = tmp_path / "add.pte"
+    program.write_bytes(write_pte(method))
+    x = numbers(2, 3)
+    x[0, 1] = np.nan
+    call = Call((x,), (None, x + np.arange(3, dtype=np.float32)))
+    rule = Tolerance(1e-4, 1e-4)
+    (entry,) = write_suite(tmp_path / "add.suite", program, "add", {"forward": [call]}, rule)
+    assert [golden["output_index"] for golden in entry["steps"][0]["goldens"]] == [1]
+    assert entry["equal_nan"] is True
+    verdict = check_on_numpy(tmp_path / "add.suite", entry)
+    assert verdict.passed, verdict.problem
+
+
+def test_nan_is_a_difference_where_pytorch_has_none(tmp_path: Path) -> None:
+    _, entry = adding_suite(tmp_path)
+    assert "equal_nan" not in entry
+
+
 def test_a_suite_is_made_anew(tmp_path: Path) -> None:
     suite, _ = adding_suite(tmp_path)
     (suite / "left_over.bin").write_bytes(b"old")

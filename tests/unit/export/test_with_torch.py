@@ -18,6 +18,7 @@ import webpte  # noqa: E402
 from webpte_export import ExportError, export  # noqa: E402
 from webpte_export.llm.source import pairs_together  # noqa: E402
 from webpte_export.quantize import row_quantized  # noqa: E402
+from webpte_export.weight_readers import layers_read_elsewhere  # noqa: E402
 
 
 class Counting(torch.nn.Module):  # type: ignore[name-defined,misc]
@@ -147,6 +148,65 @@ def test_masks_of_transformers_do_not_depend_on_values(tmp_path: Path) -> None:
 
     given = (torch.randn(1, 7, 16), torch.randn(1, 5, 16))
     assert export(Masked(), given, tmp_path / "m").passed
+
+
+class Returned(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """State that is also returned, in a delegate and outside of delegates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("a", torch.tensor([3.0, 1.0, 2.0]))
+        self.register_buffer("b", torch.tensor([4.0, 0.0, 5.0]))
+
+    def forward(self, x: Any) -> Any:
+        self.a.copy_(torch.sort(self.a + x)[0])
+        self.b.add_(x)
+        return self.a, self.b
+
+
+def test_state_is_returned_and_starts_with_its_values(tmp_path: Path) -> None:
+    calls = [(torch.tensor([n, 0.0, -n]),) for n in (1.0, 2.0, 3.0)]
+    report = export(Returned(), calls[0], tmp_path / "m", more_inputs=calls[1:])
+    assert report.passed, report.text()
+
+
+@pytest.mark.parametrize("quantize", ["8w", "4w"])
+def test_weights_that_attention_reads_stay(tmp_path: Path, quantize: str) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+    report = export(layer, torch.randn(2, 7, 64), tmp_path / "m", quantize=quantize)
+    assert report.passed, report.text()
+
+
+def test_layers_whose_weights_others_read_are_found() -> None:
+    class Reading(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = torch.nn.Embedding(8, 64)
+            self.read, self.own = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+            self.tied = torch.nn.Linear(64, 8, bias=False)
+            self.tied.weight = self.words.weight
+
+        def forward(self, tokens: Any) -> Any:
+            x = self.own(self.words(tokens)).to(self.own.weight.dtype)
+            return self.tied(x @ self.read.weight.T)
+
+    assert layers_read_elsewhere(Reading(), (torch.tensor([[1, 2]]),)) == {"read"}
+
+
+def test_limits_of_programs_are_told_with_the_line(tmp_path: Path) -> None:
+    class Spectrum(torch.nn.Module):  # type: ignore[name-defined,misc]
+        def forward(self, x: Any) -> Any:
+            return torch.fft.rfft(x).abs()
+
+    with pytest.raises(ExportError, match=r"complex64\.\n  test_with_torch\.py, line \d+: return"):
+        export(Spectrum(), torch.ones(8), tmp_path / "m")
+    free = ({0: torch.export.Dim("batch")},)
+    with pytest.raises(ExportError, match="dim 0 of the input 'input' has no upper bound"):
+        export(torch.nn.Linear(4, 3), torch.ones(2, 4), tmp_path / "m", dynamic_shapes=free)
+    more = [torch.ones(4), torch.ones(5)]
+    with pytest.raises(ExportError, match=r"does not take more_inputs\[1\] \(torch.float32 \[5\]"):
+        export(torch.nn.Linear(4, 3), torch.ones(4), tmp_path / "m", more_inputs=more)
 
 
 def test_faults_are_sentences(tmp_path: Path) -> None:

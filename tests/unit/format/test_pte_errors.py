@@ -143,7 +143,7 @@ P = "Program.execution_plan[0]"
             edit_at(1, 0, 2, 0, slot=0, field=Scalar("u8", 12)),
             f"{P}.values[0].val_type: unknown kind of value 12",
         ),
-        (edit_value(0, 0, Scalar("i8", 8)), f"{P}.values[0].scalar_type: unknown ScalarType 8"),
+        (edit_value(0, 0, Scalar("i8", 30)), f"{P}.values[0].scalar_type: unknown ScalarType 30"),
         (edit_value(0, 2, Vector("i32", [2, -3])), f"{P}.values[0].sizes[1]: size -3 is negative"),
         (edit_value(0, 2, Vector("i32", [1] * 65)), f"{P}.values[0].sizes: rank 65 is over 64"),
         (

@@ -34,6 +34,15 @@ def np_gelu_tanh(x: Array) -> Array:
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
+def within_int32(x: Array) -> Array:
+    """Convert floats to int64 as kernels do, whose integers have 32 bits: cut off and clamped.
+
+    NaN, which GPUs convert to any number, becomes 0.
+    """
+    wide = np.nan_to_num(x.astype(np.float64))
+    return np.clip(wide, -(2.0**31), 2.0**31 - 1).astype(np.int64)
+
+
 def byte_bound(bound: float) -> float:
     """Wrap a negative bound of uint8 as torch does, which casts bounds to uint8 first."""
     return bound % 256 if -math.inf < bound < 0 else bound

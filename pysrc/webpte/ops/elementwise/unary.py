@@ -30,6 +30,7 @@ from webpte.ops.core.numpy_math import (
     np_sigmoid,
     np_sign,
     np_softplus,
+    within_int32,
 )
 from webpte.ops.core.quads import (
     COMPARING,
@@ -365,8 +366,8 @@ def lower_cast(args: Args) -> list[Dispatch]:
 
 
 def run_cast(args: Args) -> Array:
-    with np.errstate(invalid="ignore"):
-        return args.array("self").astype(args.out.dtype.numpy)
+    x, target = args.array("self"), args.out.dtype.numpy
+    return (within_int32(x) if x.dtype.kind == "f" and target.kind in "iu" else x).astype(target)
 
 
 for _op in UNARY:

@@ -292,6 +292,11 @@ def cast_cases() -> list[Case]:
         Case(CASTS[0], (negative,), np.trunc, out=target, label=f"to {target}")
         for target in ("int32", "int8")
     ]
+    beyond = floats(3e9, -3e9, 2**31, -(2**31), 2147483520, 1e30, INF, -INF)
+    cases += [
+        Case(CASTS[0], (beyond,), clamped, out=target, label=f"of large to {target}")
+        for target in ("int32", "int64", "int8", "uint8")
+    ]
     cases += [
         Case(CASTS[0], (x,), np.asarray, out="float16", label="to float16", rtol=0, atol=0)
         for x in (floats(1.0009766, 65519, 65520, -1e9, 1e-8, 9e-8, INF, NAN), SMALL, BYTES)
@@ -299,6 +304,11 @@ def cast_cases() -> list[Case]:
     exact = np.array([2**24 + 1, INT32_MAX, INT32_MIN], np.int32)
     cases += [Case(CASTS[0], (exact,), np.asarray, out="float32", label="to float32")]
     return cases
+
+
+def clamped(x: Array) -> Array:
+    """Kernels' conversion of floats: to the nearest int32, of which smaller types have a part."""
+    return np.clip(x.astype(np.float64), -(2**31), 2**31 - 1).astype(np.int64)
 
 
 def cast_expectation(target: str) -> Callable[[Array], Array]:

@@ -49,6 +49,20 @@ def test_a_call_is_one_submission_and_outside_of_calls_nothing_counts() -> None:
     wait(run())
 
 
+def test_looking_inside_leaves_the_count_of_the_last_call() -> None:
+    async def run() -> None:
+        program = await load(counter(), device=SimulatedDevice())
+        given = (np.array([1], np.int32),)
+        await program.forward(*given)
+        await program.compare()
+        await program.values(nodes=[])
+        await program.check(given, [np.full(1, 2, np.float32)])
+        await program.trace()
+        assert program.stats.submissions == 1
+
+    wait(run())
+
+
 def test_saving_state_and_putting_it_back_count_too() -> None:
     async def run() -> None:
         device = SimulatedDevice()

@@ -1,0 +1,139 @@
+"""PyTorch's and ExecuTorch's steps of an export: a module becomes a graph, graphs a program."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from webpte_export.errors import ExportError
+from webpte_export.failures import COMPLEX, explained, line_of, places_in
+from webpte_export.layer_names import recorded_weights
+from webpte_export.state import keep_initial_values, separate_state
+
+_NO_LIMIT = 2**30
+
+
+def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copy tensors that are given more than once: torch.export takes them for one input."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    seen: set[int] = set()
+
+    def own(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.clone()
+
+    found: tuple[Any, ...] = tree_map(own, inputs)
+    return found
+
+
+def torch_export(module: Any, inputs: tuple[Any, ...], dynamic_shapes: Any, strict: bool) -> Any:
+    import torch
+
+    from webpte_export.experts import SmallTopK
+
+    given = _distinct(inputs)
+    refused = f"torch.export cannot export {type(module).__name__}"
+    with explained("torch.export", refused), nullcontext() if strict else SmallTopK():
+        return torch.export.export(module, given, dynamic_shapes=dynamic_shapes, strict=strict)
+
+
+def _check_graph(exported: Any) -> None:
+    """Refuse sizes without an upper bound, and complex numbers, before minutes are spent."""
+    nodes = exported.graph_module.graph.nodes
+    for node in nodes:
+        value = node.meta.get("val")
+        if getattr(getattr(value, "dtype", None), "is_complex", False):
+            line = line_of(places_in(node.meta.get("stack_trace") or ""))
+            where = f"\n  {line}" if line else ""
+            raise ExportError(f"the model computes with {value.dtype}.{where}\n{COMPLEX}")
+    given, ranges = set(exported.graph_signature.user_inputs), exported.range_constraints
+    for node in nodes:
+        sizes = node.meta["val"].shape if node.op == "placeholder" and node.name in given else ()
+        for dim, size in enumerate(sizes):
+            symbols = () if isinstance(size, int) else size.node.expr.free_symbols
+            if any(symbol not in ranges or ranges[symbol].upper >= 2**31 for symbol in symbols):
+                raise ExportError(
+                    f"dim {dim} of the input {node.name!r} has no upper bound, but memory is "
+                    "allocated for the largest size. Give it one in dynamic_shapes: "
+                    'Dim("name", min=1, max=...), in the place of Dim("name"), Dim.AUTO and others.'
+                )
+
+
+def lower(
+    exported: Mapping[str, Any],
+    half: bool,
+    metadata: Mapping[str, Any] | None,
+    naming: Callable[[Mapping[str, str]], dict[str, str]] | None,
+) -> bytes:
+    from executorch.backends.vulkan.partitioner.vulkan_partitioner import VulkanPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    # WebGPU's buffers do not have the limits of Vulkan's images.
+    options: dict[str, Any] = {"texture_limits": (_NO_LIMIT,) * 3}
+    if half:
+        options["force_fp16"] = True
+    for program in exported.values():
+        _check_graph(program)
+    exported = {name: separate_state(program) for name, program in exported.items()}
+    # Otherwise a mutated buffer is an extra output, of which the file does not say whose it is.
+    in_place = options | {"alias_buffer_mutations": True}
+    with explained("ExecuTorch", "ExecuTorch cannot lower the model", *exported.values()):
+        with recorded_weights() as weights:
+            lowered = to_edge_transform_and_lower(
+                exported,
+                partitioner={
+                    name: [
+                        VulkanPartitioner(
+                            in_place if method.graph_signature.buffers_to_mutate else options
+                        )
+                    ]
+                    for name, method in exported.items()
+                },
+                constant_methods=dict(metadata) if metadata else None,
+            )
+        if naming is not None:
+            # The hashes are not known before.
+            lowered._config_methods = {**(lowered._config_methods or {}), **naming(weights)}
+        for name in exported:
+            keep_initial_values(lowered.exported_program(name))
+        data: bytes = lowered.to_executorch().buffer
+    return data
+
+
+@contextmanager
+def quiet_logs() -> Iterator[dict[str, set[str]]]:
+    """The partitioner's reasons for operators that it rejects, collected from its log."""
+    found: dict[str, set[str]] = defaultdict(set)
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            match = _SKIPPED.search(record.getMessage())
+            if match:
+                found[match["op"]].add(match["reason"])
+
+    root, listener = logging.getLogger(), Listener(logging.INFO)
+    level, others = root.level, root.handlers[:]
+    root.addHandler(listener)
+    root.setLevel(logging.INFO)
+    for handler in others:  # no other output of the log is wanted
+        root.removeHandler(handler)
+    try:
+        yield found
+    finally:
+        root.removeHandler(listener)
+        root.setLevel(level)
+        for handler in others:
+            root.addHandler(handler)
+
+
+_SKIPPED = re.compile(
+    r"\[Vulkan Partitioner\] Due to \[(?P<reason>.*)\], skipping .*?(?P<op>\w+\.\w+)\.\w+"
+)
