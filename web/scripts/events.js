@@ -14,7 +14,7 @@ import { watchPalette } from "./palette.js";
 import { watchPoints } from "./point.js";
 import { decodeSound, watchRecorders } from "./sound.js";
 import { copyText, watchEnter } from "./text.js";
-import { watchTheme } from "./theme.js";
+import { themeCommands, watchTheme } from "./theme.js";
 import { linkFullPage, setLinks } from "./links.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
 import { showFull, watchZooms } from "./zoom.js";
@@ -301,7 +301,7 @@ const press = (element) => {
   else element.click();
 };
 watchPalette(
-  () => [...commands, ...galleryCommands(find("gallery-list"))],
+  () => [...commands, ...galleryCommands(find("gallery-list")), ...themeCommands(find("theme"))],
   (command) => {
     if (command.view) goTo(command.view);
     const control = command.press && document.querySelector(command.press);
