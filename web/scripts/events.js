@@ -16,7 +16,7 @@ import { noteVisit, showStart } from "./start/boot.js";
 import { makeEarly } from "./start/early.js";
 import { hasModuleWorkers, reasonOf, startPython } from "./start/python.js";
 import { copyText, watchEnter } from "./text.js";
-import { watchTheme } from "./theme.js";
+import { themeCommands, watchTheme } from "./theme.js";
 import { linkFullPage, setLinks } from "./links.js";
 import { bringToFront, goTo, setTabs, watchTabs } from "./tabs.js";
 import { showFull, watchZooms } from "./zoom.js";
@@ -283,7 +283,7 @@ const press = (element) => {
   else element.click();
 };
 watchPalette(
-  () => [...commands, ...galleryCommands(find("gallery-list"))],
+  () => [...commands, ...galleryCommands(find("gallery-list")), ...themeCommands(find("theme"))],
   (command) => {
     if (command.view) goTo(command.view);
     const control = command.press && document.querySelector(command.press);

@@ -17,6 +17,7 @@ class Stream {
     Object.assign(this, { levels: [], values: [], name: "", ended: false });
     this.canvas = make("canvas", { className: "listening", width: 640, height: 160 });
     this.canvas.setAttribute("role", "img");
+    this.canvas.addEventListener("contextrestored", () => this.draw());
     this.told = make("p", { className: "note", textContent: "Listening …" });
     this.told.setAttribute("role", "status");
     this.legend = make("p", { className: "legend listening-legend" });

@@ -5,6 +5,7 @@ const PEN = 2; // in pixels of the model
 const PAUSE_MS = 80; // between two messages while someone draws
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const pads = new WeakMap(); // canvas -> the state of its stroke
+const drawings = new WeakMap(); // canvas -> all of its pixels: it is emptied when the GPU process dies
 
 const place = (canvas, event) => {
   const box = canvas.getBoundingClientRect();
@@ -14,8 +15,10 @@ const place = (canvas, event) => {
   ];
 };
 
+const inkOf = (canvas) => canvas.getContext("2d", { willReadFrequently: true });
+
 const stroke = (canvas, from, to) => {
-  const ink = canvas.getContext("2d", { willReadFrequently: true });
+  const ink = inkOf(canvas);
   Object.assign(ink, { strokeStyle: "white", lineCap: "round", lineJoin: "round" });
   ink.lineWidth = (PEN * canvas.width) / canvas.dataset.columns;
   ink.beginPath();
@@ -24,10 +27,17 @@ const stroke = (canvas, from, to) => {
   ink.stroke();
 };
 
+// Returns the pad's pixels, and keeps them.
+const keep = (canvas) => {
+  const drawing = inkOf(canvas).getImageData(0, 0, canvas.width, canvas.height);
+  drawings.set(canvas, drawing);
+  return drawing.data;
+};
+
 // Returns the brightness of each pixel of the model: the mean of the pad's pixels in it, 0 to 255.
 const pixelsOf = (canvas) => {
   const [rows, columns] = [Number(canvas.dataset.rows), Number(canvas.dataset.columns)];
-  const { data } = canvas.getContext("2d", { willReadFrequently: true }).getImageData(0, 0, canvas.width, canvas.height);
+  const data = keep(canvas);
   const sums = new Float64Array(rows * columns);
   const counts = new Float64Array(rows * columns);
   for (let y = 0; y < canvas.height; y += 1) {
@@ -43,13 +53,19 @@ const pixelsOf = (canvas) => {
 
 // Paints a restored drawing from the pixels of the model.
 export const paint = (canvas, { rows, columns, grey }) => {
-  const ink = canvas.getContext("2d", { willReadFrequently: true });
+  const ink = inkOf(canvas);
   const [width, height] = [canvas.width / columns, canvas.height / rows];
   ink.clearRect(0, 0, canvas.width, canvas.height);
   grey.forEach((alpha, at) => {
     ink.fillStyle = `rgb(255 255 255 / ${alpha / 255})`;
     if (alpha) ink.fillRect((at % columns) * width, Math.floor(at / columns) * height, width, height);
   });
+  keep(canvas);
+};
+
+const clear = (canvas) => {
+  drawings.delete(canvas);
+  inkOf(canvas).clearRect(0, 0, canvas.width, canvas.height);
 };
 
 // Puts the drawing of another pad, of any size, in the place of this one's; returns the pixels of the model.
@@ -132,6 +148,11 @@ export const watchPads = (tell) => {
     const canvas = event.target.closest(".drawing").querySelector("canvas");
     clearTimeout(pads.get(canvas)?.due);
     pads.delete(canvas);
-    canvas.getContext("2d").clearRect(0, 0, canvas.width, canvas.height);
+    clear(canvas);
   });
+  // Neither bubbles.
+  addEventListener("pad-clear", ({ target }) => clear(target), true);
+  addEventListener("contextrestored", ({ target }) => {
+    if (drawings.has(target)) inkOf(target).putImageData(drawings.get(target), 0, 0);
+  }, true);
 };

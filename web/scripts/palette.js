@@ -52,7 +52,7 @@ const draw = ({ command, found }, at) => {
   return row;
 };
 
-// `list()` gives the commands, `perform(command)` does one.
+// `list()` gives the commands, `perform(command)` does one that has no function `run` of its own.
 export const watchPalette = (list, perform) => {
   const [dialog, field, box, count] = ["palette", "palette-field", "palette-list", "palette-count"].map(find);
   let commands = [];
@@ -84,7 +84,8 @@ export const watchPalette = (list, perform) => {
     const row = rows[at];
     if (!row) return;
     dialog.close(); // returns the focus before the command may move it
-    perform(row.command);
+    if (row.command.run) row.command.run();
+    else perform(row.command);
   };
 
   const shortcut = find("palette-button").querySelector("kbd");

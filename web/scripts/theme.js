@@ -21,13 +21,23 @@ const apply = (theme) => {
 
 apply(read());
 
+const choose = (theme) => {
+  apply(theme);
+  try {
+    if (theme) localStorage.setItem(KEY, theme);
+    else localStorage.removeItem(KEY);
+  } catch { /* not allowed: then it is not kept */ }
+};
+
 export const watchTheme = (select) => {
   select.value = read();
-  select.addEventListener("change", () => {
-    apply(select.value);
-    try {
-      if (select.value) localStorage.setItem(KEY, select.value);
-      else localStorage.removeItem(KEY);
-    } catch { /* not allowed: then it is not kept */ }
-  });
+  select.addEventListener("change", () => choose(select.value));
 };
+
+// Rows of the palette: on phones there is no room for the field.
+export const themeCommands = (select) =>
+  [...select.options].map(({ value, textContent }) => ({
+    title: `Theme: ${textContent.toLowerCase()}`,
+    kind: value === select.value ? "Chosen" : "",
+    run: () => choose(select.value = value),
+  }));

@@ -160,6 +160,11 @@ class PlanRun:
     read          whether the results come back; without it they stay on the GPU
     validate      reports what WebGPU says against the commands as this run's error; for copies from
                   buffers that other code can reach and destroy
+    slice         (first, end): of a long execution, these dispatches only. The slice with the first
+                  one also does all that comes before it, that with the last one all that comes
+                  after; with `read` the others are waited for, too, and return nothing. Slices
+                  begin with the first dispatch of a call, and those of one execution come in order,
+                  with no other run of the plan between them.
     """
 
     plan: int
@@ -168,6 +173,7 @@ class PlanRun:
     copies_after: Sequence[GpuCopy] = ()
     read: bool = True
     validate: bool = False
+    slice: tuple[int, int] | None = None
 
 
 class Device(Protocol):

@@ -204,7 +204,7 @@ def wait_until_idle(page: Page) -> None:
 
 def work_in(page: Page, panel: Locator) -> None:
     """Press the main button of a view, so that there is something to see; ask a chat."""
-    expect(panel).not_to_contain_text("Looking for the model's tokenizer")
+    expect(panel).not_to_contain_text("Reading the tokenizer")
     message = panel.get_by_label("Message", exact=True)
     button = panel.locator("button.primary:visible")
     if message.count():

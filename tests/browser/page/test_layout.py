@@ -166,6 +166,45 @@ def test_a_pad_is_drawn_on_by_keys(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("Draw something first")
 
 
+def test_a_drawing_stays_when_its_canvas_was_lost(page: Page) -> None:
+    """A browser empties a canvas whose GPU process died, and says so."""
+    open_card(page, "digits")
+    pad = page.locator("#inputs canvas.pad")
+    pixels = "one => [...one.getContext('2d').getImageData(0, 0, one.width, one.height).data]"
+    lose = (
+        "one => { one.getContext('2d').reset(); one.dispatchEvent(new Event('contextrestored')); }"
+    )
+    pad.focus()
+    for key in ("ArrowUp", "Space", *["ArrowDown"] * 7, "Space"):
+        page.keyboard.press(key)
+    expect(page.locator(".largest li").first).to_contain_text("1")
+    drawn = pad.evaluate(pixels)
+    assert any(drawn)
+    pad.evaluate(lose)
+    assert pad.evaluate(pixels) == drawn
+    page.keyboard.press("Delete")
+    pad.evaluate(lose)
+    assert not any(pad.evaluate(pixels))
+
+
+def test_the_theme_is_chosen_where_its_field_has_no_room(page: Page) -> None:
+    back = "getComputedStyle(document.documentElement).backgroundColor"
+    open_card(page, "digits")
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.get_by_label("Theme")).to_be_hidden()
+    light, seen = page.evaluate(back), []
+    for theme in ("dark", "light", "system"):
+        page.keyboard.press("ControlOrMeta+k")
+        page.keyboard.type(theme)
+        first = page.locator("#palette-list [aria-selected=true]")
+        expect(first).to_contain_text(f"Theme: {theme}")
+        page.keyboard.press("Enter")
+        seen.append(page.evaluate(back))
+    assert seen[0] != light
+    assert seen[1:] == [light, light]
+    assert page.evaluate("localStorage.getItem('webpte theme')") is None
+
+
 def test_a_theme_is_kept(page: Page) -> None:
     back = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(back)

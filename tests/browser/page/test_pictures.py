@@ -51,6 +51,13 @@ DROP_PICTURE = """async ([selector, width, height, stripes]) => {
   at.dispatchEvent(new DragEvent("drop", how));
 }"""
 
+DROP_BROKEN = """() => {
+  const transfer = new DataTransfer();
+  transfer.items.add(new File(["no picture"], "broken.png"));
+  const how = { bubbles: true, cancelable: true, dataTransfer: transfer };
+  document.querySelector("#input-0").dispatchEvent(new DragEvent("drop", how));
+}"""
+
 WATCH_STATUS = """(line) => {
   window.told = [];
   new MutationObserver(() => told.push(line.textContent)).observe(line, { childList: true });
@@ -104,6 +111,36 @@ def test_a_picture_over_a_thousand_pixels_keeps_its_proportions(page: Page) -> N
         page.get_by_role("button", name="Download .png").click()
     head = download.value.path().read_bytes()[:24]
     assert struct.unpack(">II", head[16:24]) == (1500, 600)
+
+
+def test_a_portrait_lies_exactly_over_its_input(page: Page) -> None:
+    open_program(page, 1, 3, 670, 508)
+    page.evaluate(DROP_PICTURE, ["#input-0", 508, 670, 50])
+    run(page)
+    page.get_by_role("button", name="Picture", exact=True).click()
+    try:
+        for width, height in ((1440, 1080), (1440, 900), (390, 844)):
+            page.set_viewport_size({"width": width, "height": height})
+            before, after = (
+                page.locator(f".compare-pictures > {one}").bounding_box()
+                for one in (".compare-before", ".rendered-picture")
+            )
+            assert before is not None
+            assert before["height"] > before["width"]
+            assert before == pytest.approx(after, abs=1)
+    finally:
+        page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_file_that_is_no_picture_is_told_where_it_can_be_seen(page: Page) -> None:
+    open_program(page, 1, 3, 600, 1500)
+    run(page)
+    page.locator("footer").scroll_into_view_if_needed()
+    expect(page.locator("#input-0-preview")).not_to_be_in_viewport()
+    page.evaluate(DROP_BROKEN)
+    told = page.locator("#input-0-preview [role=alert]")
+    expect(told).to_contain_text("the browser cannot read this picture")
+    expect(told).to_be_in_viewport(ratio=1)
 
 
 def scale_of(box: Locator) -> float:

@@ -229,6 +229,11 @@ class CopiedAfterTooEarly(_AlteredRuns):
         return replace(run, copies=[*run.copies, *run.copies_after], copies_after=())
 
 
+class Unsliced(_AlteredRuns):
+    def alter(self, run: PlanRun) -> PlanRun:
+        return replace(run, slice=None)
+
+
 class AlwaysRead(_AlteredRuns):
     def alter(self, run: PlanRun) -> PlanRun:
         return replace(run, read=True)
@@ -373,6 +378,7 @@ BROKEN: list[tuple[str, type[SimulatedDevice]]] = [
     ("a_run_clears_and_copies_around_its_kernels", Uncleared),
     ("a_run_clears_and_copies_around_its_kernels", Uncopied),
     ("a_run_clears_and_copies_around_its_kernels", UncopiedAfter),
+    ("a_run_in_slices_is_one_run", Unsliced),
     ("parts_of_other_plans_run_in_one_submission", PartsOnce),
     ("parts_of_other_plans_run_in_one_submission", PartsWithoutOffsets),
     ("parts_of_other_plans_run_in_one_submission", PartsBackwards),

@@ -138,6 +138,27 @@ async def a_run_clears_and_copies_around_its_kernels(subject: Subject) -> None:
 
 
 @CHECKS.add
+async def a_run_in_slices_is_one_run(subject: Subject) -> None:
+    bench = await Bench.create(subject.device, 6)
+    one, into, out, _, keep, tally = bench.buffers
+    chain = (("neg", 1, 2), ("relu", 2, 3), ("neg", 3, 2))
+    plan = await bench.plan(*chain, upload=[0], back=[2, 5], clear=[5])
+    copies, kept = [GpuCopy(one, into, 16), GpuCopy(one, tally, 8)], [GpuCopy(out, keep, 16)]
+    for x in (A, B):  # the second time nothing is new
+        bench.put(5, C)
+        for first in range(3):
+            run = PlanRun(plan, payload_of(x), copies, kept, slice=(first, first + 1))
+            result = await subject.device.run(run)
+            assert (result == b"") == (first < 2), f"slice {first} returned {len(result)} bytes"
+            if first == 0:
+                expect(await bench.get(2), -x, "after the first slice")
+                bench.put(0, C)  # it is uploaded, copied and cleared no more
+        wanted = np.concatenate([np.minimum(x, 0), x[:2], floats(0, 0)])
+        expect(floats_in(result), wanted, "of all slices")
+        expect(await bench.get(4), np.minimum(x, 0), "what was kept")
+
+
+@CHECKS.add
 async def parts_of_other_plans_run_in_one_submission(subject: Subject) -> None:
     bench = await Bench.create(subject.device, 6)
     given, at, out, _, kept, tally = bench.buffers

@@ -47,7 +47,7 @@ def test_a_new_conversation_removes_the_card_of_the_last_answer() -> None:
     async def script(app: App, browser: FakeBrowser) -> None:
         await open_chat(app, TOKENIZER, CONFIG)
         await send(app, "Hello " * 200)
-        assert "Couldn't answer" in unescape(browser.html["error"])
+        assert "Could not answer" in unescape(browser.html["error"])
         await act(app, "clear")
         assert browser.html["error"] == ""
 
@@ -83,8 +83,10 @@ def test_mistakes_have_titles_in_plain_words() -> None:
     program = (SAMPLES / "sigmoid.pte").read_bytes()
 
     async def script(app: App, browser: FakeBrowser) -> None:
+        await drop(app, File("cut.pte", program[:99]))
+        assert title(browser) == browser.text["status"] == "Could not open cut.pte"
         await drop(app, File("a.pte", program), File("b.pte", program))
-        assert title(browser) == "Couldn't open these files"
+        assert title(browser) == "Could not open these files"
         assert "open one program at a time" in browser.html["error"]
         await drop(app, File("a.pte", program))
         assert browser.html["error"] == ""
@@ -94,12 +96,12 @@ def test_mistakes_have_titles_in_plain_words() -> None:
             ("nonsense", "neither the JSON of a result nor a link to one"),
         ):
             await app.receive({"act": "bench:compare", "fields": {"other": text}})
-            assert title(browser) == "Couldn't read the other result"
+            assert title(browser) == "Could not read the other result"
             assert told in browser.html["error"]
         await app.receive({"act": "what:is-this"})
-        assert title(browser) == "Couldn't do this"
+        assert title(browser) == "Could not do this"
         await app.receive({"act": "view", "name": "run"})  # which has no name of its own, either
-        assert title(browser) == "Couldn't do this"
+        assert title(browser) == "Could not do this"
 
     drive(script)
 

@@ -64,6 +64,10 @@ def test_an_input_that_changes_is_answered() -> None:
         await open_sample(app)
         await settle()
         assert engine.inputs == []  # nobody has asked for anything
+        assert browser.text["outputs-none"] == "Press Run (Ctrl Enter), or change an input."
+        await app.receive({"act": "live"})
+        assert browser.text["outputs-none"] == "Press Run (Ctrl Enter)."
+        await app.receive({"act": "live"})
         await give(app, 1)
         await settle()
         assert engine.inputs == [1]

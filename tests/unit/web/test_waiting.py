@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
 
+import webpte
 from page.app import App
 from page.controllers.waiting import waiting_view
 from support.page.fake_page import (
@@ -21,6 +23,9 @@ from support.page.fake_page import (
     run,
 )
 from webpte import DeviceInfo
+from webpte.gpu.device import PlanRun
+from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.gpu.tasks import detach
 from webpte.runtime.base.call_context import call_progress
 
 SOFTWARE = DeviceInfo("webgpu", "google", "swiftshader", software=True)
@@ -95,6 +100,62 @@ def test_a_cancel_frees_the_page_at_once() -> None:
         assert engine.programs[0].stats.executions == 2
 
     drive(script, GPU, engine)
+
+
+class BusyGpu(SimulatedDevice):
+    """A GPU that computes until `ready` is set, for nobody once its run is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ready = asyncio.Event()
+
+    def run(self, run: PlanRun) -> Awaitable[bytes]:
+        return self._when_ready(detach(super().run(run)))
+
+    def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
+        return self._when_ready(detach(super().read(buffer, nbytes)))
+
+    async def _when_ready(self, work: Awaitable[bytes]) -> bytes:
+        await self.ready.wait()
+        return await work
+
+
+def test_the_clock_starts_when_the_gpu_is_free_of_a_cancelled_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device = BusyGpu()
+
+    class BusyEngine(Engine):
+        async def load(self, source: Any, **options: Any) -> Any:
+            return await webpte.load(source, **{**options, "device": device})
+
+    def clock() -> float:
+        return asyncio.get_running_loop().time()
+
+    monkeypatch.setattr("page.session.runner.perf_counter", clock)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app)
+        first = app.receive({"act": "run"})
+        await asyncio.sleep(3)
+        await app.receive({"act": "cancel"})
+        await first
+        assert browser.text["status"] == "Cancelled. The program is unchanged"
+        second = app.receive({"act": "run"})
+        await asyncio.sleep(36)
+        assert browser.text["status"] == "Waiting for the cancelled run"
+        assert "Waiting for the cancelled run · " in browser.html["run-waiting"]
+        device.ready.set()
+        await second
+        session = app._state.session
+        assert session is not None
+        assert session.runner.timing.last == pytest.approx(0, abs=100)  # it was 36 s
+        assert browser.text["status"].startswith("Done in ")
+        before = len(device.log)
+        await run(app)
+        assert [name for name, _ in device.log[before:]] == ["run"]  # there is nothing to wait for
+
+    drive(script, GPU, BusyEngine())
 
 
 @pytest.mark.parametrize("act", ["close", "open-url"])

@@ -28,7 +28,7 @@ STARTS = tuple(name for name in FILLS if name not in CHOSEN)  # of inputs; other
 _FILES = ("program", "example", "check", "picture", "tokenizer", "tokenizer_config")
 _FIELDS = (
     *("name", "title", "task", "licence", "size", "about", "order", "icon", "group"),
-    *("files", "questions", "limits", "view", "inputs", "outputs"),
+    *("files", "questions", "limits", "near", "view", "inputs", "outputs"),
 )
 _INSTALLED = (*_FILES, "notes", "source", "seen", "report", "verified", "key")
 _PLACED = ("folder", "problem")  # by the server
@@ -115,6 +115,7 @@ class Card:
     tokenizer_config: str = ""
     questions: tuple[str, ...] = ()  # that a chat may begin with
     limits: str = ""  # what it cannot do although others of its kind can, as a sentence
+    near: str = ""  # what makes texts near each other for an encoder; none: their meaning
     inputs: tuple[CardValue, ...] = ()
     outputs: tuple[CardValue, ...] = field(default_factory=tuple)
 
@@ -153,6 +154,7 @@ def read_card(raw: Mapping[str, Any]) -> Card:
             tokenizer_config=_address(folder, named.get("tokenizer_config")),
             questions=tuple(map(str, raw.get("questions") or ())),
             limits=str(raw.get("limits") or ""),
+            near=str(raw.get("near") or ""),
             inputs=tuple(_values(raw, "inputs", _INPUT, folder)),
             outputs=tuple(_values(raw, "outputs", _OUTPUT, folder)),
         )

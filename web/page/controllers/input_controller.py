@@ -117,6 +117,7 @@ class InputController(InputControls):
             state.error = problem
             self._show_preview(state)
             self._state.tell(f"{name} could not be loaded", "bad")
+            self._state.browser.show(reveal=f"input-{state.index}-preview")
         else:
             self._show(state)
             self._tell_given(arrival, state)

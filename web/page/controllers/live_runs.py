@@ -112,6 +112,14 @@ class LiveRuns:
             return False
         return session.shown is None or bool(session.age())
 
+    def invitation(self, session: Session) -> str:
+        """Say what leads to the first answer, which nothing else does by itself."""
+        coming = any(_is_given(one) or _is_blank(one) or _is_coming(one) for one in session.inputs)
+        follows = self.on and self.can_follow(session)
+        if session.runner.busy or not session.method or (follows and coming):
+            return "The answer appears here."
+        return f"Press Run (Ctrl Enter){', or change an input' if follows else ''}."
+
     def has_failed_alike(self, session: Session, held: Held, error: Exception) -> bool:
         """Note a failure; tell whether the live run before has failed in the same way."""
         before, told = self._failure, f"{type(error).__name__}: {error}"
@@ -127,6 +135,11 @@ class LiveRuns:
 def _is_given(state: Input) -> bool:
     """Tell whether someone has set an input, or a card's example has."""
     return state.touched or (isinstance(state, TensorInput) and state.fill in CHOSEN)
+
+
+def _is_coming(state: Input) -> bool:
+    """Tell whether an example is on its way."""
+    return isinstance(state, TensorInput) and state.awaits_picture
 
 
 def _is_blank(state: Input) -> bool:

@@ -376,8 +376,8 @@ class OpenController:
             note,
             unloaded_view(name, self._inspected, limits_of(state)) if self._inspected else None,
         )
-        unfetched = unfetched_text(error, name)
-        state.tell(unfetched or f"Could not open {name}", "bad")
+        if unfetched := unfetched_text(error, name):
+            state.tell(unfetched, "bad")
 
 
 def _run_that_ends(session: Session | None) -> str:

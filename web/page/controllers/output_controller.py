@@ -158,7 +158,7 @@ class OutputController:
         pictures = {
             "rendered-picture": browser.picture_url(picture.pixels_of(context, choice.settings))
         }
-        before, _ = input_picture(session, LARGEST_SIDE)
+        before = input_picture(session, LARGEST_SIDE).pixels
         if before is not None:
             pictures["compare-before"] = browser.picture_url(before)
         browser.show(full={"id": picture.zoom_id(context), "pictures": pictures})

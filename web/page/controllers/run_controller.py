@@ -179,10 +179,11 @@ class RunController:
         runner, first = session.runner, not session.runs[method]
         stream = session.stream()
         try:
-            with Waiting(self._state, lambda: self._tell_long_run(session, live)) as waiting:
-                values = await runner.once(
-                    session.program, method, arrays, waiting.progress, stream
-                )
+            async with Waiting(
+                self._state, session, lambda: self._tell_long_run(session, live)
+            ) as waiting:
+                progress = waiting.progress
+                values = await runner.once(session.program, method, arrays, progress, stream)
         except asyncio.CancelledError:
             session.cancel_run(method)
             self._outputs.draw_age()
@@ -230,7 +231,7 @@ class RunController:
 
         runner.timing.repeats = []
         try:
-            with Waiting(self._state) as waiting:
+            async with Waiting(self._state, session) as waiting:
                 # Not counted: it has one-time costs, and its outputs are shown.
                 values = await runner.once(session.program, method, arrays, waiting.progress)
             session.finish_run(method, arrays, held, values)
@@ -251,8 +252,7 @@ class RunController:
 
     def _tell_nothing_is_open(self) -> None:
         """Say that nothing is open; only the keyboard leads here."""
-        name = self._state.opening
-        if name:
+        if name := self._state.opening:
             self._state.tell(f"Still opening {name}: run it when it is loaded", "busy")
         else:
             self._state.tell("There is nothing to run: open a program first", "bad")
@@ -365,13 +365,13 @@ class RunController:
         slow = adapter is not None and adapter.software and session.device == "webgpu"
         advice = software_advice() if slow else ""
         self._state.show(run_controls=controls, run_advice=advice, run_more=more)
+        self._state.browser.show(text={"outputs-none": self._live.invitation(session)})
         self._draw_timing(session)
 
     @property
     def _devices(self) -> dict[str, str]:
-        if self._state.adapter is not None:
-            return DEVICE_NAMES
-        return {"numpy": DEVICE_NAMES["numpy"]}
+        known = self._state.adapter is not None
+        return DEVICE_NAMES if known else {"numpy": DEVICE_NAMES["numpy"]}
 
     def _can_check(self, session: Session) -> bool:
         return session.shown is not None and session.shown.device != "numpy"

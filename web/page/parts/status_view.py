@@ -216,10 +216,10 @@ def way_out(error: BaseException, doing: str = "") -> str:
 
 
 def failure_text(doing: str) -> str:
-    """Say what failed: "opening model.pte" becomes "Couldn't open model.pte"."""
+    """Say what failed: "opening model.pte" becomes "Could not open model.pte"."""
     verb, _, rest = doing.partition(" ")
     plain = _VERBS.get(verb)
-    return f"Couldn't {plain} {rest}".rstrip() if plain else f"Failed: {doing}"
+    return f"Could not {plain} {rest}".rstrip() if plain else f"Failed: {doing}"
 
 
 def _told_below(error: BaseException, doing: str) -> str:

@@ -1,8 +1,13 @@
-"""The note of a view whose program has no tokenizer, with the way to choose one."""
+"""Notes of a view about its program's tokenizer: that it is read, and that there is none."""
 
 from __future__ import annotations
 
 from page.html.markup import Html, h
+
+
+def reading_note() -> Html:
+    """Return the note for the time in which nobody knows yet whether there is a tokenizer."""
+    return h("p", "Reading the tokenizer …", class_="card soft")
 
 
 def tokenizer_note(problem: str, act: str) -> Html:

@@ -11,7 +11,7 @@ from page.inputs.inputs import TensorInput
 from page.npy import Array
 from page.outputs.pictures import seen_pixels
 from page.outputs.renderers.base import OutputContext
-from page.session.session import Session
+from page.session.session import Backdrop, Session
 
 BACKDROP = 1024  # pixels of its longer side
 
@@ -23,18 +23,21 @@ def contexts_of(session: Session, picture_url: Callable[[Array], str]) -> list[O
         return []
     card = session.source.card
     told = card.outputs if card is not None else ()
-    backdrop, size = _backdrop(session)
+    if results.backdrop is None:
+        results.backdrop = input_picture(session, BACKDROP)
+    seen = results.backdrop
     row_seconds = _frame_seconds(session)
     return [
         OutputContext(
             output,
             session.labels.get(output.index, ()),
             told[output.index] if output.index < len(told) else CardValue(),
-            backdrop,
-            size,
+            seen.pixels,
+            seen.size,
             [other for other in results.outputs if other is not output],
             picture_url,
             row_seconds,
+            seen.photo,
         )
         for output in results.outputs
     ]
@@ -50,19 +53,10 @@ def _frame_seconds(session: Session) -> float:
     return 0.0
 
 
-def _backdrop(session: Session) -> tuple[Array | None, tuple[int, int]]:
-    """Return the input picture of the run, as the model saw it, and the input's size."""
+def input_picture(session: Session, side: int) -> Backdrop:
+    """Return the input picture of the last run with no side over `side`."""
     results = session.shown
-    if results is None:
-        return None, (0, 0)
-    if results.backdrop is None:
-        results.backdrop = input_picture(session, BACKDROP)
-    return results.backdrop
-
-
-def input_picture(session: Session, side: int) -> tuple[Array | None, tuple[int, int]]:
-    """Return the input picture of the last run with no side over `side`, and the input's size."""
-    calls = session.shown.calls if session.shown is not None else ()
+    calls = results.calls if results is not None else ()
     for state, array in zip(session.inputs, calls[-1].inputs if calls else (), strict=False):
         form = state.form if isinstance(state, TensorInput) else None
         if form is not None and isinstance(array, np.ndarray) and array.size:
@@ -72,5 +66,10 @@ def input_picture(session: Session, side: int) -> tuple[Array | None, tuple[int,
             pixels = seen_pixels(array, form.layout, side, scale)
             if state.settings.order == "BGR":
                 pixels = pixels[:, :, ::-1]
-            return pixels, (array.shape[form.rows], array.shape[form.columns])
-    return None, (0, 0)
+            size = array.shape[form.rows], array.shape[form.columns]
+            assert results is not None
+            is_current = results.held == session.held() and state.fill == "picture"
+            photo = state.photo if is_current else None
+            loaded = (photo.height, photo.width) if photo is not None else (0, 0)
+            return Backdrop(pixels, size, loaded)
+    return Backdrop()

@@ -14,6 +14,18 @@ from page.session.sound_stream import SoundStream
 from webpte import Program
 
 
+async def work_done(program: Program) -> None:
+    """Wait until the GPU has done all that was submitted to it."""
+    if program.device_info.kind == "numpy":
+        return
+    device = program.device
+    (buffer,) = await device.create_buffers([4])
+    try:
+        await device.read(buffer, 4)  # comes after everything else
+    finally:
+        device.destroy_buffers([buffer])
+
+
 class Runner:
     """The lock on a program: while `busy`, nothing else may use it; `doing` says why."""
 
@@ -23,6 +35,7 @@ class Runner:
         self.can_stop = False  # before it ends
         self._at_once = False
         self.stopping = False
+        self.cancelled = False  # and the GPU may still be busy with what was cancelled
         self._started = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -64,6 +77,7 @@ class Runner:
         """End the work, after the current call if it must; return whether at once."""
         self.stopping = True
         if self._at_once and self._task is not None:
+            self.cancelled = True
             self._task.cancel()
         return self._at_once
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from page.browser import Source
 from page.html.markup import Html
@@ -25,6 +25,19 @@ from webpte.report import Trace
 
 DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
 Held = tuple[object, ...]  # what the inputs of a method held; equal if they hold the same
+
+
+class Backdrop(NamedTuple):
+    """The input picture of a run.
+
+    pixels  as the model saw them, (height, width, 3) uint8; None without a picture
+    size    (height, width) of the input; `pixels` may be fewer
+    photo   (height, width) of the picture before it was scaled to the input; (0, 0): unknown
+    """
+
+    pixels: Array | None = None
+    size: tuple[int, int] = (0, 0)
+    photo: tuple[int, int] = (0, 0)
 
 
 @dataclass(eq=False)
@@ -45,8 +58,7 @@ class Results:
     note: str = ""
     timing: Timing = field(default_factory=Timing)
     verdicts: dict[int, Html] = field(default_factory=dict)
-    # the input picture and the input's (height, width); None until it is shown
-    backdrop: tuple[Array | None, tuple[int, int]] | None = None
+    backdrop: Backdrop | None = None  # None until it is shown
 
 
 @dataclass(eq=False)
@@ -134,6 +146,12 @@ class Session:
             self.results = old.results
             if self.stateful:
                 self._note("the program was loaded again, and its state was reset")
+
+    @property
+    def near(self) -> str:
+        """What makes texts near each other for an encoder, in the words of its card."""
+        card = self.source.card
+        return (card.near if card is not None else "") or "meaning"
 
     def choice(self, output: int) -> Choice:
         """Return how an output of the chosen method is shown."""

@@ -322,24 +322,30 @@ class NativeDevice:
         device = self._device
         started = _Started(_find(self._plans, run.plan, doing))
         plan = started.plan
+        first, end = run.slice or (0, len(plan.dispatches))
+        is_last = end == len(plan.dispatches)
         copies, copies_after = self._resolve(run.copies), self._resolve(run.copies_after)
         try:
             with device.scoped(doing):
-                plan.write_uploads(device, run.payload)
+                if first == 0:
+                    plan.write_uploads(device, run.payload)
                 with submission(device) as encoder:
-                    plan.encode_clears(self._c, encoder)
-                    encode_copies(self._c, encoder, copies)
+                    if first == 0:
+                        plan.encode_before(self._c, encoder, copies)
                     if timed:
                         started.stamps = encode_timed(device, encoder, plan.dispatches)
                     else:
-                        plan.encode(self._c, encoder)
-                    encode_copies(self._c, encoder, copies_after)
-                    started.staging = plan.stage(device, encoder) if read else None
+                        plan.encode(self._c, encoder, plan.dispatches[first:end])
+                    if is_last:
+                        encode_copies(self._c, encoder, copies_after)
+                        started.staging = plan.stage(device, encoder) if read else None
         except DeviceError as error:
             started.failure = error
             return started
         if started.staging is not None:
             started.mapped = device.map(started.staging.handle, plan.result_bytes)
+        elif read and not is_last:
+            started.mapped = device.work_done()
         if not read:
             device.dawn.poll()  # nobody will wait for this run; frees the memory of earlier ones
         return started
@@ -347,7 +353,11 @@ class NativeDevice:
     async def _results(self, started: _Started, doing: str) -> bytes:
         if started.failure is not None:
             raise started.failure
-        if started.staging is None or started.mapped is None:
+        if started.mapped is None:
+            return b""
+        if started.staging is None:  # of a slice that is not the last one
+            await self._device.dawn.wait(started.mapped)
+            self._device.check(doing)
             return b""
         data = await self._read_mapped(started.staging, started.mapped, doing)
         if not started.plan.closed:

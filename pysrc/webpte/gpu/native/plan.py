@@ -101,9 +101,8 @@ class NativePart:
     copies_after: list[NativeCopy]
 
     def encode(self, c: Any, encoder: Any) -> None:
-        self.plan.encode_clears(c, encoder)
-        encode_copies(c, encoder, self.copies)
-        self.plan.encode(c, encoder)
+        self.plan.encode_before(c, encoder, self.copies)
+        self.plan.encode(c, encoder, self.plan.dispatches)
         encode_copies(c, encoder, self.copies_after)
 
 
@@ -132,20 +131,22 @@ class NativePlan:
                 raise DeviceError(f"an upload reads beyond a payload of {payload.nbytes} bytes")
             write_buffer(device, buffer, 0, payload[offset : offset + nbytes])
 
-    def encode_clears(self, c: Any, encoder: Any) -> None:
+    def encode_before(self, c: Any, encoder: Any, copies: Iterable[NativeCopy]) -> None:
+        """Encode all that comes before the dispatches: clears, copies and parts."""
         for buffer in self.clears:
             c.wgpuCommandEncoderClearBuffer(encoder, buffer.handle, 0, buffer.size)
-
-    def encode(self, c: Any, encoder: Any) -> None:
-        """Encode the parts, then all dispatches in one pass."""
+        encode_copies(c, encoder, copies)
         for part in self.parts:
             part.encode(c, encoder)
-        if not self.dispatches:
+
+    def encode(self, c: Any, encoder: Any, dispatches: Sequence[NativeDispatch]) -> None:
+        """Encode these of the plan's dispatches in one pass."""
+        if not dispatches:
             return
         current, compute = None, begin_pass(c, encoder, None)
         set_group = c.wgpuComputePassEncoderSetBindGroup
         run = c.wgpuComputePassEncoderDispatchWorkgroups
-        for dispatch in self.dispatches:
+        for dispatch in dispatches:
             if dispatch.pipeline is not current:
                 current = dispatch.pipeline
                 c.wgpuComputePassEncoderSetPipeline(compute.handle, current)

@@ -60,6 +60,7 @@ class RecordedRun(NamedTuple):
     read: bool
     copies_after: tuple[GpuCopy, ...]
     validate: bool
+    slice: tuple[int, int] | None = None
 
 
 class SimulatedDevice:
@@ -335,11 +336,14 @@ class SimulatedDevice:
             if not run.validate:
                 raise
             failure = error
-        plan.upload(self.memory, run.payload)
+        first, end = run.slice or (0, len(plan.commands.dispatches))
+        is_last = end == len(plan.commands.dispatches)
+        if first == 0:
+            plan.upload(self.memory, run.payload)
         if failure is not None:
             return b"", failure
-        plan.replay(self.memory, run.copies, run.copies_after)
-        return plan.results(self.memory) if run.read else b"", None
+        plan.replay(self.memory, run.copies, run.copies_after, (first, end))
+        return plan.results(self.memory) if run.read and is_last else b"", None
 
 
 def _recorded(run: PlanRun) -> RecordedRun:
@@ -350,4 +354,5 @@ def _recorded(run: PlanRun) -> RecordedRun:
         run.read,
         tuple(run.copies_after),
         run.validate,
+        run.slice,
     )

@@ -42,9 +42,14 @@ class SimulatedPlan:
         return frozenset(used)
 
     @cached_property
-    def _calls(self) -> list[EmulatedCall]:
-        origins = groupby(dispatch.origin for dispatch in self.commands.dispatches)
-        return [EmulatedCall(origin) for origin, _ in origins if origin]
+    def _calls(self) -> list[tuple[int, EmulatedCall]]:
+        """The calls in order, each with the number of its first dispatch."""
+        found, at = [], 0
+        for origin, dispatches in groupby(d.origin for d in self.commands.dispatches):
+            if origin:
+                found.append((at, EmulatedCall(origin)))
+            at += len(list(dispatches))
+        return found
 
     def check_parts(self, memory: Memory) -> None:
         """Check the copies of all parts."""
@@ -68,15 +73,21 @@ class SimulatedPlan:
         memory: Memory,
         copies: Sequence[GpuCopy] = (),
         copies_after: Sequence[GpuCopy] = (),
+        dispatches: tuple[int, int] | None = None,
     ) -> None:
-        for buffer in self.commands.clears:
-            memory[buffer].clear()
-        copy_all(memory, copies)
-        for part, plan in self._parts:
-            plan.replay(memory, part.copies, part.copies_after)
-        for call in self._calls:
-            call.run(memory)
-        copy_all(memory, copies_after)
+        count = len(self.commands.dispatches)
+        first, end = dispatches or (0, count)
+        if first == 0:
+            for buffer in self.commands.clears:
+                memory[buffer].clear()
+            copy_all(memory, copies)
+            for part, plan in self._parts:
+                plan.replay(memory, part.copies, part.copies_after)
+        for at, call in self._calls:
+            if first <= at < end:
+                call.run(memory)
+        if end == count:
+            copy_all(memory, copies_after)
 
     def results(self, memory: Memory) -> bytes:
         results = bytearray(self.commands.result_bytes)

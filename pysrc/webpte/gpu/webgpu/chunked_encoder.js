@@ -1,6 +1,6 @@
 // Encodes the dispatches of a plan as GPU commands, and submits long plans in chunks.
 //
-// Evaluates to a function of a device that returns `makeChunkedEncoder`, `encode` and `encodeTimed`.
+// Evaluates to a function of a device that returns `makeChunkedEncoder`, `encode`, `encodeTimed` and `sliceOf`.
 // A plan has `dispatches`, each with a pipeline, a bind group and a grid.
 
 ((device) => {
@@ -26,10 +26,17 @@
         return chunked;
     }
 
-    function encode(chunked, plan) {
+    // A range of a plan's dispatches, by default all.
+    function sliceOf({ dispatches }, first = 0, end = dispatches.length) {
+        return { first, end, isFirst: first === 0, isLast: end === dispatches.length };
+    }
+
+    // Encodes the dispatches of a slice.
+    function encode(chunked, plan, { first, end } = sliceOf(plan)) {
         let pass = null;
         let current = null;
-        for (const { pipeline, group, x, y, z } of plan.dispatches) {
+        for (let at = first; at < end; at++) {
+            const { pipeline, group, x, y, z } = plan.dispatches[at];
             if (chunked.left === 0) {
                 pass?.end();
                 pass = null;
@@ -84,5 +91,5 @@
         };
     }
 
-    return { makeChunkedEncoder, encode, encodeTimed };
+    return { makeChunkedEncoder, encode, encodeTimed, sliceOf };
 })

@@ -251,7 +251,8 @@ class WebGPUDevice:
         self._attach(run.plan, run.payload)
         number, future = self._requests.expect("running", self._results[run.plan])
         with self._begun(number, "running"):
-            completes = self._engine.run(number, run.plan, _described(run), run.read, run.validate)
+            given = number, run.plan, _described(run), run.read, run.validate
+            completes = self._engine.run(*given, *(run.slice or ()))
         if completes:
             return _awaited(future)
         self._requests.forget(number)

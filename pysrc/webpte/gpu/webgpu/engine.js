@@ -8,7 +8,7 @@
 // (number, undefined, error name, error message).
 
 ((device, makeEncoding, makeUpload, makeHeapView, makeStaging, waiter, completed) => {
-    const { makeChunkedEncoder, encode, encodeTimed } = makeEncoding(device);
+    const { makeChunkedEncoder, encode, encodeTimed, sliceOf } = makeEncoding(device);
     const makeStagingRing = makeStaging(device);
     const buffers = new Map();
     const pipelines = new Map();
@@ -139,21 +139,24 @@
         }
     }
 
-    function encodeAll(chunked, plan, [copies, copiesAfter], encodeKernels) {
-        for (const buffer of plan.clears) chunked.encoder.clearBuffer(buffer);
-        copyAll(chunked.encoder, copies);
-        for (const part of plan.parts) encodeAll(chunked, part.plan, part.copies, encode);
-        encodeKernels(chunked, plan);
-        copyAll(chunked.encoder, copiesAfter);
+    function encodeAll(chunked, plan, [copies, copiesAfter], encodeKernels, slice = sliceOf(plan)) {
+        if (slice.isFirst) {
+            for (const buffer of plan.clears) chunked.encoder.clearBuffer(buffer);
+            copyAll(chunked.encoder, copies);
+            for (const part of plan.parts) encodeAll(chunked, part.plan, part.copies, encode);
+        }
+        encodeKernels(chunked, plan, slice);
+        if (slice.isLast) copyAll(chunked.encoder, copiesAfter);
     }
 
     // Encodes and submits one execution; returns the staging buffer that will hold its results. A plan that
     // is not validated yet is one submission (`whole`): all of it happens, or nothing.
-    function submit(plan, copies, read, encodeKernels = encode, whole = true) {
+    function submit(plan, copies, read, encodeKernels = encode, whole = true, slice = sliceOf(plan)) {
         const chunked = makeChunkedEncoder(whole);
-        if (plan.uploads.length) plan.ring.upload(plan.uploads, plan.payload.bytes(), chunked.encoder);
-        encodeAll(chunked, plan, copies, encodeKernels);
-        const staging = read && plan.resultBytes ? stagingOf(plan) : null;
+        const uploads = slice.isFirst ? plan.uploads : [];
+        if (uploads.length) plan.ring.upload(uploads, plan.payload.bytes(), chunked.encoder);
+        encodeAll(chunked, plan, copies, encodeKernels, slice);
+        const staging = read && slice.isLast && plan.resultBytes ? stagingOf(plan) : null;
         for (const [buffer, size, offset] of staging ? plan.readbacks : []) {
             chunked.encoder.copyBufferToBuffer(buffer, 0, staging, offset, size);
         }
@@ -337,12 +340,14 @@
 
         // A plan's first execution runs inside error scopes. Later ones repeat it exactly, and do not; unless
         // `validate` asks for it, because they copy from buffers that other code can destroy. Without `read`
-        // nothing comes back, and there is nothing to wait for. Returns whether `completed` will be called.
-        run(number, id, described, read, validate) {
+        // nothing comes back, and there is nothing to wait for. `range`: the first dispatch and the end of a slice of
+        // a long execution. Returns whether `completed` will be called.
+        run(number, id, described, read, validate, ...range) {
             check();
             const plan = planOf(id);
             const copies = copiesOf(described);
-            const start = (whole) => submit(plan, copies, read, encode, whole);
+            const slice = sliceOf(plan, ...range);
+            const start = (whole) => submit(plan, copies, read, encode, whole, slice);
             if (plan.validated && !validate) {
                 const staging = start(false);
                 if (read) completeInPlace(number, plan, staging);
@@ -353,7 +358,7 @@
                 return read ? collect(plan, staging) : new Uint8Array();
             };
             complete(number, validated(work).then((bytes) => {
-                plan.validated = true;
+                plan.validated ||= slice.isLast;
                 return bytes;
             }));
             return true;

@@ -34,6 +34,7 @@ from webpte.runtime.base.call_context import call_progress
 from webpte.runtime.base.gpu_tensor import DeviceTensor
 from webpte.runtime.execute.memory import INDEX_FLAG_BYTES, DelegateMemory, PlanMemory
 from webpte.runtime.execute.payload import Output, Payload, PayloadLayout
+from webpte.runtime.execute.slices import Workgroups
 from webpte.shapes import Dims, numel
 
 
@@ -95,6 +96,12 @@ class DevicePlan:
     @property
     def signature(self) -> Signature:
         return self.key[0]
+
+    @cached_property
+    def workgroups(self) -> Workgroups:
+        """The workgroups of a plan that is one replay."""
+        grids = [item.grid for item in self.key[1] if isinstance(item, Dispatch)]
+        return Workgroups(grids, self.segments[-1].calls)
 
     @cached_property
     def has_gpu_inputs(self) -> bool:

@@ -28,6 +28,7 @@ from webpte.runtime.execute.io_binding import NONE_OWNED, OwnedOutputs, input_co
 from webpte.runtime.execute.memory import INDEX_FLAG_BYTES, DelegateMemory
 from webpte.runtime.execute.payload import Payload
 from webpte.runtime.execute.request import OutputPlacement, RunRequest
+from webpte.runtime.execute.slices import Pace, Workgroups
 from webpte.runtime.execute.timings import Timings, untimed
 
 _NOTHING_FIRST: tuple[Sequence[GpuCopy], bool] = ((), False)
@@ -57,6 +58,7 @@ class Submission:
     running: Awaitable[bytes]
     symints: Sequence[int]  # the outputs that are not tensors, in order
     index_flag: Awaitable[bytes] | None  # read on its own, if it does not come with the outputs
+    workgroups: int = 0  # that are waited for
 
     async def outputs(self) -> list[Any]:
         """Wait for the outputs: an array or a tensor on the GPU each, an int per SymInt."""
@@ -71,7 +73,9 @@ class Submission:
         except BaseException:
             self.run.owned.destroy()
             raise
+        before = max(started, self.queue.ended)
         self.queue.record_end(started)
+        self.queue.pace.measured(self.workgroups, (self.queue.ended - before) * 1000)
         owned, tensors = iter(self.run.owned.tensors), list[Any]()
         for output, placement in zip(segment.outputs, self.run.placements, strict=True):
             if placement is OutputPlacement.HOST:
@@ -101,6 +105,9 @@ class SubmissionQueue:
         self._lifetime = lifetime
         self._symints = graph.used_symints()
         self._symint_outputs = [i for i in graph.outputs if graph.is_symint(i)]
+        # State that a slice has changed would have to be put back from copies, in twice the memory.
+        self._may_divide = not Dataflow.of(graph).state
+        self.pace = Pace()
         self.executions = 0
         self.last_ms: dict[str, float] = {}
         self.ended = 0.0  # when the last run did, by `perf_counter`
@@ -150,9 +157,16 @@ class SubmissionQueue:
             if run.plan.has_gpu_inputs or not run.plan.is_one_replay:
                 copies, validate = await self.run_host_segments(run)
             self._lifetime.check()
-            last = run.plan.segments[-1]
+            last, first, workgroups = run.plan.segments[-1], 0, 0
+            if run.plan.is_one_replay:
+                work = run.plan.workgroups
+                if self._may_divide and self.pace.is_long(work.count):
+                    first = await self._run_slices(run, work, copies, validate)
+                    copies = () if first else copies
+                workgroups = work.left(first) if read else 0
             copies_after = run.owned.copies(self._device) if run.owned.tensors else ()
-            running = self._run(run, last, copies, copies_after, read, validate)
+            rest = (first, len(last.labels)) if first else None
+            running = self._run(run, last, copies, copies_after, read, validate, rest)
             try:
                 comes = read or (run.timings is not None and run.timings.clocked)
                 index_flag = None if comes else self._read_index_flag(run)
@@ -167,7 +181,28 @@ class SubmissionQueue:
         symints: Sequence[int] = ()
         if self._symint_outputs:
             symints = [self._live.symint(value_id) for value_id in self._symint_outputs]
-        return Submission(self, run, running, symints, index_flag)
+        return Submission(self, run, running, symints, index_flag, workgroups)
+
+    async def _run_slices(
+        self, run: PreparedRun, work: Workgroups, copies: Sequence[GpuCopy], validate: bool
+    ) -> int:
+        """Run all slices of a long run but the last, one after the other.
+
+        Returns the first dispatch of the last slice. Whoever cancels the run leaves the others out.
+        """
+        if run.request.dry_run is not None:
+            return 0
+        first, segment = 0, run.plan.segments[-1]
+        while self.pace.is_long(work.left(first)):
+            end = self.pace.end_of_slice(work, first)
+            if end == len(segment.labels):
+                break
+            started = perf_counter()
+            await self._run(run, segment, copies, (), True, validate, (first, end))
+            self.pace.measured(work.left(first) - work.left(end), (perf_counter() - started) * 1000)
+            self._lifetime.check()
+            first, copies, validate = end, (), False
+        return first
 
     def _read_index_flag(self, run: PreparedRun) -> Awaitable[bytes] | None:
         """Read the word for index faults alone, unless the host has checked every index."""
@@ -205,10 +240,11 @@ class SubmissionQueue:
         copies_after: Sequence[GpuCopy] = (),
         read: bool = True,
         validate: bool = False,
+        slice: tuple[int, int] | None = None,
     ) -> Awaitable[bytes]:
-        """Submit one segment, timed if the request says so."""
+        """Submit one segment, or a slice of it, timed if the request says so."""
         plan_run = PlanRun(
-            segment.handle, segment.payload.data, copies, copies_after, read, validate
+            segment.handle, segment.payload.data, copies, copies_after, read, validate, slice
         )
         timings = run.timings
         if timings is None:

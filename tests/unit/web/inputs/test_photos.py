@@ -18,9 +18,10 @@ from page.npy import NpyError, write_npy
 from page.outputs.pictures import seen
 from page.outputs.scores import rank
 from page.parts.input_preview import input_preview
-from support.page.fake_page import FakeBrowser, File, drive, drop, open_sample
+from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, drop, open_sample, run
 from support.page.fake_photo import FakePhoto
 from webpte import TensorInfo
+from webpte.json_reader import read_json
 
 RGB = Form("NCHW", 3)
 PAD = CardValue(layout="NCHW", fill="draw")
@@ -161,6 +162,36 @@ def test_a_dropped_picture_goes_to_the_input_that_takes_one() -> None:
         await open_sample(app)
         await drop(app, file)
         assert "not of a shape that a picture could have" in browser.html["error"]
+
+    drive(script)
+
+
+def test_a_picture_that_fails_is_scrolled_to() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "superres.pte")
+        bad = File("broken.png", b"no picture")
+        await app.receive({"act": "npy", "input": "0", "files": [bad]})
+        assert browser.text["status"] == "broken.png could not be loaded"
+        assert browser.other["reveal"] == "input-0-preview"
+
+    drive(script)
+
+
+def test_a_result_smaller_than_the_photo_says_so() -> None:
+    card = {**read_json(SAMPLES / "photo.json", ValueError), "folder": "samples/"}
+    told = (
+        "Smaller than your picture: it has 40 × 3,000 pixels, more than this program takes. "
+        "It was scaled down to 14 × 1,024 first."
+    )
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "hello", "cards": [card]})
+        await app.receive({"act": "card", "name": "photo"})
+        for rows, small in ((3000, True), (32, False)):
+            photo = write_npy(np.zeros((rows, 40, 3), np.uint8))
+            await app.receive({"act": "npy", "input": "0", "files": [File("p.png", photo)]})
+            await run(app)
+            assert (told in browser.html["outputs"]) == small
 
     drive(script)
 

@@ -6,9 +6,12 @@ import re
 from html import unescape
 
 import numpy as np
+import pytest
 
 from page.app import App
+from page.inputs.inputs import TensorInput
 from page.npy import write_npy
+from page.views.python.code import _value
 from support.page.chat_page import CONFIG, TOKENIZER, open_chat
 from support.page.fake_page import GPU, Engine, FakeBrowser, File, drive, open_sample, run
 
@@ -143,3 +146,19 @@ def test_the_note_below_the_code_says_where_it_runs() -> None:
 
     drive(script)
     drive(script, adapter=GPU, engine=Engine())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("fill", ["normal", "integers", "range", "ramp", "zeros", "ones"])
+def test_code_makes_the_same_values_and_names_a_dtype_once(fill: str, dtype: str) -> None:
+    state = TensorInput(0, "x", dtype, ((3, 3), (5, 5)))
+    if fill not in state.fills:
+        with pytest.raises(ValueError, match="is not a fill"):
+            state.set_fill(fill)
+        return
+    state.set_fill(fill)
+    code = _value(state)
+    made = eval(code, {"np": np})
+    assert made.dtype == dtype
+    np.testing.assert_array_equal(made, state.array())
+    assert len(re.findall(rf"'{dtype}'|np\.{dtype}\b", code)) <= 1

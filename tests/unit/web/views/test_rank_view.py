@@ -17,6 +17,7 @@ from support.harness.virtual_time import run_virtually
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, open_sample
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.errors import ExecutionError, InputError
+from webpte.json_reader import read_json
 from webpte.text import SentenceEncoder, encodes_sentences
 
 SENTENCES, LENGTH, WORDS, WIDTH = 3, 5, 7, 8
@@ -113,6 +114,56 @@ def test_lines_are_ranked_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
         assert browser.text["status"].startswith("3 lines ranked in")
         await open_sample(app, "digits.pte")
         assert "rank" not in [name for name, _ in browser.other["tabs"]]
+
+    drive(script)
+
+
+def test_nothing_is_said_to_be_missing_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fields come with the card's query, which then stays."""
+    read = asyncio.Event()
+
+    async def beside(source: Any, browser: Any) -> Any:
+        await read.wait()
+        return await id_codec(WORDS)
+
+    monkeypatch.setattr("page.views.rank.panel.find_codec", beside)
+
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await open_sample(app, "words.pte")
+        await app.receive({"act": "view", "name": "rank"})
+        await asyncio.sleep(0.01)
+        assert "Reading the tokenizer …" in text_of(browser)
+        assert "No tokenizer" not in text_of(browser)
+        assert "<form" not in browser.html["view-rank"]  # its query is not known yet
+        read.set()
+        await asyncio.sleep(0.01)
+        assert "tokenizer" not in text_of(browser)
+        assert "<form" in browser.html["view-rank"]
+
+    drive(script)
+
+
+CARD = {**read_json(SAMPLES / "words.json", ValueError), "folder": "samples/"}
+
+
+def test_a_card_says_what_makes_texts_near() -> None:
+    async def script(app: App, browser: FakeBrowser) -> None:
+        await app.receive({"act": "hello", "cards": [CARD]})
+        await app.receive({"act": "card", "name": "words"})
+        await app.receive({"act": "view", "name": "rank"})
+        await asyncio.sleep(0.01)
+        assert "Rank sentences by words in common" in text_of(browser)
+        assert 'value="Which dog plays in a garden?"' in browser.html["view-rank"]
+        fields = {"query": "dogs", "lines": "a dog\nthe sun"}
+        await app.receive({"act": "rank:rank", "fields": fields})
+        assert "means the same" not in text_of(browser)
+        await app.receive({"act": "view", "name": "documents"})
+        await asyncio.sleep(0.01)
+        assert 'placeholder="Search by words in common"' in browser.html["view-documents"]
+        await app.receive({"act": "open-file", "files": [File("own.pte", encoder_pte())]})
+        await app.receive({"act": "view", "name": "rank"})
+        await asyncio.sleep(0.01)
+        assert "Rank sentences by meaning" in text_of(browser)
 
     drive(script)
 

@@ -54,6 +54,7 @@ class OutputContext:
     backdrop  (height, width, 3) uint8: the input picture, as the model saw it
     size      (height, width) of the picture input; the backdrop may be smaller
     others    the other outputs of the same run
+    photo     (height, width) of the picture before it was scaled to the input; (0, 0): unknown
     row_seconds  from row to row, if its rows are frames of a sound; else 0
     picture_url  returns an address for pixels (height, width, 3) uint8
     """
@@ -66,6 +67,7 @@ class OutputContext:
     others: Sequence[Output] = ()
     picture_url: Callable[[Array], str] = lambda pixels: data_url(png_rgb(pixels))
     row_seconds: float = 0.0
+    photo: tuple[int, int] = (0, 0)
 
     @property
     def array(self) -> Array:

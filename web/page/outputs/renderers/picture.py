@@ -126,7 +126,24 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
     )
     size = f"{count_text(width)} × {count_text(height)} pixels"
     caption = h("figcaption", size, _shown(pixels, width))
-    return h("figure", shown, caption, controls)
+    return h("figure", _smaller_note(context, width, height), shown, caption, controls)
+
+
+def _smaller_note(context: OutputContext, width: int, height: int) -> Html | None:
+    """Say that an enlarged picture is smaller than the one that was loaded, which was scaled
+    down for the program."""
+    (rows, columns), (loaded_rows, loaded_columns) = context.size, context.photo
+    if not (rows < height < loaded_rows and columns < width):
+        return None
+    loaded, taken = (
+        f"{count_text(across)} × {count_text(down)}"
+        for across, down in ((loaded_columns, loaded_rows), (columns, rows))
+    )
+    told = (
+        f"Smaller than your picture: it has {loaded} pixels, more than this program takes. "
+        f"It was scaled down to {taken} first."
+    )
+    return h("p", told, class_="notice notice-warn")
 
 
 def zoom_id(context: OutputContext) -> str:

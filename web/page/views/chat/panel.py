@@ -8,8 +8,9 @@ from html import escape
 from typing import Any
 
 from page.browser import Message
-from page.html.markup import h, render
+from page.html.markup import render
 from page.inputs.match_inputs import is_picture_file
+from page.parts.tokenizer_note import reading_note
 from page.persistence import codec as codecs
 from page.persistence.library_files import keep_file
 from page.session.palette import Command
@@ -133,8 +134,7 @@ class ChatPanel(Panel):
         pictures = lines[line].get("pictures", ()) if 0 <= line < len(lines) else ()
         for one in pictures[int(message["at"]) :][:1]:
             url = one.small if one.pixels is None else self.state.browser.picture_url(one.pixels)
-            shown = picture_markup.enlarged(one, url)
-            self.state.browser.show(html={picture_markup.ENLARGED: shown})
+            self.state.show(**{picture_markup.ENLARGED: picture_markup.enlarged(one, url)})
             self.tell_script(enlarge=picture_markup.ENLARGED)
 
     # ---- what is said
@@ -323,7 +323,7 @@ class ChatPanel(Panel):
             return
         talk, codec = self._chats.current(session), self._chats.model.codec
         if talk is None or codec is None:
-            self.show(h("p", "Looking for the model's tokenizer …", class_="card soft"))
+            self.show(reading_note())
             if self._search is None:
                 self._search = self.start(self._find(session), "looking for a tokenizer")
             return

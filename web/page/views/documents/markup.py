@@ -99,13 +99,13 @@ def _progress_view(adding: Adding, act: Act) -> Html:
     return h("div", h("div", h("span", text), stop), measure, class_="documents-progress")
 
 
-def search_view(query: str, found: Html, act: Act) -> Html:
-    """Return the field for a search, and what was found."""
+def search_view(query: str, near: str, found: Html, act: Act) -> Html:
+    """Return the field for a search, and its results. `near` says by what passages are near."""
     field = h(
         "input",
         type="text",
         value=query,
-        placeholder="Search by meaning",
+        placeholder=f"Search by {near}",
         autocomplete="off",
         data_act=act("query"),
         aria_label="Search the documents",

@@ -11,7 +11,7 @@ from page.browser import Message
 from page.cards.cards import Card
 from page.html.markup import Html, h, render
 from page.html.units import ms_text, plural
-from page.parts.tokenizer_note import tokenizer_note
+from page.parts.tokenizer_note import reading_note, tokenizer_note
 from page.persistence.codec import Codec, files_by_kind, find_codec, load_codec
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -337,7 +337,7 @@ class DocumentsPanel(Panel):
         said = self._answer_view(busy and session.runner.doing in (_OPENING, _ANSWERING))
         searched = (
             self._list_view(busy),
-            markup.search_view(self._query, self._found_view(), self.act),
+            markup.search_view(self._query, session.near, self._found_view(), self.act),
         )
         asked = (
             markup.ask_view(cards, chosen, self._must_cite, said, self.act, busy),
@@ -348,7 +348,7 @@ class DocumentsPanel(Panel):
 
     def _missing_view(self) -> Html:
         if not self._problem:
-            return h("p", "Looking for the model's tokenizer …", class_="card soft")
+            return reading_note()
         note = tokenizer_note(self._problem, self.act("tokenizer"))
         return h("section", h("h2", "Documents"), note, class_="card")
 

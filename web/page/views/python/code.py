@@ -108,18 +108,23 @@ def _value(state: Input) -> str:
             return f"np.fromfile({state.file_name!r}, {dtype!r}).reshape({shape})"
         archive, found, key = state.file_name.rpartition(".npz: ")
         return f"np.load({archive + '.npz'!r})[{key!r}]" if found else f"np.load({key!r})"
-    return f"{_made(state, shape)}.astype({dtype!r})"
+    made, known = _made(state, shape)
+    return made if known == dtype else f"{made}.astype({dtype!r})"
 
 
-def _made(state: TensorInput, shape: tuple[int, ...]) -> str:
+def _made(state: TensorInput, shape: tuple[int, ...]) -> tuple[str, str]:
+    """Return code that makes the values of a rule, and their dtype; "" if that differs by
+    platform."""
     count = prod(shape)
+    random = f"np.random.default_rng({state.seed})"
     if state.fill == "normal":
-        return f"np.random.default_rng({state.seed}).standard_normal({shape}, np.float32)"
+        # float32 first, as the page draws: others would be other numbers.
+        return f"{random}.standard_normal({shape}, np.float32)", "float32"
     if state.fill == "integers":
         low, high = integer_range(state.dtype, state.below)
-        return f"np.random.default_rng({state.seed}).integers({low}, {high}, {shape})"
+        return f"{random}.integers({low}, {high}, {shape})", "int64"
     if state.fill == "ramp":
-        return f"np.linspace(-1, 1, {count}, dtype=np.float32).reshape({shape})"
+        return f"np.linspace(-1, 1, {count}, dtype=np.float32).reshape({shape})", "float32"
     period = range_period(state.dtype, count)
     steps = f"np.arange({count})" if period == count else f"(np.arange({count}) % {period})"
-    return f"{steps}.reshape({shape})"
+    return f"{steps}.reshape({shape})", ""

@@ -6,7 +6,7 @@ const SIGINT = 2;
 const ANSWER_MS = 1000; // for Python to cancel code that awaits
 const INTERRUPT_MS = 3000; // for an interrupt: code may catch it, or be inside a long call
 const STUCK = `<div class="error" id="python-stuck">
-  <p><strong>Couldn't cancel</strong></p>
+  <p><strong>Could not cancel</strong></p>
   <p class="error-message">Python is busy in this code and cannot be interrupted. Reload the page to stop it: the program opens again.</p>
   <button type="button" id="python-reload">Reload the page</button>
 </div>`;

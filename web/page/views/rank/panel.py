@@ -1,4 +1,4 @@
-"""The rank view: sort lines of text by how close their meaning is to a query."""
+"""The rank view: sort lines of text by how near an encoder finds them to a query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from page.browser import Message
 from page.html.markup import Html, h, render
 from page.html.units import ms_text, plural
 from page.outputs.figures import bar
-from page.parts.tokenizer_note import tokenizer_note
+from page.parts.tokenizer_note import reading_note, tokenizer_note
 from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
 from page.session.session import Session
 from page.session.state import AppState, Change
@@ -36,7 +36,8 @@ class Asked:
     lines: str = "\n".join(_LINES)
     found: list[Ranked] = field(default_factory=list)
     summary: str = ""
-    searched: bool = False  # for a tokenizer and examples next to the program
+    # For a tokenizer and examples next to the program: None before the search, then its end.
+    searched: bool | None = None
     codec: Codec | None = None
     problem: str = ""
 
@@ -70,6 +71,7 @@ class RankPanel(Panel):
                 asked.lines = "\n".join(sorted(str(text) for _, text in example["ranked"]))
             except (SourceError, ValueError, KeyError, TypeError, IndexError):
                 pass  # the built-in examples are used
+        asked.searched = True
         if session is self.state.session:
             self.draw()
 
@@ -112,13 +114,16 @@ class RankPanel(Panel):
         if session is None:
             return
         asked = self._now
-        if not asked.searched:
-            asked.searched = True
+        if asked.searched is None:
+            asked.searched = False
             self.start(self._search(session, asked), "looking for the tokenizer")
-        cards = (self._form(asked), _ranking(asked) if asked.found else None)
-        self.show(render(cards))
+        if not asked.searched:  # the query may still change
+            self.show(reading_note())
+            return
+        form = self._form(asked, session.near)
+        self.show(render((form, _ranking(asked) if asked.found else None)))
 
-    def _form(self, asked: Asked) -> Html:
+    def _form(self, asked: Asked, near: str) -> Html:
         query = h("input", type="text", name="query", value=asked.query, autocomplete="off")
         lines = h("textarea", asked.lines, name="lines", rows="8")
         ready = asked.codec is not None
@@ -128,7 +133,7 @@ class RankPanel(Panel):
             note = tokenizer_note(text, self.act("tokenizer"))
         return h(
             "section",
-            h("h2", "Rank sentences by meaning"),
+            h("h2", f"Rank sentences by {near}"),
             note,
             h(
                 "form",
@@ -154,7 +159,7 @@ def _ranking(asked: Asked) -> Html:
         for one in asked.found
     ]
     head = h("div", h("h2", "Nearest first"), h("span", asked.summary, class_="note"))
-    note = "1 means the same, 0 is unrelated."
+    note = "1: as near as the same text, 0: unrelated."
     return h(
         "section",
         h("div", head, class_="card-head"),

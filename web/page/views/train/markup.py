@@ -8,6 +8,7 @@ from page.html.fields import labelled
 from page.html.markup import Html, h
 from page.html.units import plural
 from page.outputs.figures import loss_figure
+from page.parts.tokenizer_note import tokenizer_note
 from page.views.train.course import EXAMPLE, MOST_STEPS, Course
 
 LEARNS, ANSWERS = "train-learns", "train-answers"
@@ -146,24 +147,10 @@ def answers_view(answers: Sequence[str]) -> Html | None:
     return h("div", columns, class_="train-answers")
 
 
-def needs_tokenizer(problem: str, searching: bool, act: Act) -> Html:
-    """Return what stands in place of the lines while there is no tokenizer."""
-    if searching:
-        told = h("p", "Looking for the tokenizer…", class_="note")
-        return h("section", h("h2", "Lines to learn"), told, class_="card")
-    chosen = h(
-        "label",
-        "Choose tokenizer.json",
-        h("input", type="file", multiple=True, data_act=act("tokenizer")),
-        class_="button",
-    )
-    return h(
-        "section",
-        h("h2", "Lines to learn"),
-        h("p", problem, class_="notice notice-warn"),
-        h("div", chosen),
-        class_="card train-lines",
-    )
+def needs_tokenizer(problem: str, act: Act) -> Html:
+    """Return what stands in place of the lines without a tokenizer, for the reason `problem`."""
+    note = tokenizer_note(problem, act("tokenizer"))
+    return h("section", h("h2", "Lines to learn"), note, class_="card train-lines")
 
 
 def told_after(course: Course, rate: float) -> str:

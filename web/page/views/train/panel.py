@@ -10,6 +10,7 @@ from typing import Any
 
 from page.browser import Message
 from page.html.markup import render
+from page.parts.tokenizer_note import reading_note
 from page.persistence import codec as codecs
 from page.persistence.codec import Codec
 from page.session.session import Session
@@ -251,7 +252,8 @@ class TrainPanel(Panel):
         if self._codec is None:
             if self._search is None:
                 self._search = self.start(self._find(session), "looking for the tokenizer")
-            self.show(markup.needs_tokenizer(self._note, not self._note, self.act))
+            note = self._note
+            self.show(markup.needs_tokenizer(note, self.act) if note else reading_note())
             return
         busy, course = session.runner.busy, self._course
         training, answering = (busy and self._doing == one for one in (_TRAINING, _ANSWERING))
