@@ -17,7 +17,7 @@ from support.page.chats import Q4, open_tokenizer
 from webpte import load
 from webpte.errors import SourceError
 from webpte.openai import Client, Model, RequestError, open_model
-from webpte.openai.messages import has_pictures, template_messages
+from webpte.openai.messages import pictures_in, template_messages
 from webpte.text import ChatTemplate
 
 FOLDER = models_folder() / "patches"
@@ -35,10 +35,10 @@ def test_contents_with_pictures_stay_in_parts() -> None:
         {"type": "image", "image": b"not a picture"},
         {"type": "text", "text": "Who?"},
     ]
-    assert has_pictures([message])
+    assert pictures_in([message]) == [b"not a picture"]
     plain = template_messages([{"role": "user", "content": asked(DOT, "a", "b")[0]["content"][1:]}])
     assert plain[0]["content"] == "ab"
-    assert not has_pictures(plain)
+    assert not pictures_in(plain)
 
 
 @pytest.mark.parametrize(
