@@ -160,6 +160,7 @@ class Model:
 
     async def chat_prompt(self, request: ChatRequest) -> PicturePrompt:
         """Return the tokens of the messages, up to where the answer begins, and their pictures."""
+        await self.check_pictures(request)
         try:
             if self._sees is None:
                 return PicturePrompt(await in_thread(self._chat_tokens, request), ())
