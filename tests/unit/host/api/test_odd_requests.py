@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import webpte
+from support.api.asgi_requests import JSON, ask
 from support.docs.document_scopes import sentence_encoder
 from support.graphs.graphs import wait
 from support.harness import limits
-from support.harness.asgi_requests import JSON, ask
 from support.page.chats import Q4, open_tokenizer
 from webpte.openai import Client, EmbeddingModel, Model
 from webpte.text import ChatTemplate
@@ -25,7 +25,7 @@ from webpte_host.api.app import ApiApp
 CHAT, TEXT, EMBED = "/v1/chat/completions", "/v1/completions", "/v1/embeddings"
 SAID = [{"role": "user", "content": "Hi"}]
 HUGE = 10**400
-TOOLS = [{"type": "function", "function": {"name": "a"}}]
+TOOLS: list[Any] = [{"type": "function", "function": {"name": "a"}}]
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}"
 
 
@@ -57,7 +57,10 @@ def counted(app: ApiApp, path: str, status: int) -> int:
 def test_each_is_a_400(stream: bool) -> None:
     chats: list[dict[str, Any]] = [
         *({name: HUGE} for name in ("seed", "max_tokens", "top_k", "temperature", "n")),
-        *[{"self": 1}, {"\ud800": 1}, {"stop": 5}, {"extra_body": {"\ud800": 1}}],
+        {"self": 1},
+        {"\ud800": 1},
+        {"stop": 5},
+        {"extra_body": {"\ud800": 1}},
         {"chat_template_kwargs": {"messages": []}},
         *[part("text"), part({"type": "text", "text": None}), part({"type": ["text"]})],
         *({"tools": TOOLS, "tool_choice": {"function": {"name": n}}} for n in (["a"], {"a": 1})),

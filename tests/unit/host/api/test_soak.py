@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support.api.api_soak import run
 from support.harness import extent
-from support.harness.api_soak import run
 
 GROWTH = 40  # MiB: the pixels of a picture, the allocator's arenas
 

@@ -1,6 +1,6 @@
 """Mixed requests to a server of the API, many at once: answers, streams, errors, lost clients.
 
-    python -m support.harness.api_soak [COUNT]
+    python -m support.api.api_soak [COUNT]
 
 prints the server's memory at the start, in the middle and at the end.
 """
