@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
 
 from webpte.llm import Reply, TokenLogprob
-from webpte.openai.models import Model, must_be_alone
+from webpte.openai.models import ConstraintMaker, Model, must_be_alone
 from webpte.openai.requests import ChatRequest, CompletionRequest
 from webpte.openai.tools import AnswerParser, ToolCall
+from webpte.runtime.base.threads import in_thread
 from webpte.tasks.vision.picture_prompts import PicturePrompt
 
 Json = dict[str, Any]
@@ -65,23 +66,35 @@ class _Choice:
 class ChatAnswer:
     """The answer to a request for chat completions."""
 
-    def __init__(self, model: Model, request: ChatRequest, prompt: PicturePrompt) -> None:
+    def __init__(
+        self, model: Model, request: ChatRequest, constraint: ConstraintMaker | None
+    ) -> None:
         self._model, self._request = model, request
-        self._prompt = prompt  # it keeps its pictures
-        self._tokens = prompt.tokens
-        self._constraint = model.constraint(request)
-        self._alone = must_be_alone(request.decoding, request.top, self._constraint)
+        self._prompt: PicturePrompt | None = None  # it keeps its pictures
+        self._constraint = constraint
+        self._alone = must_be_alone(request.decoding, request.top, constraint)
         self._head = _AnswerHead("chatcmpl", model.name)
 
     @classmethod
     async def create(cls, model: Model, request: ChatRequest) -> ChatAnswer:
-        """Read a request's messages; nothing is generated yet."""
-        return cls(model, request, await model.chat_prompt(request))
+        """Read a request's messages, but for pictures; nothing is generated yet."""
+        answer = cls(model, request, await in_thread(model.constraint, request))
+        if not await model.check_pictures(request):
+            answer._prompt = await model.chat_prompt(request)
+        return answer
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[_Counts]:
+        """Wait until the answer may begin; the pictures of those who wait are not decoded."""
+        async with self._model.turn(self._alone):
+            if self._prompt is None:
+                self._prompt = await self._model.chat_prompt(self._request)
+            yield _Counts(len(self._prompt.tokens))
 
     async def whole(self) -> Json:
         """Generate all choices."""
-        counts, rows = _Counts(len(self._tokens)), []
-        async with self._model.turn(self._alone):
+        rows = []
+        async with self._turn() as counts:
             for index in range(self._request.decoding.choices):
                 choice = _Choice()
                 async with aclosing(self._pieces(index, counts)) as pieces:
@@ -92,11 +105,11 @@ class ChatAnswer:
 
     async def chunks(self) -> AsyncIterator[Json]:
         """Generate the choices one after the other, in chunks as the text comes."""
-        counts, head = _Counts(len(self._tokens)), self._head.table("chat.completion.chunk")
+        head = self._head.table("chat.completion.chunk")
         decoding = self._request.decoding
         if decoding.include_usage:
             head["usage"] = None
-        async with self._model.turn(self._alone):
+        async with self._turn() as counts:
             for index in range(decoding.choices):
                 calls, started = 0, False
                 async with aclosing(self._pieces(index, counts)) as pieces:
@@ -117,7 +130,9 @@ class ChatAnswer:
     async def _pieces(self, choice: int, counts: _Counts) -> AsyncGenerator[_AnswerPiece, None]:
         """Generate one choice, with calls of tools apart from the text."""
         request, model = self._request, self._model
-        reply = model.answer(self._tokens, request.decoding, choice, request.top, self._constraint)
+        assert self._prompt is not None  # since its turn began
+        tokens = self._prompt.tokens
+        reply = model.answer(tokens, request.decoding, choice, request.top, self._constraint)
         may_call = bool(request.tools) and request.tool_choice.may_call
         parser = AnswerParser(model.tool_format, request.tools) if may_call else None
         calls = False
@@ -158,22 +173,17 @@ class ChatAnswer:
 class CompletionAnswer:
     """The answer to a request to continue texts."""
 
-    def __init__(self, model: Model, request: CompletionRequest) -> None:
-        self._model, self._request = model, request
-        self._prompts = [self._encoded(prompt) for prompt in request.prompts]
+    def __init__(
+        self, model: Model, request: CompletionRequest, prompts: Sequence[tuple[str, list[int]]]
+    ) -> None:
+        self._model, self._request, self._prompts = model, request, prompts
         self._alone = must_be_alone(request.decoding, request.top, None)
         self._head = _AnswerHead("cmpl", model.name)
 
     @classmethod
     async def create(cls, model: Model, request: CompletionRequest) -> CompletionAnswer:
         """Read a request's prompts; nothing is generated yet."""
-        return cls(model, request)
-
-    def _encoded(self, prompt: str | list[int]) -> tuple[str, list[int]]:
-        tokenizer = self._model.tokenizer
-        if isinstance(prompt, str):
-            return prompt, tokenizer.encode(prompt)
-        return tokenizer.decode(prompt, special=True), list(prompt)
+        return cls(model, request, [await in_thread(model.encode, one) for one in request.prompts])
 
     async def whole(self) -> Json:
         """Continue all prompts."""

@@ -13,8 +13,10 @@ from webpte.openai.requests import (
     chat_request,
     completion_request,
     embedding_request,
+    rerank_request,
 )
-from webpte.openai.values import RequestError, RequestReader
+from webpte.openai.values import RequestError
+from webpte.runtime.base.threads import in_thread
 
 Json = dict[str, Any]
 Request = TypeVar("Request", bound=ChatRequest | CompletionRequest)
@@ -63,20 +65,14 @@ class Client:
             )
         return self._models[name]
 
-    async def rerank(self, **body: Any) -> Json:
+    async def rerank(self, /, **body: Any) -> Json:
         """Return documents in the order of how well they answer a query, as other servers do."""
-        reader = RequestReader(body)
-        model = self.embedding_model(reader.take("model", str))
-        query, documents = reader.take("query", str), reader.take("documents", list)
-        most = reader.number("top_n", int, None, 1, None)
-        wants_texts = reader.take("return_documents", bool, False)
-        reader.finish()
-        if not documents or not all(isinstance(one, str) and one for one in documents):
-            raise RequestError("they are a list of texts, none of them empty", "documents")
-        ranked = await model.rank(query, documents)
-        rows: list[Json] = [{"index": at, "relevance_score": score} for at, score in ranked[:most]]
-        for row in rows if wants_texts else ():
-            row["document"] = {"text": documents[row["index"]]}
+        request = await in_thread(rerank_request, body)
+        model = self.embedding_model(request.model)
+        ranked = (await model.rank(request.query, request.documents))[: request.most]
+        rows: list[Json] = [{"index": at, "relevance_score": score} for at, score in ranked]
+        for row in rows if request.wants_texts else ():
+            row["document"] = {"text": request.documents[row["index"]]}
         return {"object": "list", "model": model.name, "results": rows}
 
 
@@ -98,9 +94,9 @@ class _Completions(Generic[Request]):
         self._check = check
         self._answer = answer
 
-    async def create(self, **body: Any) -> Any:
+    async def create(self, /, **body: Any) -> Any:
         """Answer a request; with `stream=True` returns an async iterator of chunks."""
-        request = self._check(body)
+        request = await in_thread(self._check, body)
         answer = await self._answer(self._client.language_model(request.model), request)
         return answer.chunks() if request.decoding.stream else await answer.whole()
 
@@ -109,9 +105,9 @@ class _Embeddings:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def create(self, **body: Any) -> Json:
+    async def create(self, /, **body: Any) -> Json:
         """Return a vector for each text."""
-        request = embedding_request(body)
+        request = await in_thread(embedding_request, body)
         model = self._client.embedding_model(request.model)
         vectors, count = await model.embed(request.texts, request.as_base64)
         rows = [

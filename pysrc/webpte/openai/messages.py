@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webpte.errors import InputError
-from webpte.json_reader import parse_json
+from webpte.json_reader import parse_json, shown
 from webpte.openai.values import RequestError
+from webpte.runtime.base.pictures import measure_picture
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _PICTURE = "image_url"
+MOST_PICTURES = 32  # of a request
+MOST_PIXELS, MOST_PIXELS_IN_ALL = 1 << 25, 1 << 26
 
 
 def template_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
@@ -21,7 +24,10 @@ def template_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
     A content with pictures is a list of parts: {"type": "text", "text"}, and {"type": "image",
     "image"} with the bytes of a picture's file.
     """
-    return [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    found = [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    if (count := len(pictures_in(found))) > MOST_PICTURES:
+        raise RequestError(f"they have {count} pictures; at most {MOST_PICTURES}", "messages")
+    return found
 
 
 def _message(message: Any, where: str) -> dict[str, Any]:
@@ -48,9 +54,34 @@ def _message(message: Any, where: str) -> dict[str, Any]:
     return made
 
 
-def has_pictures(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether messages, as `template_messages` returns them, have pictures."""
-    return any(not isinstance(message["content"], str) for message in messages)
+def pictures_in(messages: Sequence[Mapping[str, Any]]) -> list[bytes]:
+    """Return the files of the pictures in messages, as `template_messages` returns them."""
+    contents = [message["content"] for message in messages]
+    parts = [part for content in contents if not isinstance(content, str) for part in content]
+    return [part["image"] for part in parts if part["type"] == "image"]
+
+
+async def measure_pictures(files: Sequence[bytes]) -> None:
+    """Raise RequestError for pictures that are too large, before they are decoded."""
+    total = 0
+    for file in files:
+        try:
+            height, width = await measure_picture(file)
+        except InputError as error:
+            raise RequestError(str(error), "messages") from error
+        total += height * width
+        if height * width > MOST_PIXELS:
+            raise RequestError(
+                f"a picture has {width} by {height} pixels; at most {MOST_PIXELS:,} are decoded: "
+                "send a smaller one, models see less of it",
+                "messages",
+            )
+    if total > MOST_PIXELS_IN_ALL:
+        raise RequestError(
+            f"the pictures have {total:,} pixels; at most {MOST_PIXELS_IN_ALL:,} are decoded for "
+            "one request: send smaller ones, or fewer",
+            "messages",
+        )
 
 
 def _content(content: Any, where: str, role: str, may_lack: bool) -> str | list[dict[str, Any]]:
@@ -67,9 +98,13 @@ def _content(content: Any, where: str, role: str, may_lack: bool) -> str | list[
 
 
 def _part(part: Any, where: str) -> dict[str, Any]:
-    kind = part.get("type") if isinstance(part, Mapping) else part
+    if not isinstance(part, Mapping):
+        raise RequestError(f"must be an object, not {shown(part)}", where)
+    kind = part.get("type")
     if kind in ("text", "refusal"):
-        return {"type": "text", "text": str(part.get(kind, ""))}
+        if not isinstance(part.get(kind), str):
+            raise RequestError("must be a string", f"{where}.{kind}")
+        return {"type": "text", "text": part[kind]}
     if kind == _PICTURE:
         given = part.get(_PICTURE)
         url = given.get("url") if isinstance(given, Mapping) else given

@@ -22,10 +22,12 @@ from webpte.llm.logits_rule import change_logits
 from webpte.llm.prompt import PromptMaker, end_tokens
 from webpte.llm.reply import Reply, StopStrings, stats_of
 from webpte.openai.any_json import any_object
-from webpte.openai.messages import has_pictures
+from webpte.openai.messages import measure_pictures, pictures_in
 from webpte.openai.requests import ChatRequest, Decoding
 from webpte.openai.tools import ToolFormat, format_of
 from webpte.openai.values import RequestError
+from webpte.runtime.base.open import IN_BROWSER
+from webpte.runtime.base.threads import in_thread
 from webpte.runtime.program import Program
 from webpte.tasks.vision.picture_prompts import PicturePrompt, PicturePrompts
 from webpte.tasks.vision.tiles import pictures_of
@@ -33,6 +35,7 @@ from webpte.text import ChatTemplate, SentenceEncoder, Tokenizer, check_fits
 
 WAITING = 64  # requests that wait for a model, at most
 _BUSY = 429
+ConstraintMaker = Callable[[], Awaitable[Constraint]]
 
 
 class _Queue:
@@ -157,7 +160,40 @@ class Model:
 
     async def chat_prompt(self, request: ChatRequest) -> PicturePrompt:
         """Return the tokens of the messages, up to where the answer begins, and their pictures."""
-        if self._template is None:
+        await self.check_pictures(request)
+        try:
+            if self._sees is None:
+                return PicturePrompt(await in_thread(self._chat_tokens, request), ())
+            text, pictures = await in_thread(self._rendered, request, self._sees.render)
+            await in_thread(self._check_length, text)
+            return await self._sees.prompt(text, pictures, special=False)
+        except RequestError:
+            raise
+        except (ChatTemplateError, InputError) as error:
+            raise RequestError(str(error), "messages") from error
+
+    async def check_pictures(self, request: ChatRequest) -> bool:
+        """Tell whether a request has pictures; raises RequestError for those that are refused.
+
+        They are not decoded: that is for the request's turn, so that those who wait have no pixels.
+        """
+        files = pictures_in(request.messages)
+        if files and self._sees is None:
+            raise RequestError(f"{self.name} sees no pictures: send text alone", "messages")
+        if files and not IN_BROWSER:
+            await measure_pictures(files)
+        return bool(files)
+
+    def _chat_tokens(self, request: ChatRequest) -> list[int]:
+        text: str = self._rendered(
+            request, None if self._template is None else self._template.render
+        )
+        self._check_length(text)
+        return self.tokenizer.encode(text, special=False)
+
+    def _rendered(self, request: ChatRequest, render: Callable[..., Any] | None) -> Any:
+        """Return what a chat template makes of the messages."""
+        if self._template is None or render is None:
             raise RequestError(
                 f"{self.name} has no chat template: use completions", "model", code="no_template"
             )
@@ -167,16 +203,33 @@ class Model:
                 variables["tools"] = [tool.table for tool in request.tools]
             else:
                 messages = _with_instructions(messages, self.tool_format, request)
-        try:
-            if self._sees is not None:
-                text, pictures = self._sees.render(messages, **variables)
-                return await self._sees.prompt(text, pictures, special=False)
-            if has_pictures(messages):
-                raise RequestError(f"{self.name} sees no pictures: send text alone", "messages")
-            text = self._template.render(messages, **variables)
-        except (ChatTemplateError, InputError) as error:
-            raise RequestError(str(error), "messages") from error
-        return PicturePrompt(self.tokenizer.encode(text, special=False), ())
+        return render(messages, **variables)
+
+    def encode(self, prompt: str | list[int]) -> tuple[str, list[int]]:
+        """Return a prompt as text and as tokens; raises RequestError if it is too long."""
+        if isinstance(prompt, str):
+            self._check_length(prompt)
+            return prompt, self.tokenizer.encode(prompt)
+        self._room_after(len(prompt))
+        return self.tokenizer.decode(prompt, special=True), prompt
+
+    def _check_length(self, text: str) -> None:
+        """Raise RequestError for a text that cannot fit, which is not encoded: that takes long."""
+        most = self.max_context
+        if most is not None and len(text) > most and len(text) > most * self._longest_token:
+            raise _too_long(f"{len(text):,} characters", most)
+
+    @cached_property
+    def _longest_token(self) -> int:
+        return self.tokenizer.longest_token()
+
+    def _room_after(self, count: int) -> int | None:
+        """Return how many tokens have room after a prompt; raises RequestError if none has."""
+        if self.max_context is None:
+            return None
+        if count >= self.max_context:
+            raise _too_long(f"{count} tokens", self.max_context)
+        return self.max_context - count
 
     def answer(
         self,
@@ -184,16 +237,10 @@ class Model:
         decoding: Decoding,
         choice: int,
         top: int | None,
-        constraint: Callable[[], Awaitable[Constraint]] | None = None,
+        constraint: ConstraintMaker | None = None,
     ) -> Reply:
         """Return an answer to tokens; in a `turn`, which is alone for what a step cannot share."""
-        room = None if self.max_context is None else self.max_context - len(tokens)
-        if room is not None and room < 1:
-            raise RequestError(
-                f"the prompt has {len(tokens)} tokens, and the model's context {self.max_context}",
-                "messages",
-                code="context_length_exceeded",
-            )
+        room = self._room_after(len(tokens))
         if (token := max(decoding.logit_bias, default=0)) >= self._generator.vocabulary:
             raise RequestError(f"there is no token {token}", "logit_bias")
         wanted = decoding.max_new_tokens
@@ -216,7 +263,7 @@ class Model:
         stop = StopStrings(decoding.stop)
         return Reply(generation, self.tokenizer, stop, stats_of(generation), constraint)
 
-    def constraint(self, request: ChatRequest) -> Callable[[], Awaitable[Constraint]] | None:
+    def constraint(self, request: ChatRequest) -> ConstraintMaker | None:
         """Return what builds the constraint that a request asks for; None if it asks for none."""
         answer = self._required(request)
         if answer is None:
@@ -272,18 +319,23 @@ class EmbeddingModel:
     ) -> tuple[list[list[float] | str], int]:
         """Return the texts' vectors, and the number of tokens that they were computed from."""
         async with self.queue.turn():
-            tokens = self._encoder.tokens_of(texts)
+            tokens = await in_thread(self._encoder.tokens_of, texts)
             vectors = np.asarray(await self._encoder.embed_tokens(tokens), np.float32)
         count = sum(len(row) for row in tokens)
         if as_base64:
             return [base64.b64encode(row.tobytes()).decode() for row in vectors], count
-        return [[float(value) for value in row] for row in vectors], count
+        return [row.tolist() for row in vectors], count
 
     async def rank(self, query: str, texts: Sequence[str]) -> list[tuple[int, float]]:
         """Return the indices of the texts with their scores, the best first."""
         async with self.queue.turn():
             ranked = await self._encoder.rank(query, list(texts))
         return [(one.at, float(one.score)) for one in ranked]
+
+
+def _too_long(prompt: str, context: int) -> RequestError:
+    told = f"the prompt has {prompt}, and the model's context {context} tokens: send a shorter one"
+    return RequestError(told, "messages", code="context_length_exceeded")
 
 
 def _with_instructions(

@@ -12,7 +12,13 @@ from webpte.openai.messages import template_messages
 from webpte.openai.tools import Tool, ToolChoice, tool_choice_of, tools_of
 from webpte.openai.values import RequestError, RequestReader
 
-__all__ = ["ChatRequest", "CompletionRequest", "EmbeddingRequest", "RequestError"]
+__all__ = [
+    "ChatRequest",
+    "CompletionRequest",
+    "EmbeddingRequest",
+    "RequestError",
+    "RerankRequest",
+]
 
 MOST_CHOICES = 16
 MOST_STOPS = 16
@@ -101,6 +107,17 @@ class EmbeddingRequest:
     as_base64: bool
 
 
+@dataclass(frozen=True)
+class RerankRequest:
+    """A request to rank documents; `most` of them are wanted, or all."""
+
+    model: str
+    query: str
+    documents: Sequence[str]
+    most: int | None
+    wants_texts: bool
+
+
 def chat_request(body: Mapping[str, Any]) -> ChatRequest:
     """Check a request for chat completions."""
     reader = RequestReader(body)
@@ -118,6 +135,8 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
     if top is not None and not logprobs:
         raise RequestError("needs logprobs to be true", "top_logprobs")
     variables = reader.take("chat_template_kwargs", dict, {})
+    if "messages" in variables:
+        raise RequestError("messages is a parameter of its own", "chat_template_kwargs")
     variables = _extra_body(reader.take("extra_body", dict, {})) | variables
     request = ChatRequest(
         model=reader.take("model", str),
@@ -164,10 +183,7 @@ def embedding_request(body: Mapping[str, Any]) -> EmbeddingRequest:
     reader = RequestReader(body)
     given = reader.take("input", (str, list))
     texts = [given] if isinstance(given, str) else given
-    if not texts or not all(isinstance(text, str) and text for text in texts):
-        raise RequestError("input must be a text, or a list of texts, none of them empty", "input")
-    if len(texts) > MOST_INPUTS:
-        raise RequestError(f"input has {len(texts)} texts; at most {MOST_INPUTS}", "input")
+    _check_texts(texts, "input")
     encoding = reader.take("encoding_format", str, "float")
     if encoding not in ("float", "base64"):
         raise RequestError(f"must be float or base64, not {encoding!r}", "encoding_format")
@@ -175,6 +191,28 @@ def embedding_request(body: Mapping[str, Any]) -> EmbeddingRequest:
     request = EmbeddingRequest(reader.take("model", str), texts, encoding == "base64")
     reader.finish()
     return request
+
+
+def rerank_request(body: Mapping[str, Any]) -> RerankRequest:
+    """Check a request to rank documents."""
+    reader = RequestReader(body)
+    request = RerankRequest(
+        model=reader.take("model", str),
+        query=reader.take("query", str),
+        documents=reader.take("documents", list),
+        most=reader.number("top_n", int, None, 1, None),
+        wants_texts=reader.take("return_documents", bool, False),
+    )
+    _check_texts(request.documents, "documents")
+    reader.finish()
+    return request
+
+
+def _check_texts(texts: Sequence[Any], name: str) -> None:
+    if not texts or not all(isinstance(text, str) and text for text in texts):
+        raise RequestError("must be a list of texts, none of them empty", name)
+    if len(texts) > MOST_INPUTS:
+        raise RequestError(f"it has {len(texts)} texts; at most {MOST_INPUTS}", name)
 
 
 def _decoding(reader: RequestReader, lengths: Sequence[str], length: int | None) -> Decoding:

@@ -75,7 +75,10 @@ def tools_of(tables: Sequence[Any]) -> list[Tool]:
         parameters = function.get("parameters") or _NO_ARGUMENTS
         if not isinstance(parameters, Mapping):
             raise RequestError("they are a JSON schema", f"{where}.function.parameters")
-        tools.append(Tool(name, str(function.get("description") or ""), parameters))
+        description = function.get("description") or ""
+        if not isinstance(description, str):
+            raise RequestError("must be a string", f"{where}.function.description")
+        tools.append(Tool(name, description, parameters))
     if len({tool.name for tool in tools}) < len(tools):
         raise RequestError("two tools have the same name", "tools")
     return tools
@@ -95,7 +98,7 @@ def tool_choice_of(choice: str | Mapping[str, Any] | None, tools: Sequence[Tool]
         return ToolChoice(True, "")
     function = choice.get("function") if isinstance(choice, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
-    if name not in {tool.name for tool in tools}:
+    if not isinstance(name, str) or name not in {tool.name for tool in tools}:
         wanted = 'none, auto, required, or {"type": "function", "function": {"name": ...}}'
         raise RequestError(f"must be {wanted} with the name of a tool", "tool_choice")
     return ToolChoice(True, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -10,7 +9,13 @@ from webpte.errors import InputError
 from webpte.json_reader import shown
 
 _MISSING = object()
+_LARGEST = 1 << 63
 _KINDS = {str: "a string", list: "a list", dict: "an object", bool: "true or false"}
+
+
+def brief(text: str, most: int = 1000) -> str:
+    """Return a text with its middle left out if it is longer than `most`."""
+    return text if len(text) <= most else f"{text[: most // 2]} ... {text[-most // 2 :]}"
 
 
 class RequestError(InputError):
@@ -24,6 +29,8 @@ class RequestError(InputError):
     def __init__(
         self, message: str, param: str | None = None, status: int = 400, code: str | None = None
     ) -> None:
+        # Both may quote a request, which may be long.
+        message, param = brief(message), None if param is None else brief(param)
         super().__init__(message if param is None else f"{param}: {message}")
         self.param, self.status, self.code = param, status, code
 
@@ -64,7 +71,8 @@ class RequestReader:
         if value is None:
             return default
         kinds = (int,) if kind is int else (int, float)
-        ok = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+        # A large integer has no float; the comparison excludes infinities and NaN, too.
+        ok = isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < _LARGEST
         if not ok or (low is not None and value < low) or (high is not None and value > high):
             least = "" if low is None else f" from {low}"
             most = "" if high is None else f" to {high}"

@@ -84,6 +84,7 @@ def render_chat(
     template: ChatTemplate | None,
     messages: Sequence[Mapping[str, Any]],
     continued: bool,
+    /,
     **variables: Any,
 ) -> str:
     """Return the text of messages; one that is `continued` ends within its last message.
@@ -95,7 +96,7 @@ def render_chat(
             "the model has no chat template: give a text, or write one into its "
             "tokenizer_config.json"
         )
-    text = template.render(messages, add_generation_prompt=not continued, **variables)
+    text = template.render(messages, **{"add_generation_prompt": not continued, **variables})
     return _until(text, messages[-1]) if continued else text
 
 

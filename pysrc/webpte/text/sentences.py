@@ -17,6 +17,7 @@ import numpy as np
 
 from webpte.errors import InputError
 from webpte.runtime.base.info import MethodInfo, TensorInfo
+from webpte.runtime.base.threads import in_thread
 from webpte.runtime.program import Program
 from webpte.text.batches import Progress, RowBatches
 from webpte.text.tokenizer import Tokenizer
@@ -71,7 +72,7 @@ class SentenceEncoder:
 
     async def embed(self, texts: Sequence[str], progress: Progress | None = None) -> Array:
         """Return vectors (texts, width), each of length 1. Texts that are too long are cut."""
-        return await self.embed_tokens(self.tokens_of(texts), progress)
+        return await self.embed_tokens(await in_thread(self.tokens_of, texts), progress)
 
     def tokens_of(self, texts: Sequence[str]) -> list[Array]:
         """Return the tokens of each text, (length,); a text that is too long is cut."""

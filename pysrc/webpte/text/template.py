@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from threading import Lock
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -40,6 +41,7 @@ class ChatTemplate:
         self._render = render
         self._special = dict(special)
         self._budget = budget or Budget(_NAME)
+        self._rendering = Lock()
 
     @classmethod
     async def load(
@@ -75,14 +77,15 @@ class ChatTemplate:
         return cls(source, template.render, special or {}, budget)
 
     def render(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **more: Any
+        self, messages: Sequence[Message], /, *, add_generation_prompt: bool = True, **more: Any
     ) -> str:
         """Render the prompt; `more` are other variables: `tools`, `enable_thinking`, ...
 
         add_generation_prompt  whether to end with the header of the assistant's answer
         """
+        if "messages" in more:
+            raise ChatTemplateError("`messages` is no variable of a template: they are given apart")
         given = {**self._special, **more, "add_generation_prompt": add_generation_prompt}
-        self._budget.renew()
         try:
             given["messages"] = [dict(message) for message in messages]
         except (TypeError, ValueError) as error:
@@ -90,7 +93,9 @@ class ChatTemplate:
                 f"messages must be tables with `role` and `content`: {error}"
             ) from error
         try:
-            return self._render(given)
+            with self._rendering:  # threads share the budget
+                self._budget.renew()
+                return self._render(given)
         except ChatTemplateError:
             raise
         except Exception as error:  # a template is a program: it may raise anything

@@ -89,6 +89,9 @@ class TiktokenTokenizer(Tokenizer):
     def id_of(self, token: str) -> int | None:
         return self._special_tokens.get(token, self._ranks.get(token.encode()))
 
+    def longest_token(self) -> int:
+        return max(map(len, (*self._ranks, *self._special_tokens)))
+
     def pieces(self) -> list[bytes | None]:
         found: list[bytes | None] = [None] * self.vocabulary
         for piece, number in self._ranks.items():

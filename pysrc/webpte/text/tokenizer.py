@@ -16,6 +16,8 @@ from webpte.text.post_processor import Frame
 from webpte.text.stream import TextStream
 from webpte.text.template import ChatTemplate
 
+_MOST_LETTERS = 16  # of a token in most texts
+
 
 class Tokenizer(Protocol):
     """A tokenizer; derive from it for your own, which needs the abstract methods only.
@@ -55,6 +57,14 @@ class Tokenizer(Protocol):
         """
         texts = [self.decode([number]) for number in range(self.vocabulary)]
         return [text.encode() if text and "\ufffd" not in text else None for text in texts]
+
+    def longest_token(self) -> int:
+        """Return the number of characters that a token stands for, at most.
+
+        This default decodes each token, and counts a space that decoding may leave out.
+        """
+        numbers = range(self.vocabulary)
+        return 1 + max((len(self.decode([number], special=True)) for number in numbers), default=0)
 
     def token_of(self, number: int) -> str | None:
         """Return a token as the vocabulary writes it; None if the number has none."""
@@ -108,6 +118,7 @@ class Tokenizer(Protocol):
         return pad
 
     def _cut(self, text: str, length: int | None) -> list[int]:
+        text = text if length is None else self._beginning(text, length)
         whole = self.encode(text)
         if length is None or len(whole) <= length:
             return whole
@@ -120,6 +131,13 @@ class Tokenizer(Protocol):
             )
         kept = plain[: length - added]
         return [*whole[:before], *kept, *whole[before + len(plain) :]]
+
+    def _beginning(self, text: str, length: int) -> str:
+        """Return as much of a text as has twice these tokens: the first ones are then the same."""
+        size = _MOST_LETTERS * (length + 1)
+        while size < len(text) and len(self.encode(text[:size])) <= 2 * length:
+            size *= 4
+        return text[:size]
 
 
 def check_fits(tokenizer: Tokenizer, model: Program | int, method: str = "forward") -> None:

@@ -82,6 +82,9 @@ class JsonTokenizer(Tokenizer):
     def frame(self, pair: bool = False) -> Frame:
         return read_frame(self._content, pair)
 
+    def longest_token(self) -> int:
+        return max(map(len, self._tokens), default=0)
+
     def pieces(self) -> list[bytes | None]:
         return json_pieces(self._content, self._tokens, self._special_numbers)
 
@@ -176,7 +179,9 @@ class _PythonEngine:
 
     def encode(self, text: str, special: bool) -> list[int]:
         with engine_errors("the package tokenizers", "cannot encode a text"):
-            return list(self._tokenizer.encode(text, add_special_tokens=special).ids)
+            # Unlike `encode`, it lets other threads of Python run, and finds no places.
+            (found,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=special)
+            return list(found.ids)
 
     def decode(self, tokens: Sequence[int]) -> str:
         with engine_errors("the package tokenizers", "cannot decode tokens"):

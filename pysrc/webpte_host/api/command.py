@@ -74,11 +74,10 @@ def main(arguments: list[str]) -> int:
 
 
 async def _serve(options: argparse.Namespace, keys: Sequence[str]) -> int:
-    import uvicorn
-
     from webpte.openai import Client, Model
     from webpte_host.api.app import ApiApp
     from webpte_host.api.load_models import open_model
+    from webpte_host.api.server import ApiServer
 
     loading = {"max_context": options.max_context, "kv_cache": options.kv_cache}
     given = {name: value for name, value in loading.items() if value is not None}
@@ -91,14 +90,7 @@ async def _serve(options: argparse.Namespace, keys: Sequence[str]) -> int:
         models.append(model)
     hosts = (*_LOOPBACK, "[::1]") if options.host in _LOOPBACK else ()
     app = ApiApp(Client(models), keys, hosts, options.origin)
-    config = uvicorn.Config(
-        app.asgi,
-        host=options.host,
-        port=options.port,
-        log_level="warning",
-        timeout_graceful_shutdown=30,
-    )
-    server = uvicorn.Server(config)
+    server = ApiServer(app, options.host, options.port)
     serving = asyncio.ensure_future(server.serve())
     while not server.started and not serving.done():
         await asyncio.sleep(0.05)

@@ -17,7 +17,8 @@ from support.page.chats import Q4, open_tokenizer
 from webpte import load
 from webpte.errors import SourceError
 from webpte.openai import Client, Model, RequestError, open_model
-from webpte.openai.messages import has_pictures, template_messages
+from webpte.openai.messages import pictures_in, template_messages
+from webpte.tasks.vision import pictures
 from webpte.text import ChatTemplate
 
 FOLDER = models_folder() / "patches"
@@ -35,10 +36,10 @@ def test_contents_with_pictures_stay_in_parts() -> None:
         {"type": "image", "image": b"not a picture"},
         {"type": "text", "text": "Who?"},
     ]
-    assert has_pictures([message])
+    assert pictures_in([message]) == [b"not a picture"]
     plain = template_messages([{"role": "user", "content": asked(DOT, "a", "b")[0]["content"][1:]}])
     assert plain[0]["content"] == "ab"
-    assert not has_pictures(plain)
+    assert not pictures_in(plain)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,37 @@ def test_a_model_that_sees_nothing_says_so() -> None:
             model = Model("tiny", program, await open_tokenizer(), template=template)
             with pytest.raises(RequestError, match="tiny sees no pictures"):
                 await Client([model]).chat.completions.create(model="tiny", messages=asked(DOT))
+
+    asyncio.run(run())
+
+
+def test_large_pictures_are_refused_before_they_are_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    image = pytest.importorskip("PIL.Image")
+
+    def url(width: int, height: int) -> dict[str, str]:
+        data = io.BytesIO()
+        image.new("1", (width, height)).save(data, "PNG")
+        return {"url": "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()}
+
+    async def refuse(*_: Any) -> Any:
+        raise AssertionError("a picture was decoded")
+
+    async def run() -> None:
+        monkeypatch.setattr(pictures, "decode_picture", refuse)
+        model = await open_model(FOLDER, name="sees", device="numpy")
+        create = Client([model]).chat.completions.create
+        large, most = url(6000, 6000), url(5792, 5792)
+        for given, said in (
+            ([large], "6000 by 6000 pixels; at most 33,554,432"),
+            ([most] * 3, "100,641,792 pixels; at most 67,108,864"),
+            ([url(9, 9)] * 33, "33 pictures; at most 32"),
+        ):
+            messages = [message for one in given for message in asked(one)]
+            with pytest.raises(RequestError, match=said):
+                await create(model="sees", messages=messages)
+        model.program.close()
 
     asyncio.run(run())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from reprlib import repr as shown
@@ -29,6 +30,9 @@ INSTALL = (
 )
 CHECKED_AT_ONCE = 16_384  # characters of a grammar, which take up to some 30 ms
 _WRITTEN = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+# Errors of llguidance's limits, as it tells them while an answer is generated.
+_LIMIT = re.compile(r"\bmax is \d|too (complex|large|many)")
+_TOO_COMPLEX = ("LexerTooComplex", "ParserTooComplex")
 # Bytes that JSON and the texts around it consist of: a tokenizer that lacks one may have no token
 # where llguidance expects that one fits.
 _NEEDED = (0x0A, *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF5))
@@ -216,4 +220,7 @@ class Guided:
     def _check(self, what: str) -> None:
         if self._matcher.is_error():
             reason = _first_lines(self._matcher.get_error())
+            if _LIMIT.search(reason) or self._matcher.stop_reason() in _TOO_COMPLEX:
+                told = f"{self._name} is too large ({reason}): give it fewer properties or choices"
+                raise InputError(told)
             raise TextError(f"{self._name}: {what}: {reason}")

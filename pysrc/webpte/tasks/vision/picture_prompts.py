@@ -13,10 +13,11 @@ from webpte.errors import InputError
 from webpte.json_reader import Table
 from webpte.llm import Generator, Picture
 from webpte.llm.prompt import PromptPicture
+from webpte.runtime.base.threads import in_thread
 from webpte.tasks.language import render_chat
 from webpte.tasks.vision.pictures import checked_picture, picture_of
 from webpte.tasks.vision.preparer import LateTiles, PicturePreparer
-from webpte.tasks.vision.tiles import Pictures
+from webpte.tasks.vision.tiles import Pictures, TileLayout
 from webpte.text import ChatTemplate, Tokenizer
 
 Array = np.ndarray
@@ -56,7 +57,7 @@ class PicturePrompts:
         self._number, self.image = number, image
 
     def render(
-        self, messages: Sequence[Mapping[str, Any]], continued: bool = False, **variables: Any
+        self, messages: Sequence[Mapping[str, Any]], continued: bool = False, /, **variables: Any
     ) -> tuple[str, list[Any]]:
         """Return the text of a chat, and its pictures, in order, as they were given.
 
@@ -80,15 +81,25 @@ class PicturePrompts:
                 f"the text has {self.image} {len(between) - 1} times; pictures that were given: "
                 f"{len(pictures)}"
             )
-        seen = [self.see(await picture_of(one)) for one in pictures]
-        return PicturePrompt(self.encode(text, seen, special), tuple(seen))
+        seen = []
+        for one in pictures:
+            late = await in_thread(self._late, await picture_of(one))
+            seen.append(self._placed(*late))
+        return PicturePrompt(await in_thread(self.encode, text, seen, special), tuple(seen))
 
     def see(self, pixels: Array) -> PromptPicture:
         """Return a picture (height, width, 3) of bytes for prompts, which prepare it."""
-        given = np.array(checked_picture(pixels), order="C")  # it is prepared later
+        return self._placed(*self._late(pixels))
+
+    def _late(self, pixels: Array) -> tuple[Array, TileLayout, LateTiles]:
+        """Return a copy of a picture, with how the model sees it; that is prepared later."""
+        given = np.array(checked_picture(pixels), order="C")
         layout = self._pictures.layout(*given.shape[:2])
-        tiles = LateTiles(self._preparer, layout.steps, given).tiles
-        parts = tuple(self._generator.picture(tile, layout.grid) for tile in tiles)
+        return given, layout, LateTiles(self._preparer, layout.steps, given)
+
+    def _placed(self, given: Array, layout: TileLayout, late: LateTiles) -> PromptPicture:
+        """Give a picture its rows in the conversation."""
+        parts = tuple(self._generator.picture(tile, layout.grid) for tile in late.tiles)
         text = self._pictures.text(layout, self.image, len(parts[0].tokens))
         return PromptPicture(given, text, parts)
 

@@ -16,6 +16,7 @@ from webpte.dtypes import DTYPES
 from webpte.errors import OutOfMemoryError
 from webpte.runtime.base.gpu_tensor import WORD_BYTES, GpuTensor, join_rows, upload, with_shape
 from webpte.runtime.base.lifetime import Lifetime
+from webpte.runtime.base.threads import in_thread
 from webpte.runtime.program import Program, lifetime_of
 from webpte.runtime.scaling.gpu_scaler import GpuScaler, fits
 from webpte.runtime.scaling.steps import PictureSteps, prepare_on_host
@@ -50,7 +51,8 @@ class PicturePreparer:
             except OutOfMemoryError:
                 pass  # of the GPU, which then has room for the model alone
         wanted = DTYPES[dtype].numpy
-        return [part.astype(wanted, copy=False) for part in prepare_on_host(steps, pixels)]
+        parts = await in_thread(prepare_on_host, steps, pixels)
+        return [part.astype(wanted, copy=False) for part in parts]
 
     def uses_gpu(self, steps: PictureSteps) -> bool:
         """Return whether pictures with these steps are prepared on the GPU."""

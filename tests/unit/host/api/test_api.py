@@ -21,7 +21,7 @@ import pytest
 
 from support.harness import limits
 from support.harness.api_models import copy_tiny_model
-from webpte_host.api.app import MAX_BODY
+from webpte_host.api.guards import MAX_BODY
 from webpte_host.api.load_models import model_files
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import PYSRC, ROOT
@@ -45,6 +45,7 @@ class Served:
     def status(self, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
         """Return the status and the body that a plain request gets."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **headers}
         request = urllib.request.Request(self.url.removesuffix("/v1") + path, data, headers)
         try:
             with urllib.request.urlopen(request, timeout=limits.SOCKET_SECONDS) as reply:
@@ -167,7 +168,7 @@ def test_somebody_who_leaves_makes_room_for_others(served: Served) -> None:
     data = json.dumps(body).encode()
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
-        f"Content-Length: {len(data)}\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
     )
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(head.encode() + data)

@@ -24,7 +24,7 @@ SCOPE = {
     "method": "POST",
     "path": "/v1/chat/completions",
     "query_string": b"",
-    "headers": [],
+    "headers": [(b"content-type", b"application/json")],
 }
 
 

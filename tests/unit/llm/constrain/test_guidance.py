@@ -268,6 +268,19 @@ def test_wrong_schemas_are_an_input_error(schema: Any) -> None:
         lazy()[1].json(JsonAnswer((JsonForm(schema),)))
 
 
+def test_a_limit_that_is_met_while_it_answers_is_an_input_error() -> None:
+    properties = {f"p{number}": {"type": "string"} for number in range(2000)}
+    grammars = lazy()[1]
+
+    async def run() -> None:
+        schema = {"type": "object", "properties": properties}
+        constraint = await grammars.json(JsonAnswer((JsonForm(schema),)))()
+        with pytest.raises(InputError, match="the schema is too large"):
+            constraint.after([int(constraint.after([]).tokens[0])])
+
+    wait(run())
+
+
 def test_without_it_errors_say_that_it_would_do_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grammar, "load_guidance", lambda: None)
     tokenizer = lazy()[0]
