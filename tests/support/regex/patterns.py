@@ -76,7 +76,7 @@ def find_patterns(file: Path, root: Path) -> Iterator[Pattern]:
         yield Pattern(
             f"{file.relative_to(root)}:{call.lineno}",
             ast.unparse(first),
-            constant.decode("latin-1") if isinstance(constant, bytes) else constant,
+            constant if isinstance(constant, str) else None,
             _flags(call),
             tuple(sorted(methods or {"search"})),
         )
