@@ -1,6 +1,7 @@
 // A runtime: Python in a worker, and the functions that open models in it.
 
 import { Connection } from "./connection.js";
+import { StartError } from "./errors.js";
 import { openClient } from "./openai.js";
 import { openProgram } from "./program.js";
 import { absolute, sourceOf } from "./source.js";
@@ -13,6 +14,9 @@ const CDN = `https://cdn.jsdelivr.net/pyodide/v${PYODIDE}/full/`;
 export const folderOf = (indexURL) => absolute(indexURL ?? CDN).replace(/\/?$/, "/");
 
 function makeWorker() {
+  if (!globalThis.location || !globalThis.Worker) {
+    throw new StartError("Python starts in a worker of a browser, and there is no browser here: use webpte in a page, or see docs/javascript.md for Node", { code: "start" });
+  }
   const own = new URL(import.meta.url);
   if (own.origin === globalThis.location.origin || own.protocol === "file:") {
     // Bundlers know this form, and no other.

@@ -1,6 +1,6 @@
 // Elements picked by index tensors: gather, index, index_select, embedding.
 // output[i] = source[sum of coordinate * stride + sum of index * its stride], a unit of the output
-// per invocation. A negative index counts from the end; one out of range sets the index flag.
+// per invocation. A negative index counts from the end if WRAPS; one out of range sets the index flag.
 // A table in several buffers takes a dispatch for each: elements of rows that are elsewhere are 0,
 // and what the dispatches before have written stays.
 

@@ -27,7 +27,14 @@ from webpte.llm.program_signature import language_method
 from webpte.llm.saved import SavedContext, read_saved
 from webpte.llm.speculation import Speculate, SpeculationState
 from webpte.ops.sampling.sample_numpy import mask_of
-from webpte.runtime.decode.sampling import GREEDY, SampledToken, SamplerSettings, Sampling
+from webpte.runtime.decode.sampling import (
+    GREEDY,
+    SampledToken,
+    SamplerSettings,
+    Sampling,
+    check_most,
+    check_stop,
+)
 from webpte.runtime.program import Program
 
 __all__ = [
@@ -222,7 +229,7 @@ class Generation:
     ) -> None:
         """`whole` says whether the prompt is the whole conversation, or added to the context."""
         settings = SamplerSettings.of(Sampling(**sampling), seed, sampled_logprobs(logprobs, top))
-        if steps_ahead < 1:
+        if check_most(steps_ahead, "steps_ahead") < 1:
             raise InputError(f"steps_ahead must be 1 or more, not {steps_ahead}")
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprob] = []
@@ -234,8 +241,8 @@ class Generation:
         self._prompt = session.check_tokens(prompt)  # empty once it is in the session's context
         self._whole = whole
         self._answer: int | None = None  # its number in the session, once it has begun
-        self._most = self._left = max_new_tokens
-        self._stop = session.eos | set(stop)
+        self._most = self._left = check_most(max_new_tokens)
+        self._stop = session.eos | check_stop(stop)
         self._stopped = False
         self._top = top
         self._constraint: Constraint | None = None

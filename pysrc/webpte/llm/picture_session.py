@@ -31,6 +31,7 @@ from webpte.llm.program_signature import (
     ROTARY,
     VISION,
     check_token_ids,
+    listed_tokens,
     positions_of,
     vision_of,
 )
@@ -151,7 +152,7 @@ class PictureSession(KVSession):
 
     def check_tokens(self, tokens: Iterable[int]) -> list[int]:
         """Return tokens, and numbers of pictures, as ints; raise InputError for others."""
-        listed = list(tokens)
+        listed = listed_tokens(tokens)
         plain = [token for token in listed if not self._is_row(token)]
         check_token_ids(plain, self.vocabulary, self.program.name)
         return [int(token) for token in listed]

@@ -245,10 +245,18 @@ def positions_of(program: Program, method: str) -> TensorInfo | None:
     return given
 
 
+def listed_tokens(tokens: Iterable[int]) -> list[int]:
+    """Return tokens as a list; raise InputError for what cannot be listed."""
+    try:
+        return list(tokens)
+    except TypeError:
+        raise InputError(f"tokens must be a list of integers, not {tokens!r}") from None
+
+
 def check_token_ids(tokens: Iterable[int], vocabulary: int, name: str) -> list[int]:
     """Return tokens as ints; raise InputError for one that the program of this name lacks."""
     numbers: list[int] = []
-    for place, token in enumerate(tokens):
+    for place, token in enumerate(listed_tokens(tokens)):
         try:
             number = index(token)
         except TypeError:

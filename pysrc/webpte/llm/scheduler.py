@@ -30,7 +30,7 @@ from webpte.llm.program_signature import (
     numbers_of,
 )
 from webpte.runtime.decode.batched_steps import BatchedSteps, BatchRow
-from webpte.runtime.decode.sampling import SamplerSettings, Sampling
+from webpte.runtime.decode.sampling import SamplerSettings, Sampling, check_most, check_stop
 from webpte.runtime.program import Program, call_log_of, decoder_of
 
 SLOTS = 8
@@ -144,8 +144,8 @@ class Scheduler:
                 f"a prompt of {len(tokens)} tokens is over the {self._positions()} that a slot "
                 "holds"
             )
-        stops = self._eos | set(stop)
-        sequence = BatchSequence(tokens, settings, stops, max_new_tokens, room)
+        stops = self._eos | check_stop(stop)
+        sequence = BatchSequence(tokens, settings, stops, check_most(max_new_tokens), room)
         if not sequence.ended:
             self._waiting.append(sequence)
             self._wake()

@@ -21,10 +21,10 @@ _USE = re.compile(r"^// use (\S+)( with f16)?$", re.MULTILINE)
 _NAME = re.compile(r"\$\{(\w+)\}")
 _BINDING = re.compile(
     r"@group\(0\) @binding\((\d+)\) "
-    r"var<(storage, read_write|storage, read|uniform)> (\w+): ([^;]+);"
+    r"var<(storage, read_write|storage, read|uniform)> (\w+): ([^;@]+);"
 )
-_ALIAS = re.compile(r"^alias (\w+) = ([^;]+);", re.MULTILINE)
-_COMPOSITE = re.compile(r"(?:array|vec[234]|atomic)<(.+?)(?:, [^<>]+)?>")
+_ALIAS = re.compile(r"^alias (\w+) = ([^;\n]+);", re.MULTILINE)
+_COMPOSITE = re.compile(r"(?:array|vec[234]|atomic)<(.+)>")
 _SHORT_VECTOR = re.compile(r"vec[234]([fhiu])")
 _SCALARS = {"f": "f32", "h": "f16", "i": "i32", "u": "u32"}
 _ACCESS = {"storage, read": "read", "storage, read_write": "write"}
@@ -136,5 +136,7 @@ def _scalar_of(wgsl: str, aliases: dict[str, str]) -> str | None:
     if short := _SHORT_VECTOR.fullmatch(wgsl):
         return _SCALARS[short[1]]
     if composite := _COMPOSITE.fullmatch(wgsl):
-        return _scalar_of(composite[1], aliases)
+        item = composite[1]
+        size = item.find(", ", item.rfind(">") + 1)
+        return _scalar_of(item[:size] if size > 0 else item, aliases)
     return _scalar_of(aliases[wgsl], aliases) if wgsl in aliases else None

@@ -1,6 +1,7 @@
 """Kernels that find, take and write elements by index tensors or masks, and kernels that sort.
 
-A negative index counts from the end; an index out of range is an error.
+A negative index counts from the end, but in embedding, gather and index_select, which refuse it; an
+index out of range is an error.
 """
 
 from __future__ import annotations

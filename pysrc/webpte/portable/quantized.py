@@ -179,6 +179,8 @@ def embedding(
     indices: Array,
     dtype: int | None = None,
 ) -> Array:
+    if indices.size and indices.min() < 0:
+        raise IndexError(f"index {indices.min()} is out of bounds: indices begin at 0")
     rows, places = np.unique(indices, return_inverse=True)
     table = grouped(
         unpack(weight[rows], bits), scales[rows], None if zeros is None else zeros[rows]

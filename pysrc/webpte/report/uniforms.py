@@ -11,10 +11,10 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-_STRUCT = re.compile(r"^struct (\w+) \{(.*?)^\}", re.MULTILINE | re.DOTALL)
-_FIELD = re.compile(r"(\w+): ((?:[^,<]|<(?:[^<>]|<[^<>]*>)*>)+),")
+_STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\}", re.MULTILINE)
+_FIELD = re.compile(r"\b(\w+): ((?:[^,<:]++|<(?:[^<>]++|<[^<>]*+>)*+>)++),")
 _CONSTANT = re.compile(r"^const (\w+) = (\d+)u?;", re.MULTILINE)
-_ALIAS = re.compile(r"^alias (\w+) = ([^;]+);", re.MULTILINE)
+_ALIAS = re.compile(r"^alias (\w+) = ([^;\n]+);", re.MULTILINE)
 _VECTOR = re.compile(r"vec([234])(?:<(\w+)>|([fiu]))")
 _ARRAY = re.compile(r"array<(.+), (\w+)>")
 _LETTERS = {"u32": "I", "i32": "i", "f32": "f", "u": "I", "i": "i", "f": "f"}

@@ -17,7 +17,7 @@ MOST_CHARACTERS = 32_000_000  # of one document
 MOST_NAME = 1000
 PAGE_BREAK = "\f"  # between the pages of a document
 
-_HEADING = re.compile(r"(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_HEADING = re.compile(r"(#{1,6})[ \t]")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -96,12 +96,13 @@ def _headed_sections(text: str) -> Iterator[Section]:
                 fence = mark[1]
             elif mark[1].startswith(fence) and not line[mark.end() :].strip():
                 fence = ""
-        heading = None if fence else _HEADING.match(line.rstrip("\n"))
+        heading = None if fence else _HEADING.match(line)
         if heading is not None:
             if place > start:
                 yield Section(start, place, heading=_joined(path))
             level = len(heading[1])
-            path = [one for one in path if one[0] < level] + [(level, heading[2])]
+            title = line[heading.end() :].strip().rstrip("#").rstrip()
+            path = [one for one in path if one[0] < level] + [(level, title)]
             start = place
         place += len(line)
     yield Section(start, place, heading=_joined(path))

@@ -129,7 +129,8 @@ def _integers(budget: Budget, given: Arguments, named: Named) -> None:
     budget.numbers(*map(bits, given))
 
 
-_PLACE = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?")
+# A place, and the end of a place's key: keys hold parentheses, and ones that never close.
+_PLACE = re.compile(r"([%)])[-#0 +]*+(\*|\d*+)(?:\.(\*|\d*+))?")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -146,9 +147,12 @@ def _formatted(budget: Budget, given: Arguments, named: Named) -> None:
         text = text.decode("latin-1")
     if not isinstance(text, str):
         return
-    for width, precision in _PLACE.findall(text):
+    for mark, width, precision in _PLACE.findall(text):
+        if mark == ")" and "%(" not in text:
+            continue
         for value in (*values, *named.values()):
-            budget.spend_all(value)
+            if mark == "%":
+                budget.spend_all(value)
             if "*" in (width, precision):
                 numbers = value if isinstance(value, tuple | list) else (value,)
                 budget.spend(sum(map(_number, numbers)))

@@ -89,7 +89,10 @@ def _opened(archive: Path) -> Iterator[zipfile.ZipFile]:
 
 def _files(archive: Path, opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     """Return the files in an archive; raise HostError if one may not be unpacked."""
-    files = [info for info in opened.infolist() if not info.is_dir()]
+    listed = opened.infolist()
+    if not all(info.filename for info in listed):  # `is_dir` of Python 3.11 needs a name
+        raise HostError(f"{archive} has a file without a name. Make the archive again.")
+    files = [info for info in listed if not info.is_dir()]
     names = [info.filename for info in files]
     total = sum(info.file_size for info in files)
     if MANIFEST not in names:

@@ -55,6 +55,7 @@ def test_zips_of_suites_are_verified(
         ("a\\b.bin", "is not a file inside of the archive"),
         (link("link.bin"), "is not a file inside of the archive"),
         ("MANIFEST.json", "two files of the same name"),
+        (zipfile.ZipInfo(""), "a file without a name"),
     ],
 )
 def test_archives_that_are_not_unpacked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -139,3 +140,23 @@ def test_tensors_are_checked_when_they_are_made(tmp_path: Path) -> None:
         else:
             assert told.startswith("InputError: "), code
             assert words in told, code
+
+
+_OUTSIDE = """
+const { Runtime } = await import(process.argv[2]);
+try { new Runtime(); } catch (error) { console.log(`${error.name}: ${error.message}`); }
+"""
+
+
+def test_without_a_browser_an_error_says_so(tmp_path: Path) -> None:
+    package = tmp_path / "npm"
+    shutil.copytree(WEB / "npm", package)
+    (package / "versions.js").write_text('export const PYODIDE = "0";\n')
+    (package / "package.json").write_text('{"type": "module"}')
+    node = find_node()
+    assert node is not None
+    script = tmp_path / "outside.mjs"
+    script.write_text(_OUTSIDE)
+    command = [node, str(script), (package / "runtime.js").as_uri()]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.startswith("StartError: Python starts in a worker of a browser")

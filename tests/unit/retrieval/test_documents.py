@@ -64,10 +64,11 @@ def test_paths_and_documents(tmp_path: Path) -> None:
         (b"\x7fELF\x00\x01", "character 4 is"),
         (encrypted(write_pdf(PAGES), "secret"), "is encrypted"),
         (write_pdf([[], []]), "has no text in its 2 pages"),
+        (write_pdf([[]]), "has no text in its page:"),
         (b"%PDF-1.4\nnothing else", "is a broken PDF"),
         (write_pdf(PAGES)[:200], "is a broken PDF|has no text"),
     ],
-    ids=["bytes", "binary", "encrypted", "pictures", "head only", "cut off"],
+    ids=["bytes", "binary", "encrypted", "pictures", "picture", "head only", "cut off"],
 )
 def test_refused_files(data: bytes, why: str) -> None:
     with pytest.raises(DocumentError, match=why) as caught:

@@ -11,28 +11,20 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from page.html.inline import DEEPEST, inline
 from page.html.markup import Html, h
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$")
-_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
-_RULE = re.compile(r" {0,3}([-*_])(?:\s*\1){2,}\s*$")
-_ITEM = re.compile(r"(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$")
-_QUOTE = re.compile(r" {0,3}>\s?(.*)$")
+# No two repeats of a pattern meet that take the same characters: time grows as the text does.
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_LANGUAGE = re.compile(r"[\w+#.-]*")
+_HEADING = re.compile(r" {0,3}(#{1,6})\s")
+_RULE = re.compile(r" {0,3}([-*_])")
+_ITEM = re.compile(r"(\s*+)([-*+]|\d{1,9}[.)])\s++")
+_QUOTE = re.compile(r" {0,3}>\s?")
 _CELLS = re.compile(r"(?<!\\)\|")
-_DIVIDER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
-_DEEPEST = 6  # lists and quotes in each other
-_LONGEST_LINE = 4000  # characters: patterns on longer lines would take long
-_INLINE = re.compile(
-    r"(?P<ticks>`+)(?P<code>.+?)(?P=ticks)(?!`)"
-    r"|\[(?P<label>[^\[\]]+)\]\((?P<url>https?://[^\s()<>]+)\)"
-    r"|(?P<bare>https?://[^\s<>()\[\]\"'`*]+[^\s<>()\[\]\"'`*.,;:!?])"
-    r"|\*\*(?=\S)(?P<strong>.+?)(?<=\S)\*\*"
-    r"|__(?=\S)(?P<strong2>.+?)(?<=\S)__(?!\w)"
-    r"|~~(?=\S)(?P<struck>.+?)(?<=\S)~~"
-    r"|\*(?=[^\s*])(?P<em>.+?)(?<=[^\s*])\*(?!\*)"
-    r"|(?<!\w)_(?=[^\s_])(?P<em2>.+?)(?<=[^\s_])_(?!\w)"
-    r"|\\(?P<escaped>[\\`*_{}\[\]()#+\-.!|~>])"
-)
+_DIVIDER_CELL = re.compile(r":?-+:?")
+_LONGEST_LINE = 4000  # characters; a longer one is no prose, and is shown as it is
+_MOST_COLUMNS = 100  # of a table: each row is filled up to them
 CopyButton = Callable[[int], Html]  # the number of a code block -> its button
 
 
@@ -50,7 +42,7 @@ def markdown(text: str, copy: CopyButton | None = None) -> list[Html]:
 def has_markup(text: str) -> bool:
     """Tell whether a text has anything that is not shown as it is; paragraphs do not count."""
     lines = [line for line in text.split("\n") if len(line) <= _LONGEST_LINE]
-    return any(_begins(line) or _is_divider(line) or _INLINE.search(line) for line in lines)
+    return any(_begins(line) or _is_divider(line) or len(inline(line)) > 1 for line in lines)
 
 
 def code_blocks(text: str) -> list[CodeBlock]:
@@ -82,19 +74,21 @@ class _Blocks:
             return None, at + 1
         if len(line) > _LONGEST_LINE:
             return h("p", line), at + 1
-        if fence := _FENCE.match(line):
+        if fence := _fence(line):
             return self._code(lines, at, fence)
         if heading := _HEADING.match(line):
             # The page has its own first three levels.
             level = min(6, len(heading[1]) + 3)
-            return h(f"h{level}", inline(heading[2])), at + 1
-        if _RULE.match(line):
+            title = line[heading.end() :].strip().rstrip("#").rstrip()
+            return h(f"h{level}", inline(title)), at + 1
+        if _is_rule(line):
             return h("hr"), at + 1
-        if depth < _DEEPEST and _QUOTE.match(line):
+        if depth < DEEPEST and _QUOTE.match(line):
             return self._quote(lines, at, depth)
-        if depth < _DEEPEST and _ITEM.match(line):
+        if depth < DEEPEST and _ITEM.match(line):
             return self._list(lines, at, depth)
-        if "|" in line and at + 1 < len(lines) and _is_divider(lines[at + 1]):
+        columns = 1 + line.count("|")
+        if 1 < columns <= _MOST_COLUMNS and at + 1 < len(lines) and _is_divider(lines[at + 1]):
             return self._table(lines, at)
         return self._paragraph(lines, at)
 
@@ -109,15 +103,15 @@ class _Blocks:
             shown.append(line if len(line) > _LONGEST_LINE else inline(line.strip()))
         return h("p", shown), at
 
-    def _code(self, lines: Sequence[str], at: int, fence: re.Match[str]) -> tuple[Html, int]:
+    def _code(self, lines: Sequence[str], at: int, fence: tuple[str, str]) -> tuple[Html, int]:
         """Return a code block; one that is not closed yet ends with the text."""
-        mark, start = fence[1], at + 1
+        (mark, language), start = fence, at + 1
         at = start
         while at < len(lines) and not (
             lines[at].strip().startswith(mark) and not lines[at].strip().strip(mark[0])
         ):
             at += 1
-        code = CodeBlock(fence[2], "\n".join(lines[start:at]))
+        code = CodeBlock(language, "\n".join(lines[start:at]))
         self.codes.append(code)
         button = self._copy(len(self.codes) - 1) if self._copy is not None else None
         head = h("figcaption", h("span", code.language or "code"), button)
@@ -127,7 +121,7 @@ class _Blocks:
     def _quote(self, lines: Sequence[str], at: int, depth: int) -> tuple[Html, int]:
         inner = []
         while at < len(lines) and (quoted := _QUOTE.match(lines[at])):
-            inner.append(quoted[1])
+            inner.append(lines[at][quoted.end() :])
             at += 1
         return h("blockquote", self.of(inner, depth + 1)), at
 
@@ -143,7 +137,7 @@ class _Blocks:
             if item and len(item[1]) <= indent + 1:
                 if item[2][0].isdigit() != ordered or len(item[1]) < indent:
                     break
-                items.append([item[3]])
+                items.append([line[item.end() :]])
             elif not line.strip():
                 following = lines[at + 1] if at + 1 < len(lines) else ""
                 if not (_indent(following) > indent or _ITEM.match(following)):
@@ -182,11 +176,29 @@ class _Blocks:
 
 def _begins(line: str) -> bool:
     """Tell whether a line begins another block than a paragraph."""
-    return any(one.match(line) for one in (_FENCE, _HEADING, _RULE, _QUOTE, _ITEM))
+    known = _HEADING.match(line) or _QUOTE.match(line) or _ITEM.match(line)
+    return known is not None or _is_rule(line) or _fence(line) is not None
+
+
+def _fence(line: str) -> tuple[str, str] | None:
+    """Return the mark and the language of a line that begins a code block."""
+    found = _FENCE.match(line)
+    if found is None or "`" in line[found.end() :]:
+        return None
+    language = _LANGUAGE.match(line[found.end() :].lstrip())
+    return found[1], language[0] if language else ""
+
+
+def _is_rule(line: str) -> bool:
+    found, marks = _RULE.match(line), "".join(line.split())
+    return found is not None and len(marks) >= 3 and not marks.strip(found[1])
 
 
 def _is_divider(line: str) -> bool:
-    return len(line) <= _LONGEST_LINE and "-" in line and bool(_DIVIDER.match(line))
+    if len(line) > _LONGEST_LINE or "-" not in line:
+        return False
+    cells = line.strip().removeprefix("|").removesuffix("|").split("|")
+    return all(_DIVIDER_CELL.fullmatch(cell.strip()) for cell in cells)
 
 
 def _indent(line: str) -> int:
@@ -195,35 +207,3 @@ def _indent(line: str) -> int:
 
 def _cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in _CELLS.split(line.strip().strip("|"))]
-
-
-def inline(text: str, depth: int = 0) -> list[object]:
-    """Return the markup of one line."""
-    if depth > _DEEPEST:
-        return [text]
-    shown: list[object] = []
-    at = 0
-    for found in _INLINE.finditer(text):
-        shown += [text[at : found.start()], _span(found, depth)]
-        at = found.end()
-    return [*shown, text[at:]]
-
-
-def _span(found: re.Match[str], depth: int) -> object:
-    if found["code"] is not None:
-        return h("code", found["code"].strip() or found["code"])
-    if found["url"] is not None:
-        return _link(found["url"], inline(found["label"], depth + 1))
-    if found["bare"] is not None:
-        return _link(found["bare"], found["bare"])
-    if found["escaped"] is not None:
-        return found["escaped"]
-    for tag, *names in (("strong", "strong", "strong2"), ("s", "struck"), ("em", "em", "em2")):
-        for name in names:
-            if found[name] is not None:
-                return h(tag, inline(found[name], depth + 1))
-    return found[0]
-
-
-def _link(url: str, text: object) -> Html:
-    return h("a", text, href=url, target="_blank", rel="noopener noreferrer nofollow")

@@ -34,6 +34,6 @@ def typed_address(text: str) -> str:
     if _HOST.fullmatch(address):
         address = f"https://{address}"
     for page, file in _SHOWN:
-        if page.match(address):
-            return page.sub(file, address, count=1)
+        if found := page.match(address):
+            return found.expand(file) + address[found.end() :]
     return address

@@ -298,12 +298,12 @@ class Args:
         if self._graph.is_symint(self.call.args[-1]):
             self._live.set_symint(self.call.args[-1], value)
 
-    def index_flag(self, *indices: tuple[TensorArg, int]) -> IndexFlag:
+    def index_flag(self, *indices: tuple[TensorArg, int], wraps: bool = True) -> IndexFlag:
         """Return the index flag of a kernel that checks index tensors, each with the size it
-        indexes.
+        indexes; `wraps` if negative ones count from the end.
         """
         sizes = tuple((tensor.id, size) for tensor, size in indices)
-        return IndexFlag(self.call.index + 1, str(self.call), sizes)
+        return IndexFlag(self.call.index + 1, str(self.call), sizes, wraps)
 
     # References
 

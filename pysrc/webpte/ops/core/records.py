@@ -41,15 +41,21 @@ class IndexFlag:
     """Binding of the index flag: the word in which kernels note an index out of range.
 
     `number` is the call's number, which the kernel writes there (wgsl/lib/index_flag.wgsl).
-    `indices` are the index tensors, each with the size n that it indexes: -n to n - 1 are in range.
+    `indices` are the index tensors, each with the size n that it indexes: 0 to n - 1 are in range,
+    and -n to -1 where the operator `wraps` negative indices.
     """
 
     number: int
     call: str
     indices: tuple[tuple[int, int], ...]
+    wraps: bool = True
+
+    def least(self, size: int) -> int:
+        """Return the least index in range of a size."""
+        return -size if self.wraps else 0
 
     def __str__(self) -> str:
-        ranges = dict.fromkeys(f"{-size} to {size - 1}" for _, size in self.indices)
+        ranges = dict.fromkeys(f"{self.least(size)} to {size - 1}" for _, size in self.indices)
         return f"{self.call}: an index is out of range; valid are {' and '.join(ranges)}"
 
 

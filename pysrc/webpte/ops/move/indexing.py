@@ -6,7 +6,8 @@
     index.Tensor(self, indices)       self[indices[0], indices[1], ..]; null stands for `:`, and the
                                       tensors broadcast together as in NumPy
 
-A negative index counts from the end. An index out of range is an error, found before the run if the
+A negative index of index.Tensor counts from the end; the others refuse it, as PyTorch does. An
+index out of range is an error, found before the run if the
 host has the indices and after it if only the GPU has them; the kernel reads nothing for it.
 """
 
@@ -64,6 +65,7 @@ class Indexing:
     signature: str
     picks: Callable[[Args], GatherSpec]
     numpy: Callable[[Args], Array]
+    wraps: bool = False  # whether negative indices count from the end
 
 
 def check_indices(args: Args, tensor: TensorArg) -> TensorArg:
@@ -75,6 +77,14 @@ def check_indices(args: Args, tensor: TensorArg) -> TensorArg:
     if tensor.dtype.stored != "int32":
         raise GraphError(f"{args.call}: indices are int32 or int64, not {tensor.dtype.name}")
     return tensor
+
+
+def refuse_negative(args: Args, indices: Array) -> None:
+    """Raise IndexRangeError for a negative index of an operator that does not wrap them."""
+    if indices.size and indices.min() < 0:
+        raise IndexRangeError(
+            f"{args.call}: index {indices.min()} is out of bounds: indices begin at 0"
+        )
 
 
 def gather_picks(args: Args) -> GatherSpec:
@@ -184,7 +194,11 @@ INDEXING = (
         run_gather,
     ),
     Indexing(
-        "aten.index.Tensor", "self: tensor, indices: tensors -> tensor", index_picks, run_index
+        "aten.index.Tensor",
+        "self: tensor, indices: tensors -> tensor",
+        index_picks,
+        run_index,
+        wraps=True,
     ),
     Indexing(
         "aten.index_select.default",
@@ -245,7 +259,8 @@ def lower_indexing(op: Indexing, args: Args, parts: Sequence[RowPart] = ()) -> l
     if sizes:
         rows[-1] = (sizes[-1] // n, strides[-1])
     absent = MAX_INDICES - len(picks.indices)
-    flag = args.index_flag(*((picked.tensor, picked.size) for picked in picks.indices))
+    listed = ((picked.tensor, picked.size) for picked in picks.indices)
+    flag = args.index_flag(*listed, wraps=op.wraps)
     params = pack(
         "2I8i",
         *(len(rows), flag.number),
@@ -261,12 +276,15 @@ def lower_indexing(op: Indexing, args: Args, parts: Sequence[RowPart] = ()) -> l
         block = params + tables + part.params
         dispatch = move("indexing", (part.tensor.id, *bindings), unit, out.numel, block)
         overrides = (*dispatch.overrides, ("INDICES", len(ids)))
+        overrides += () if op.wraps else (("WRAPS", False),)
         overrides += (("IN_PARTS", True),) if parts else ()
         dispatches.append(replace(dispatch, overrides=overrides))
     return dispatches
 
 
 def run_indexing(op: Indexing, args: Args) -> Array:
+    if not op.wraps:
+        refuse_negative(args, args.array("indices" if "indices: " in op.signature else "index"))
     try:
         return op.numpy(args)
     except IndexError as error:

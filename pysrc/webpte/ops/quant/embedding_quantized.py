@@ -25,7 +25,7 @@ from webpte.ops.core.args import Args, TensorArg
 from webpte.ops.core.quads import float_type, quad_count, quad_grid
 from webpte.ops.core.records import Dispatch, ceil_div, pack
 from webpte.ops.core.registry import register
-from webpte.ops.move.indexing import RowPart, check_indices
+from webpte.ops.move.indexing import RowPart, check_indices, refuse_negative
 from webpte.shapes import Dims
 
 
@@ -165,7 +165,7 @@ def lower_embedding(op: Embedding, args: Args, parts: Sequence[TablePart] = ()) 
     grouped = table.group_size % 4 == 0 or table.row_groups < 2
     numbers, signed = table.format, table.format.bits == 8 and weight.dtype.name == "int8"
     aligned = row_bytes * numbers.per_byte % 4 == 0
-    flag = args.index_flag((indices, weight.dims[0]))
+    flag = args.index_flag((indices, weight.dims[0]), wraps=False)
     return [
         Dispatch(
             kernel="embedding_quantized",
@@ -191,6 +191,7 @@ def lower_embedding(op: Embedding, args: Args, parts: Sequence[TablePart] = ()) 
                 ("SIGNED", int(signed)),
                 ("WHOLE", int(width % 4 == 0 and aligned and grouped)),
                 ("ZERO_POINTS", int(zero_points is not None)),
+                ("WRAPS", False),
                 *((("IN_PARTS", True),) if parts else ()),
             ),
         )
@@ -201,6 +202,7 @@ def lower_embedding(op: Embedding, args: Args, parts: Sequence[TablePart] = ()) 
 def run_embedding(op: Embedding, args: Args) -> np.ndarray:
     table, width = check_table(args, op), args.out.dims[-1]
     packed, indices = args.array("weight"), args.array("indices")
+    refuse_negative(args, indices)
     try:
         rows = packed[indices]  # (.., bytes of a row)
     except IndexError as error:

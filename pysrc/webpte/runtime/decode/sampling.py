@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.json_reader import shown
 from webpte.ops.sampling.sample import SETTINGS
 from webpte.ops.sampling.sample_numpy import Settings, choose_token
 from webpte.ops.sampling.top_logprobs import MOST as MOST_LOGPROBS
@@ -38,7 +40,9 @@ class Sampling:
     repetition_penalty: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.temperature >= 0 and math.isfinite(self.temperature)):
+        for field in fields(self):
+            _check_number(field.name, getattr(self, field.name), field.default is None)
+        if not self.temperature >= 0:
             raise InputError(f"temperature must be 0 or more, not {self.temperature}")
         if self.top_k is not None and not self.top_k >= 1:
             raise InputError(f"top_k must be 1 or more, not {self.top_k}; None keeps all tokens")
@@ -47,19 +51,57 @@ class Sampling:
         if self.min_p is not None and not 0 <= self.min_p <= 1:
             raise InputError(f"min_p must be from 0 to 1, not {self.min_p}")
         penalty = self.repetition_penalty
-        if penalty is not None and not (penalty > 0 and math.isfinite(penalty)):
+        if penalty is not None and not penalty > 0:
             raise InputError(
                 f"repetition_penalty must be above 0, not {penalty}; above 1 makes tokens rarer "
                 "that are in the context already, 1 changes nothing"
             )
 
 
+def _check_number(name: str, value: object, may_be_absent: bool) -> None:
+    """Raise InputError for an option that is no number, or that no float holds."""
+    if value is None and may_be_absent:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InputError(f"{name} must be a number, not {shown(value)}")
+    if name == "top_k" and _is_integer(value):
+        return  # of any size: it is compared with the vocabulary
+    try:
+        is_finite = math.isfinite(value)
+    except OverflowError:
+        raise InputError(f"{name} is too large: no float holds it") from None
+    if not is_finite:
+        raise InputError(f"{name} must be a finite number, not {value}")
+
+
+def check_stop(stop: object) -> frozenset[int]:
+    """Return the tokens that end an answer; raise InputError if they are no tokens."""
+    tokens = list(stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else [None]
+    if not all(_is_integer(token) for token in tokens):
+        raise InputError(f"stop must be a list of tokens (integers), not {shown(stop)}")
+    return frozenset(tokens)
+
+
+def check_most(most: object, name: str = "max_new_tokens") -> int:
+    """Return a limit; raise InputError if it is no integer."""
+    if not _is_integer(most):
+        raise InputError(f"{name} must be an integer, not {shown(most)}")
+    return int(most)
+
+
+def _is_integer(value: object) -> TypeGuard[int | np.integer[Any]]:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def seed_words(seed: int | None) -> Array:
     """Return a seed as the operator takes it, int32 [2]; None is a new one each time."""
     if seed is None:
         seed = int.from_bytes(os.urandom(SEED_BITS // 8), "little")
-    if not 0 <= seed < 1 << SEED_BITS:
-        raise InputError(f"a seed must be from 0 to 2^{SEED_BITS} - 1, not {seed}")
+    if not _is_integer(seed) or not 0 <= seed < 1 << SEED_BITS:
+        raise InputError(
+            f"a seed must be an integer from 0 to 2^{SEED_BITS} - 1, not {shown(seed)}"
+        )
+    seed = int(seed)
     return np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32).view(np.int32)
 
 

@@ -170,7 +170,7 @@ class PlanSelector:
                 array = arrays.get(value_id)
                 if array is None or not array.size:
                     continue
-                if not -size <= array.min() <= array.max() < size:
+                if not fault.least(size) <= array.min() <= array.max() < size:
                     raise IndexRangeError(str(fault))
 
     def _set_inputs(self, inputs: Sequence[Input]) -> None:

@@ -53,6 +53,17 @@ def test_out_of_range_is_an_error_of_the_reference(op: str, args: Any, outside: 
         check_reference(case)
 
 
+@pytest.mark.parametrize("op", [GATHER, SELECT, EMBEDDING])
+def test_negative_indices_are_refused_where_pytorch_refuses_them(op: str) -> None:
+    index = np.array([[-1]] if op == GATHER else [-1], np.int32)
+    x = random_bits((5, 3))
+    args = (x, index) if op == EMBEDDING else (x, 0, index)
+    case = LiveCase(op, [args], lambda *_: np.zeros((1, 1 if op == GATHER else 3), np.uint32))
+    with pytest.raises(ExecutionError, match="index -1 is out of bounds"):
+        check_reference(case)
+    assert dict(dispatch_of(case).overrides)["WRAPS"] is False
+
+
 def five_indices() -> LiveCase:
     index: list[Array | None] = [indices(2, 3) for _ in range(5)]
     return LiveCase(INDEX, [(random_bits((2,) * 5), index)], indexed)

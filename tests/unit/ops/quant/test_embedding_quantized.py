@@ -41,6 +41,7 @@ def test_whole_quads_where_they_fit(width: int, size: int, extra: int, whole: in
         "SIGNED": 0,
         "WHOLE": whole,
         "ZERO_POINTS": 0,
+        "WRAPS": False,
     }
 
 
@@ -53,7 +54,7 @@ def test_whole_quads_of_other_numbers(kind: str, width: int, whole: int) -> None
     assert dict(dispatch.overrides)["WHOLE"] == whole
 
 
-@pytest.mark.parametrize("outside", [7, -8])
+@pytest.mark.parametrize("outside", [7, -1, -8])
 def test_out_of_range_is_an_error_of_the_reference(outside: int) -> None:
     weight, scales = table(7, 8, 2)
     args = (Const(weight), Const(scales), 4, np.array([outside], np.int32), True)

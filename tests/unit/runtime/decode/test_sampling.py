@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from webpte.errors import InputError
-from webpte.runtime.decode.sampling import SamplerSettings, Sampling, seed_words
+from webpte.runtime.decode.sampling import (
+    SamplerSettings,
+    Sampling,
+    check_most,
+    check_stop,
+    seed_words,
+)
 
 LOGITS = np.array([0.0, 3.0, 1.0, 2.0, -1.0], np.float32)
 SEED = seed_words(7)
@@ -149,3 +155,31 @@ def test_seeds_and_positions_have_chances_of_their_own() -> None:
     by_high_word = {chosen(seed << 32) for seed in range(50)}
     by_position = {chosen(7, position) for position in range(50)}
     assert min(map(len, (by_seed, by_high_word, by_position))) > 40
+
+
+@pytest.mark.parametrize("name", ["temperature", "top_k", "top_p", "min_p", "repetition_penalty"])
+@pytest.mark.parametrize("value", ["x", 10**400, float("nan"), float("inf"), True, [1]])
+def test_options_that_are_no_numbers(name: str, value: Any) -> None:
+    if name == "top_k" and value == 10**400:
+        assert Sampling(top_k=value).top_k == value  # keeps all tokens
+        return
+    with pytest.raises(InputError, match=f"{name} (must be|is too large)"):
+        Sampling(**{name: value})
+
+
+@pytest.mark.parametrize("seed", ["a", 1.5, True, -1, 2**64, [1]])
+def test_seeds_that_are_no_seeds(seed: Any) -> None:
+    with pytest.raises(InputError, match="a seed must be an integer"):
+        SamplerSettings.of(Sampling(), seed)
+
+
+@pytest.mark.parametrize("stop", [5, "a", None, ["a"], [1.5]])
+def test_stops_that_are_no_tokens(stop: Any) -> None:
+    with pytest.raises(InputError, match="stop must be a list of tokens"):
+        check_stop(stop)
+
+
+@pytest.mark.parametrize("most", ["a", 1.5, None, True])
+def test_limits_that_are_no_integers(most: Any) -> None:
+    with pytest.raises(InputError, match="max_new_tokens must be an integer"):
+        check_most(most)

@@ -1,0 +1,164 @@
+"""No regular expression, and no function that reads foreign text, takes more than linear time.
+
+Times are compared as ratios: eight times the text may take up to twenty times as long. Square
+growth takes 64 times. A ratio that is too large is measured again, by the best of several runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from page.html.markdown import has_markup, markdown
+from page.html.markup import render
+from page.inputs.typed import TypedError, parse_values
+from support.harness.reading import run as run_coroutine
+from support.regex.patterns import HardStrings, Pattern, find_patterns, run
+from support.write.pdf_writer import write_pdf
+from webpte.arrays import read_npy
+from webpte.errors import WebpteError
+from webpte.json_reader import parse_table
+from webpte.manifest import read_manifest
+from webpte.retrieval import read_document
+from webpte.retrieval.documents import Document
+from webpte.retrieval.passages import cut_document
+from webpte.text import ChatTemplate, load_tokenizer
+
+ROOT = Path(__file__).parent.parent.parent
+# Patterns that are made of values, each with an example that it may be.
+MADE = {
+    "_written(items)": None,  # of an answer's grammar; only literals and classes come before it
+    "f'\\\\{letter}+'": r"\d+",
+    "'|'.join(map(re.escape, pictures))": r"<image>|<img>",
+    "f'({kept})'": r"([^abc])",
+    "'|'.join(sorted(added, key=len, reverse=True)) or '(?!)'": r"<end>|<e>",
+    "f'^deb (?:\\\\[(.*)\\\\] )?(\\\\S+) {codename} '": r"^deb (?:\[(.*)\] )?(\S+) sid ",
+}
+SHORT, LONG = 128, 1024  # characters
+MOST_GROWTH = 20  # of the time from SHORT to LONG; 8 is linear, 64 is square
+
+
+def source_patterns() -> list[Pattern]:
+    files = sorted([*(ROOT / "pysrc").rglob("*.py"), *(ROOT / "web").rglob("*.py")])
+    return [pattern for file in files for pattern in find_patterns(file, ROOT)]
+
+
+def seconds(work: Callable[[int], object], length: int, times: int) -> float:
+    best = float("inf")
+    for _ in range(times):
+        began = perf_counter()
+        work(length)
+        best = min(best, perf_counter() - began)
+    return best
+
+
+def growth(work: Callable[[int], object], short: int = SHORT, long: int = LONG) -> float:
+    """Return how much longer LONG characters take than SHORT, or 20 than 10 if that is too much."""
+    for less, more in ((10, 20), (short, long)):
+        for times in (1, 5, 25):
+            ratio = seconds(work, more, times) / max(seconds(work, less, times), 1e-7)
+            if ratio <= MOST_GROWTH:
+                break
+        else:
+            return ratio
+    return ratio
+
+
+def slow_text(pattern: Pattern) -> str | None:
+    assert pattern.text is not None
+    strings = HardStrings(pattern.text, pattern.flags).all()
+    for method, compiled in pattern.runs():
+        for before, body, after in strings:
+            text = lambda length: before + body * (length // len(body) + 1) + after  # noqa: B023, E731
+            ratio = growth(lambda length: run(compiled, method, text(length)))  # noqa: B023
+            if ratio > MOST_GROWTH:
+                return f"{pattern.place}: {pattern.text!r}, {method}: {text(24)!r} x{ratio:.0f}"
+    return None
+
+
+def test_no_pattern_takes_more_than_linear_time() -> None:
+    slow = []
+    for pattern in source_patterns():
+        text = pattern.text if pattern.text is not None else MADE[pattern.written]
+        if text is not None:
+            given = Pattern(pattern.place, text, text, pattern.flags, pattern.methods)
+            slow.append(slow_text(given))
+    assert len(slow) > 80
+    assert [found for found in slow if found] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"#{1,6}\s+(.*?)\s*#*\s*$",
+        r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$",
+        r"^alias (\w+) = ([^;]+);",
+        r"%(?:\([^)]*\))?\d*",
+    ],
+)
+def test_slow_patterns_are_found(text: str) -> None:
+    method = "match" if text.endswith("$") else "findall"
+    assert slow_text(Pattern("here", text, text, 8, (method,))) is not None
+
+
+# Texts that were slow, or are near to ones: (before, repeated, after).
+HARD = (
+    ("# a", " ", "x"), ("# a", " #", "x"), ("- ", "- ", "x"), ("a|b\n-", " ", "-"),
+    ("a|b\n", " | ", "x"), ("a|b\n|", "-|", "x"), ("|", "|", "\n|-|"), ("~~~", "~", "`"),
+    ("~~~", " a", "`"), ("", "`", "a"), ("", "**a ", ""), ("", "_a", ""), ("", "[a](", ""),
+    ("", "[", ""), ("", "https://,", ""), ("", "*", "a"), ("", "\\", ""), ("", "> ", "a"),
+    ("", "- ", "a"), ("a|b\n-|-\n", "|\n", ""), ("", "- a\n\n", ""), ("", "~~~\n", ""),
+    ("", "a. ", ""), ("", ".\"", ""), ("", "\n ", "a"), ("", "a", ""), ("", "%(", ""),
+    ("", "<", ""), ("", "\u3042", ""), ("[", "[1,", ""), ("", "1,", ""), ('{"a": ', "[", ""),
+    ('"', "\\", ""),
+)  # fmt: skip
+
+
+def refused(work: Callable[[], object]) -> None:
+    with suppress(WebpteError, TypedError):
+        work()
+
+
+def readers() -> dict[str, Callable[[str], object]]:
+    tokenizer = run_coroutine(
+        load_tokenizer((ROOT / "tests/data/text/words/tokenizer.json").as_posix())
+    )
+    source = "{% for m in messages %}{{ m.content | trim | replace('<', '') }}{% endfor %}"
+    template = run_coroutine(ChatTemplate.load(source))
+    header = b"\x93NUMPY\x01\x00"
+
+    def document(text: str) -> None:
+        cut_document(Document.of_markdown(text, "a.md"))
+
+    return {
+        "markdown": lambda text: render([*markdown(text), has_markup(text)]),
+        "documents": document,
+        "lines": lambda text: document(text.replace(" ", "\n")),
+        "pdf": lambda text: asyncio.run(
+            read_document(write_pdf([[text.replace("\u3042", "a")]]), "a.pdf")
+        ),
+        "tokenizer": lambda text: tokenizer.decode(tokenizer.encode(text)),
+        "template": lambda text: template.render([{"role": "user", "content": text}]),
+        "values": lambda text: parse_values(text, dtype="int32", dims=(1,), bounds=((1, 1 << 20),)),
+        "card": lambda text: parse_table(text, "card", WebpteError),
+        "manifest": lambda text: read_manifest(text, "manifest"),
+        "npy": lambda text: read_npy(
+            header + len(text.encode()).to_bytes(2, "little") + text.encode(), "a.npy"
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(readers()))
+def test_no_reader_takes_more_than_linear_time(name: str) -> None:
+    read, slow = readers()[name], []
+    for before, body, after in HARD:
+        text = lambda length: before + body * (length // len(body) + 1) + after  # noqa: B023, E731
+        ratio = growth(lambda length: refused(lambda: read(text(length))), 1000, 8000)  # noqa: B023
+        if ratio > MOST_GROWTH:
+            slow.append((before, body, after, ratio))
+    assert slow == []
