@@ -311,36 +311,3 @@ def _array(value: Any) -> Any:
             "an input or output is bfloat16, which WebGPU does not have; call model.float()."
         )
     return tensor.numpy()
-<<<<<<< HEAD
-=======
-
-
-@contextmanager
-def quiet_logs() -> Iterator[dict[str, set[str]]]:
-    """The partitioner's reasons for operators that it rejects, collected from its log."""
-    found: dict[str, set[str]] = defaultdict(set)
-
-    class Listener(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            _, _, why = record.getMessage().partition("[Vulkan Partitioner] Due to [")
-            reason, _, call = why.rpartition("], skipping ")
-            if match := _OVERLOAD.search(call):
-                found[match["op"]].add(reason)
-
-    root, listener = logging.getLogger(), Listener(logging.INFO)
-    level, others = root.level, root.handlers[:]
-    root.addHandler(listener)
-    root.setLevel(logging.INFO)
-    for handler in others:  # no other output of the log is wanted
-        root.removeHandler(handler)
-    try:
-        yield found
-    finally:
-        root.removeHandler(listener)
-        root.setLevel(level)
-        for handler in others:
-            root.addHandler(handler)
-
-
-_OVERLOAD = re.compile(r"\b(?P<op>\w+\.\w+)\.\w+")
->>>>>>> hangs

@@ -115,9 +115,10 @@ def quiet_logs() -> Iterator[dict[str, set[str]]]:
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            match = _SKIPPED.search(record.getMessage())
-            if match:
-                found[match["op"]].add(match["reason"])
+            _, _, why = record.getMessage().partition("[Vulkan Partitioner] Due to [")
+            reason, _, call = why.rpartition("], skipping ")
+            if match := _OVERLOAD.search(call):
+                found[match["op"]].add(reason)
 
     root, listener = logging.getLogger(), Listener(logging.INFO)
     level, others = root.level, root.handlers[:]
@@ -134,6 +135,4 @@ def quiet_logs() -> Iterator[dict[str, set[str]]]:
             root.addHandler(handler)
 
 
-_SKIPPED = re.compile(
-    r"\[Vulkan Partitioner\] Due to \[(?P<reason>.*)\], skipping .*?(?P<op>\w+\.\w+)\.\w+"
-)
+_OVERLOAD = re.compile(r"\b(?P<op>\w+\.\w+)\.\w+")
