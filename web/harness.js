@@ -43,7 +43,7 @@ async function startRunner() {
   const pyodide = await startPython({
     indexURL: here("./runtime/pyodide/"),
     packages: ["numpy", "flatbuffers"],
-    archives: [here("./webpte.zip"), here("./webpte_dev.zip")],
+    archives: [here("./webpte.zip"), here("./suites.zip")],
   });
   return pyodide.runPython(RUNNER, { globals: pyodide.toPy({}) });
 }

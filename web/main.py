@@ -21,7 +21,7 @@ import pyodide_js
 from polyscript import xworker  # PyScript calls xworker.onmessage, so the name must stay global
 from pyodide.ffi import JsException, JsProxy, create_proxy, to_js
 
-from webpte_boot.compiled import CompiledModules
+from boot.compiled import CompiledModules
 
 compiled = CompiledModules("/webpte-bytecode", "webpte.bytecode")
 # PyScript runs this file in a coroutine.
@@ -37,10 +37,10 @@ from page.npy import Array
 from page.outputs.pictures import bmp
 from page.session import open_tabs
 from page.session.typed_address import origin_of
+from webpte.engine.browser.scripts import load_script
+from webpte.engine.gpu.webgpu.device import find_adapter
+from webpte.engine.open.library import LOCAL, LibraryFile
 from webpte.errors import NoWebGPUError, SourceError
-from webpte.gpu.browser.scripts import load_script
-from webpte.gpu.webgpu.device import find_adapter
-from webpte.library import LOCAL, LibraryFile
 
 _LINK_SECONDS = 60  # how long a download link is valid
 _PICTURES = 32  # that have an address at a time

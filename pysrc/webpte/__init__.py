@@ -8,28 +8,9 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import (
-    errors,
-    library,
-    llm,
-    report,
-    retrieval,
-    speech,
-    tasks,
-    text,
-    training,
-    vision,
-)
-from webpte.download import Download
-from webpte.errors import WebpteError
-from webpte.format.bundled import BundledCase
-from webpte.gpu.choose_adapter import AdapterInfo
-from webpte.gpu.device import Device
-from webpte.gpu.device_info import DeviceInfo
-from webpte.runtime.autotune.tuning import Tuning
-from webpte.runtime.base.devices import native_adapters, shared_device
-from webpte.runtime.base.gpu_tensor import GpuTensor
-from webpte.runtime.base.info import (
+from webpte import errors, llm, tasks, training
+from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.call.info import (
     ConstantInfo,
     MethodInfo,
     Placement,
@@ -37,13 +18,27 @@ from webpte.runtime.base.info import (
     Stats,
     TensorInfo,
 )
-from webpte.runtime.base.options import Options
-from webpte.runtime.forecast import forecast
-from webpte.runtime.inspect_file import inspect
-from webpte.runtime.lora.slots import LoraRoom
-from webpte.runtime.lora.switch import Lora
-from webpte.runtime.program import Program, load
-from webpte.runtime.tune import tune
+from webpte.engine.call.options import Options
+from webpte.engine.files.download import Download
+from webpte.engine.format.bundled import BundledCase
+from webpte.engine.gpu.choose_adapter import AdapterInfo
+from webpte.engine.gpu.device import Device
+from webpte.engine.gpu.device_info import DeviceInfo
+from webpte.engine.gpu.devices import native_adapters, shared_device
+from webpte.engine.open import library
+from webpte.errors import WebpteError
+from webpte.inspection import report
+from webpte.inspection.forecast import forecast
+from webpte.inspection.inspect_file import inspect
+from webpte.inspection.tune.tune_programs import tune
+from webpte.inspection.tune.tuning import Tuning
+from webpte.llm import text
+from webpte.llm.lora.slots import LoraRoom
+from webpte.llm.lora.switch import Lora
+from webpte.program import Program, load
+from webpte.tasks import retrieval
+from webpte.tasks.sound import speech
+from webpte.tasks.vision import vision
 
 __version__ = "0.1.0"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import webpte
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.runtime.base.open import open_source
-from webpte.runtime.load.program_file import read_contents
-from webpte_dev.suite import parse_entry, run_entry
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.load.program_file import read_contents
+from webpte.engine.open.open_source import open_source
 from webpte_export.report import HostOp
+from webpte_export.suites.suite import parse_entry, run_entry
 
 # The simulated device, which counts submissions, computes with NumPy: too slow for large models.
 _MOST_BYTES_TO_COUNT = 64 * 2**20

@@ -80,11 +80,11 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
 
         return list_devices
     if name == "models":
-        from webpte_host.models.command import main as run_models
+        from webpte_host.commands.models import main as run_models
 
         return run_models
     if name == "api":
-        from webpte_host.api.command import main as run_api
+        from webpte_host.commands.api import main as run_api
 
         return run_api
     if name == "pictures":
@@ -92,7 +92,7 @@ def _command(arguments: list[str]) -> Callable[[list[str]], int]:
 
         return take_pictures
     if name == "build":
-        from webpte_host.site.command import main as run_build
+        from webpte_host.commands.build import main as run_build
 
         return run_build
     if name == "docs":

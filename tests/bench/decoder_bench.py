@@ -22,8 +22,8 @@ import numpy as np
 
 import webpte
 from bench.model_bench import alone, whole
-from webpte.gpu.native.device import NativeDevice
-from webpte.gpu.native.plan import NativePlan
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.gpu.native.plan import NativePlan
 
 NAMES = ("llama", "smollm2", "qwen3", "gemma3", "phi")
 STEPS = 50  # in one submission

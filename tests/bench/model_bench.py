@@ -24,17 +24,17 @@ from unittest.mock import patch
 import numpy as np
 
 import webpte
-from webpte.gpu.native.device import NativeDevice
-from webpte.gpu.native.plan import NativeDispatch, NativePlan, submission
-from webpte.graph.graph import Graph
-from webpte.ops.conv import conv_window
-from webpte.ops.gemm import gemm_small
-from webpte.plan.shaders import ShaderLibrary
-from webpte.rewrite import fusion
-from webpte.runtime.execute import delegate
-from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.request import RunRequest
-from webpte_dev.kernel_bench import read_calls
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.gpu.native.plan import NativeDispatch, NativePlan, submission
+from webpte.engine.graph.graph import Graph
+from webpte.engine.ops.conv import conv_window
+from webpte.engine.ops.gemm import gemm_small
+from webpte.engine.plan.shaders import ShaderLibrary
+from webpte.engine.rewrite import fusion
+from webpte.engine.run import delegate
+from webpte.engine.run.delegate import GpuDelegate
+from webpte.engine.run.request import RunRequest
+from webpte_export.suites.kernel_bench import read_calls
 
 Variant = tuple[tuple[Any, str, Any], ...]  # module, name, value
 

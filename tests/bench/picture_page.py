@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.files.json_reader import Table
+from webpte.engine.gpu.devices import shared_device
 from webpte.errors import InputError
-from webpte.json_reader import Table
-from webpte.runtime.base.devices import shared_device
-from webpte.runtime.scaling.gpu_scaler import GpuScaler
-from webpte.runtime.scaling.resample import filter_weights
-from webpte.runtime.scaling.steps import PictureSteps, prepare_on_host
+from webpte.tasks.vision.scaling.gpu_scaler import GpuScaler
+from webpte.tasks.vision.scaling.resample import filter_weights
+from webpte.tasks.vision.scaling.steps import PictureSteps, prepare_on_host
 from webpte.tasks.vision.tiles import pictures_of
 
 Figures = dict[str, Any]

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 import webpte
-from webpte.bench import bench_llm, bench_method, example_input
-from webpte.runtime.base.options import DeveloperOptions
+from webpte.engine.call.options import DeveloperOptions
+from webpte.llm.bench import bench_llm, bench_method, example_input
 
 Figures = dict[str, Any]
 ROUNDS = 5  # of overlapped calls; the best is told

@@ -16,8 +16,8 @@ from time import perf_counter
 import numpy as np
 
 from support.harness.embedders import nearest
-from webpte.gpu.native.device import NativeDevice
-from webpte.runtime.search.vectors import GpuVectors, HostVectors, Vectors
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.tasks.retrieval.vectors import GpuVectors, HostVectors, Vectors
 
 
 async def show(name: str, vectors: Vectors, rows: np.ndarray, counts: list[int]) -> None:

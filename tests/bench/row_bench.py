@@ -21,15 +21,15 @@ import numpy as np
 
 from support.graphs.fusion_graphs import llama_layers
 from support.write.pte_writer import write_pte
-from webpte.gpu.native.device import NativeDevice
-from webpte.graph.graph import Graph
-from webpte.ops.gemm import fused_linear_q4, linear_q4
-from webpte.ops.gemm.gemv_q4 import GemvConfig
-from webpte.plan.shaders import ShaderLibrary
-from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.request import Input, OutputPlacement, RunRequest
-from webpte.runtime.load.program_file import read_contents
-from webpte.source import BytesSource
+from webpte.engine.files.source import BytesSource
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.graph.graph import Graph
+from webpte.engine.load.program_file import read_contents
+from webpte.engine.ops.gemm import fused_linear_q4, linear_q4
+from webpte.engine.ops.gemm.gemv_q4 import GemvConfig
+from webpte.engine.plan.shaders import ShaderLibrary
+from webpte.engine.run.delegate import GpuDelegate
+from webpte.engine.run.request import Input, OutputPlacement, RunRequest
 
 SIZES = ((64, 32), (128, 16), (128, 32), (128, 64), (256, 64))
 CONFIGS = tuple(GemvConfig(threads, slices) for threads, slices in SIZES)

@@ -32,8 +32,8 @@ from base64 import b64decode
 import numpy as np
 import webpte
 from webpte import WebpteError
-from webpte.runtime.base.options import DeveloperOptions
-from webpte.ops.gemm import gemm, subgroup_matrix
+from webpte.engine.call.options import DeveloperOptions
+from webpte.engine.ops.gemm import gemm, subgroup_matrix
 
 random = np.random.default_rng(1)
 x = random.normal(size=(m, k)).astype(np.float32)

@@ -34,14 +34,14 @@ from typing import Any
 import numpy as np
 
 import webpte
+from webpte.engine.files.json_reader import Table
+from webpte.engine.gpu.devices import shared_device
 from webpte.errors import InputError, WebpteError
-from webpte.json_reader import Table
 from webpte.llm import Generator, Scheduler
 from webpte.llm.generation import Generation, ignore_stops
-from webpte.runtime.base.devices import shared_device
-from webpte.runtime.search.vectors import GpuVectors, HostVectors
-from webpte.speech.timestamps import TimestampRule
 from webpte.tasks.files import PREPROCESSOR
+from webpte.tasks.retrieval.vectors import GpuVectors, HostVectors
+from webpte.tasks.sound.speech.timestamps import TimestampRule
 from webpte.tasks.vision.tiles import pictures_of
 
 Figures = dict[str, Any]

@@ -1,4 +1,4 @@
-"""`webpte.ray.Predictor` on Ray Data: two workers on this machine's GPU, one of them killed."""
+"""`webpte_serve.ray.Predictor` on Ray Data: two workers on a GPU, one of them killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import ray
 from support.devices.native import need_native
 from support.harness.mortal_predictor import MortalPredictor
 from support.write.row_programs import EXPORTED, RESULTS, ROWS, classifier, with_features
-from webpte.ray import Predictor
+from webpte_serve.ray import Predictor
 
 BLOCKS, BATCH = 20, 200
 pytestmark = pytest.mark.usefixtures("cluster")

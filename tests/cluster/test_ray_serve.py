@@ -16,7 +16,7 @@ from ray import serve
 from support.devices.native import need_native
 from support.harness.api_models import copy_tiny_model
 from support.harness.limits import SOCKET_SECONDS
-from webpte_host.api.ray_serve import deploy
+from webpte_serve.api.ray_serve import deploy
 
 KEY = "a key"
 SECONDS = 60  # until a killed replica has a successor

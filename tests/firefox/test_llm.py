@@ -13,7 +13,7 @@ SAMPLED = {"temperature": 0.9, "top_k": 20, "top_p": 0.9, "repetition_penalty": 
 CODE = """
 import js
 from webpte import llm
-from webpte.runtime.base.options import DeveloperOptions
+from webpte.engine.call.options import DeveloperOptions
 from webpte.llm import decode
 
 decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU

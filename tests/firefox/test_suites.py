@@ -24,7 +24,7 @@ RUN = """
 from urllib.parse import quote
 import js
 from pyodide.http import pyfetch
-from webpte_dev.variants import VariantRuns, described_variants
+from webpte_export.suites.variants import VariantRuns, described_variants
 
 def locate(path):
     return f"{js.location.origin}/suite/{quote(folder)}/{quote(path)}"

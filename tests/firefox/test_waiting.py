@@ -12,8 +12,8 @@ from webpte_host.harness.browser import Harness
 MEASUREMENTS = 10
 MEASURE = """
 import json
-from webpte.gpu.browser.scripts import load_script
-from webpte.gpu.webgpu.device import find_adapter
+from webpte.engine.browser.scripts import load_script
+from webpte.engine.gpu.webgpu.device import find_adapter
 
 adapter, info = await find_adapter()
 device = await load_script("webgpu/adapter.js").open(adapter, "[]", "{}")

@@ -15,9 +15,9 @@ from support.cases.tables import Row, every_row
 from support.devices.native import make_device, need_native
 from support.graphs.graphs import make_planner, read_graph
 from support.harness import extent
-from webpte.gpu.native.device import NativeDevice
-from webpte.ops.core.records import Dispatch
-from webpte.ops.core.target import GPU, Target
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.ops.core.records import Dispatch
+from webpte.engine.ops.core.target import GPU, Target
 
 MOST = extent.count(2, 5)  # rows of a family
 FAMILIES = ("attention", "conv", "matmul", "reduce")

@@ -13,19 +13,19 @@ from support.cases.cases import Array
 from support.devices.native import need_native
 from support.graphs.graphs import build_graph, temporary_op
 from support.write.pte_writer import GraphWriter
-from webpte.gpu.native.device import NativeDevice
-from webpte.ops.core.args import Args
-from webpte.ops.core.fixed_point import (
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.ops.core.args import Args
+from webpte.engine.ops.core.fixed_point import (
     log2_of_wait,
     mul_hi,
     negative_log2,
     negative_power,
     threefry,
 )
-from webpte.ops.core.records import Dispatch, ceil_div, pack
-from webpte.plan.shaders import ShaderLibrary, shader_folder
-from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.request import RunRequest
+from webpte.engine.ops.core.records import Dispatch, ceil_div, pack
+from webpte.engine.plan.shaders import ShaderLibrary, shader_folder
+from webpte.engine.run.delegate import GpuDelegate
+from webpte.engine.run.request import RunRequest
 
 KERNEL = """
 // use lib/fixed_point.wgsl

@@ -34,8 +34,8 @@ from support.graphs.fusion_graphs import (
 from support.graphs.graphs import wait
 from support.harness import extent
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.ops.conv import conv_window
-from webpte.ops.gemm import gemm_small, gemv_q4
+from webpte.engine.ops.conv import conv_window
+from webpte.engine.ops.gemm import gemm_small, gemv_q4
 
 LARGE_BLOCKS = ((gemm_small.SmallTile(4, 4, blocks=2), 0),)
 

@@ -19,8 +19,8 @@ from support.graphs.graphs import wait
 from support.harness.extent import everything, some
 from support.llm.lora_models import LORAS, folder, open_model
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.ops.gemm import subgroup_matrix
-from webpte.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
+from webpte.engine.ops.gemm import subgroup_matrix
+from webpte.engine.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
 
 Array = np.ndarray
 

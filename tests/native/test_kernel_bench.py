@@ -10,8 +10,8 @@ import pytest
 from support.devices.native import need_native
 from support.graphs.graphs import wait
 from webpte import shared_device
-from webpte.runtime.inspect.kernel_rates import Effort, Limits
-from webpte_dev import kernel_bench
+from webpte.inspection.kernel_rates import Effort, Limits
+from webpte_export.suites import kernel_bench
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench
 

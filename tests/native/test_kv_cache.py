@@ -17,9 +17,9 @@ from support.cases.attention.attention_programs import CacheCase
 from support.cases.attention.update_programs import UpdateCase
 from support.devices.native import make_device, need_native
 from support.harness import extent
-from webpte.gpu.native.device import NativeDevice
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, unpack_whole_rows
 from webpte.llm import Generator
-from webpte.ops.attention.cache_packing import PACKINGS, CachePacking, unpack_whole_rows
 from webpte_host.base.layout import ROOT
 
 KINDS = ("f16", "int8")

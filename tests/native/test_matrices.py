@@ -19,9 +19,9 @@ from support.cases.tables import Row
 from support.devices.native import need_native
 from support.devices.plain_matrices import matrix_device, plain_matrices
 from support.harness import extent
-from webpte.gpu.native.device import NativeDevice
-from webpte.ops.gemm import gemm_small, subgroup_matrix
-from webpte.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.ops.gemm import gemm_small, subgroup_matrix
+from webpte.engine.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
 from webpte_host.base.layout import ROOT
 
 Array = np.ndarray

@@ -20,9 +20,9 @@ from support.cases.tables import every_row, one_row_per_op, usual_rows
 from support.devices.naga import NoAdapterError, Spec, make_all
 from support.devices.variants import collect, collect_programs, lower, without_results
 from support.harness.extent import everything
-from webpte.gpu.device import PipelineSpec
-from webpte.ops.core.target import GPU
-from webpte.plan.shaders import kernel_files, shader_folder
+from webpte.engine.gpu.device import PipelineSpec
+from webpte.engine.ops.core.target import GPU
+from webpte.engine.plan.shaders import kernel_files, shader_folder
 
 PARTS = ("rows 0", "rows 1", "programs", "others")
 

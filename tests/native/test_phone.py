@@ -19,11 +19,11 @@ from support.graphs.split_graphs import PROGRAMS
 from support.harness import extent
 from support.write import pack_suite
 from support.write.pte_writer import write_pte
-from webpte.gpu.device_info import PHONE_LIMITS
-from webpte.gpu.native.device import NativeDevice
+from webpte.engine.call.options import DeveloperOptions
+from webpte.engine.gpu.device_info import PHONE_LIMITS
+from webpte.engine.gpu.native.device import NativeDevice
 from webpte.llm import Generator
-from webpte.runtime.base.options import DeveloperOptions
-from webpte_dev.suite import run_entry
+from webpte_export.suites.suite import run_entry
 from webpte_host.base.layout import ROOT
 from webpte_host.commands.verify import case_id
 

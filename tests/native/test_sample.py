@@ -13,13 +13,13 @@ import pytest
 from support.cases.sampling.sample_cases import is_nearly
 from support.devices.native import need_native
 from support.harness import extent
-from webpte.dtypes import DTYPES
-from webpte.gpu.native.device import NativeDevice
-from webpte.plan.shaders import ShaderLibrary
-from webpte.runtime.decode.sampler_graph import SamplerKind, sample_graph
-from webpte.runtime.decode.sampling import SamplerSettings, Sampling
-from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.execute.request import RunRequest
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.plan.shaders import ShaderLibrary
+from webpte.engine.run.delegate import GpuDelegate
+from webpte.engine.run.request import RunRequest
+from webpte.llm.decode.sampler_graph import SamplerKind, sample_graph
+from webpte.llm.decode.sampling import SamplerSettings, Sampling
 
 CONTEXT = 64
 

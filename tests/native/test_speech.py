@@ -8,7 +8,7 @@ from typing import Any
 import webpte
 from support.devices.native import need_native
 from support.llm.small_seq2seq import program_of, sound, whisper_settings
-from webpte.speech import LogMel, Whisper
+from webpte.tasks.sound.speech import LogMel, Whisper
 
 
 def test_segments() -> None:

@@ -24,10 +24,10 @@ from support.cases.tables import Row, agree, every_row, rows_of_every_kernel, us
 from support.devices.native import need_native
 from support.graphs.graphs import make_planner, read_graph
 from support.harness.extent import everything
-from webpte.gpu.native.device import NativeDevice
-from webpte.graph.graph import Graph
-from webpte.ops.core.records import Dispatch
-from webpte.ops.core.target import GPU, Target
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.graph.graph import Graph
+from webpte.engine.ops.core.records import Dispatch
+from webpte.engine.ops.core.target import GPU, Target
 
 SOFTWARE = Target(software=True)
 

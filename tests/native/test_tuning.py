@@ -15,11 +15,11 @@ from support.devices.native import need_native
 from support.graphs.fusion_graphs import Sizes, normed
 from support.graphs.graphs import wait
 from support.write.pte_writer import write_pte
-from webpte.gpu.native.device import NativeDevice
-from webpte.ops.gemm import gemv_q4
-from webpte.ops.gemm.gemm import Types
-from webpte.ops.gemm.packed_weights import PackedWeights
-from webpte.runtime.autotune import tuning
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.ops.gemm import gemv_q4
+from webpte.engine.ops.gemm.gemm import Types
+from webpte.engine.ops.gemm.packed_weights import PackedWeights
+from webpte.inspection.tune import tuning
 
 GRAPH, INPUTS = normed(Sizes(1, 576, 100), "q4")
 PROGRAM = write_pte(GRAPH)

@@ -10,9 +10,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from support.harness import limits
 from support.page.static_site import StaticHost, static_host
+from webpte_host.commands.build import build
 from webpte_host.harness.browser import open_browser
 from webpte_host.site.build_notebooks import NOTEBOOKS
-from webpte_host.site.command import build
 
 NAMES = [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
 PICTURES = {"a_picture_model": 3}

@@ -16,9 +16,9 @@ import pytest
 
 import webpte
 from webpte import errors
-from webpte.ops import lookup, registered_names
-from webpte.ops.core import quads
-from webpte.ops.move import view
+from webpte.engine.ops import lookup, registered_names
+from webpte.engine.ops.core import quads
+from webpte.engine.ops.move import view
 
 PACKAGE = Path(webpte.__file__).parent
 ROOT = PACKAGE.parent.parent
@@ -62,28 +62,31 @@ ORDER = (
 )
 # The only modules that need a browser, and the only ones that may import them: late, in functions.
 BROWSER_ONLY = {
-    "webpte.gpu.browser.scripts",
-    "webpte.gpu.webgpu.device",
-    "webpte.gpu.webgpu.pending_requests",
-    "webpte.gpu.browser.files",
-    "webpte.gpu.browser.cached_file",
-    "webpte.gpu.browser.opfs_cache",
-    "webpte.gpu.browser.settings_store",
-    "webpte.gpu.browser.libraries",
-    "webpte.gpu.browser.pictures",
+    "webpte.engine.browser.scripts",
+    "webpte.engine.gpu.webgpu.device",
+    "webpte.engine.gpu.webgpu.pending_requests",
+    "webpte.engine.browser.files",
+    "webpte.engine.browser.cached_file",
+    "webpte.engine.browser.opfs_cache",
+    "webpte.engine.browser.settings_store",
+    "webpte.engine.browser.libraries",
+    "webpte.engine.browser.pictures",
 }
 MAY_IMPORT_LATE = {
-    "webpte.runtime.autotune.tuning_cache",
+    "webpte.inspection.tune.tuning_cache",
     "webpte.library",
-    "webpte.runtime.base.open",
-    "webpte.runtime.base.devices",
-    "webpte.runtime.base.libraries",
-    "webpte.runtime.base.pictures",
+    "webpte.engine.open.open_source",
+    "webpte.engine.gpu.devices",
+    "webpte.engine.open.libraries",
+    "webpte.tasks.vision.picture_files",
 }
 # What runs on this machine's GPU, and the one module that knows the optional package for it.
-NATIVE, BINDING = "webpte.gpu.native.device", Import("webpte.gpu.native.dawn", "pydawn", True)
+NATIVE, BINDING = (
+    "webpte.engine.gpu.native.device",
+    Import("webpte.engine.gpu.native.dawn", "pydawn", True),
+)
 # The one module that knows Jinja, an optional package, and who imports it when that is there.
-TEMPLATES = "webpte.text.sandbox"
+TEMPLATES = "webpte.llm.text.sandbox"
 # Constraints do without it, so that it is no error if it is missing.
 GUIDANCE = Import("webpte.llm.constrain.guidance", "llguidance", True)
 JAVASCRIPT = {"js", "pyodide", "pyodide_js", "pyscript", "webpte_scripts"}
@@ -166,9 +169,15 @@ def test_imports_point_one_way() -> None:
 
 def test_the_walk_sees_imports() -> None:
     """Otherwise the tests around it could not fail."""
-    assert Import("webpte.graph.live_state", "webpte.graph.graph", False) in all_imports()
+    assert (
+        Import("webpte.engine.graph.live_state", "webpte.engine.graph.graph", False)
+        in all_imports()
+    )
     assert Import("webpte", "webpte.errors", False) in all_imports()
-    assert Import("webpte.runtime.base.devices", "webpte.gpu.webgpu.device", True) in all_imports()
+    assert (
+        Import("webpte.engine.gpu.devices", "webpte.engine.gpu.webgpu.device", True)
+        in all_imports()
+    )
     assert len(all_imports()) > 100
 
 
@@ -260,13 +269,15 @@ def test_browser_modules_are_imported_late_and_from_few_places() -> None:
 def test_the_native_device_is_imported_late_and_from_one_place() -> None:
     assert BINDING in all_imports()
     outside = [
-        f for f in all_imports() if f.target == NATIVE and not f.module.startswith("webpte.gpu")
+        f
+        for f in all_imports()
+        if f.target == NATIVE and not f.module.startswith("webpte.engine.gpu")
     ]
-    assert outside == [Import("webpte.runtime.base.devices", NATIVE, True)]
+    assert outside == [Import("webpte.engine.gpu.devices", NATIVE, True)]
 
 
 def test_devices_are_the_business_of_the_runtime() -> None:
-    importers = {f.module for f in all_imports() if f.target.startswith("webpte.gpu")}
+    importers = {f.module for f in all_imports() if f.target.startswith("webpte.engine.gpu")}
     tops = {module.split(".")[1] for module in importers if module != "webpte"}
     assert tops == {"gpu", "runtime", "library"}
 
@@ -283,7 +294,7 @@ def test_the_package_needs_numpy_and_flatbuffers_and_nothing_else() -> None:
 
 def test_the_sandbox_of_templates_is_imported_late_and_from_one_place() -> None:
     importers = [f for f in all_imports() if f.target.startswith(TEMPLATES)]
-    assert {(f.module, f.late) for f in importers} == {("webpte.text.template", True)}
+    assert {(f.module, f.late) for f in importers} == {("webpte.llm.text.template", True)}
 
 
 def _standard_library() -> frozenset[str]:
@@ -343,7 +354,7 @@ def test_the_error_tree_is_as_drawn() -> None:
 
 
 def test_every_shader_is_in_the_folder_of_its_operators() -> None:
-    families = {path.name for path in (PACKAGE / "ops").iterdir() if path.is_dir()} | {"lib"}
+    families = {path.name for path in (PACKAGE / "engine/ops").iterdir() if path.is_dir()} | {"lib"}
     folders = {path.name for path in SHADERS.iterdir()}
     assert folders <= families, f"{folders - families}: put shaders in wgsl/FAMILY/, as ops/FAMILY/"
     stems = [
@@ -377,7 +388,7 @@ def test_an_op_is_written_in_a_family_module(name: str) -> None:
     op = lookup(name)
     assert op is not None
     function = op.scalar or op.lower
-    assert function.__module__.startswith("webpte.ops.")
+    assert function.__module__.startswith("webpte.engine.ops.")
     assert op.alias_of is None or op.alias_of in op.signature.positions
     assert set(op.mutates) <= op.signature.positions.keys()
 

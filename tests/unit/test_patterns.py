@@ -20,14 +20,14 @@ from page.inputs.typed import TypedError, parse_values
 from support.harness.reading import run as run_coroutine
 from support.regex.patterns import HardStrings, Pattern, find_patterns, run
 from support.write.pdf_writer import write_pdf
-from webpte.arrays import read_npy
+from webpte.engine.files.arrays import read_npy
+from webpte.engine.files.json_reader import parse_table
+from webpte.engine.files.manifest import read_manifest
 from webpte.errors import WebpteError
-from webpte.json_reader import parse_table
-from webpte.manifest import read_manifest
-from webpte.retrieval import read_document
-from webpte.retrieval.documents import Document
-from webpte.retrieval.passages import cut_document
-from webpte.text import ChatTemplate, load_tokenizer
+from webpte.llm.text import ChatTemplate, load_tokenizer
+from webpte.tasks.retrieval import read_document
+from webpte.tasks.retrieval.documents import Document
+from webpte.tasks.retrieval.passages import cut_document
 
 ROOT = Path(__file__).parent.parent.parent
 # Patterns that are made of values, each with an example that it may be.

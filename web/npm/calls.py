@@ -14,8 +14,8 @@ from npm.inputs import method_inputs
 from npm.values import DESTROYED, ForeignObject, unshaped
 from webpte import GpuTensor, MethodInfo, Program, ScalarInfo, TensorInfo, tasks
 from webpte.errors import ClosedError, InputError, Told, retold
-from webpte.openai import Client, open_model
 from webpte.tasks import Task
+from webpte_serve.openai import Client, open_model
 
 Progress = Callable[[str, int, int], None]
 # The names of options in JavaScript, and in Python.

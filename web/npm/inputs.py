@@ -9,7 +9,7 @@ import numpy as np
 
 from npm.values import FlatArray, unshaped
 from webpte import MethodInfo, TensorInfo
-from webpte.dtypes import DTYPES
+from webpte.engine.dtypes import DTYPES
 from webpte.errors import InputError
 
 # The arrays of JavaScript by the dtype of their elements.

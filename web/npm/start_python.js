@@ -33,7 +33,7 @@ export async function startPython({ indexURL, packages, archives, onStep = () =>
 // it takes to import them. Only browsers have such a cache.
 async function useCompiled(pyodide, indexURL) {
   if (!globalThis.caches || !globalThis.location?.origin?.startsWith("http")) return;
-  const { CompiledModules } = pyodide.pyimport("webpte_boot.compiled");
+  const { CompiledModules } = pyodide.pyimport("boot.compiled");
   const compiled = CompiledModules(`/webpte-bytecode?${encodeURIComponent(indexURL)}`);
   await compiled.restore();
   setTimeout(() => compiled.keep_later(), KEEP_MS);

@@ -38,7 +38,7 @@ from page.session.state import AppState, Change
 from page.views import FoundViews, find_views
 from page.views.view import Panel, View
 from webpte import DeviceInfo
-from webpte.gpu.tasks import detach
+from webpte.engine.files.detached import detach
 
 _ADAPTER_SECONDS = 15
 

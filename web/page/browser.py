@@ -11,7 +11,7 @@ from page.cards.cards import Card
 from page.inputs.photos import Photo
 from page.npy import Array
 from webpte import DeviceInfo, Download
-from webpte.library import Entry, LibraryFile, Usage
+from webpte.engine.open.library import Entry, LibraryFile, Usage
 
 Message = Mapping[str, Any]  # what someone did: "act", and what belongs to it
 Progress = Callable[[str, int, int], None]  # stage, done, total

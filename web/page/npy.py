@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from page.html.units import shape_text
-from webpte import arrays
+from webpte.engine.files import arrays
 from webpte.errors import InputError
 
 Array = np.ndarray[Any, np.dtype[Any]]

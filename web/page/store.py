@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from page.browser import Browser
-from webpte.json_reader import parse_json
+from webpte.engine.files.json_reader import parse_json
 
 
 class Store:

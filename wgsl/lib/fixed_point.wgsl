@@ -1,5 +1,5 @@
 // Logarithms and powers of two in integers, equal on every GPU: the counterpart of
-// pysrc/webpte/ops/core/fixed_point.py, bit for bit. Q24 means a number times 2^24.
+// pysrc/webpte/engine/ops/core/fixed_point.py, bit for bit. Q24 means a number times 2^24.
 
 // use lib/int64.wgsl
 

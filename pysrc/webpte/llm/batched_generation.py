@@ -7,10 +7,10 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from time import perf_counter
 
+from webpte.llm.decode.batched_steps import BatchRow
+from webpte.llm.decode.sampling import SamplerSettings
 from webpte.llm.generation import GenerationStats
 from webpte.llm.logprobs import TokenLogprob
-from webpte.runtime.decode.batched_steps import BatchRow
-from webpte.runtime.decode.sampling import SamplerSettings
 
 CANCELLED = "cancelled"
 

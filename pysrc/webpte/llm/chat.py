@@ -30,8 +30,8 @@ from webpte.llm.prompt import (
 from webpte.llm.reply import Reply, StopStrings, has_output, kept_tokens, mark_replaced, stats_of
 from webpte.llm.saved import read_saved
 from webpte.llm.saved_turns import turns_from_json, turns_to_json
-from webpte.runtime.program import Program
-from webpte.text import ChatTemplate, Message, Tokenizer, check_fits
+from webpte.llm.text import ChatTemplate, Message, Tokenizer, check_fits
+from webpte.program import Program
 
 MAX_NEW_TOKENS = 512
 WHEN_FULL = ("error", "slide")

@@ -17,17 +17,10 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from webpte.engine.ops.sampling.sample_numpy import mask_of
 from webpte.errors import ExecutionError, InputError, TextError
 from webpte.llm.constrain.constraint import Allowed, Constraint
-from webpte.llm.decode import DecodeLoop, GenerationStats
-from webpte.llm.kv_session import KVSession
-from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
-from webpte.llm.picture_session import LatePixels, Picture, PictureSession, session_of
-from webpte.llm.program_signature import language_method
-from webpte.llm.saved import SavedContext, read_saved
-from webpte.llm.speculation import Speculate, SpeculationState
-from webpte.ops.sampling.sample_numpy import mask_of
-from webpte.runtime.decode.sampling import (
+from webpte.llm.decode.sampling import (
     GREEDY,
     SampledToken,
     SamplerSettings,
@@ -35,7 +28,14 @@ from webpte.runtime.decode.sampling import (
     check_most,
     check_stop,
 )
-from webpte.runtime.program import Program
+from webpte.llm.decode_loop import DecodeLoop, GenerationStats
+from webpte.llm.kv_session import KVSession
+from webpte.llm.logprobs import TokenLogprob, logprob_of, sampled_logprobs
+from webpte.llm.picture_session import LatePixels, Picture, PictureSession, session_of
+from webpte.llm.program_signature import language_method
+from webpte.llm.saved import SavedContext, read_saved
+from webpte.llm.speculation import Speculate, SpeculationState
+from webpte.program import Program
 
 __all__ = [
     "Generation",

@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import ContextError, InputError
+from webpte.llm.decode.decode_steps import DecodeSteps, PendingSteps
+from webpte.llm.decode.decoder import Decoder
+from webpte.llm.decode.rollback_safety import leaves_traces
+from webpte.llm.decode.sampling import SampledToken, SamplerSettings
 from webpte.llm.program_signature import (
     check_token_ids,
     embedding_of,
@@ -17,11 +21,7 @@ from webpte.llm.program_signature import (
     numbers_of,
 )
 from webpte.llm.saved import SavedContext, check_layout
-from webpte.runtime.decode.decode_steps import DecodeSteps, PendingSteps
-from webpte.runtime.decode.rollback_safety import leaves_traces
-from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
-from webpte.runtime.decoder import Decoder
-from webpte.runtime.program import Program, call_log_of, decoder_of
+from webpte.program import Program, call_log_of, decoder_of
 
 
 class KVSession:

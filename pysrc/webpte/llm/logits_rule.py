@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.llm.decode.sampling import LogitsRule
 from webpte.llm.generation import Generation
-from webpte.runtime.decode.sampling import LogitsRule
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from webpte.engine.ops.sampling.top_logprobs import MOST, TopLogprobs
 from webpte.errors import InputError
-from webpte.ops.sampling.top_logprobs import MOST, TopLogprobs
-from webpte.runtime.decode.sampling import SampledToken
+from webpte.llm.decode.sampling import SampledToken
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,12 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from webpte.dtypes import DTYPES
+from webpte.engine.call.gpu_tensor import GpuTensor, join_rows, with_shape
+from webpte.engine.call.info import TensorInfo
+from webpte.engine.dtypes import DTYPES
 from webpte.errors import InputError, UnsupportedError
+from webpte.llm.decode.decode_steps import DecodeSteps
+from webpte.llm.decode.sampling import SampledToken, SamplerSettings
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import (
     EMBEDDING,
@@ -36,11 +40,7 @@ from webpte.llm.program_signature import (
     vision_of,
 )
 from webpte.llm.saved import SavedContext
-from webpte.runtime.base.gpu_tensor import GpuTensor, join_rows, with_shape
-from webpte.runtime.base.info import TensorInfo
-from webpte.runtime.decode.decode_steps import DecodeSteps
-from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
-from webpte.runtime.program import Program
+from webpte.program import Program
 
 NUMPY = "numpy"
 

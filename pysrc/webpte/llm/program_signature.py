@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from math import isqrt
 from operator import index
 
+from webpte.engine.call.info import MethodInfo, ScalarInfo, TensorInfo
 from webpte.errors import InputError
-from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
-from webpte.runtime.program import Program
+from webpte.program import Program
 
 USUAL = "forward"
 INTEGERS = ("int64", "int32")

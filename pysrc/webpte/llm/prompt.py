@@ -20,7 +20,7 @@ import numpy as np
 
 from webpte.errors import ChatTemplateError, InputError
 from webpte.llm.picture_session import Picture
-from webpte.text import ChatTemplate, Tokenizer
+from webpte.llm.text import ChatTemplate, Tokenizer
 
 _MARK = "content"  # the text of a message whose end is looked for
 

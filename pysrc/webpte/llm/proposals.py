@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from webpte.engine.ops.sampling.guess_tokens import GRAMS
 from webpte.errors import ContextError, InputError, VocabularyError, WebpteError
-from webpte.llm.decode import DecodeLoop
+from webpte.llm.decode.sampling import SamplerSettings
+from webpte.llm.decode_loop import DecodeLoop
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import numbers_of
-from webpte.ops.sampling.guess_tokens import GRAMS
-from webpte.runtime.decode.sampling import SamplerSettings
-from webpte.runtime.program import Program, call_log_of
+from webpte.program import Program, call_log_of
 
 STREAK = 3  # tokens in a row that a lookup would have guessed: guesses are worth a try
 

@@ -11,8 +11,8 @@ from webpte.llm.batched_generation import BatchedGeneration
 from webpte.llm.constrain.constraint import Constraint
 from webpte.llm.generation import Generation, GenerationStats, constrain
 from webpte.llm.logprobs import TokenLogprob
-from webpte.text import Tokenizer
-from webpte.text.stream import REPLACEMENT
+from webpte.llm.text import Tokenizer
+from webpte.llm.text.stream import REPLACEMENT
 
 
 @dataclass

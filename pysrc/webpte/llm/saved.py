@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from webpte.arrays import MAX_BYTES, read_npz
+from webpte.engine.files.arrays import MAX_BYTES, read_npz
+from webpte.engine.files.json_reader import Table, parse_table
 from webpte.errors import InputError
-from webpte.json_reader import Table, parse_table
-from webpte.runtime.decode.cache_state import CacheLayout
+from webpte.llm.decode.cache_state import CacheLayout
 
 FORMAT, VERSION = "webpte conversation", 1
 NAME = "the saved conversation"

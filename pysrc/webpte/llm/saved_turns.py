@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError
-from webpte.json_reader import Table
 from webpte.llm.prompt import GeneratedSpan, Turn
 from webpte.llm.saved import integers
 

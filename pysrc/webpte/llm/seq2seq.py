@@ -16,17 +16,17 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from webpte.dtypes import DTYPES
+from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.call.info import TensorInfo
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.ops.sampling.sample_numpy import mask_of
 from webpte.errors import InputError
+from webpte.llm.decode.sampling import LogitsRule, SampledToken, SamplerSettings
 from webpte.llm.generation import Generation, GenerationOptions
 from webpte.llm.kv_session import KVSession
 from webpte.llm.program_signature import DECODER, ENCODER, INTEGERS, numbers_of
 from webpte.llm.speculation import SpeculationState
-from webpte.ops.sampling.sample_numpy import mask_of
-from webpte.runtime.base.gpu_tensor import GpuTensor
-from webpte.runtime.base.info import TensorInfo
-from webpte.runtime.decode.sampling import LogitsRule, SampledToken, SamplerSettings
-from webpte.runtime.program import Program, call_log_of
+from webpte.program import Program, call_log_of
 
 NUMPY = "numpy"
 

@@ -23,13 +23,13 @@ from typing import Literal
 import numpy as np
 
 from webpte.errors import InputError
-from webpte.llm.decode import DecodeLoop
+from webpte.llm.decode.sampling import SampledToken, SamplerSettings
+from webpte.llm.decode_loop import DecodeLoop
 from webpte.llm.kv_session import KVSession
 from webpte.llm.proposals import DraftModel, PromptLookup, Proposer, draft_session
 from webpte.llm.speculation_payoff import Payoff
 from webpte.llm.speculative_rounds import FULL, DraftContextError, PipelinedRounds
-from webpte.runtime.decode.sampling import SampledToken, SamplerSettings
-from webpte.runtime.program import Program
+from webpte.program import Program
 
 Speculate = Literal["lookup"] | Program | None
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from webpte.errors import ContextError
-from webpte.llm.decode import StepPacer
-from webpte.llm.kv_session import KVSession
-from webpte.runtime.decode.decode_steps import StepPacker
-from webpte.runtime.decode.guessed_rounds import (
+from webpte.llm.decode.decode_steps import StepPacker
+from webpte.llm.decode.guessed_rounds import (
     IN_FLIGHT,
     MOST_ROUNDS,
     PendingRounds,
     Round,
     RoundStart,
 )
-from webpte.runtime.decode.sampled_delegate import SampledDelegate
-from webpte.runtime.decode.sampling import SamplerSettings
+from webpte.llm.decode.sampled_delegate import SampledDelegate
+from webpte.llm.decode.sampling import SamplerSettings
+from webpte.llm.decode_loop import StepPacer
+from webpte.llm.kv_session import KVSession
 
 FULL = "the context is nearly full"
 

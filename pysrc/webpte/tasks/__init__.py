@@ -20,7 +20,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 from webpte.errors import InputError
-from webpte.runtime.program import Program
+from webpte.program import Program
 from webpte.tasks.files import bind_files, open_files
 from webpte.tasks.task import TASKS, Task
 

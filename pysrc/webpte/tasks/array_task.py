@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
-from webpte.runtime.base.gpu_tensor import GpuTensor
-from webpte.runtime.base.info import TensorInfo
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
 from webpte.tasks.task import Task
 

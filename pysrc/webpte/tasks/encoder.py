@@ -11,13 +11,11 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import InputError, VocabularyError
-from webpte.runtime.base.info import TensorInfo
-from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
-from webpte.tasks.task import Task
-from webpte.text import Tokenizer
-from webpte.text.batches import RowBatches
-from webpte.text.sequences import (
+from webpte.llm.text import Tokenizer
+from webpte.llm.text.batches import RowBatches
+from webpte.llm.text.sequences import (
     LONGEST,
     EncodedText,
     TokenSequence,
@@ -26,6 +24,8 @@ from webpte.text.sequences import (
     join_texts,
     room_for,
 )
+from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.task import Task
 
 Array = np.ndarray
 _METHOD = "forward"

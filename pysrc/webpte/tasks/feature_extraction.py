@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.llm.text.sentences import normalized
 from webpte.tasks.encoder import TextTask, checked_text, cutting
 from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG
 from webpte.tasks.task import task
-from webpte.text.sentences import normalized
 
 Array = np.ndarray
 _POOLINGS = ("none", "mean", "cls")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from webpte.engine.files.json_reader import Table, parse_table
+from webpte.engine.open.open_source import IN_BROWSER
+from webpte.engine.open.siblings import names_beside, read_sibling
 from webpte.errors import InputError, SourceError
-from webpte.json_reader import Table, parse_table
-from webpte.runtime.base.open import IN_BROWSER
-from webpte.runtime.base.siblings import names_beside, read_sibling
-from webpte.runtime.program import Program, load
-from webpte.text import Tokenizer, load_tokenizer
+from webpte.llm.text import Tokenizer, load_tokenizer
+from webpte.program import Program, load
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"

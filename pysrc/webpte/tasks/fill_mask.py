@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import InputError, TextError
+from webpte.llm.text.sequences import TokenSequence
 from webpte.tasks.encoder import TextTask, checked_text, cutting
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.scores import check_top, softmax
 from webpte.tasks.task import task
-from webpte.text.sequences import TokenSequence
 
 Array = np.ndarray
 

@@ -9,10 +9,10 @@ from typing import Any
 from webpte.errors import ChatTemplateError, InputError
 from webpte.llm import GenerationOptions, Generator, Reply
 from webpte.llm.reply import StopStrings, stats_of
+from webpte.llm.text import ChatTemplate, Tokenizer, check_fits
 from webpte.tasks.answer_lock import AnswerLock
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.task import Task
-from webpte.text import ChatTemplate, Tokenizer, check_fits
 
 MAX_NEW_TOKENS = 256  # of an answer, as the pipelines have it
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.llm.text.sequences import TokenSequence, join_texts, room_for, windows
 from webpte.tasks.encoder import TextTask, checked_text
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.scores import Found, check_top, softmax
 from webpte.tasks.task import task
-from webpte.text.sequences import TokenSequence, join_texts, room_for, windows
 
 Array = np.ndarray
 _MOST_TOKENS, _MOST_OVERLAP = 384, 128  # of the parts of a long context

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from webpte.errors import InputError
+from webpte.llm.text.sequences import LONGEST
 from webpte.tasks.encoder import checked_text
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.scores import FUNCTIONS, check_top
 from webpte.tasks.task import task
 from webpte.tasks.text_classification import SequenceClassifier
-from webpte.text.sequences import LONGEST
 
 _IDENTITY = "Identity"  # the end of the name of PyTorch's module that changes nothing
 

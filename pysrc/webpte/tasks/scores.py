@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError
-from webpte.json_reader import Table
 
 Array = np.ndarray
 Found = dict[str, Any]

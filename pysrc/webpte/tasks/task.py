@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Se
 from typing import Any, ClassVar, Self, TypeVar
 
 from webpte.errors import InputError
-from webpte.runtime.program import Program
+from webpte.program import Program
 from webpte.tasks.files import CONFIG, ModelFiles
 
 

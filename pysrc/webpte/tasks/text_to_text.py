@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Unpack
 from webpte.errors import InputError
 from webpte.llm.generation import GenerationOptions
 from webpte.llm.seq2seq import Seq2Seq
+from webpte.llm.text import Tokenizer
+from webpte.llm.text.tokenizer import check_fits
 from webpte.tasks.encoder import checked_text, cutting
 from webpte.tasks.files import CONFIG, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
 from webpte.tasks.task import Task, task
-from webpte.text import Tokenizer
-from webpte.text.tokenizer import check_fits
 
 
 class TextToText(Task):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.llm.text.sequences import LONGEST, TokenSequence
 from webpte.tasks.encoder import TextTask, checked_text
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.scores import Found, labels_of, softmax
 from webpte.tasks.task import task
-from webpte.text.sequences import LONGEST, TokenSequence
 
 Array = np.ndarray
 _STRATEGIES = ("none", "simple")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.llm.text.sequences import FIRST
 from webpte.tasks.encoder import checked_text
 from webpte.tasks.scores import softmax
 from webpte.tasks.task import task
 from webpte.tasks.text_classification import SequenceClassifier
-from webpte.text.sequences import FIRST
 
 Array = np.ndarray
 

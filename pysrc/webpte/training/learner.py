@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.call.info import MethodInfo, TensorInfo
 from webpte.errors import InputError
-from webpte.runtime.base.gpu_tensor import GpuTensor
-from webpte.runtime.base.info import MethodInfo, TensorInfo
-from webpte.runtime.program import Program
+from webpte.program import Program
 
 Array = np.ndarray
 Vary = Callable[[Array, np.random.Generator], Array]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from webpte.errors import ChatTemplateError, InputError
-from webpte.text import ChatTemplate, Tokenizer
+from webpte.llm.text import ChatTemplate, Tokenizer
 
 Line = str | tuple[str, str]
 UNCOUNTED = -1  # a target that is not learned

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.format.safetensors import LENGTH
 from webpte.errors import InputError
-from webpte.format.safetensors import LENGTH
-from webpte.runtime.lora.files import CONFIG, WEIGHTS
-from webpte.runtime.lora.weights import LoraWeights
+from webpte.llm.lora.files import CONFIG, WEIGHTS
+from webpte.llm.lora.weights import LoraWeights
 from webpte.training.lora_form import LoraForm
 
 _PREFIX = "base_model.model."

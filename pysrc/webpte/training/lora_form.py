@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from webpte.engine.call.info import MethodInfo, ScalarInfo
+from webpte.engine.files.json_reader import Table, parse_table
+from webpte.engine.load.program_file import LORA_FACTS, LORA_TRAINING
 from webpte.errors import InputError
-from webpte.json_reader import Table, parse_table
-from webpte.runtime.base.info import MethodInfo, ScalarInfo
-from webpte.runtime.load.program_file import LORA_FACTS, LORA_TRAINING
-from webpte.runtime.lora.slots import LinearModule
+from webpte.llm.lora.slots import LinearModule
 from webpte.training.learner import shapes_of
 
 LEARN, FACTS = LORA_TRAINING, LORA_FACTS

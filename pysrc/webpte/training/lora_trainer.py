@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.call.gpu_tensor import GpuTensor
 from webpte.errors import DeviceLostError, InputError
-from webpte.runtime.base.gpu_tensor import GpuTensor
-from webpte.runtime.lora.files import read_lora
-from webpte.runtime.lora.switch import Lora
-from webpte.runtime.program import Program
-from webpte.text import ChatTemplate, Tokenizer
-from webpte.text.tokenizer import check_fits
+from webpte.llm.lora.files import read_lora
+from webpte.llm.lora.switch import Lora
+from webpte.llm.text import ChatTemplate, Tokenizer
+from webpte.llm.text.tokenizer import check_fits
+from webpte.program import Program
 from webpte.training.learner import array_of
 from webpte.training.lines import Batches, Line, examples_of
 from webpte.training.lora_files import SavedLora, flat_vector, saved_lora

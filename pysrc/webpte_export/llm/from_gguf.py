@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webpte.json_reader import Table
+from webpte.engine.files.json_reader import Table
 from webpte_export.errors import ExportError
 from webpte_export.llm.gguf_families import FAMILIES, read_model
 from webpte_export.llm.gguf_tokenizer import tokenizer_files

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from webpte.json_reader import Table
+from webpte.engine.files.json_reader import Table
 from webpte_export.errors import ExportError
 from webpte_export.llm.source import Sizes, pairs_apart
 from webpte_export.llm.weight_files import GgufHeader, StoredTensor

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from webpte.json_reader import Table
+from webpte.engine.files.json_reader import Table
 from webpte_export.errors import ExportError
 
 _CONTROL, _USER_DEFINED = 3, 4  # token types that are matched as a whole

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from webpte.json_reader import Table, read_table, shown
+from webpte.engine.files.json_reader import Table, read_table, shown
 from webpte_export.errors import ExportError
 from webpte_export.layer_names import NamedLayer
 from webpte_export.llm.source import (

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from webpte.json_reader import Table
+from webpte.engine.files.json_reader import Table
 from webpte_export.errors import ExportError
 from webpte_export.exporter import Clock, PreparedMethod, export_methods, program_path
 from webpte_export.llm.huggingface import json_table, token_ids

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from webpte.format.safetensors import BROKEN as _BROKEN
-from webpte.format.safetensors import parse_safetensors
+from webpte.engine.format.safetensors import BROKEN as _BROKEN
+from webpte.engine.format.safetensors import parse_safetensors
 from webpte_export.errors import ExportError
 
 MAX_HEADER = 1 << 26  # bytes of metadata; a large vocabulary has 10 MB

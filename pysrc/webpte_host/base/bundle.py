@@ -1,9 +1,9 @@
 """The archives of Python sources that the browser fetches.
 
     webpte.zip      the Python package; its shaders are at `webpte/wgsl/`, as in the wheel; and
-                    webpte_boot, which starts Python
+                    boot, which starts Python
     page.zip        the modules of the page
-    webpte_dev.zip  the tools of developers, for the harness page alone
+    suites.zip      the runner of suites and its tools, for the harness page alone
 
 and the one in the package for npm, which has the modules of its worker, too.
 
@@ -75,18 +75,19 @@ def package_bundle(package: Path = PYSRC / "webpte", shaders: Path = WGSL, *more
     return Bundle(
         Part(package, "webpte", _PACKAGE_SUFFIXES),
         Part(shaders, "webpte/wgsl", _SHADER_SUFFIXES),
-        Part(PYSRC / "webpte_boot", "webpte_boot", _MODULE_SUFFIXES),
+        Part(WEB / "boot", "boot", _MODULE_SUFFIXES),
         *more,
     )
 
 
 def npm_bundle() -> Bundle:
     worker = Part(WEB / "npm", "npm", _MODULE_SUFFIXES)
-    return package_bundle(PYSRC / "webpte", WGSL, worker)
+    openai = Part(PYSRC / "webpte_serve/openai", "webpte_serve/openai", _MODULE_SUFFIXES)
+    return package_bundle(PYSRC / "webpte", WGSL, worker, openai)
 
 
-def dev_bundle(package: Path = PYSRC / "webpte_dev") -> Bundle:
-    return Bundle(Part(package, "webpte_dev", _MODULE_SUFFIXES))
+def suites_bundle(package: Path = PYSRC / "webpte_export/suites") -> Bundle:
+    return Bundle(Part(package, "webpte_export/suites", _MODULE_SUFFIXES))
 
 
 def page_bundle(web: Path) -> Bundle:

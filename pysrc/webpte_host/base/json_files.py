@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from webpte_host.base.layout import PYSRC
 
 if TYPE_CHECKING:
-    from webpte.json_reader import Table, parse_json, read_json, read_table
+    from webpte.engine.files.json_reader import Table, parse_json, read_json, read_table
 else:
     _NAME = "webpte_host._json_reader"
 
     def _loaded() -> Any:
-        found = importlib.util.spec_from_file_location(_NAME, PYSRC / "webpte" / "json_reader.py")
+        found = importlib.util.spec_from_file_location(
+            _NAME, PYSRC / "webpte/engine/files/json_reader.py"
+        )
         module = importlib.util.module_from_spec(found)
         sys.modules[_NAME] = module
         found.loader.exec_module(module)

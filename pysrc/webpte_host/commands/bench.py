@@ -19,8 +19,8 @@ from webpte_host.setup import chromium, environment
 _CODE = """
 import webpte
 from webpte import bench
-from webpte.gpu.webgpu.device import WebGPUDevice
-from webpte_dev.variants import options_of
+from webpte.engine.gpu.webgpu.device import WebGPUDevice
+from webpte_export.suites.variants import options_of
 
 device = await WebGPUDevice.create(waiting) if waiting else "webgpu"
 options = await options_of(variant, "webgpu") if variant else webpte.Options()
@@ -207,8 +207,8 @@ def _refuse_cpu(info: Any, options: argparse.Namespace) -> None:
 
 def _run_native(options: argparse.Namespace) -> dict[str, Any]:
     import webpte
-    from webpte import bench
-    from webpte_dev.variants import options_of
+    from webpte.llm import bench
+    from webpte_export.suites.variants import options_of
 
     async def run() -> dict[str, Any]:
         _refuse_cpu((await webpte.shared_device(options.device)).info, options)

@@ -25,7 +25,7 @@ def is_bundle(suite: Path) -> bool:
 def unpack(bundle: Path, folder: Path) -> list[Any]:
     """Write the cases of a bundled program as a suite; returns its manifest."""
     from webpte import WebpteError
-    from webpte_dev.bundle_suite import write_suite
+    from webpte_export.suites.bundle_suite import write_suite
 
     try:
         return list(write_suite(bundle, folder))

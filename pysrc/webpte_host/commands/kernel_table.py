@@ -28,7 +28,7 @@ def run(
 ) -> dict[str, Any]:
     """Time the kernels on a device; `refuse_cpu` raises for the info of a software device."""
     import webpte
-    from webpte_dev import kernel_bench
+    from webpte_export.suites import kernel_bench
 
     entries = read_list(path)
 

@@ -2,7 +2,7 @@
 
 The simulated device collects the kernels; the browser compiles the distinct ones, one after the
 other. A software adapter compiles slowly, so this shows which kernels are too large for one (see
-`webpte.ops.core.target`).
+`webpte.engine.ops.core.target`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from webpte_host.commands.suites import read_manifest
 from webpte_host.commands.verify import check_entries, select
 
 if TYPE_CHECKING:
-    from webpte.gpu.device import PipelineSpec
-    from webpte_dev.suite import SuiteEntry
+    from webpte.engine.gpu.device import PipelineSpec
+    from webpte_export.suites.suite import SuiteEntry
 
 TARGETS = ("adapter", "software", "gpu")
 _SHOWN = 40
@@ -37,7 +37,7 @@ return {"adapter": names, "software": info.software, "features": list(info.featu
 _COMPILE = """
 from time import perf_counter
 import webpte
-from webpte.gpu.device import (PipelineSpec)
+from webpte.engine.gpu.device import (PipelineSpec)
 
 device, times = await webpte.shared_device(), []
 for spec in specs:
@@ -97,7 +97,7 @@ async def _collect(
     path: Path, software: bool, features: tuple[str, ...], pattern: str | None
 ) -> list[PipelineSpec]:
     import webpte
-    from webpte.gpu.simulated.device import SimulatedDevice
+    from webpte.engine.gpu.simulated.device import SimulatedDevice
 
     device = SimulatedDevice(features=features)
     device.info = replace(device.info, software=software)
@@ -114,7 +114,7 @@ async def _collect(
 
 
 def _entries(suite: Path, pattern: str | None) -> Iterator[SuiteEntry]:
-    from webpte_dev.suite import parse_entry
+    from webpte_export.suites.suite import parse_entry
 
     for entry in select(check_entries(read_manifest(suite), suite), pattern):
         yield parse_entry(entry)

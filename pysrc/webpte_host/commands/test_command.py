@@ -15,7 +15,11 @@ from webpte_host.base.errors import HostError
 from webpte_host.base.layout import ROOT, STATE
 from webpte_host.setup import chromium, cluster_environment, environment
 
-_NATIVE = ("tests/native", "tests/unit/gpu/test_native.py", "tests/unit/gpu/test_conformance.py")
+_NATIVE = (
+    "tests/native",
+    "tests/unit/engine/gpu/test_native.py",
+    "tests/unit/engine/gpu/test_conformance.py",
+)
 _ALL = "--all"
 _SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", "tests/site")
 _FIREFOX = "tests/firefox"

@@ -20,7 +20,7 @@ def names_of(text: str) -> tuple[str, ...]:
     command runs again: the Python that started it may have no NumPy."""
     names = tuple(text.split(","))
     if environment.inside():
-        from webpte_dev.variants import NAMES, unknown_names
+        from webpte_export.suites.variants import NAMES, unknown_names
 
         if unknown := unknown_names(names):
             known = ", ".join((*NAMES, "all"))

@@ -33,11 +33,11 @@ from webpte_host.serving.routing import Mount
 from webpte_host.setup import chromium, environment
 
 if TYPE_CHECKING:
-    from webpte_dev.variants import VariantRuns
+    from webpte_export.suites.variants import VariantRuns
     from webpte_host.harness.browser import Harness
 
 Show = Callable[[str], None]  # called with what a case does
-Variant = dict[str, Any]  # a `webpte_dev.variants.Variant` as JSON
+Variant = dict[str, Any]  # a `webpte_export.suites.variants.Variant` as JSON
 
 _PREFIX = "/suite/"
 NO_COMPARISON = {"difference": None, "other_kernels": None}  # for a case whose page was lost
@@ -51,8 +51,8 @@ _IN_PAGE = """
 from urllib.parse import quote
 import js
 from pyodide.http import pyfetch
-from webpte_dev.variants import VariantRuns
-from webpte_dev.suite import run_entry
+from webpte_export.suites.variants import VariantRuns
+from webpte_export.suites.suite import run_entry
 
 def locate(path):
     return str(js.location.origin) + prefix + quote(path)
@@ -74,7 +74,7 @@ return await variant_runs.run(entry, variant)
 """
 
 _FIND_VARIANTS = """
-from webpte_dev.variants import described_variants
+from webpte_export.suites.variants import described_variants
 
 return await described_variants(requested, "webgpu")
 """
@@ -159,7 +159,7 @@ def _seconds(text: str) -> float:
 
 
 def check_entries(entries: list[Any], suite: Path) -> list[dict[str, Any]]:
-    from webpte_dev.suite import SuiteError, parse_entry
+    from webpte_export.suites.suite import SuiteError, parse_entry
 
     for number, entry in enumerate(entries):
         try:
@@ -230,7 +230,7 @@ def run_here(
     device: str = "numpy",
 ) -> dict[str, Any]:
     """Run a case in this process."""
-    from webpte_dev.suite import run_entry
+    from webpte_export.suites.suite import run_entry
 
     return asyncio.run(
         run_entry(
@@ -260,7 +260,7 @@ class HereRunner:
         self._show: Show = lambda _doing: None
 
     def variants(self, requested: Sequence[str]) -> list[Variant]:
-        from webpte_dev.variants import VariantRuns, described_variants
+        from webpte_export.suites.variants import VariantRuns, described_variants
 
         self._variant_runs = VariantRuns(
             _reader(self._suite),

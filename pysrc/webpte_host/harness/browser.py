@@ -98,7 +98,7 @@ class PageLog:
 
 
 class Harness:
-    """The loaded harness page: plain Pyodide with NumPy, webpte and webpte_dev."""
+    """The loaded harness page: plain Pyodide with NumPy, webpte and webpte_export.suites."""
 
     def __init__(self, page: Page, stuck_seconds: float = STUCK_SECONDS) -> None:
         """Wrap a page; after `stuck_seconds` without an answer it counts as stuck."""

@@ -17,7 +17,7 @@ to set them up on a machine without a screen. Without --adapter, WebGPU runs on 
 
 def check_hardware(adapter: Mapping[str, str] | None) -> str:
     """Return the GPU's name; raises HostError for no adapter or a software adapter."""
-    from webpte.gpu.device_info import is_software
+    from webpte.engine.gpu.device_info import is_software
 
     if adapter is None:
         raise HostError(_NO_GPU.format(instead=""))

@@ -14,23 +14,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from webpte_export.catalog import Recipe, Wheel
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import MODEL_CACHE, PYSRC, ROOT, WGSL
 from webpte_host.base.process import run_tool
 from webpte_host.base.progress import Display, megabytes
 from webpte_host.models.cache import StageCache, content_key
 from webpte_host.setup import export_environment, sources
-from webpte_models import Recipe, Wheel
 
 Verdict = dict[str, Any]
 
 _VERDICT = "verdict.json"
 # The result of an export depends on these, besides its recipe's own module.
 _EXPORT_CODE = (
-    "webpte_models/make.py",
-    "webpte_models/p*.py",  # photographs and their format
-    "webpte_models/sounds.py",
-    "webpte_models/networks/*.py",
+    "webpte_export/catalog/make.py",
+    "webpte_export/catalog/p*.py",  # photographs and their format
+    "webpte_export/catalog/sounds.py",
+    "webpte_export/networks/*.py",
     "webpte_export/*.py",
     "webpte_export/llm/*.py",
 )
@@ -77,7 +77,7 @@ class Stages:
         shutil.rmtree(work)
 
     def made(self, recipe: Recipe) -> Path:
-        """Return the folder that `webpte_models.make` wrote."""
+        """Return the folder that `webpte_export.catalog.make` wrote."""
         if recipe.name not in self._made:
             self._made[recipe.name] = self._make(recipe) / "made"
         return self._made[recipe.name]
@@ -93,7 +93,13 @@ class Stages:
         python = self._python
 
         def export(folder: Path) -> None:
-            command = [str(python), "-m", "webpte_models.make", recipe.name, str(folder / "made")]
+            command = [
+                str(python),
+                "-m",
+                "webpte_export.catalog.make",
+                recipe.name,
+                str(folder / "made"),
+            ]
             with self.display.stage(title):
                 _run([*command, *map(str, wheels)], f"the export of {recipe.name}", folder)
 
@@ -118,7 +124,7 @@ class Stages:
                 command = [
                     str(self._python),
                     "-m",
-                    "webpte_models.check_export",
+                    "webpte_host.models.check_export",
                     recipe.name,
                     str(made),
                 ]
@@ -167,7 +173,7 @@ def verdict_key(recipe: Recipe, device: str) -> str:
     runtime = hashlib.sha256()
     sources = (
         *((PYSRC / "webpte", "*.py"), (PYSRC / "webpte", "*.js"), (WGSL, "*")),
-        (PYSRC / "webpte_dev", "*.py"),
+        (PYSRC / "webpte_export/suites", "*.py"),
     )
     for folder, pattern in sources:
         for path in sorted(path for path in folder.rglob(pattern) if path.is_file()):

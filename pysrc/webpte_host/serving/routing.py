@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
+
+from webpte_serve.api.host_header import host_name
 
 # The sources that the page may load from. PyScript does not start in Chromium without `unsafe-eval`
 # (which includes WebAssembly), and webpte installs its dispatch loop with run_js; both are scripts
@@ -67,7 +68,6 @@ _MEDIA_TYPES = {
     ".zip": "application/zip",
 }
 _BINARY = "application/octet-stream"
-_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]/@]+)(?::[0-9]{1,5})?")
 
 
 def media_type(name: str) -> str:
@@ -80,12 +80,6 @@ class Mount:
 
     prefix: str
     folder: Path
-
-
-def host_name(header: str) -> str | None:
-    """Return the name or address in a `Host` header, without the port; None if it is malformed."""
-    found = _HOST.fullmatch(header.strip())
-    return None if found is None else found["name"].lower()
 
 
 class Hosts:

@@ -4,7 +4,7 @@
     /runtime/       the browser runtime (see runtime.py)
     /webpte.zip     the Python package with its shaders (see bundle.py)
     /page.zip       the page's modules
-    /webpte_dev.zip the tools of developers, for the harness page
+    /suites.zip     the runner of suites, for the harness page
     /pyscript.json  PyScript's configuration for the page (see page_config.py)
     /models/        the models that `serve.py models` installed (see models/store.py)
     /gallery.json   the cards of samples and installed models (see gallery.py)
@@ -36,7 +36,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-from webpte_host.base.bundle import Bundle, dev_bundle, package_bundle, page_bundle
+from webpte_host.base.bundle import Bundle, package_bundle, page_bundle, suites_bundle
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import RUNTIME, WEB
 from webpte_host.serving.embed import EMBED, EMBED_HEADERS, embed_page
@@ -332,7 +332,7 @@ class Site:
         runtimes = [Mount(path, runtime) for path in ("/runtime/", f"/runtime/v-{version}/")]
         bundles = {
             "/webpte.zip": bundle or package_bundle(),
-            "/webpte_dev.zip": dev_bundle(),
+            "/suites.zip": suites_bundle(),
             "/page.zip": page_bundle(web),
         }
         every = [Mount("/", web), *runtimes, *mounts]

@@ -1,6 +1,6 @@
 // `node precompile.mjs FOLDER LIBRARY BYTECODE ARCHIVE...` compiles the modules that a start of the page imports: those of
 // Python's library in a folder of Pyodide, which go to a copy of it, LIBRARY; all others, NumPy's among them, go to the
-// file BYTECODE (webpte_boot/bytecode.py). Pyodide's own Python compiles them: it reads no other bytecode. ARCHIVEs hold
+// file BYTECODE (boot/bytecode.py). Pyodide's own Python compiles them: it reads no other bytecode. ARCHIVEs hold
 // the modules of webpte and the page.
 
 import { readFileSync, writeFileSync } from "node:fs";
@@ -15,15 +15,15 @@ import zipfile
 from importlib.util import source_hash
 from pathlib import Path
 
-from webpte_boot import bytecode
+from boot import bytecode
 
 sys.dont_write_bytecode = False
 generated = bytecode.Generated({})
 
 import page.app
 import page.browser
-import webpte.gpu.browser.scripts
-import webpte.gpu.webgpu.device
+import webpte.engine.browser.scripts
+import webpte.engine.gpu.webgpu.device
 from page.views import find_views
 
 find_views()

@@ -4,7 +4,7 @@ package.json            with the version of webpte and of Pyodide
 index.js, index.d.ts    and the other files of web/npm
 webpte.zip              the Python package, with the worker's own modules (npm/*.py)
 flatbuffers.zip         a wheel that Pyodide's distribution has not
-scripts.js              the scripts of webpte/gpu as a module, for pages that forbid eval
+scripts.js              the scripts of webpte/engine as a module, for pages that forbid eval
 versions.js
 runtime/                packages of Pyodide, which `npx webpte copy-runtime` writes beside it
 """
@@ -85,7 +85,7 @@ def _scripts(runtime: Path) -> str:
     """Return a module with the value of each script, which is one expression, by its name."""
     rows = [
         f"  {json.dumps(name)}: (\n{path.read_text(encoding='utf-8').rstrip()}\n  ),\n"
-        for name, path in visible_files(PYSRC / "webpte" / "gpu", frozenset({".js"})).items()
+        for name, path in visible_files(PYSRC / "webpte/engine", frozenset({".js"})).items()
     ]
     tokenizers = (runtime / _TOKENIZERS).read_text(encoding="utf-8").rstrip()
     return (

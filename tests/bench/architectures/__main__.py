@@ -19,10 +19,10 @@ from bench.architectures.groups import GROUPS
 from bench.architectures.language_models import FAMILIES, try_family
 from bench.architectures.rows import Architecture
 from bench.architectures.table import family_key, render, render_families
-from webpte_dev.suite import run_entry
 from webpte_export.errors import ExportError
 from webpte_export.exporter import export
 from webpte_export.exporter_patches import patch_exporter
+from webpte_export.suites.suite import run_entry
 
 
 def main(arguments: list[str]) -> int:

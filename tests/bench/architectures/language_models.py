@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import webpte
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 from webpte_export.exporter import Clock
 from webpte_export.llm.export import export_source

@@ -24,11 +24,11 @@ import numpy as np
 import webpte
 from bench.task_page import alone, together
 from support.graphs.draft_pairs import Shape, decoder_model
+from webpte.engine.run.request import DryRun, RunRequest
+from webpte.engine.run.timings import Timings
 from webpte.llm import Generator, Scheduler
-from webpte.runtime.decode.batched_steps import BatchRow, _Packed
-from webpte.runtime.decode.sampling import SamplerSettings, Sampling
-from webpte.runtime.execute.request import DryRun, RunRequest
-from webpte.runtime.execute.timings import Timings
+from webpte.llm.decode.batched_steps import BatchRow, _Packed
+from webpte.llm.decode.sampling import SamplerSettings, Sampling
 
 LOAD = 0.6
 

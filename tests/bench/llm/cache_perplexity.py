@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import webpte
-from webpte.text import load_tokenizer
+from webpte.llm.text import load_tokenizer
 
 BOUNDS = (1, 128, 512, 2048, 8192, 32768)
 Array = np.ndarray

@@ -19,7 +19,7 @@ import webpte
 from bench.llm.speculation_bench import timed
 from webpte.llm import Generator
 from webpte.llm.generation import ignore_stops
-from webpte.text import load_tokenizer
+from webpte.llm.text import load_tokenizer
 
 ANSWERS = 3  # the last one is timed: the first make plans, and measure whether rounds pay
 

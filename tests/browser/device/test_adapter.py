@@ -16,7 +16,7 @@ from pyodide.code import run_js
 import webpte
 
 # Evaluated anew, since a page asks WebGL once.
-script = run_js((Path(webpte.__file__).parent / "gpu/webgpu/adapter.js").read_text())
+script = run_js((Path(webpte.__file__).parent / "engine/gpu/webgpu/adapter.js").read_text())
 
 within = run_js('''async (name, vendor, describe) => {
     const { getContext } = OffscreenCanvas.prototype;

@@ -27,7 +27,7 @@ def products() -> bytes:
 def test_the_gpu_is_free_soon_after_a_long_call_was_cancelled(harness: Harness) -> None:
     code = """
     from time import perf_counter
-    from webpte.runtime.execute import slices
+    from webpte.engine.run import slices
 
     async def taken(work):
         began = perf_counter()

@@ -38,8 +38,8 @@ def test_hostile_arrays_and_json(harness: Harness) -> None:
     """A browser's stack and memory are small; running out must not end the interpreter."""
     code = """
     import io
-    from webpte.arrays import read_npz
-    from webpte.json_reader import MAX_DEPTH, parse_json
+    from webpte.engine.files.arrays import read_npz
+    from webpte.engine.files.json_reader import MAX_DEPTH, parse_json
 
     stream = io.BytesIO()
     np.savez_compressed(stream, a=np.arange(6.0))
@@ -140,7 +140,7 @@ def test_a_tensor_over_the_limit_is_an_error_with_sizes(harness: Harness) -> Non
 
 def test_a_kernel_that_does_not_compile_is_a_shader_error(harness: Harness) -> None:
     code = """
-    from webpte.gpu.device import (PipelineSpec)
+    from webpte.engine.gpu.device import (PipelineSpec)
     device = await shared_device()
     before = device.counts()
     spec = PipelineSpec("broken kernel", "fn main() { let x: u32 = 1.5; }", (), ())
@@ -183,7 +183,7 @@ def test_a_lost_device_is_told_and_replaced(harness: Harness) -> None:
 
 def test_a_device_lost_while_a_call_runs(harness: Harness) -> None:
     code = """
-    from webpte.gpu.webgpu.device import WebGPUDevice
+    from webpte.engine.gpu.webgpu.device import WebGPUDevice
     device = await WebGPUDevice.create()
     x = np.ones((2, 3), np.float32)
     program = await webpte.load(data, device=device)

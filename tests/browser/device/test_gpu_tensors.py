@@ -170,7 +170,7 @@ def test_buffers_that_webgpu_refuses_are_errors_of_their_call(harness: Harness) 
 
 def test_tensors_of_a_lost_device(harness: Harness) -> None:
     code = """
-    from webpte.gpu.webgpu.device import WebGPUDevice
+    from webpte.engine.gpu.webgpu.device import WebGPUDevice
     device = await WebGPUDevice.create()
     program = await webpte.load(base64.b64decode(data), device=device)
     (x,) = await program.forward(np.ones(4, np.float32), output="gpu")

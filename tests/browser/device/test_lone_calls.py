@@ -55,7 +55,7 @@ def test_results_that_memory_has_no_room_for_are_an_error_and_nobody_waits_for_e
     harness: Harness,
 ) -> None:
     code = """
-    from webpte.gpu.webgpu import pending_requests as webgpu
+    from webpte.engine.gpu.webgpu import pending_requests as webgpu
 
     class Large:
         def to_bytes(self):
@@ -165,7 +165,7 @@ def test_a_lost_device_is_told_whatever_the_size_of_an_input(harness: Harness) -
     """Buffers for large ones are unmapped at once; that it is lost, a device says later."""
     code = """
     from webpte.errors import DeviceLostError
-    from webpte.gpu.webgpu.device import WebGPUDevice
+    from webpte.engine.gpu.webgpu.device import WebGPUDevice
     device, told = await WebGPUDevice.create(), []
     async with await webpte.load(base64.b64decode(data), device=device) as program:
         x = np.arange(size, dtype=np.float32)

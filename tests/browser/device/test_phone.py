@@ -8,7 +8,7 @@ import json
 from support.graphs.split_graphs import PROGRAMS
 from support.harness import extent
 from support.write.pte_writer import write_pte
-from webpte.gpu.device_info import PHONE_LIMITS
+from webpte.engine.gpu.device_info import PHONE_LIMITS
 from webpte_host.base.layout import ROOT
 from webpte_host.harness.browser import Harness
 
@@ -16,9 +16,9 @@ START = """
 import base64, json
 import numpy as np
 import webpte
-from webpte.runtime.base.options import DeveloperOptions
-from webpte.gpu.device_info import (PHONE_LIMITS)
-from webpte.gpu.webgpu.device import WebGPUDevice
+from webpte.engine.call.options import DeveloperOptions
+from webpte.engine.gpu.device_info import (PHONE_LIMITS)
+from webpte.engine.gpu.webgpu.device import WebGPUDevice
 
 device = await WebGPUDevice.create(phone=True)
 """

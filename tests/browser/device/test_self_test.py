@@ -8,10 +8,10 @@ from support.page.page import python
 from webpte_host.harness.browser import Harness
 
 OPEN = """
-from webpte.gpu.webgpu.device import WebGPUDevice
-from webpte.gpu.self_test import run_self_test, trials
-from webpte.gpu.browser.settings_store import BrowserStore
-from webpte.plan.shaders import ShaderLibrary
+from webpte.engine.gpu.webgpu.device import WebGPUDevice
+from webpte.engine.gpu.self_test import run_self_test, trials
+from webpte.engine.browser.settings_store import BrowserStore
+from webpte.engine.plan.shaders import ShaderLibrary
 
 def text(kernel, info, right, wrong):
     (trial,) = [trial for trial in trials(info) if trial.kernel == kernel]

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from support.harness import limits
-from webpte.gpu.convert import to_stored_bytes
+from webpte.engine.gpu.convert import to_stored_bytes
 from webpte_host.harness.browser import Harness
 from webpte_host.setup import chromium
 
@@ -86,12 +86,12 @@ TRANSFER = """async ([kind, data, described, sizes]) => {
 
 @pytest.fixture
 def page(harness: Harness, root: Path) -> Harness:
-    gpu = root / "pysrc" / "webpte" / "gpu"
+    engine = root / "pysrc/webpte/engine"
     names = {
-        "makeUpload": gpu / "webgpu/upload_constants.js",
-        "files": gpu / "browser/files.js",
-        "retry": gpu / "browser/retry.js",
-        "makeDownloads": gpu / "browser/downloads.js",
+        "makeUpload": engine / "gpu/webgpu/upload_constants.js",
+        "files": engine / "browser/files.js",
+        "retry": engine / "browser/retry.js",
+        "makeDownloads": engine / "browser/downloads.js",
     }
     texts = {name: path.read_text(encoding="utf-8") for name, path in names.items()}
     harness.page.evaluate(SETUP, [texts])
@@ -308,7 +308,7 @@ _SWEPT = """async ([text, rounds, ms]) => {
 
 def test_what_is_read_is_not_swept_away(browser: Browser, root: Path) -> None:
     """A load hung for ever, once in some thousand."""
-    text = (root / "pysrc" / "webpte" / "gpu" / "browser" / "files.js").read_text(encoding="utf-8")
+    text = (root / "pysrc/webpte/engine/browser/files.js").read_text(encoding="utf-8")
     launched = browser.browser_type.launch(
         **chromium.launch_options(None, "--js-flags=--expose-gc")
     )

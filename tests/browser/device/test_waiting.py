@@ -21,7 +21,7 @@ PROMPT = {"looksEvery": 0.05}
 def page(harness: Harness, root: Path) -> Harness:
     """A page with `waiting` and `simulate`, the values of their files."""
     sources = {
-        "waiting": root / "pysrc" / "webpte" / "gpu" / "webgpu" / "waiting.js",
+        "waiting": root / "pysrc/webpte/engine/gpu/webgpu/waiting.js",
         "simulate": root / "tests" / "support" / "devices" / "simulated_gpu.js",
     }
     for name, path in sources.items():
@@ -316,8 +316,8 @@ def test_errors_go_where_they_would_without_nudges(page: Harness, way: str) -> N
 
 MEASURE = """
 import json
-from webpte.gpu.browser.scripts import load_script
-from webpte.gpu.webgpu.device import find_adapter
+from webpte.engine.browser.scripts import load_script
+from webpte.engine.gpu.webgpu.device import find_adapter
 adapter, info = await find_adapter()
 device = await load_script("webgpu/adapter.js").open(adapter, "[]", "{}")
 opened = load_script("webgpu/waiting.js").open(device, False)
@@ -343,7 +343,7 @@ def test_the_browser_is_measured(harness: Harness) -> None:
 # Error scopes that are popped in a call that nothing else watches by them, and in a read.
 COUNT = """
 from pyodide.code import run_js
-from webpte.gpu.webgpu.device import WebGPUDevice
+from webpte.engine.gpu.webgpu.device import WebGPUDevice
 
 count_pops = run_js('''(device) => {
     let count = 0;

@@ -6,8 +6,8 @@ from support.page.page import python
 from webpte_host.harness.browser import Harness
 
 BOTH = """
-from webpte.gpu.browser.scripts import load_script
-from webpte.gpu.browser.settings_store import BrowserStore
+from webpte.engine.browser.scripts import load_script
+from webpte.engine.browser.settings_store import BrowserStore
 import asyncio, json
 
 async def add(key):

@@ -15,10 +15,12 @@ from webpte_host.harness.browser import Harness
 def test_logits_in_several_turns(harness: Harness) -> None:
     """A software adapter holds the logits of some rows at a time: here, of two or three."""
     limit = (
-        "from webpte.ops.attention import attention_kernels; attention_kernels.LOGIT_BYTES = size"
+        "from webpte.engine.ops.attention import attention_kernels as kernels\n"
+        "kernels.LOGIT_BYTES = size"
     )
     size = python(
-        harness, "from webpte.ops.attention.attention_kernels import LOGIT_BYTES as n; return n"
+        harness,
+        "from webpte.engine.ops.attention.attention_kernels import LOGIT_BYTES as n; return n",
     )
     python(harness, limit, size=1100)
     try:

@@ -14,7 +14,7 @@ from support.decoders.head_graphs import ChangedHeads, changed_attention, change
 from support.graphs.fusion_graphs import Heads, Sizes, gated
 from support.harness import limits
 from support.write.pte_writer import write_pte
-from webpte.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
+from webpte.engine.ops.gemm.subgroup_matrix import MATRIX_TILE_CONFIGS
 from webpte_host.harness.browser import Harness
 
 LARGE = Sizes(300, 512, 1000)
@@ -29,8 +29,8 @@ CASES = [*linear_q4_cases.MATRIX_CASES, *matmul_cases.MATRIX_CASES]
 VARIANT = """
 from dataclasses import replace
 from webpte import shared_device
-from webpte_dev.variants import described_variants
-from webpte.runtime.base.options import DeveloperOptions, applied_to
+from webpte_export.suites.variants import described_variants
+from webpte.engine.call.options import DeveloperOptions, applied_to
 
 info = (await shared_device()).info
 _, variant = await described_variants(["subgroup_matrices"], "webgpu")
@@ -43,8 +43,8 @@ COMPARE = """
 import base64, json
 import webpte
 import numpy as np
-from webpte.ops.gemm import subgroup_matrix
-from webpte.runtime.base.options import DeveloperOptions
+from webpte.engine.ops.gemm import subgroup_matrix
+from webpte.engine.call.options import DeveloperOptions
 
 def array(dtype, shape, text):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)
@@ -74,7 +74,7 @@ COMPARE_STEPS = """
 import base64, json
 import webpte
 import numpy as np
-from webpte.runtime.base.options import DeveloperOptions
+from webpte.engine.call.options import DeveloperOptions
 
 def array(dtype, shape, text):
     return np.frombuffer(base64.b64decode(text), dtype).reshape(shape)

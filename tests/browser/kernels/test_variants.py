@@ -21,9 +21,9 @@ from support.devices.native import why_not
 from support.devices.variants import SOFTWARE, collect, collect_fused, lower, without_results
 from support.harness.extent import everything
 from support.page.page import HarnessSource, python
-from webpte.gpu.device import PipelineSpec
-from webpte.ops.core.target import GPU
-from webpte.plan.shaders import kernel_files, shader_folder
+from webpte.engine.gpu.device import PipelineSpec
+from webpte.engine.ops.core.target import GPU
+from webpte.engine.plan.shaders import kernel_files, shader_folder
 from webpte_host.setup import chromium
 
 PER_CALL = 100
@@ -52,7 +52,7 @@ return failed
 """
 
 PIPELINES = """
-from webpte.gpu.device import (PipelineSpec)
+from webpte.engine.gpu.device import (PipelineSpec)
 
 device, failed = await shared_device(), []
 for spec in specs:

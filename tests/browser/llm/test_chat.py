@@ -138,10 +138,10 @@ def test_what_is_told_and_what_is_allowed(harness: Harness) -> None:
 
 
 OPENAI = """
-import webpte.openai
+import webpte_serve.openai
 program = await webpte.load("/data/llm/llama_tiny_q4.pte")
 tokenizer = await webpte.text.load_tokenizer("/data/text/bytes/tokenizer.json")
-client = webpte.openai.Client([webpte.openai.Model("tiny", program, tokenizer)])
+client = webpte_serve.openai.Client([webpte_serve.openai.Model("tiny", program, tokenizer)])
 messages = [{"role": "user", "content": "Hello!"}]
 given = {"model": "tiny", "messages": messages, "temperature": 0, "max_tokens": 7}
 try:

@@ -10,8 +10,8 @@ import pytest
 
 from support.harness.texts import FOLDER, KINDS, TEXTS
 from support.page.page import python
-from webpte.text import Tokenizer, load_tokenizer
-from webpte.text.tokenizer_json import JAVASCRIPT
+from webpte.llm.text import Tokenizer, load_tokenizer
+from webpte.llm.text.tokenizer_json import JAVASCRIPT
 from webpte_host.harness.browser import Harness
 from webpte_host.serving.server import Site
 
@@ -101,7 +101,7 @@ def test_a_chat_template_and_what_can_be_wrong(harness: Harness) -> None:
 
 
 ELSEWHERE = """
-from webpte.gpu.browser.libraries import load_javascript_module
+from webpte.engine.browser.libraries import load_javascript_module
 library = await load_javascript_module("../tokenizers/nothing.cjs", url, sha256)
 problem = await raises(
     webpte.errors.PackageError,

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, Vie
 
 from support.page.page_visit import START_MS, open_sample, status, visit
 from support.page.static_site import static_host
+from webpte_host.commands.build import build
 from webpte_host.serving.server import Site
-from webpte_host.site.command import build
 
 SHOWN = ViewportSize(width=800, height=760)
 

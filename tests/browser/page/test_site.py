@@ -14,9 +14,9 @@ from support.harness import limits
 from support.page import page_visit
 from support.page.static_site import StaticHost, static_host
 from webpte_host.base.layout import WEB
+from webpte_host.commands.build import build
 from webpte_host.harness.browser import PageLog
 from webpte_host.site import build_site
-from webpte_host.site.command import build
 
 FOLDER = "some where/below"  # a blank in it, which addresses write as %20
 

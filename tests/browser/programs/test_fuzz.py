@@ -17,7 +17,7 @@ PER_CALL = 50
 MAX_INPUT = 100_000  # elements; a method that takes more is loaded, but not run
 
 LOAD_AND_RUN = """
-from webpte.shapes import numel
+from webpte.engine.shapes import numel
 
 def inputs_of(info):
     tensors = [value for value in info.inputs if isinstance(value, webpte.TensorInfo)]

@@ -14,7 +14,7 @@ from webpte_host.harness.browser import Harness
 
 ASK = """
 import json
-from webpte.openai import Client, open_model
+from webpte_serve.openai import Client, open_model
 
 def given(one):
     if isinstance(one, list):

@@ -24,8 +24,8 @@ return [counts["buffers"], counts["plans"]]
 # Replaces an operator's kernel while a program is loaded and inspected.
 BROKEN = """
 from dataclasses import replace
-from webpte.ops.core import registry
-from webpte.ops.core.registry import lookup
+from webpte.engine.ops.core import registry
+from webpte.engine.ops.core.registry import lookup
 async def with_broken(name, other, look):
     right = registry._REGISTRY[name]
     registry._REGISTRY[name] = replace(right, lower=lookup(other).lower)

@@ -13,7 +13,7 @@ from webpte_host.harness.browser import Harness
 WITHOUT = """
 from pyodide.code import run_js
 from pyodide.ffi import to_js
-from webpte.gpu.browser import opfs_cache, scripts
+from webpte.engine.browser import opfs_cache, scripts
 
 def forget_store():
     # The library looks again at what the browser has.

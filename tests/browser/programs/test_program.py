@@ -195,7 +195,7 @@ def test_progress_tells_every_stage(harness: Harness, ranges: bool) -> None:
     code = """
     import js
     from pyodide.ffi import to_js
-    from webpte.gpu.webgpu.device import WebGPUDevice
+    from webpte.engine.gpu.webgpu.device import WebGPUDevice
     device = await WebGPUDevice.create()  # for which no kernel was compiled yet
     if ranges:
         url = str(js.URL.createObjectURL(js.Blob.new([to_js(data)])))
@@ -246,7 +246,7 @@ def test_the_device_says_what_it_is(harness: Harness) -> None:
 
 @pytest.mark.usefixtures("flat_counts")
 def test_methods_share_weights_and_state(harness: Harness) -> None:
-    """tests/unit/runtime/load/test_state.py says what state/mixed.pte computes."""
+    """tests/unit/engine/load/test_state.py says what state/mixed.pte computes."""
     code = """
     import js
     url = str(js.location.origin) + "/data/state/mixed.pte"

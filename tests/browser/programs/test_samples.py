@@ -11,9 +11,9 @@ from tokenizers import Tokenizer
 
 from support.harness import extent, limits
 from support.page.page import decode, encode, python
+from webpte_export.samples.results import unpack
 from webpte_host.base.layout import ROOT
 from webpte_host.harness.browser import Harness
-from webpte_samples.results import unpack
 
 RESULTS = ROOT / "tests" / "data" / "samples"
 # The others are seen on the page: tests/browser/page/test_layout.py and test_stories_talks below.

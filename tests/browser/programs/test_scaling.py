@@ -8,14 +8,14 @@ import json
 from support.page.page import python
 from support.page.task_page import packed
 from support.seeing.scaling import TABLE, drawn, every_steps
-from webpte.runtime.scaling.steps import prepare_on_host
+from webpte.tasks.vision.scaling.steps import prepare_on_host
 from webpte_host.harness.browser import Harness
 
 CODE = """
 import hashlib
-from webpte.runtime.base.devices import shared_device
-from webpte.runtime.scaling.gpu_scaler import GpuScaler
-from webpte.runtime.scaling.steps import PicturePart, PictureSteps
+from webpte.engine.gpu.devices import shared_device
+from webpte.tasks.vision.scaling.gpu_scaler import GpuScaler
+from webpte.tasks.vision.scaling.steps import PicturePart, PictureSteps
 
 scaler, hashes = GpuScaler(await shared_device("webgpu")), []
 for (given, resizes, resample, parts, part, patches), pixels in asked:

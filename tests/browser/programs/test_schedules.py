@@ -35,7 +35,7 @@ from itertools import cycle
 from support.schedules.generate import browser_schedules
 from support.schedules.kinds import ops_of_kinds
 from support.schedules.run import FEW_PLANS, World, in_runtime
-from webpte.gpu.webgpu.device import WebGPUDevice
+from webpte.engine.gpu.webgpu.device import WebGPUDevice
 
 global devices
 devices = globals().get("devices", [])  # two, for programs that move; kernels compile once on each

@@ -14,8 +14,8 @@ from support.harness import limits
 from support.page import page_visit
 from support.page.static_site import StaticHost, static_host
 from webpte_host.base.layout import WEB
+from webpte_host.commands.build import build
 from webpte_host.serving.server import Site
-from webpte_host.site.command import build
 
 SAMPLE = "?url=samples/sigmoid.pte"
 NO_SERVICE_WORKER = "delete Navigator.prototype.serviceWorker;"

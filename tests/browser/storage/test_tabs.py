@@ -31,9 +31,9 @@ def tabs(harness: Harness, fresh_harness: Harness) -> tuple[Harness, Harness]:
 COMMON = """
 import js, json
 from webpte import library
-from webpte.gpu.browser.settings_store import BrowserStore
-from webpte.gpu.device_info import (DeviceInfo)
-from webpte.runtime.autotune.tuning_cache import keep_choices, kept_choices
+from webpte.engine.browser.settings_store import BrowserStore
+from webpte.engine.gpu.device_info import (DeviceInfo)
+from webpte.inspection.tune.tuning_cache import keep_choices, kept_choices
 
 info = DeviceInfo("webgpu", "test", "two tabs")
 

@@ -15,7 +15,7 @@ import webpte
 from support.harness.sounds import voices_folder
 from support.llm.small_seq2seq import RATE, sound, whisper_folder
 from support.page.page_visit import leave, open_address, payload, status, visit
-from webpte.speech.wave_file import wave_file
+from webpte.tasks.sound.speech.wave_file import wave_file
 from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site
 

@@ -14,7 +14,7 @@ from support.harness.task_cases import make_picture, models_folder
 from support.music.music_cases import EXPECTED, RATE, SOUNDS
 from support.page.page_visit import drop, open_address, payload, visit
 from support.page.task_page import name_task
-from webpte.speech.wave_file import wave_file
+from webpte.tasks.sound.speech.wave_file import wave_file
 from webpte_host.serving.server import Site
 
 PHOTO = png_rgb(make_picture(48, 64))

@@ -15,7 +15,7 @@ from support.devices.plain_matrices import matrix_device, plain_matrices
 from support.harness import extent
 from support.harness.task_cases import models_folder
 from support.llm.small_decoders import program_of
-from webpte.gpu.native.device import NativeDevice
+from webpte.engine.gpu.native.device import NativeDevice
 from webpte.llm import BatchedGeneration, Generator, Scheduler
 from webpte_host.base.layout import ROOT
 

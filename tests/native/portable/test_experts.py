@@ -15,8 +15,8 @@ from support.cases.experts.quantized_moe_cases import Moe, case
 from support.devices.native import make_device, need_native
 from support.graphs.offloading import places
 from support.write.pte_writer import write_pte
-from webpte.gpu.native.device import NativeDevice
-from webpte.ops.experts import quantized_moe
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.ops.experts import quantized_moe
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ import asyncio
 from support.devices.native import need_native
 from support.harness import extent
 from support.seeing.scaling import check_steps, every_steps
-from webpte.gpu.native.device import NativeDevice
+from webpte.engine.gpu.native.device import NativeDevice
 
 
 def test_every_filter_and_size() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from support.devices.native import need_native
 from support.harness.embedders import check_search, check_vectors, open_retrieval, unit_rows
-from webpte.gpu.native.device import NativeDevice
-from webpte.runtime.search.vectors import GpuVectors
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.tasks.retrieval.vectors import GpuVectors
 
 
 @pytest.mark.parametrize("software", [False, True], ids=["GPU's kernels", "simple kernels"])

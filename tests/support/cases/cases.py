@@ -12,7 +12,7 @@ import numpy as np
 
 import webpte
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.ops import lookup, registered_names
+from webpte.engine.ops import lookup, registered_names
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Arg: TypeAlias = "bool | int | float | str | list[int] | None"
@@ -108,7 +108,7 @@ def check_reference(case: Case) -> None:
 
 
 def ops_of_family(family: str) -> set[str]:
-    """The operators that a module of `webpte.ops` registers."""
+    """The operators that a module of `webpte.engine.ops` registers."""
     return {
         name
         for name in registered_names()

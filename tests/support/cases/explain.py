@@ -8,9 +8,9 @@ import numpy as np
 
 from support.cases.cases import Array
 from support.graphs.graphs import make_planner, read_graph
-from webpte.ops.core.target import Target
-from webpte.plan.shaders import ShaderLibrary
-from webpte.report.difference import EXACT, difference, window
+from webpte.engine.ops.core.target import Target
+from webpte.engine.plan.shaders import ShaderLibrary
+from webpte.inspection.report.difference import EXACT, difference, window
 
 
 def explain(program: bytes, target: Target, got: list[Array], want: list[Array]) -> str:

@@ -17,9 +17,9 @@ import pytest
 from support.cases.tables import Row
 from support.devices.native import why_not
 from support.harness import extent, limits
-from webpte.gpu.device import PipelineSpec
-from webpte.ops.core.row_reduction import THREADS, RowThreads
-from webpte.plan.shaders import ShaderLibrary
+from webpte.engine.gpu.device import PipelineSpec
+from webpte.engine.ops.core.row_reduction import THREADS, RowThreads
+from webpte.engine.plan.shaders import ShaderLibrary
 from webpte_host.harness.browser import Harness
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def _types(case: object) -> object:
 _TIME = """
 from time import perf_counter
 import webpte
-from webpte.gpu.device import (PipelineSpec)
+from webpte.engine.gpu.device import (PipelineSpec)
 
 device = await webpte.shared_device()
 bindings, overrides = tuple(spec["bindings"]), tuple(map(tuple, spec["overrides"]))

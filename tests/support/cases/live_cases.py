@@ -18,10 +18,10 @@ import webpte
 from support.cases.cases import Array, write_arg
 from support.graphs.graphs import make_planner, read_graph, wait
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.graph.live_state import LiveState
-from webpte.ops import lookup, registered_names
-from webpte.ops.core.records import Dispatch
-from webpte.plan.planner import Planner
+from webpte.engine.graph.live_state import LiveState
+from webpte.engine.ops import lookup, registered_names
+from webpte.engine.ops.core.records import Dispatch
+from webpte.engine.plan.planner import Planner
 
 WIDTHS = ("float32", "uint8")  # elements of a word, and of a byte
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}

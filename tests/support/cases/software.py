@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TypeVar
 
-from webpte.gpu.device import PipelineSpec
-from webpte.ops.core.records import Dispatch
-from webpte.plan.shaders import ShaderLibrary
+from webpte.engine.gpu.device import PipelineSpec
+from webpte.engine.ops.core.records import Dispatch
+from webpte.engine.plan.shaders import ShaderLibrary
 
 T = TypeVar("T")
 Pairs = tuple[tuple[str, T], ...]

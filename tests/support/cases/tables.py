@@ -14,7 +14,7 @@ import numpy as np
 from support.cases.cases import Array, Case
 from support.cases.row_cases import RowCase
 from support.write.graph_writer import GraphWriter
-from webpte.report.difference import EXACT, Tolerance, difference
+from webpte.inspection.report.difference import EXACT, Tolerance, difference
 
 FOLDER = Path(__file__).parent
 OF_PORTABLE_KERNELS = "portable"  # those tables have no programs

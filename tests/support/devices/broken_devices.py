@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.gpu.device import GpuCopy, PipelineSpec, PlanCommands, PlanRun, SubPlan, Transfer
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.emulation import RecordedBuffer
 from webpte.errors import ConstantError, DeviceError, InputError
-from webpte.gpu.device import GpuCopy, PipelineSpec, PlanCommands, PlanRun, SubPlan, Transfer
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.gpu.simulated.emulation import RecordedBuffer
 
 LIMIT = 1 << 20
 

@@ -14,15 +14,15 @@ from support.devices.device_fixture import (
     floats_in,
     raises,
 )
+from webpte.engine.files.source import Region
+from webpte.engine.gpu.device import GpuCopy, PlanRun, Transfer
+from webpte.engine.open.open_source import open_bytes
 from webpte.errors import (
     ConstantError,
     DeviceError,
     InputError,
     OutOfMemoryError,
 )
-from webpte.gpu.device import GpuCopy, PlanRun, Transfer
-from webpte.runtime.base.open import open_bytes
-from webpte.source import Region
 
 CHECKS = Checks()
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from webpte.dtypes import DTYPES
-from webpte.gpu.device import (
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.gpu.device import (
     Device,
     DispatchCommand,
     Origin,
@@ -24,8 +24,8 @@ from webpte.gpu.device import (
     SubPlan,
     Upload,
 )
-from webpte.graph.graph import Call, Graph, Tensor
-from webpte.ops import lookup
+from webpte.engine.graph.graph import Call, Graph, Tensor
+from webpte.engine.ops import lookup
 
 NO_PAYLOAD = np.zeros(0, np.uint8)
 NO_COMMANDS = PlanCommands((), (), (), 0)

@@ -23,14 +23,21 @@ from support.devices.device_fixture import (
     settled,
     spec_of,
 )
+from webpte.engine.files.source import Region
+from webpte.engine.gpu.device import (
+    UNIFORM_BYTES,
+    GpuCopy,
+    PipelineSpec,
+    PlanRun,
+    SubPlan,
+    Transfer,
+)
+from webpte.engine.open.open_source import open_bytes
 from webpte.errors import (
     DeviceError,
     DeviceLostError,
     ShaderError,
 )
-from webpte.gpu.device import UNIFORM_BYTES, GpuCopy, PipelineSpec, PlanRun, SubPlan, Transfer
-from webpte.runtime.base.open import open_bytes
-from webpte.source import Region
 
 CHECKS = Checks()
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from webpte import errors
-from webpte.gpu.device import PlanRun, Transfer
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.runtime import program as program_module
+from webpte import program as program_module
+from webpte.engine.gpu.device import PlanRun, Transfer
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 
 class Losable(SimulatedDevice):

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import webpte
+from webpte.engine.gpu.device_info import like_a_phone
+from webpte.engine.gpu.native.adapters import find_adapter
+from webpte.engine.gpu.native.dawn import load_dawn
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.gpu.native.plan import make_buffer
 from webpte.errors import NoWebGPUError
-from webpte.gpu.device_info import like_a_phone
-from webpte.gpu.native.adapters import find_adapter
-from webpte.gpu.native.dawn import load_dawn
-from webpte.gpu.native.device import NativeDevice
-from webpte.gpu.native.plan import make_buffer
 from webpte_host.setup import vulkan
 
 

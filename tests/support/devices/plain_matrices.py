@@ -18,9 +18,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
-from webpte.gpu.device_info import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInfo
-from webpte.gpu.native.device import NativeDevice
-from webpte.plan import shaders
+from webpte.engine.gpu.device_info import FEATURES, MATRIX_SHAPE, MATRIX_SUBGROUP, DeviceInfo
+from webpte.engine.gpu.native.device import NativeDevice
+from webpte.engine.plan import shaders
 
 MATRICES = """
 alias F16Quad = vec2<u32>;

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from support.write.pte_writer import GraphWriter
-from webpte.gpu.device import PlanCommands
-from webpte.gpu.simulated.device import RecordedRun, SimulatedDevice
+from webpte.engine.gpu.device import PlanCommands
+from webpte.engine.gpu.simulated.device import RecordedRun, SimulatedDevice
 
 RELU, ADD = "aten.relu.default", "aten.add.Tensor"
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from support.devices.variants import MATRICES, lower
-from webpte.plan.shaders import ShaderLibrary
+from webpte.engine.plan.shaders import ShaderLibrary
 from webpte_host.base.layout import ROOT
 
 SCRIPT = Path(__file__).with_suffix(".mjs")

@@ -28,17 +28,17 @@ from support.graphs.graphs import build_graph, chain, make_planner, read_graph
 from support.harness import extent
 from support.write import pack_suite
 from support.write.pte_writer import write_pte
-from webpte.gpu.device import PipelineSpec
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.gpu.simulated.emulation import EmulatedCall
+from webpte.engine.call.options import DeveloperOptions
+from webpte.engine.gpu.device import PipelineSpec
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.emulation import EmulatedCall
+from webpte.engine.ops.attention.cache_packing import PACKINGS
+from webpte.engine.ops.core.target import Target
+from webpte.engine.ops.gemm.subgroup_matrix import SHARED_BYTES
+from webpte.engine.plan.shaders import ShaderLibrary
+from webpte.engine.rewrite.fusion import fuse
 from webpte.llm import Generator, OneOf, Scheduler
-from webpte.ops.attention.cache_packing import PACKINGS
-from webpte.ops.core.target import Target
-from webpte.ops.gemm.subgroup_matrix import SHARED_BYTES
-from webpte.plan.shaders import ShaderLibrary
-from webpte.rewrite.fusion import fuse
-from webpte.runtime.base.options import DeveloperOptions
-from webpte_dev.suite import run_entry
+from webpte_export.suites.suite import run_entry
 from webpte_host.base.layout import ROOT
 
 SOFTWARE = Target(software=True)

@@ -19,8 +19,8 @@ from support.llm import lora_models, small_seq2seq, training_models
 from support.page.chats import Q4
 from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.ops.elementwise.unary import Unary
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.ops.elementwise.unary import Unary
 from webpte_host.base.layout import ROOT
 
 SAMPLES, LORAS = ROOT / "web/samples", lora_models.folder()

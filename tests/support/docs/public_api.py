@@ -29,8 +29,8 @@ MODULES = (
         "webpte.tasks",
         "webpte.retrieval",
         "webpte.library",
-        "webpte.openai",
-        "webpte.ray",
+        "webpte_serve.openai",
+        "webpte_serve.ray",
         "webpte.errors",
     ),
 )

@@ -12,18 +12,18 @@ import numpy as np
 import webpte
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import Options
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.graph.graph import Graph
-from webpte.graph.live_state import LiveState
-from webpte.ops.core import registry
-from webpte.ops.core.target import GPU, Target
-from webpte.plan.memory_plan import plan_memory
-from webpte.plan.planner import Planner
-from webpte.plan.shaders import ShaderLibrary
-from webpte.rewrite.validate import resolve_ops
-from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.runtime.load.program_file import read_contents
-from webpte.source import BytesSource
+from webpte.engine.files.source import BytesSource
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.graph.graph import Graph
+from webpte.engine.graph.live_state import LiveState
+from webpte.engine.load.program_file import read_contents
+from webpte.engine.ops.core import registry
+from webpte.engine.ops.core.target import GPU, Target
+from webpte.engine.plan.memory_plan import plan_memory
+from webpte.engine.plan.planner import Planner
+from webpte.engine.plan.shaders import ShaderLibrary
+from webpte.engine.rewrite.validate import resolve_ops
+from webpte.engine.run.delegate import GpuDelegate
 
 T = TypeVar("T")
 

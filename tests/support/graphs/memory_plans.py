@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from support.graphs.graphs import build_graph, temporary_op
 from support.write.pte_writer import GraphWriter
-from webpte.graph.graph import PREPACK, Graph, Tensor
-from webpte.plan.memory_plan import MemoryPlan, plan_memory
-from webpte.rewrite.validate import check_defined, constant_transfers, resolve_ops
+from webpte.engine.graph.graph import PREPACK, Graph, Tensor
+from webpte.engine.plan.memory_plan import MemoryPlan, plan_memory
+from webpte.engine.rewrite.validate import check_defined, constant_transfers, resolve_ops
 
 VIEW, CLONE, RELU, ADD = (
     "aten.view_copy.default",

@@ -11,15 +11,15 @@ import numpy as np
 import webpte
 from support.harness.samples import Dims, relu
 from support.write.pte_writer import MethodWriter, write_pte
-from webpte.gpu.device_info import DeviceInfo
-from webpte.runtime.base.lifetime import Lifetime
-from webpte.runtime.execute.numpy_delegate import NumpyDelegate
-from webpte.runtime.load.offload import offload
-from webpte.runtime.load.program_file import MethodContents, read_contents
-from webpte.runtime.load.state import State, read_states
-from webpte.runtime.load.stitch import stitch
-from webpte.runtime.method import Method
-from webpte.source import BytesSource
+from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.files.source import BytesSource
+from webpte.engine.gpu.device_info import DeviceInfo
+from webpte.engine.load.offload import offload
+from webpte.engine.load.program_file import MethodContents, read_contents
+from webpte.engine.load.state import State, read_states
+from webpte.engine.load.stitch import stitch
+from webpte.engine.run.method import Method
+from webpte.engine.run.numpy_delegate import NumpyDelegate
 
 
 def between(

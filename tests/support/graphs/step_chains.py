@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from webpte.gpu.device import PipelineSpec, PlanCommands
+from webpte.engine.gpu.device import PipelineSpec, PlanCommands
 
 
 def longest_chain(commands: PlanCommands, pipelines: Mapping[PipelineSpec, int]) -> int:

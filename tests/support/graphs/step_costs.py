@@ -20,11 +20,11 @@ import numpy as np
 import webpte
 from support.graphs.step_chains import longest_chain
 from support.write import pack_suite
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.ops.core.records import Dispatch, Scratch
-from webpte.rewrite.dataflow import Dataflow
-from webpte.runtime.execute.delegate import GpuDelegate
-from webpte.shapes import numel
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.ops.core.records import Dispatch, Scratch
+from webpte.engine.rewrite.dataflow import Dataflow
+from webpte.engine.run.delegate import GpuDelegate
+from webpte.engine.shapes import numel
 from webpte_host.base.layout import ROOT
 
 PICKING = frozenset({"embedding_quantized", "indexing", "strided"})

@@ -11,7 +11,7 @@ import webpte
 from support.devices.recorded import ones, runs
 from support.harness.samples import Dims
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 CUMPROD = "aten::cumprod.out"  # has no counterpart in delegates: stays on the host
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from support.write.pte_writer import GraphWriter
 from webpte import errors
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 MOST_TURNS = 60  # more than any call here takes
 

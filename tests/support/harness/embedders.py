@@ -9,8 +9,8 @@ import numpy as np
 
 import webpte
 from support.harness.task_cases import models_folder
-from webpte.runtime.search.vectors import Vectors
-from webpte.tasks.retrieval import Retrieval
+from webpte.tasks.retrieval.retrieval_task import Retrieval
+from webpte.tasks.retrieval.vectors import Vectors
 
 Array = np.ndarray
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from webpte import Options
-from webpte.gpu.simulated.emulation import EmulatedCall
+from webpte.engine.gpu.simulated.emulation import EmulatedCall
 
 # Without fusion, every call is a kernel of its own.
 APART: dict[str, Any] = {"options": Options(fuse=False)}

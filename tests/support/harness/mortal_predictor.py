@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.ray import Predictor
+from webpte_serve.ray import Predictor
 
 
 class MortalPredictor(Predictor):

@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from webpte.format.pte import ProgramFile, read_program
-from webpte.format.vulkan import VkDelegate, VkGraph, read_delegate
-from webpte.source import BytesSource, Region
+from webpte.engine.files.source import BytesSource, Region
+from webpte.engine.format.pte import ProgramFile, read_program
+from webpte.engine.format.vulkan import VkDelegate, VkGraph, read_delegate
 
 T = TypeVar("T")
 

@@ -174,7 +174,7 @@ ANSWERING = {
     *("text2text-generation", "summarization", "translation"),
     *("automatic-speech-recognition", "image-text-to-text", "text-to-speech", "text-generation"),
 }
-# Those that are tested in tests/unit/retrieval, and in test_ocr.py and test_music.py beside these.
+# Those that tests/unit/tasks/retrieval, test_ocr.py and test_music.py test.
 APART = {"retrieval", "optical-character-recognition", "audio-to-midi"}
 
 

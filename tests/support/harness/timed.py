@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from webpte.gpu.device import PlanRun
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.device import PlanRun
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 
 class Timed(SimulatedDevice):

@@ -102,8 +102,8 @@ def judge_module(module: Any, names: Any, tokens: Any, folder: Path) -> dict[str
 
     import torch
 
-    from webpte.runtime.lora.files import read_lora
-    from webpte.runtime.lora.slots import LinearModule
+    from webpte.llm.lora.files import read_lora
+    from webpte.llm.lora.slots import LinearModule
 
     def run() -> np.ndarray:
         with torch.no_grad():

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 import webpte
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Generation, decode, speculation
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.llm import Generation, speculation
+from webpte.llm import decode_loop as decode
+from webpte.llm.decode.decoder import Decoder
 from webpte.llm.proposals import PromptLookup
 from webpte.llm.speculation_payoff import Payoff
-from webpte.runtime.decoder import Decoder
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import webpte
-from webpte.runtime.lora.files import read_lora
-from webpte.runtime.lora.weights import LoraWeights
-from webpte.text import Tokenizer, load_tokenizer
+from webpte.llm.lora.files import read_lora
+from webpte.llm.lora.weights import LoraWeights
+from webpte.llm.text import Tokenizer, load_tokenizer
 from webpte.training import LoraTrainer, SavedLora
 from webpte.training.lora_files import saved_lora
 from webpte_host.base.layout import ROOT

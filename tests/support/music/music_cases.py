@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from support.harness.task_cases import DATA
-from webpte_models.sounds import music
+from webpte_export.catalog.sounds import music
 
 EXPECTED = DATA / "notes.json"
 RATE = 22_050

@@ -15,7 +15,7 @@ from support.harness.texts import BYTES, tokenizer_path
 from support.page.chats import Q4
 from support.page.fake_page import FakeBrowser, File, drop
 from webpte.llm import Chat
-from webpte.text import load_tokenizer
+from webpte.llm.text import load_tokenizer
 
 TOKENIZER = tokenizer_path(BYTES)
 CONFIG = TOKENIZER.with_name("tokenizer_config.json")

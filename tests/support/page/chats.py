@@ -7,9 +7,9 @@ from pathlib import Path
 
 import webpte
 from support.harness.texts import BYTES, tokenizer_path
-from webpte.gpu.device import Device
+from webpte.engine.gpu.device import Device
 from webpte.llm import Chat, Reply
-from webpte.text import Tokenizer, load_tokenizer
+from webpte.llm.text import Tokenizer, load_tokenizer
 from webpte_host.base.layout import ROOT
 
 Q4 = ROOT / "tests/data/llm/llama_tiny_q4.pte"

@@ -16,7 +16,7 @@ RUN = """
 import sys, types
 from js import Object
 from pyodide.ffi import to_js
-from webpte.gpu.webgpu.device import WebGPUDevice
+from webpte.engine.gpu.webgpu.device import WebGPUDevice
 
 for name, text in files.items():
     full = f"support.devices.{name}"

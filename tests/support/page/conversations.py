@@ -11,7 +11,7 @@ from unittest.mock import patch
 import webpte
 from webpte.errors import ExecutionError
 from webpte.llm import Generation, Generator
-from webpte.runtime.decode.decode_steps import DecodeSteps
+from webpte.llm.decode.decode_steps import DecodeSteps
 
 
 async def load(path: Path) -> webpte.Program:

@@ -26,14 +26,14 @@ import pytest
 import webpte_export
 from support.harness.samples import add_graph
 from support.write.pte_writer import write_pte
+from webpte_export.catalog import Network, Recipe, Value, Wheel
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import ROOT
 from webpte_host.base.progress import Display
+from webpte_host.commands.models import Models
 from webpte_host.models.cache import StageCache
-from webpte_host.models.command import Models
 from webpte_host.models.stages import Stages
 from webpte_host.models.store import ModelStore
-from webpte_models import Network, Recipe, Value, Wheel
 
 NAME = "adder"
 WHEEL = "adder-1.0-py3-none-any.whl"

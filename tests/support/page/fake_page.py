@@ -22,7 +22,7 @@ from page.session.typed_address import origin_of
 from support.harness.virtual_time import run_virtually
 from support.page.fake_photo import FakePhoto, pixels_of_png
 from webpte import DeviceInfo
-from webpte.library import Entry, Usage
+from webpte.engine.open.library import Entry, Usage
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "web" / "samples"

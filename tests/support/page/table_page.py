@@ -17,9 +17,9 @@ from webpte_host.harness.browser import Harness
 BATCH = 12  # programs in one call: each call has to end within its time
 
 _FORCE = """
-from webpte.ops.core import records
-from webpte.ops.gemm import gemm
-from webpte.ops.int8 import int8
+from webpte.engine.ops.core import records
+from webpte.engine.ops.gemm import gemm
+from webpte.engine.ops.int8 import int8
 
 records.unforced = gemm.choose_tile_config, int8.FULL, records.MAX_WORKGROUPS
 if tiling is not None:
@@ -29,9 +29,9 @@ records.MAX_WORKGROUPS = max_workgroups or records.MAX_WORKGROUPS
 """
 
 _RESTORE = """
-from webpte.ops.core import records
-from webpte.ops.gemm import gemm
-from webpte.ops.int8 import int8
+from webpte.engine.ops.core import records
+from webpte.engine.ops.gemm import gemm
+from webpte.engine.ops.int8 import int8
 
 gemm.choose_tile_config, int8.FULL, records.MAX_WORKGROUPS = records.unforced
 """

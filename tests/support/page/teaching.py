@@ -23,7 +23,7 @@ SHAPES: dict[str, Points] = {
 }
 
 # Ten steps on BATCH by PyTorch 2.13's autograd, and its AdamW without bias corrections
-# (webpte_samples.teach.losses prints them).
+# (webpte_export.samples.teach.losses prints them).
 # fmt: off
 PYTORCH_LOSSES = [
     1.63343, 1.46996, 1.30354, 1.14234, 0.98441, 0.81481, 0.63586, 0.47635, 0.34520, 0.23687,

@@ -24,7 +24,7 @@ from torch.export import Dim
 
 from support.reader.reader_cases import EXPECTED, LETTERS, OPTIONS, READER, page
 from support.write.pack_folders import pack
-from webpte.runtime.base.info import TensorInfo
+from webpte.engine.call.info import TensorInfo
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.ocr.recognition import OpticalCharacterRecognition
 from webpte_export.exporter import Clock, PreparedMethod, export_methods

@@ -33,8 +33,8 @@ from support.schedules.base import (
 )
 from support.schedules.stateful import CACHE, CUT, GUARDED, HOSTED, SHARED, TALLY, TOTAL
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte.engine.ops.core.args import Args
 from webpte.errors import ExecutionError, UnsupportedError
-from webpte.ops.core.args import Args
 
 # Without state
 
@@ -250,7 +250,7 @@ def _host_reference(args: Args) -> np.ndarray:
 def _picky_lowering(args: Args) -> Any:
     if args.tensor("self").dims[0] == 5:
         raise UnsupportedError("five rows have no kernel")
-    from webpte.ops import lookup
+    from webpte.engine.ops import lookup
 
     relu = lookup("aten.alias_copy.default")
     assert relu is not None
@@ -259,7 +259,7 @@ def _picky_lowering(args: Args) -> Any:
 
 def _cut_lowering(args: Args) -> Any:
     """Lower to a kernel with two tile configs, each of its own size; only one is right."""
-    from webpte.ops import lookup
+    from webpte.engine.ops import lookup
 
     names = {"right": "aten.alias_copy.default", "other": NEG}
     (rows, *_) = args.tensor("self").dims

@@ -17,11 +17,11 @@ from support.schedules.generate import Schedule, schedules
 from support.schedules.kinds import ops_of_kinds
 from support.schedules.run import FEW_PLANS, World, in_runtime
 from support.schedules.shrink import shrunk
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import decode
-from webpte.plan.shaders import ShaderLibrary
-from webpte.runtime.autotune import tuning
-from webpte.runtime.load.program_file import read_contents
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.load.program_file import read_contents
+from webpte.engine.plan.shaders import ShaderLibrary
+from webpte.inspection.tune import tuning
+from webpte.llm import decode_loop as decode
 
 FILES, CHUNKS = 4, 5  # of tests, and of parts in each of them
 USUAL, ALL = 500, 10_000  # schedules

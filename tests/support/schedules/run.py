@@ -28,9 +28,9 @@ from support.schedules.generate import (
 )
 from support.schedules.kinds import KINDS
 from support.schedules.talk import Conversation
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError, WebpteError
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.runtime.program import decoder_of
+from webpte.program import decoder_of
 
 ERRORS = {"error": DeviceError, "memory": OutOfMemoryError, "loss": DeviceLostError}
 MOST_TURNS = 3000  # of the loop, for everything to end; usually a few dozen are enough
@@ -302,7 +302,11 @@ def spoiled(arrays: list[np.ndarray], bad: str) -> list[Any]:
 @contextmanager
 def in_runtime(name: str, value: Any) -> Iterator[None]:
     """A patch: `name` has another value in all modules of the runtime."""
-    modules = [m for key, m in sys.modules.items() if key.startswith("webpte.runtime.")]
+    modules = [
+        m
+        for key, m in sys.modules.items()
+        if key.startswith(("webpte.engine.", "webpte.llm.decode"))
+    ]
     users = [module for module in modules if hasattr(module, name)]
     assert users, name
     with ExitStack() as stack:

@@ -14,8 +14,8 @@ from support.schedules.check_history import Event, History
 from support.schedules.generate import REHEARSALS, Call, Recover, Talk
 from webpte.errors import ContextError, InputError
 from webpte.llm import Generation, Generator
-from webpte.runtime.decode.sampling import SamplerSettings, Sampling
-from webpte.runtime.program import Program
+from webpte.llm.decode.sampling import SamplerSettings, Sampling
+from webpte.program import Program
 
 
 @dataclass(eq=False)

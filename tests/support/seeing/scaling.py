@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from webpte.gpu.device import Device
-from webpte.runtime.scaling.gpu_scaler import GpuScaler
-from webpte.runtime.scaling.steps import PicturePart, PictureSteps, Size, prepare_on_host
+from webpte.engine.gpu.device import Device
+from webpte.tasks.vision.scaling.gpu_scaler import GpuScaler
+from webpte.tasks.vision.scaling.steps import PicturePart, PictureSteps, Size, prepare_on_host
 
 FILTERS = range(6)
 GIVEN: tuple[Size, ...] = ((1, 1), (31, 53), (5, 97), (67, 1))

@@ -29,7 +29,7 @@ from tokenizers import (
 )
 
 from support.harness.texts import BYTES, DIGITS, FOLDER, PIECES, UNIGRAM, WORDS
-from webpte.text import LLAMA3_PATTERN
+from webpte.llm.text import LLAMA3_PATTERN
 
 CORPUS = """
 The program is loaded once, and every call of the method runs on the graphics card of this machine.

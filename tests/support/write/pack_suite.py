@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parents[3]
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / "pysrc")]
 
-from webpte.graph.graph import PREPACK  # noqa: E402
-from webpte.ops import lookup  # noqa: E402
+from webpte.engine.graph.graph import PREPACK  # noqa: E402
+from webpte.engine.ops import lookup  # noqa: E402
 from webpte_host.commands.suites import read_manifest  # noqa: E402
 from webpte_host.commands.verify import case_id, run_here  # noqa: E402
 

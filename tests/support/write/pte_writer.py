@@ -1,6 +1,6 @@
 """Writes small `.pte` and `.ptd` files for tests, valid and deliberately broken ones.
 
-It shares no code with the readers in `webpte.format`, so that each checks the other.
+It shares no code with the readers in `webpte.engine.format`, so that each checks the other.
 
     g = GraphWriter()
     x, y = g.tensor((2, 3)), g.tensor((2, 3))

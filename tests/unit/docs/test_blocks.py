@@ -31,8 +31,8 @@ from support.docs.documents import (
     run_python,
 )
 from support.graphs.graphs import wait
+from webpte.inspection import kernel_rates
 from webpte.llm import Generator
-from webpte.runtime.inspect import kernel_rates
 from webpte.training import Learner, LoraTrainer
 from webpte_host.base.layout import ROOT
 
@@ -70,7 +70,7 @@ NOT_RUN = {
     ): "for a worker; support/npm/page.js has it, too",
     ("docs/javascript.md", "webpte.configure"): "support/npm/page.js has it, too",
     ("docs/models.md", 'program = await webpte.load("https'): "an address, for the browser only",
-    ("docs/openai.md", "import openai"): "needs a server; tests/unit/host/api/test_api.py has one",
+    ("docs/openai.md", "import openai"): "needs a server; tests/unit/serve/api/test_api.py has one",
     ("docs/scaling.md", "import ray"): "needs Ray; tests/cluster/test_ray_data.py does the same",
     ("docs/scaling.md", "http_options:"): "a file for Ray Serve",
     ("docs/page.md", "session = self.state.idle_session()"): "lines of a method",
@@ -239,4 +239,4 @@ def test_what_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(AssertionError):
             check_serve(words.split(), monkeypatch)
     with pytest.raises(AssertionError):
-        _check_command(["python", "-m", "webpte_samples.cook"], monkeypatch)
+        _check_command(["python", "-m", "webpte_export.samples.cook"], monkeypatch)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from webpte.gpu.device_info import FEATURES
+from webpte.engine.gpu.device_info import FEATURES
 from webpte_host.base.layout import PYSRC, ROOT, WEB, WGSL
 
 # What a browser may lack, as the code writes it, and the row of the table that is about it.

@@ -23,9 +23,9 @@ COPIED = (
     "pysrc/webpte_host",
     "tests/conftest.py",
     "tests/support",
-    "tests/unit/portable/test_document.py",
-    "tests/unit/ops/test_reference.py",
-    "tests/unit/rewrite/fusion/test_fusion.py",
+    "tests/unit/engine/portable/test_document.py",
+    "tests/unit/engine/ops/test_reference.py",
+    "tests/unit/engine/rewrite/fusion/test_fusion.py",
     "tests/unit/docs/test_operators_doc.py",
     "wgsl",
 )
@@ -96,9 +96,9 @@ def test_an_operator(copy: Path) -> None:
     operators.write_text(
         text.replace("| unary | ", "| unary | `aten.exp2.default`, ", 1), encoding="utf-8"
     )
-    run(copy, "tests/unit/portable/test_document.py")
+    run(copy, "tests/unit/engine/portable/test_document.py")
     assert re.search(r"`aten::exp2.out`.* GPU \|$", (copy / "docs/kernels.md").read_text(), re.M)
-    tests = ["tests/unit/ops/test_reference.py", "tests/unit/docs/test_operators_doc.py"]
+    tests = ["tests/unit/engine/ops/test_reference.py", "tests/unit/docs/test_operators_doc.py"]
     wanted = "exp2 or every_op"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
     assert int(re.findall(r"(\d+) passed", said)[0]) >= 10
@@ -108,8 +108,8 @@ def test_a_rule_of_fusion(copy: Path) -> None:
     for block in recipe("A rule of fusion"):
         follow(block, copy)
     tests = [
-        "tests/unit/rewrite/fusion/test_masked_softmax.py",
-        "tests/unit/rewrite/fusion/test_fusion.py",
+        "tests/unit/engine/rewrite/fusion/test_masked_softmax.py",
+        "tests/unit/engine/rewrite/fusion/test_fusion.py",
     ]
     wanted = "masked or becomes_one"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from webpte.ops import lookup, registered_names
+from webpte.engine.ops import lookup, registered_names
 
 
 def documented(root: Path) -> dict[str, set[str]]:

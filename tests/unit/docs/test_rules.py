@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from webpte.rewrite.fusion import RULES
+from webpte.engine.rewrite.fusion import RULES
 
 
 def test_every_rule_has_a_row(root: Path) -> None:

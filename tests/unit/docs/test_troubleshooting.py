@@ -13,7 +13,7 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from webpte import errors
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 
 def classes(above: type[Exception] = errors.WebpteError) -> set[str]:
@@ -45,7 +45,7 @@ def test_what_the_page_says_is_quoted_as_it_is(root: Path) -> None:
     text = (root / "docs/troubleshooting.md").read_text(encoding="utf-8")
     quoted = re.findall("“(.+?)”", text.partition("\n## In Python\n")[0])
     assert len(quoted) > 20
-    texts = [*page_texts(root / "web/page"), *page_texts(root / "pysrc/webpte/format")]
+    texts = [*page_texts(root / "web/page"), *page_texts(root / "pysrc/webpte/engine/format")]
     files = [root / "web/index.html", *(root / "web/scripts").glob("*.js")]
     known = "\n".join([*map("".join, texts), *(path.read_text("utf-8") for path in files)])
     filled = [".+".join(map(re.escape, "".join(parts).split("\0"))) for parts in texts if parts[1:]]

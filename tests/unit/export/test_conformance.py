@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from webpte_dev.suite import parse_entry
 from webpte_export.conformance.__main__ import main
 from webpte_export.conformance.checkout import _TestFinder, modules_under, use_checkout
 from webpte_export.conformance.parts import Case
@@ -17,6 +16,7 @@ from webpte_export.conformance.runner import Folder, _every_op_first
 from webpte_export.conformance.table import failures, table
 from webpte_export.errors import ExportError
 from webpte_export.suite_writer import Call, entry_of
+from webpte_export.suites.suite import parse_entry
 
 
 def write(path: Path, content: Any = "") -> None:

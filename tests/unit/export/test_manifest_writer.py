@@ -10,7 +10,7 @@ import webpte
 from support.graphs.graphs import chain, wait
 from support.write.pte_writer import write_pte
 from webpte import errors
-from webpte.manifest import read_manifest
+from webpte.engine.files.manifest import read_manifest
 from webpte_export.manifest_writer import write_manifest
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from support.graphs.graphs import wait
-from webpte.runtime.base.info import MethodInfo, ScalarInfo, TensorInfo
-from webpte.runtime.lora.files import read_lora
+from webpte.engine.call.info import MethodInfo, ScalarInfo, TensorInfo
+from webpte.llm.lora.files import read_lora
 from webpte.training import lora_form, lora_rank
 from webpte.training.lora_files import flat_vector, saved_lora
 from webpte.training.lora_form import FACTS, LEARN, LoraForm

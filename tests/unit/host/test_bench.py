@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from webpte.gpu.device_info import DeviceInfo
+from webpte.engine.gpu.device_info import DeviceInfo
 from webpte_host.base.errors import HostError
 from webpte_host.commands import bench
 from webpte_host.setup import environment

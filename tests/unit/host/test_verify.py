@@ -200,7 +200,7 @@ def test_a_bundled_program_that_gives_something_else(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from webpte.format.bundled import parse_bundle
+    from webpte.engine.format.bundled import parse_bundle
 
     monkeypatch.setattr(environment, "inside", lambda: True)
     data = bytearray((root / BUNDLE).read_bytes())

@@ -11,8 +11,8 @@ from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
 from support.page.conversations import tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ContextError, DeviceError, ExecutionError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 
 # Tokens of two positions are in the same row: a row that was written once too often has no past.

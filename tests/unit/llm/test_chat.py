@@ -12,15 +12,16 @@ from support.graphs.graphs import wait
 from support.harness import extent
 from support.page.chats import Q4, conversation, open_chat, open_tokenizer, pieces_of
 from support.page.conversations import failing, greedy
+from webpte.engine.gpu.device import Device
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import (
     ClosedError,
     ContextError,
     DeviceError,
     ExecutionError,
 )
-from webpte.gpu.device import Device
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Chat, Generator, decode
+from webpte.llm import Chat, Generator
+from webpte.llm import decode_loop as decode
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from support.page.conversations import greedy
 from webpte.errors import InputError
 from webpte.llm import Chat, GenerationStats, Reply, ReplyStats
 from webpte.llm.reply import StopStrings, kept_tokens
-from webpte.text import Tokenizer
+from webpte.llm.text import Tokenizer
 
 QUESTION = "Hello!"
 SAMPLED = {"temperature": 1.0, "top_p": 0.9, "seed": 11}

@@ -7,10 +7,10 @@ import pytest
 from support.graphs.graphs import wait
 from support.page.chats import Q4, conversation, open_chat, open_tokenizer
 from support.page.conversations import greedy
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ChatTemplateError, InputError, VocabularyError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Chat
-from webpte.text import ChatTemplate
+from webpte.llm.text import ChatTemplate
 
 
 def test_messages_are_changed_and_answers_follow() -> None:

@@ -15,12 +15,13 @@ from support.devices.recorded import runs
 from support.graphs.graphs import wait
 from support.harness import extent
 from support.page.conversations import cancelled_after, greedy, load, tokens_of
-from webpte.dtypes import DTYPES
+from webpte.engine.call.gpu_tensor import upload
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ClosedError, ContextError, DeviceError, ExecutionError
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Generation, Generator, decode
-from webpte.llm.decode import StepPacer
-from webpte.runtime.base.gpu_tensor import upload
+from webpte.llm import Generation, Generator
+from webpte.llm import decode_loop as decode
+from webpte.llm.decode_loop import StepPacer
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]
 

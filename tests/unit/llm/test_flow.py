@@ -15,19 +15,20 @@ import webpte
 from support.graphs.graphs import wait
 from support.harness import extent
 from support.page.chats import open_chat
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Generation, Reply, decode
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.llm import Generation, Reply
+from webpte.llm import decode_loop as decode
 from webpte.llm.generation import ignore_stops
 
 PACKAGE = f"{Path(webpte.__file__).parent}/"
 # From the caller down; a file that is not listed may be called by any of these.
 LAYERS = (
     *("llm/chat.py", "llm/reply.py", "llm/generation.py", "llm/speculation.py"),
-    *("llm/speculative_rounds.py", "llm/proposals.py", "llm/decode.py", "llm/kv_session.py"),
-    *("runtime/program.py", "runtime/decoder.py", "runtime/build.py"),
-    *("runtime/decode/drafted_rounds.py", "runtime/decode/decode_steps.py"),
-    *("runtime/decode/sampled_delegate.py", "runtime/decode/step_batch.py"),
-    *("runtime/decode/combined_plan.py", "runtime/execute/delegate.py"),
+    *("llm/speculative_rounds.py", "llm/proposals.py", "llm/decode_loop.py", "llm/kv_session.py"),
+    *("program.py", "llm/decode/decoder.py", "engine/run/build.py"),
+    *("llm/decode/drafted_rounds.py", "llm/decode/decode_steps.py"),
+    *("llm/decode/sampled_delegate.py", "llm/decode/step_batch.py"),
+    *("llm/decode/combined_plan.py", "engine/run/delegate.py"),
 )
 MOST_FILES = 15  # for a token that also submits the steps of others
 MOST_WAITING = 13  # for a token whose step was submitted before
@@ -60,7 +61,7 @@ class Trace:
 
     @property
     def submits(self) -> bool:
-        return ("llm/kv_session.py", "runtime/decode/decode_steps.py") in self.calls
+        return ("llm/kv_session.py", "llm/decode/decode_steps.py") in self.calls
 
 
 def _file(frame: FrameType) -> str | None:
@@ -114,7 +115,7 @@ def test_a_decoded_token_takes_few_files_and_no_call_goes_up(options: dict[str, 
             assert not {f for f in trace.files if f.startswith(("plan/", "graph/", "ops/"))}
         calls = {call for trace in traces for call in trace.calls}
         listed = [(a, b) for a, b in calls if a in LAYERS and b in LAYERS]
-        assert ("llm/decode.py", "llm/kv_session.py") in listed, "the trace sees calls"
+        assert ("llm/decode_loop.py", "llm/kv_session.py") in listed, "the trace sees calls"
         upwards = [(a, b) for a, b in listed if LAYERS.index(a) > LAYERS.index(b)]
         assert not upwards
 

@@ -11,8 +11,8 @@ import pytest
 import webpte
 from support.graphs.graphs import chain, load, wait
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ExecutionError, InputError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, generate
 
 

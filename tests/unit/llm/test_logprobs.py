@@ -16,9 +16,18 @@ from support.graphs.small_llm import VOCABULARY, logits_of, small_llm
 from support.harness import extent
 from support.page.chats import open_chat
 from support.page.conversations import tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import DeviceError, ExecutionError, InputError
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import Candidate, Generation, Generator, TokenLogprob, decode, generate
+from webpte.llm import (
+    Candidate,
+    Generation,
+    Generator,
+    TokenLogprob,
+    generate,
+)
+from webpte.llm import (
+    decode_loop as decode,
+)
 
 PROMPT = [3, 1, 4]
 

@@ -11,8 +11,8 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.page.conversations import greedy, tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import InputError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]

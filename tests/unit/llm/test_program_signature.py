@@ -8,8 +8,8 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import InputError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, generate
 
 SIZE = 7

@@ -17,8 +17,8 @@ from support.graphs.small_llm import small_llm
 from support.harness import extent
 from support.page.chats import open_chat
 from support.page.conversations import tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ContextError, InputError, UnsupportedError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 
 PROMPT, TURN = [5, 9, 33, 7], [81, 402]

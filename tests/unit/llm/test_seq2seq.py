@@ -15,8 +15,8 @@ from support.graphs.small_llm import small_llm
 from support.harness import extent
 from support.llm.small_seq2seq import FAMILIES, Greedy, answers_of, program_of
 from support.page.conversations import tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ContextError, DeviceError, InputError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, Seq2Seq
 from webpte.llm.generation import ignore_stops
 
@@ -260,7 +260,7 @@ def test_inputs_that_may_have_a_row_for_each_token_are_given_in_every_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Answers stay right, though slower, where an encoder's output may be as long as the tokens."""
-    for module in ("webpte.plan.memory_plan", "webpte.runtime.execute.delegate"):
+    for module in ("webpte.engine.plan.memory_plan", "webpte.engine.run.delegate"):
         monkeypatch.setattr(f"{module}.kept_inputs", lambda graph: ())
 
     async def run() -> None:

@@ -13,10 +13,10 @@ import pytest
 from support.graphs.graphs import wait
 from support.harness import extent
 from support.page.conversations import change_calls, failing, greedy, load, slow, tokens_of
-from webpte.bench import bench_llm
+from webpte.engine.run.build import Build
 from webpte.errors import ContextError, ExecutionError, InputError
 from webpte.llm import Generator
-from webpte.runtime.build import Build
+from webpte.llm.bench import bench_llm
 
 FIRST, SECOND, THIRD = [5, 9, 33, 7], [81, 402], [17, 3, 260]
 

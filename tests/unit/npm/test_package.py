@@ -12,13 +12,13 @@ import pytest
 
 import webpte
 from webpte import errors
-from webpte.openai import RequestError
-from webpte.text.tokenizer_json import JAVASCRIPT
+from webpte.llm.text.tokenizer_json import JAVASCRIPT
 from webpte_host.base.errors import HostError
 from webpte_host.base.layout import WEB
 from webpte_host.setup.precompile import find_node
 from webpte_host.setup.runtime import npm_version
 from webpte_host.site import build_npm
+from webpte_serve.openai import RequestError
 
 NPM = WEB / "npm"
 OF_JAVASCRIPT = {"StartError": "WebpteError"}

@@ -18,7 +18,7 @@ from support.graphs.graphs import wait
 from support.harness.task_cases import models_folder
 from support.npm.caller import Caller
 from webpte.errors import InputError, OtherFileError, UnsupportedOpError, WebpteError
-from webpte.openai import RequestError
+from webpte_serve.openai import RequestError
 
 
 def nothing(_handle: int, _freed: str) -> None:

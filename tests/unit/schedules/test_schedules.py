@@ -31,9 +31,9 @@ from support.schedules.kinds import KINDS
 from support.schedules.quick import first_failure, quickly, run
 from support.schedules.run import World
 from support.schedules.shrink import shrunk
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.gpu.simulated.emulation import EmulatedCall
-from webpte.runtime.program import Program
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.emulation import EmulatedCall
+from webpte.program import Program
 
 
 def test_a_seed_gives_the_same_schedules_whatever_the_count() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import webpte
 from support.harness.task_cases import models_folder
+from webpte.engine.files.manifest import read_manifest
 from webpte.errors import InputError, SourceError
-from webpte.manifest import read_manifest
 from webpte_export.manifest_writer import add_task, write_manifest
 from webpte_host.commands.export import next_steps
 

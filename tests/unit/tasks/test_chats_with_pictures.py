@@ -13,8 +13,8 @@ from support.harness.image_text_cases import SMALL, WIDE, made, models_folder
 from support.page.chats import Q4, open_tokenizer
 from webpte.errors import InputError, UnsupportedError
 from webpte.llm import Chat
+from webpte.llm.text import ChatTemplate
 from webpte.tasks.vision.image_text import ImageTextToText
-from webpte.text import ChatTemplate
 
 FIRST, SECOND = made(SMALL), made(WIDE)
 

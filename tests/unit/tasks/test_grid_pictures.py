@@ -22,13 +22,13 @@ from support.harness.image_text_cases import (
     models_folder,
     user,
 )
+from webpte.engine.files.json_reader import Table
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import InputError, UnsupportedError
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.json_reader import Table
 from webpte.llm import Generator
 from webpte.llm.picture_session import patch_places, rotary_positions
-from webpte.runtime.scaling.steps import prepare_on_host
 from webpte.tasks.vision.image_text import ImageTextToText
+from webpte.tasks.vision.scaling.steps import prepare_on_host
 from webpte.tasks.vision.tiles import GridPictures, pictures_of
 
 MODELS = ["grid", "windows"]

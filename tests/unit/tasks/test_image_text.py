@@ -24,10 +24,10 @@ from support.harness.image_text_cases import (
     models_folder,
     user,
 )
+from webpte.engine.files.json_reader import Table
 from webpte.errors import ChatTemplateError, InputError, SourceError, UnsupportedError
-from webpte.json_reader import Table
-from webpte.runtime.scaling.steps import prepare_on_host
 from webpte.tasks.vision.image_text import ImageTextToText
+from webpte.tasks.vision.scaling.steps import prepare_on_host
 from webpte.tasks.vision.tiles import pictures_of
 
 FOLDER = models_folder()

@@ -17,7 +17,7 @@ from support.harness import extent
 from support.harness.task_cases import models_folder
 from support.llm.small_seq2seq import RATE, sound, whisper_folder
 from webpte.errors import InputError, SourceError
-from webpte.speech import resample
+from webpte.tasks.sound.speech import resample
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.sound.voice_activity import VoiceActivityDetection, find_phrases, pad_phrases
 

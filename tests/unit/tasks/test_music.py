@@ -15,8 +15,8 @@ import pytest
 import webpte
 from support.harness.task_cases import models_folder
 from support.music.music_cases import CASES, EXPECTED, RATE, SOUNDS
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError, SourceError
-from webpte.runtime.base.info import TensorInfo
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.sound.audio_to_midi import AudioToMidi
 from webpte.tasks.sound.midi import TICKS, write_midi

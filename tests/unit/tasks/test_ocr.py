@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
-from webpte.runtime.base.info import TensorInfo
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.ocr.crops import cut_out, padded, resized, within_bounds
 from webpte.tasks.ocr.recognition import OpticalCharacterRecognition

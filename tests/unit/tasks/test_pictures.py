@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from support.harness.task_cases import RESIZED, RESIZED_FROM, make_picture
+from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
-from webpte.json_reader import Table
-from webpte.runtime.scaling.resample import resize
 from webpte.tasks.vision.pictures import picture_of
 from webpte.tasks.vision.preprocessing import Preprocessor
+from webpte.tasks.vision.scaling.resample import resize
 
 PILLOW = np.load(RESIZED)
 PLAIN: dict[str, Any] = {

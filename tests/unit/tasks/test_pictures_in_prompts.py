@@ -15,12 +15,12 @@ import pytest
 import webpte
 from support.harness.image_text_cases import models_folder
 from support.page.chats import Q4
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ContextError, InputError, UnsupportedError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Chat, Generator, Sampling, Scheduler
-from webpte.runtime.decode.sampling import SamplerSettings
-from webpte.runtime.program import Program
-from webpte.text import load_tokenizer
+from webpte.llm.decode.sampling import SamplerSettings
+from webpte.llm.text import load_tokenizer
+from webpte.program import Program
 
 FOLDER = models_folder() / "patches"
 BEFORE, AFTER = [2, 20, 30], [40, 50]

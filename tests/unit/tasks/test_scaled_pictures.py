@@ -14,11 +14,11 @@ import webpte
 from support.harness import image_text_cases
 from support.harness.task_cases import make_picture, models_folder
 from support.seeing.scaling import drawn, steps_for
+from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ClosedError, DeviceLostError, OutOfMemoryError
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.runtime.base.gpu_tensor import GpuTensor
-from webpte.runtime.scaling.steps import PictureSteps
 from webpte.tasks.vision.preparer import LEAST_WORK, PicturePreparer, Prepared, batch_of
+from webpte.tasks.vision.scaling.steps import PictureSteps
 
 PICTURES = [make_picture(*size) for size in ((9, 31), (40, 17), (9, 31))]
 WIDE, HIGH = (image_text_cases.made(one) for one in (image_text_cases.WIDE, image_text_cases.HIGH))

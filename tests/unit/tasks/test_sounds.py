@@ -10,10 +10,10 @@ import pytest
 
 import webpte
 from support.harness.task_cases import make_bursts, make_sound, models_folder
+from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
-from webpte.json_reader import Table
-from webpte.speech import resample
 from webpte.tasks.sound.kaldi_spectrogram import FRAME, HOP, KaldiSpectrogram
+from webpte.tasks.sound.speech import resample
 from webpte.tasks.sound.voice_activity import VoiceActivityDetection, find_phrases, pad_phrases
 
 SETTINGS = {"feature_extractor_type": "ASTFeatureExtractor", "num_mel_bins": 8, "max_length": 5}

@@ -13,9 +13,9 @@ import pytest
 
 import webpte
 from support.harness.sounds import LETTERS, SAID, SPOKEN, voices_folder
+from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, SourceError, UnsupportedError
-from webpte.json_reader import Table
-from webpte.speech.vits_tokens import VitsTokens
+from webpte.tasks.sound.speech.vits_tokens import VitsTokens
 from webpte.tasks.sound.text_to_speech import TextToSpeech
 
 NAME = "text-to-speech"

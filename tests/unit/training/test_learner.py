@@ -15,9 +15,9 @@ from page.views.teach.drawings import centred, varied
 from support.harness import extent
 from support.page.fake_page import SAMPLES
 from support.page.teaching import PYTORCH_LOSSES, SHAPES, batch, examples, first_weights
+from webpte.engine.call.info import ScalarInfo
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import InputError
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.runtime.base.info import ScalarInfo
 from webpte.training import Learner, can_be_taught
 
 TEACH = SAMPLES / "teach.pte"

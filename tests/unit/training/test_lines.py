@@ -8,7 +8,7 @@ import pytest
 from support.graphs.graphs import wait
 from support.llm.training_models import folder, tokenizer
 from webpte.errors import ChatTemplateError, InputError
-from webpte.text import load_tokenizer
+from webpte.llm.text import load_tokenizer
 from webpte.training.lines import UNCOUNTED, Batches, LineTokens, examples_of, read_lines
 
 LENGTH = 8

@@ -16,8 +16,8 @@ from support.llm import training_models
 from support.llm.training_models import MODELS, check_model, folder, open_model, tokenizer
 from support.page.fake_page import SAMPLES
 from support.write.weight_files import safetensors_bytes
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import DeviceLostError, InputError, VocabularyError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.training import Line, LoraTrainer, can_be_taught, can_train_lora, lora_form
 from webpte.training.lora_trainer import STEPS_AT_ONCE
 

@@ -12,8 +12,8 @@ import page.controllers.check_controller as checks
 from page.app import App
 from page.parts.check_view import Verdict, check_view
 from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, File, drive
-from webpte.format.bundled import parse_bundle
-from webpte.runtime.base.options import USUAL, DeveloperOptions, SaferVariant
+from webpte.engine.call.options import USUAL, DeveloperOptions, SaferVariant
+from webpte.engine.format.bundled import parse_bundle
 from webpte_host.serving.gallery import gallery
 
 CARDS = json.loads(gallery(ROOT / "web", None))

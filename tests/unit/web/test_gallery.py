@@ -21,9 +21,9 @@ from support.harness import extent
 from support.harness.bounded import bounded_work
 from support.harness.mutants import Random, damaged_json, outcomes
 from support.page.fake_page import ROOT, FakeBrowser, drive, open_sample, run
-from webpte.json_reader import parse_json
+from webpte.engine.files.json_reader import parse_json
+from webpte_export.catalog import all_recipes
 from webpte_host.serving.gallery import gallery
-from webpte_models import all_recipes
 
 WEB = ROOT / "web"
 CARDS = json.loads(gallery(WEB, None))

@@ -9,7 +9,7 @@ import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
-from webpte_host.base.bundle import Bundle, dev_bundle, package_bundle, page_bundle
+from webpte_host.base.bundle import Bundle, package_bundle, page_bundle, suites_bundle
 from webpte_host.serving.page_config import page_config
 from webpte_host.setup.precompile import BYTECODE
 
@@ -41,14 +41,14 @@ def test_no_page_fetches_or_imports_the_tools_of_developers() -> None:
         with zipfile.ZipFile(io.BytesIO(bundle.archive().data)) as archive:
             return archive.namelist()
 
-    assert "webpte_dev/suite.py" in names(dev_bundle())
+    assert "webpte_export/suites/suite.py" in names(suites_bundle())
     shipped = [*names(package_bundle()), *names(page_bundle(WEB))]
     assert [name for name in shipped if "dev" in name.split("/")[:-1] or "_dev/" in name] == []
     naming = [
         path.relative_to(WEB).as_posix()
         for path in WEB.rglob("*")
         if path.suffix in {".html", ".js", ".json", ".py"}
-        and "webpte_dev" in path.read_text(encoding="utf-8")
+        and "webpte_export.suites" in path.read_text(encoding="utf-8")
     ]
     assert naming == ["harness.js"]
 

@@ -17,7 +17,7 @@ from webpte.errors import (
     InputError,
     UnsupportedOpError,
 )
-from webpte.report.difference import Tolerance, difference
+from webpte.inspection.report.difference import Tolerance, difference
 
 
 def test_comparison() -> None:

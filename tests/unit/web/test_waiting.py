@@ -23,10 +23,10 @@ from support.page.fake_page import (
     run,
 )
 from webpte import DeviceInfo
-from webpte.gpu.device import PlanRun
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.gpu.tasks import detach
-from webpte.runtime.base.call_context import call_progress
+from webpte.engine.call.call_context import call_progress
+from webpte.engine.files.detached import detach
+from webpte.engine.gpu.device import PlanRun
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 SOFTWARE = DeviceInfo("webgpu", "google", "swiftshader", software=True)
 

@@ -16,8 +16,8 @@ from page.parts.check_view import Verdict, check_view
 from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
-from webpte.report import Check
-from webpte.runtime.base.options import safer_variant, variant_label
+from webpte.engine.call.options import safer_variant, variant_label
+from webpte.inspection.report import Check
 
 
 class CheckController:

@@ -15,7 +15,7 @@ from page.parts.context_view import context_view
 from page.session.state import AppState
 from webpte import MethodInfo, ScalarInfo
 from webpte.errors import InputError
-from webpte.report import PHONE_BUDGET, MemoryForecast
+from webpte.inspection.report import PHONE_BUDGET, MemoryForecast
 
 SHORTEST = 32  # tokens: a shorter conversation is of no use
 MOST_CHOICES = 4  # each half as long as the one before

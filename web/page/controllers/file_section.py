@@ -9,7 +9,7 @@ from page.parts.program_bar import program_bar
 from page.persistence.library_files import USUAL_NAMES
 from page.session.session import Session
 from page.session.state import AppState
-from webpte.library import LOCAL
+from webpte.engine.open.library import LOCAL
 
 
 def limits_of(state: AppState) -> Mapping[str, int]:

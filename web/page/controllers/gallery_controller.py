@@ -24,8 +24,8 @@ from page.parts.input_preview import is_awaiting
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.typed_address import origin_of
+from webpte.engine.open.library import LOCAL
 from webpte.errors import SourceError
-from webpte.library import LOCAL
 
 FILE = "file"
 

@@ -34,8 +34,8 @@ from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.throttle import Throttle
 from page.session.typed_address import origin_of
+from webpte.engine.open.library import LOCAL, Entry, Usage
 from webpte.errors import SourceError
-from webpte.library import LOCAL, Entry, Usage
 
 _COPY_SECONDS = 0.2  # between two drawings of how far a copy is
 _NOTHING = Usage(0, 0, False)

@@ -38,11 +38,11 @@ from page.session.session import Session
 from page.session.state import AppState, Change
 from page.session.typed_address import origin_of, typed_address
 from webpte import Download, MethodInfo, Options
+from webpte.engine.open.library import LOCAL
+from webpte.engine.open.manifest_files import is_manifest
+from webpte.engine.open.open_source import let_go
 from webpte.errors import SourceError
-from webpte.library import LOCAL
-from webpte.report import MemoryForecast
-from webpte.runtime.base.manifest_files import is_manifest
-from webpte.runtime.base.open import let_go
+from webpte.inspection.report import MemoryForecast
 
 LARGE_BYTES = 100 << 20  # from which a second copy of a program matters
 

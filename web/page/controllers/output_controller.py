@@ -27,7 +27,7 @@ from page.parts.output_view import (
 from page.session.output_contexts import contexts_of, input_picture
 from page.session.state import AppState
 from webpte import TensorInfo
-from webpte.report.difference import Difference, Tolerance, difference
+from webpte.inspection.report.difference import Difference, Tolerance, difference
 
 
 class OutputController:

@@ -10,7 +10,7 @@ from page.browser import Message
 from page.persistence.saved_inputs import SavedInputs
 from page.session.palette import Command
 from page.session.state import AppState
-from webpte.library import LOCAL
+from webpte.engine.open.library import LOCAL
 
 _FRAME = (
     '<iframe src="{address}" title="{title}" width="100%" height="640" style="border: 0" '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from webpte.dtypes import INT32_MAX
+from webpte.engine.dtypes import INT32_MAX
 
 
 def bytes_text(count: float) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from page.npy import Array
-from webpte.dtypes import INT32_MAX
+from webpte.engine.dtypes import INT32_MAX
 
 LONG = 1024  # samples: a shorter dim is not taken for a sound, unless a card says so
 DEFAULT_RATE = 16_000

@@ -14,7 +14,7 @@ import numpy as np
 
 from page.html.units import count_text, shape_text
 from page.npy import Array, NpyError, check_fits
-from webpte.json_reader import parse_json
+from webpte.engine.files.json_reader import parse_json
 
 _WORDS = {"true": True, "false": False, "nan": np.nan, "inf": np.inf, "-inf": -np.inf}
 _HOW = "Type one value for all elements, a list like 1 2 3, or nested lists like [[1, 2], [3, 4]]."

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from page.html.markup import Html, h
-from webpte.report import Check
-from webpte.runtime.base.options import USUAL
+from webpte.engine.call.options import USUAL
+from webpte.inspection.report import Check
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from page.html.fields import choice
 from page.html.markup import Html, h
 from page.html.units import count_text
-from webpte.report import MemoryForecast
-from webpte.report.forecast import megabytes
+from webpte.inspection.report import MemoryForecast
+from webpte.inspection.report.forecast import megabytes
 
 
 def context_view(

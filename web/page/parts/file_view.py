@@ -10,7 +10,7 @@ from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, ms_text, number_text, plural, shape_text
 from page.outputs.figures import bar
 from webpte import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
-from webpte.report import MemoryForecast
+from webpte.inspection.report import MemoryForecast
 
 SHOWN_OPS = 14
 SHOWN_CONSTANTS = 6

@@ -9,7 +9,7 @@ from page.html.markup import Html, h
 from page.html.units import count_text, ms_text, plural
 from page.outputs.figures import bar
 from page.parts.file_view import short_op
-from webpte.report import TimedStep
+from webpte.inspection.report import TimedStep
 
 SHOWN_KERNELS = 12
 SHOWN_OPS = 4  # of one kernel

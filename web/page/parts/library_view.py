@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from page.html.markup import Html, h
 from page.html.units import bytes_text, plural
-from webpte.library import LOCAL, Entry, Usage
+from webpte.engine.open.library import LOCAL, Entry, Usage
 
 _AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
 

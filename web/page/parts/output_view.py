@@ -11,7 +11,7 @@ from page.outputs.renderers.base import Choice, Output, OutputContext
 from page.outputs.renderers.choose import chosen_renderer, renderers_for
 from page.outputs.tensors import COPY_LIMIT, summarise
 from webpte import Stats
-from webpte.report import Difference
+from webpte.inspection.report import Difference
 
 
 def outputs_card(contexts: Sequence[OutputContext], choices: Sequence[Choice]) -> Html:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from page.browser import Browser, Source
 from page.persistence.library_files import keep_file
+from webpte.engine.open.library import LOCAL
+from webpte.engine.open.manifest_files import beside
+from webpte.engine.open.siblings import names_beside
 from webpte.errors import InputError, SourceError, TextError, WebpteError
-from webpte.library import LOCAL
-from webpte.runtime.base.manifest_files import beside
-from webpte.runtime.base.siblings import names_beside
-from webpte.text import ChatTemplate, Tokenizer, load_tokenizer
+from webpte.llm.text import ChatTemplate, Tokenizer, load_tokenizer
 
 CHAT, TEXT, IDS = "chat", "text", "ids"
 TOKENIZER, CONFIG, TEMPLATE = "tokenizer", "config", "template"

@@ -15,10 +15,10 @@ from typing import Any
 
 from page.browser import Browser, Library, Progress, Source
 from page.persistence.manifests import CARD, read_dropped
+from webpte.engine.files.json_reader import parse_table
+from webpte.engine.open.library import LOCAL, Entry
+from webpte.engine.open.open_source import open_source
 from webpte.errors import ManifestError, SourceError
-from webpte.json_reader import parse_table
-from webpte.library import LOCAL, Entry
-from webpte.runtime.base.open import open_source
 
 USUAL_NAMES = ("model.pte", "program.pte")  # of programs in folders, which say what they are
 _COMPARED_BYTES = 4 << 20  # of each of two files, in memory at once

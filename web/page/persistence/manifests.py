@@ -8,11 +8,11 @@ from typing import Any
 
 from page.browser import Browser, Progress, Source
 from webpte import Download
+from webpte.engine.files.manifest import ManifestPart, read_manifest
+from webpte.engine.open.manifest_files import beside, check_part
+from webpte.engine.open.open_source import let_go
+from webpte.engine.open.siblings import is_missing
 from webpte.errors import SourceError
-from webpte.manifest import ManifestPart, read_manifest
-from webpte.runtime.base.manifest_files import beside, check_part
-from webpte.runtime.base.open import let_go
-from webpte.runtime.base.siblings import is_missing
 
 CARD, MANIFEST = "card.json", ".manifest.json"
 # What a folder is opened by, the first that is there.

@@ -24,7 +24,7 @@ from page.session.session import Session
 from page.store import Store
 from webpte import Program
 from webpte.errors import WebpteError
-from webpte.runtime.program import fingerprint_of
+from webpte.program import fingerprint_of
 
 MOST_BYTES = 128 << 10  # of an array: browsers keep a few megabytes for a whole site
 _RULES = ("fill", "dims", "seed", "below", "text")

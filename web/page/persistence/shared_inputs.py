@@ -9,7 +9,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from webpte.json_reader import parse_json
+from webpte.engine.files.json_reader import parse_json
 
 MOST_CHARACTERS = 16_000  # of a fragment: longer links are cut by some programs
 _LARGEST = 1 << 20  # bytes after unpacking

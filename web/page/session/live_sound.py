@@ -17,7 +17,7 @@ from page.inputs.inputs import TensorInput
 from page.inputs.sounds import levelled
 from page.npy import Array
 from page.outputs.scores import rank
-from webpte.dtypes import INT32_MAX
+from webpte.engine.dtypes import INT32_MAX
 
 _PARTS = 8  # of a single window: the next call is due when so small a part of it is new
 _MOST_FRAMES = 64  # of one call, where the program takes any number

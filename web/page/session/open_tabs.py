@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable, Sequence
 
 from page.browser import OpenProgram
-from webpte.json_reader import parse_table
-from webpte.report.forecast import megabytes
+from webpte.engine.files.json_reader import parse_table
+from webpte.inspection.report.forecast import megabytes
 
 PREFIX = "webpte-open "
 WORTH_TELLING = 10_000_000  # bytes of GPU memory

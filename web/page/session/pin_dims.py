@@ -15,7 +15,7 @@ import numpy as np
 from page.html.units import count_text, shape_text
 from page.inputs.inputs import Input, TensorInput
 from page.session.session import Session
-from webpte.dtypes import INT32_MAX
+from webpte.engine.dtypes import INT32_MAX
 from webpte.errors import ClosedError, DeviceError, IndexRangeError, InputError, WebpteError
 
 _TRIED = 6  # sizes that are put back, each alone, to see whether it was that

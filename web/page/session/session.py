@@ -21,7 +21,7 @@ from page.session.runner import Runner
 from page.session.sound_stream import SoundStream, stream_of
 from webpte import MethodInfo, Program
 from webpte.errors import InputError
-from webpte.report import Trace
+from webpte.inspection.report import Trace
 
 DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
 Held = tuple[object, ...]  # what the inputs of a method held; equal if they hold the same

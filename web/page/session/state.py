@@ -19,8 +19,8 @@ from page.session.throttle import Ticker
 from page.session.undo import Undo
 from page.store import Store
 from webpte import DeviceInfo
+from webpte.engine.call.call_context import reporting
 from webpte.errors import DeviceLostError
-from webpte.runtime.base.call_context import reporting
 
 MOST_LOSSES = 2  # of the GPU, one after the other: then someone has to ask for a new one
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import webpte
 from page.browser import Browser
 from page.session.session import Session
+from webpte.engine.open.library import LOCAL
+from webpte.engine.open.manifest_files import beside
+from webpte.engine.open.siblings import is_missing
 from webpte.errors import SourceError
-from webpte.library import LOCAL
-from webpte.runtime.base.manifest_files import beside
-from webpte.runtime.base.siblings import is_missing
 from webpte.tasks.task import Task
 
 

@@ -19,9 +19,9 @@ from page.session.palette import Command
 from page.session.state import AppState, Change
 from webpte.errors import InputError
 from webpte.llm import Generator
-from webpte.retrieval import encodes_texts
+from webpte.llm.text import encodes_sentences
 from webpte.tasks import names
-from webpte.text import encodes_sentences
+from webpte.tasks.retrieval import encodes_texts
 
 # A program of another task may have the form of an encoder: one that fills gaps, say. Cards may
 # describe a task in words of their own.

@@ -1,5 +1,5 @@
 // Rows of matrices of 4-bit or 8-bit numbers in torchao's universal layout, a matrix per expert: see
-// ops/experts/moe_numpy.py. Items are 16 columns of a row.
+// engine/ops/experts/moe_numpy.py. Items are 16 columns of a row.
 //
 // The kernel has a binding `packed: array<u32>`, and `matrix: PackedMatrix` in its params.
 

@@ -1,4 +1,4 @@
-// Positions of a row's items: the counterpart of ReduceWalk in ops/reduce/reduce.py.
+// Positions of a row's items: the counterpart of ReduceWalk in engine/ops/reduce/reduce.py.
 //
 // The shader has in its params `kept_axes` and `axes: array<vec4<u32>, MAX_AXES>`: (size, stride) in
 // items, the kept ones, then the reduced ones.

@@ -1,5 +1,5 @@
 // Keys that order as logits do, and the distance of a token below the largest. The counterpart of
-// pysrc/webpte/ops/sampling/sample_numpy.py, bit for bit.
+// pysrc/webpte/engine/ops/sampling/sample_numpy.py, bit for bit.
 
 const NAN_KEY = 0u;
 const MINUS_INFINITY_KEY = 1u; // of -inf

@@ -1,4 +1,4 @@
-// Common parts of the sampler's kernels. The counterpart of pysrc/webpte/ops/sampling/sample_numpy.py, bit for bit.
+// Common parts of the sampler's kernels. The counterpart of pysrc/webpte/engine/ops/sampling/sample_numpy.py, bit for bit.
 //
 // The kernel has `settings: array<${SETTING}>`, eight to a row of logits, and `tops: array<u32>`, the largest key of
 // each part, and in its params `parts`. It sets `row`.

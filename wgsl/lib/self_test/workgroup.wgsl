@@ -1,4 +1,4 @@
-// Self-test of workgroup memory, barriers and atomics: see gpu/self_test.py for what must come out.
+// Self-test of workgroup memory, barriers and atomics: see engine/gpu/self_test.py for what must come out.
 //
 // Each of GROUPS workgroups reverses its COUNT numbers through workgroup memory, adds them up by a tree, and
 // takes part in atomic sums and maxima.

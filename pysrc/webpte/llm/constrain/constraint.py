@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from webpte.errors import InputError, TextError
-from webpte.text import Tokenizer
+from webpte.llm.text import Tokenizer
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from webpte.llm.constrain.guidance import INSTALL, Guide, grammar_of, load_guida
 from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
 from webpte.llm.constrain.regex import expression_of
 from webpte.llm.constrain.vocabulary import Vocabulary
-from webpte.text import Tokenizer
+from webpte.llm.text import Tokenizer
 
 STATES_KEPT = 256  # states whose allowed tokens are cached
 

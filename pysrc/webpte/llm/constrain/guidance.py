@@ -22,8 +22,8 @@ from webpte.llm.constrain.closed_objects import closed
 from webpte.llm.constrain.constraint import Allowed
 from webpte.llm.constrain.json_answer import JsonAnswer
 from webpte.llm.constrain.json_values import Schema
-from webpte.text import Tokenizer
-from webpte.text.engines import engine_errors
+from webpte.llm.text import Tokenizer
+from webpte.llm.text.engines import engine_errors
 
 INSTALL = (
     "llguidance takes more and larger schemas: in CPython `pip install webpte[constraints]` has it"

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
-from webpte.runtime.base.info import TensorInfo
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.ocr.crops import (
     cut_out,

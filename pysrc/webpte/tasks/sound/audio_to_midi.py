@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
-from webpte.runtime.base.info import TensorInfo
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.sound.midi import write_midi
 from webpte.tasks.sound.notes import (

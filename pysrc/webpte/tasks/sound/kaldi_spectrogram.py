@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
-from webpte.json_reader import Table
 
 Array = np.ndarray
 RATE = 16_000  # samples of a second; for others the sizes below would differ

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from webpte.speech.phrases import Phrase, PhraseFinder, VoiceStream
 from webpte.tasks.sound.samples import BlockResampler
+from webpte.tasks.sound.speech.phrases import Phrase, PhraseFinder, VoiceStream
 from webpte.tasks.task import awaited
 
 Array = np.ndarray

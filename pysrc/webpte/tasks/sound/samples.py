@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from webpte.errors import InputError
-from webpte.speech.resample import Resampler, check_rate, resample
+from webpte.tasks.sound.speech.resample import Resampler, check_rate, resample
 
 Array = np.ndarray
 

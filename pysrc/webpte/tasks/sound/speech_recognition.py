@@ -8,8 +8,7 @@ from contextlib import aclosing
 from typing import Any, ClassVar
 
 from webpte.errors import InputError, SourceError
-from webpte.speech import LogMel, Moonshine, Whisper
-from webpte.speech.phrases import LoudnessStream, PhraseFinder, PhraseSettings, VoiceStream
+from webpte.llm.text import Tokenizer
 from webpte.tasks.files import (
     CONFIG,
     GENERATION,
@@ -20,10 +19,16 @@ from webpte.tasks.files import (
 )
 from webpte.tasks.sound.listening import BlockReader, hear_phrases
 from webpte.tasks.sound.samples import BlockResampler, samples_of
+from webpte.tasks.sound.speech import LogMel, Moonshine, Whisper
+from webpte.tasks.sound.speech.phrases import (
+    LoudnessStream,
+    PhraseFinder,
+    PhraseSettings,
+    VoiceStream,
+)
 from webpte.tasks.sound.voice_activity import RATE as VOICE_RATE
 from webpte.tasks.sound.voice_activity import STEP_DOWN, VoiceActivityDetection
 from webpte.tasks.task import Task, task
-from webpte.text import Tokenizer
 
 
 @task("automatic-speech-recognition")

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
-from webpte.runtime.base.info import TensorInfo
-from webpte.speech.vits_tokens import VitsTokens
 from webpte.tasks.encoder import checked_text
 from webpte.tasks.files import CONFIG, TOKENIZER_CONFIG, ModelFiles
+from webpte.tasks.sound.speech.vits_tokens import VitsTokens
 from webpte.tasks.task import Task, task
 
 Array = np.ndarray

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
-from webpte.runtime.base.info import TensorInfo
-from webpte.runtime.program import Program
-from webpte.speech.resample import resample
+from webpte.program import Program
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.sound.samples import read_sound, samples_of
+from webpte.tasks.sound.speech.resample import resample
 from webpte.tasks.task import Task, task
 
 Array = np.ndarray
@@ -108,7 +108,7 @@ class VoiceActivityDetection(Task):
 
 
 class VoiceActivityStream:
-    """A detector for one sound that is still coming; see webpte.speech.phrases.
+    """A detector for one sound that is still coming; see webpte.tasks.sound.speech.phrases.
 
     A call of the program takes several frames, so shares come for several at once.
     """

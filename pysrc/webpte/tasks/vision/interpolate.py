@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from webpte.engine.ops.conv.resample import cubic_weights
 from webpte.errors import InputError
-from webpte.ops.conv.resample import cubic_weights
 
 Array = np.ndarray
 _MODES = ("bilinear", "bicubic")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.call.gpu_tensor import GpuTensor
+from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
-from webpte.runtime.base.gpu_tensor import GpuTensor
-from webpte.runtime.base.info import TensorInfo
-from webpte.runtime.program import Program
+from webpte.program import Program
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
 from webpte.tasks.task import Held, task
 from webpte.tasks.vision.interpolate import interpolate

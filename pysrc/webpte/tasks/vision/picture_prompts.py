@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.files.json_reader import Table
+from webpte.engine.open.threads import in_thread
 from webpte.errors import InputError
-from webpte.json_reader import Table
 from webpte.llm import Generator, Picture
 from webpte.llm.prompt import PromptPicture
-from webpte.runtime.base.threads import in_thread
+from webpte.llm.text import ChatTemplate, Tokenizer
 from webpte.tasks.language import render_chat
 from webpte.tasks.vision.pictures import checked_picture, picture_of
 from webpte.tasks.vision.preparer import LateTiles, PicturePreparer
 from webpte.tasks.vision.tiles import Pictures, TileLayout
-from webpte.text import ChatTemplate, Tokenizer
 
 Array = np.ndarray
 _SOURCES = ("image", "url", "path", "base64")  # where parts of messages have their picture

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from webpte.errors import InputError, UnsupportedError
-from webpte.runtime.base.pictures import decode_picture
 from webpte.tasks.array_task import ArrayTask
 from webpte.tasks.files import PREPROCESSOR, ModelFiles
+from webpte.tasks.vision.picture_files import decode_picture
 from webpte.tasks.vision.preparer import PicturePreparer, Prepared, batch_of
 from webpte.tasks.vision.preprocessing import Preprocessor
 

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from webpte.dtypes import DTYPES
+from webpte.engine.call.gpu_tensor import WORD_BYTES, GpuTensor, join_rows, upload, with_shape
+from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.dtypes import DTYPES
+from webpte.engine.open.threads import in_thread
+from webpte.engine.shapes import numel
 from webpte.errors import OutOfMemoryError
-from webpte.runtime.base.gpu_tensor import WORD_BYTES, GpuTensor, join_rows, upload, with_shape
-from webpte.runtime.base.lifetime import Lifetime
-from webpte.runtime.base.threads import in_thread
-from webpte.runtime.program import Program, lifetime_of
-from webpte.runtime.scaling.gpu_scaler import GpuScaler, fits
-from webpte.runtime.scaling.steps import PictureSteps, prepare_on_host
-from webpte.shapes import numel
+from webpte.program import Program, lifetime_of
+from webpte.tasks.vision.scaling.gpu_scaler import GpuScaler, fits
+from webpte.tasks.vision.scaling.steps import PictureSteps, prepare_on_host
 
 Array = np.ndarray
 Prepared = Array | GpuTensor

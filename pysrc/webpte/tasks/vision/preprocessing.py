@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
-from webpte.json_reader import Table
-from webpte.runtime.scaling.resample import BICUBIC, BILINEAR
-from webpte.runtime.scaling.steps import (
+from webpte.tasks.vision.scaling.resample import BICUBIC, BILINEAR
+from webpte.tasks.vision.scaling.steps import (
     PicturePart,
     PictureSteps,
     Size,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from webpte.errors import InputError
+from webpte.llm.text import Tokenizer
+from webpte.llm.text.batches import RowBatches
+from webpte.llm.text.sequences import FIRST, cut_texts, encode_text, join_texts, room_for
 from webpte.tasks.files import CONFIG, ModelFiles
-from webpte.text import Tokenizer
-from webpte.text.batches import RowBatches
-from webpte.text.sequences import FIRST, cut_texts, encode_text, join_texts, room_for
 
 Array = np.ndarray
 METHOD = "text_encoder"

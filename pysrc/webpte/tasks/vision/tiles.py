@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
-from webpte.json_reader import Table
-from webpte.runtime.scaling.resample import BICUBIC, LANCZOS
-from webpte.runtime.scaling.steps import PicturePart, PictureSteps, Size
 from webpte.tasks.vision.preprocessing import Preprocessor
+from webpte.tasks.vision.scaling.resample import BICUBIC, LANCZOS
+from webpte.tasks.vision.scaling.steps import PicturePart, PictureSteps, Size
 
 _TILED, _GRIDS = ("Idefics3", "SmolVLM"), ("Qwen2VL", "Qwen2_5_VL")
 _LARGEST = 4096  # pixels of a side

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.call.info import ScalarInfo
 from webpte.errors import InputError
-from webpte.runtime.base.info import ScalarInfo
 from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, ModelFiles
 from webpte.tasks.scores import best, sigmoid, softmax
 from webpte.tasks.task import task

@@ -11,7 +11,7 @@ import numpy as np
 from support.cases.cases import Array
 from support.cases.live_cases import LiveCase
 from support.cases.sampling.sample_cases import INF, LARGEST, NAN, SPECIAL, logits_of, plain_numbers
-from webpte.ops.sampling.top_logprobs import top_logprobs_words
+from webpte.engine.ops.sampling.top_logprobs import top_logprobs_words
 
 TOP_LOGPROBS = "webpte.top_logprobs.default"
 

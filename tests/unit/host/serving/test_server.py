@@ -304,14 +304,14 @@ def test_the_page_names_its_files_by_immutable_urls(site: Site, prefix: str) -> 
         "main.py",
         "pyscript.json",
         "webpte.zip",
-        "webpte_dev.zip",
+        "suites.zip",
         "page.zip",
         "runtime/pyodide/pyodide.mjs",
     ):
         status, headers, body = ask(site, prefix + path)
         assert (status, "immutable" in headers["Cache-Control"]) == (200, True), path
         assert "pyscript" in path or body == ask(site, f"/{path}")[2]
-    for path in ("main.py", "pyscript.json", "webpte.zip", "webpte_dev.zip", "page.zip"):
+    for path in ("main.py", "pyscript.json", "webpte.zip", "suites.zip", "page.zip"):
         assert ask(site, f"/{path}")[1]["Cache-Control"] == "no-cache"
 
 
@@ -369,7 +369,7 @@ def test_archive_has_package_and_shaders_and_follows_edits(site: Site, tree: Pat
         "wgsl/lib/index.wgsl",
     ]
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
-        names = [name for name in archive.namelist() if not name.startswith("webpte_boot/")]
+        names = [name for name in archive.namelist() if not name.startswith("boot/")]
         assert names == [f"webpte/{name}" for name in expected]
     assert ask(site, "/webpte.zip")[1]["ETag"] == headers["ETag"]
 

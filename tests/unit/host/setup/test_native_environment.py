@@ -65,7 +65,7 @@ class Refuse(MetaPathFinder):
 sys.meta_path.insert(0, Refuse())
 import webpte
 from webpte_host.commands import devices
-from webpte.gpu.native.dawn import load_dawn
+from webpte.engine.gpu.native.dawn import load_dawn
 load_dawn()  # raises if a package is missing
 """
     run = [sys.executable, "-c", code]

@@ -61,7 +61,7 @@ def test_has_the_page_and_no_tools_of_tests(site: Path) -> None:
         assert (site / name).is_file(), name
     assert (site / "runtime/pyodide/pyodide.asm.wasm").is_file()
     assert not list(site.rglob("harness*"))
-    assert not list(site.rglob("webpte_dev*"))
+    assert not list(site.rglob("suites*"))
     assert not list(site.rglob("__pycache__"))
     assert not (site / "runtime/stamp.json").exists()
 

@@ -25,7 +25,7 @@ USE = """
 import asyncio, importlib.metadata, json
 import numpy as np
 import webpte
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 async def main():
     program = await webpte.load("tiny.pte", device="numpy")
@@ -65,11 +65,11 @@ def test_name_says_any_platform(wheel: Path) -> None:
 def test_has_what_the_browser_gets(wheel: Path) -> None:
     with zipfile.ZipFile(io.BytesIO(package_bundle().archive().data)) as bundle:
         served = set(bundle.namelist())
-    started = {name for name in served if name.startswith("webpte_boot/")}  # before the package
+    started = {name for name in served if name.startswith("boot/")}  # before the package
     assert packed(wheel) == served - started
-    assert "webpte_boot/compiled.py" in started
+    assert "boot/compiled.py" in started
     assert any(name.endswith(".wgsl") for name in served)
-    assert {"webpte/gpu/webgpu/engine.js", "webpte/py.typed"} <= served
+    assert {"webpte/engine/gpu/webgpu/engine.js", "webpte/py.typed"} <= served
 
 
 def test_metadata(wheel: Path) -> None:

@@ -8,7 +8,7 @@ import webpte
 from support.devices.plain_matrices import with_matrices
 from support.devices.variants import LLAMAS, make_device, without_results
 from support.graphs.graphs import wait
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Scheduler
 
 

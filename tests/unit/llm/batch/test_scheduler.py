@@ -12,8 +12,8 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.graphs.small_llm import CONTEXT, VOCABULARY, logits_of, small_llm
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ClosedError, DeviceError, DeviceLostError, InputError, UnsupportedError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import BatchedGeneration, Generator, Scheduler
 
 SAMPLED: list[dict[str, Any]] = [

@@ -14,10 +14,10 @@ from support.graphs.graphs import wait
 from support.graphs.small_llm import VOCABULARY, logits_of, small_llm
 from support.page.chats import Q4, conversation, open_chat, open_tokenizer
 from support.page.conversations import greedy, tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import DeviceError, ExecutionError, InputError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Allowed, Generator, OneOf
-from webpte.runtime.decode.sampling import SamplerSettings, Sampling, seed_words
+from webpte.llm.decode.sampling import SamplerSettings, Sampling, seed_words
 
 PROMPT, STOP = [3, 1, 4], 11
 ANSWERS = [[2], [5, 6, 7], [5, 6, 7, 8], [5, 9], [10, 2, 2, 2]]

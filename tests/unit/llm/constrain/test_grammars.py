@@ -13,8 +13,8 @@ from support.graphs.graphs import wait
 from support.harness.texts import BYTES, PIECES, UNIGRAM, WORDS
 from support.llm.automata import of_regex
 from support.page.chats import open_chat, open_tokenizer
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import InputError, TextError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Grammars
 from webpte.llm.constrain.automaton import ByteAutomaton
 

@@ -27,7 +27,7 @@ from webpte.llm.constrain.closed_objects import closed
 from webpte.llm.constrain.grammar import LazyGrammars
 from webpte.llm.constrain.guidance import Guide, Guided, _Words, grammar_of, load_guidance
 from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
-from webpte.text import Tokenizer
+from webpte.llm.text import Tokenizer
 from webpte_host.base.layout import ROOT
 
 CASES = json.loads((ROOT / "tests/data/json_schema/cases.json").read_text(encoding="utf-8"))

@@ -7,8 +7,8 @@ import pytest
 import webpte
 from support.graphs.graphs import wait
 from support.page.chats import Q4, open_chat, pieces_of
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.llm import decode
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.llm import decode_loop as decode
 from webpte.llm.speculation_payoff import Payoff
 
 

@@ -14,13 +14,13 @@ from support.graphs.graphs import wait
 from support.harness import extent
 from support.llm.speculating import TURN, collect, in_parts, open_program, unhurried
 from support.page.conversations import cancelled_after, greedy, tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ClosedError, ContextError, DeviceError, OutOfMemoryError
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, speculation
+from webpte.llm.decode import guessed_rounds
 from webpte.llm.generation import GenerationStats
 from webpte.llm.proposals import PromptLookup
 from webpte.llm.speculation import ROWS
-from webpte.runtime.decode import guessed_rounds
 
 REPEATED = [5, 9, 33, 7, 12, 80] * 4  # the tiny model repeats itself, too
 

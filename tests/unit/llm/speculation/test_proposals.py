@@ -11,9 +11,9 @@ from support.graphs.graphs import wait
 from support.graphs.small_llm import small_llm
 from support.llm.speculating import PROMPT, WrongGuesses, in_parts, open_program, unhurried
 from support.page.conversations import greedy, tokens_of
-from webpte.bench import bench_llm
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, speculation
+from webpte.llm.bench import bench_llm
 from webpte.llm.proposals import PromptLookup
 from webpte.llm.speculation import ROWS
 from webpte.llm.speculation_payoff import Payoff

@@ -22,12 +22,12 @@ from support.llm.speculating import (
     unhurried,
 )
 from support.page.conversations import greedy, tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import (
     ExecutionError,
     InputError,
     VocabularyError,
 )
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator, OneOf, speculation
 from webpte.llm.speculation import ROWS
 

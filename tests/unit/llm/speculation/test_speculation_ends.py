@@ -12,6 +12,7 @@ from support.graphs.graphs import wait
 from support.harness import extent
 from support.llm.speculating import PROMPT, collect, open_program, unhurried
 from support.page.conversations import cancelled_after, greedy, tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import (
     ClosedError,
     ContextError,
@@ -20,7 +21,6 @@ from webpte.errors import (
     ExecutionError,
     OutOfMemoryError,
 )
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 
 

@@ -15,6 +15,7 @@ from support.graphs.graphs import wait
 from support.harness import extent
 from support.llm.speculating import PROMPT, TURN, collect, unhurried
 from support.page.conversations import cancelled_after, greedy, tokens_of
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import (
     ClosedError,
     ContextError,
@@ -22,7 +23,6 @@ from webpte.errors import (
     DeviceLostError,
     OutOfMemoryError,
 )
-from webpte.gpu.simulated.device import SimulatedDevice
 from webpte.llm import Generator
 from webpte.llm.speculation import ROWS
 from webpte.llm.speculation_payoff import Payoff

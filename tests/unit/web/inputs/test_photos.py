@@ -21,7 +21,7 @@ from page.parts.input_preview import input_preview
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, drop, open_sample, run
 from support.page.fake_photo import FakePhoto
 from webpte import TensorInfo
-from webpte.json_reader import read_json
+from webpte.engine.files.json_reader import read_json
 
 RGB = Form("NCHW", 3)
 PAD = CardValue(layout="NCHW", fill="draw")

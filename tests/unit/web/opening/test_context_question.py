@@ -15,7 +15,7 @@ from page.controllers.context_question import shorter_contexts
 from support.page.fake_page import SAMPLES, Engine, FakeBrowser, drive
 from support.page.markup import check
 from webpte.errors import InputError, OutOfMemoryError
-from webpte.report import MemoryForecast
+from webpte.inspection.report import MemoryForecast
 
 MB = 1_000_000
 LLAMA = "../tests/data/llm/llama_tiny_fp32.pte"

@@ -20,8 +20,8 @@ from support.page.fake_page import (
     drop,
 )
 from support.page.library_page import settle
+from webpte.engine.open.library import Entry
 from webpte.errors import SourceError
-from webpte.library import Entry
 
 SAMPLE = (SAMPLES / "sigmoid.pte").read_bytes()
 CONSTANTS = (SAMPLES.parents[1] / "tests/data/format/linear.ptd").read_bytes()

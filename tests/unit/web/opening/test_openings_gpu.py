@@ -19,8 +19,8 @@ from support.page.fake_page import (
     open_sample,
 )
 from webpte import errors
-from webpte.gpu.device_info import SelfTest
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.device_info import SelfTest
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 SIGMOID = (SAMPLES / "sigmoid.pte").read_bytes()
 BROKEN = {

@@ -8,8 +8,8 @@ from page.app import App
 from page.parts.status_view import error_view
 from page.session.typed_address import typed_address
 from support.page.fake_page import FakeBrowser, drive
+from webpte.engine.files.source import fetch_problem
 from webpte.errors import SourceError
-from webpte.source import fetch_problem
 
 HUB = "https://huggingface.co"
 

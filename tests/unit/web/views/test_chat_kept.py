@@ -26,8 +26,8 @@ from support.page.chats import Q4
 from support.page.fake_page import Engine, FakeBrowser, drive, open_file, open_sample, run
 from webpte.errors import DeviceLostError
 from webpte.llm import Chat
-from webpte.runtime.program import decoder_of
-from webpte.text import load_tokenizer
+from webpte.llm.text import load_tokenizer
+from webpte.program import decoder_of
 
 
 def test_runs_and_answers_share_the_cache() -> None:

@@ -23,7 +23,7 @@ from support.harness.task_cases import make_picture
 from support.page.chat_page import COUNT, act, found_tokenizer, open_chat, send, shown
 from support.page.fake_page import Engine, FakeBrowser, File, drive, drop
 from webpte.errors import DeviceLostError
-from webpte.runtime.program import decoder_of
+from webpte.program import decoder_of
 from webpte.tasks.vision.image_text import ImageTextToText
 
 WIDE, HIGH = make_picture(23, 61), make_picture(67, 29)

@@ -40,7 +40,7 @@ from support.page.fake_page import (
     drop,
     open_sample,
 )
-from webpte.text import load_tokenizer
+from webpte.llm.text import load_tokenizer
 
 
 def test_an_answer_comes_piece_by_piece_and_is_that_of_a_chat(

@@ -21,7 +21,7 @@ from support.graphs.graphs import chain
 from support.harness.inspecting import APART, broken
 from support.page.fake_page import GPU, FakeBrowser, File, drive, drop, open_sample, run
 from support.write.pte_writer import GraphWriter, write_pte
-from webpte.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.simulated.device import SimulatedDevice
 
 RELU, SIGMOID, NEG = (f"aten.{name}.default" for name in ("relu", "sigmoid", "neg"))
 SHAPE = (5, 7)

@@ -17,8 +17,8 @@ from support.page.fake_page import SAMPLES, Engine, FakeBrowser, File, drive, dr
 from support.page.gallery_models import Encoder
 from support.page.task_page import name_task
 from support.write.pdf_writer import write_pdf
-from webpte.json_reader import read_json
-from webpte.retrieval.index import Index
+from webpte.engine.files.json_reader import read_json
+from webpte.tasks.retrieval.index import Index
 
 TOKENIZER = models_folder() / "vectors" / "tokenizer.json"
 STORIES = {**read_json(SAMPLES / "stories.json", ValueError), "folder": "samples/"}

@@ -18,8 +18,8 @@ from page.views.graph.outline import all_folds, outline
 from page.views.graph.tints import HEATS, Times
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, run
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.report import MethodGraph
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.inspection.report import MethodGraph
 
 DIGITS = SAMPLES / "digits.pte"
 

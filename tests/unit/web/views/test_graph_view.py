@@ -21,8 +21,8 @@ from support.graphs.stitching import cumprod, method
 from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, open_sample, run
 from support.write.pte_writer import write_pte
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.report import MethodGraph
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.inspection.report import MethodGraph
 
 
 class Recorded:

@@ -20,8 +20,8 @@ from page.views.profile.chart import Bar, thinned
 from page.views.profile.shorter import TOKENS
 from page.views.profile.timeline import amount_text, kernel_colours, rows_view
 from support.page.fake_page import GPU, ROOT, FakeBrowser, drive, open_file, open_sample, run
-from webpte.gpu.simulated.device import SimulatedDevice
-from webpte.report import Rates, TimedStep, Trace, Work
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.inspection.report import Rates, TimedStep, Trace, Work
 
 LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_fp32.pte"
 ADDER = "add.pte"

@@ -16,9 +16,9 @@ from page.persistence.codec import IdTokenizer, id_codec
 from support.harness.virtual_time import run_virtually
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, open_sample
 from support.write.pte_writer import GraphWriter, write_pte
+from webpte.engine.files.json_reader import read_json
 from webpte.errors import ExecutionError, InputError
-from webpte.json_reader import read_json
-from webpte.text import SentenceEncoder, encodes_sentences
+from webpte.llm.text import SentenceEncoder, encodes_sentences
 
 SENTENCES, LENGTH, WORDS, WIDTH = 3, 5, 7, 8
 

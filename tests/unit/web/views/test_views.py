@@ -23,8 +23,8 @@ from page.parts.program_bar import program_bar
 from page.parts.run_view import Timing, further_work, run_card, timing_strip
 from support.page.markup import NASTY, Checker, check, method
 from webpte import ConstantInfo, DeviceInfo, MethodInfo, ScalarInfo, TensorInfo
-from webpte.gpu.device_info import SelfTest
-from webpte.report import MemoryForecast, TimedStep
+from webpte.engine.gpu.device_info import SelfTest
+from webpte.inspection.report import MemoryForecast, TimedStep
 
 
 def card(*methods: MethodInfo, limits: dict[str, int] | None = None) -> Checker:

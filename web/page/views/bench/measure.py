@@ -8,10 +8,10 @@ from typing import Any
 from page.session.session import Session
 from page.session.state import AppState
 from page.views.bench.result import BenchRow
-from webpte.bench import bench_llm, bench_method
 from webpte.errors import InputError
+from webpte.inspection.example import read_example
 from webpte.llm import Generator
-from webpte.runtime.inspect.example import read_example
+from webpte.llm.bench import bench_llm, bench_method
 
 SAMPLES = ("digits", "photo", "stories")
 RUNS, PROMPT, STEPS = 20, 64, 32

@@ -73,7 +73,7 @@ class BenchPanel(Panel):
     def on_save(self, message: Message) -> None:
         if self._own is not None:
             url = self.state.browser.download_url(self._own.json().encode())
-            self.state.browser.show(download={"url": url, "name": "webpte.bench.json"})
+            self.state.browser.show(download={"url": url, "name": "webpte.llm.bench.json"})
 
     def on_copy(self, message: Message) -> None:
         if self._own is not None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from webpte import DeviceInfo
-from webpte.json_reader import Table, parse_table
+from webpte.engine.files.json_reader import Table, parse_table
 
 FORMAT = "webpte-bench 1"
 FRAGMENT = "#bench="

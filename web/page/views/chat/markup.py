@@ -15,7 +15,7 @@ from page.views.chat.picture_markup import ENLARGED, pictures_view, removable_vi
 from page.views.chat.pictures import Edit
 from page.views.chat.settings import ChatSettings
 from page.views.chat.talk import Answer, Message, Talk
-from webpte.text import Tokenizer
+from webpte.llm.text import Tokenizer
 
 LOG, FIGURES, TOKEN, EDITED = "chat-log", "chat-figures", "chat-token", "chat-edited"
 # From what probability on a token is of a level: rare ones stand out.

@@ -11,7 +11,7 @@ from typing import Final
 from page.views.chat.cache_choice import CacheChoice
 from webpte.errors import InputError
 from webpte.llm import ReplyOptions
-from webpte.runtime.decode.sampling import SEED_BITS
+from webpte.llm.decode.sampling import SEED_BITS
 
 CANDIDATES = 8  # listed for each token, where they are asked for
 GUESSES: Final = "speculate"  # the setting, "" or LOOKUP

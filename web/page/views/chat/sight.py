@@ -11,8 +11,8 @@ from page.persistence.codec import CHAT, Codec
 from page.session.session import Session
 from page.session.task_files import read_beside
 from webpte import Program
+from webpte.engine.files.json_reader import Table, parse_table
 from webpte.errors import InputError, WebpteError
-from webpte.json_reader import Table, parse_table
 from webpte.llm import Generator
 from webpte.llm.picture_session import sees
 from webpte.llm.prompt import PictureReader

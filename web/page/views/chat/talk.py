@@ -14,7 +14,7 @@ from page.views.chat.settings import ChatSettings
 from page.views.chat.sight import MakeReader
 from webpte import Program
 from webpte.llm import Chat, Generator, Reply, ReplyOptions, ReplyStats, TokenLogprob
-from webpte.text import TextStream, Tokenizer
+from webpte.llm.text import TextStream, Tokenizer
 
 REST_SECONDS = 1 / 60  # on NumPy nothing awaits, so the loop yields this often
 Message = dict[str, Any]  # role, content, and perhaps pictures: ChatPictures

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from page.html.markup import Html, h
 from page.html.tables import scrolled
 from page.html.units import count_text, number_text, plural
-from webpte.report import CallComparison, Comparison, Difference
+from webpte.inspection.report import CallComparison, Comparison, Difference
 
 Act = Callable[[str], str]  # the name of a method of the panel -> the act that calls it
 PAGE = 100  # rows; a thousand at once would hold up the page

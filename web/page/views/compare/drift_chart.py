@@ -7,7 +7,7 @@ import math
 from page.html.markup import Html
 from page.html.units import plural
 from page.outputs.figures import line_figure
-from webpte.report import Comparison
+from webpte.inspection.report import Comparison
 
 _WIDTH, _HEIGHT = 480, 90
 _FEWEST = 3  # calls; of two the table says it all

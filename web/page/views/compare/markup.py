@@ -17,7 +17,7 @@ from page.views.compare.diff_map import diff_map, gaps_of
 from page.views.compare.drift_chart import drift_chart
 from page.views.compare.expected import Expected
 from page.views.compare.settings import ABSOLUTE, RELATIVE, CompareSettings
-from webpte.report import (
+from webpte.inspection.report import (
     CallComparison,
     Comparison,
     Departure,

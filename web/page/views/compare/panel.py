@@ -17,7 +17,7 @@ from page.views.compare.calls import PAGE, Listing, calls_card
 from page.views.compare.expected import Expected, assign, is_expected_file
 from page.views.compare.settings import CompareSettings
 from page.views.view import METHOD, PROGRAM, Panel, View
-from webpte.report import Comparison
+from webpte.inspection.report import Comparison
 
 _COMPARING = "comparing"
 

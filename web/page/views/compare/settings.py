@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from webpte.report.difference import ATOL, RTOL
+from webpte.inspection.report.difference import ATOL, RTOL
 
 RELATIVE, ABSOLUTE = "relative tolerance", "absolute tolerance"  # labels of their fields
 

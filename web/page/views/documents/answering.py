@@ -14,11 +14,11 @@ from page.persistence.library_files import keep_file
 from page.persistence.manifests import fetch_manifest
 from page.session.state import AppState
 from webpte import Program
+from webpte.engine.open.manifest_files import is_manifest
+from webpte.engine.open.open_source import let_go
 from webpte.errors import TextError
 from webpte.llm import Chat
-from webpte.retrieval import Citation, Index, Passage, answer
-from webpte.runtime.base.manifest_files import is_manifest
-from webpte.runtime.base.open import let_go
+from webpte.tasks.retrieval import Citation, Index, Passage, answer
 
 _VIEW = "chat"  # of the cards of language models
 _REST_SECONDS = 1 / 60  # on NumPy nothing awaits, so the loop yields this often

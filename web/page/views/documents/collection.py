@@ -8,12 +8,12 @@ from contextlib import aclosing
 from page.browser import Browser
 from page.persistence.codec import Codec
 from page.session.session import Session
+from webpte.engine.open.library import LOCAL
 from webpte.errors import WebpteError
-from webpte.library import LOCAL
-from webpte.retrieval import Document, Index
-from webpte.runtime.program import fingerprint_of
+from webpte.program import fingerprint_of
 from webpte.tasks.files import ModelFiles
-from webpte.tasks.retrieval import Retrieval
+from webpte.tasks.retrieval import Document, Index
+from webpte.tasks.retrieval.retrieval_task import Retrieval
 
 _ENDING = ".documents.safetensors"
 

@@ -12,8 +12,8 @@ from page.html.markup import Html, h, render
 from page.html.units import bytes_text, count_text, plural
 from page.outputs.figures import bar
 from page.views.documents.answering import Answered
-from webpte.retrieval import Document, Index, Passage
-from webpte.retrieval.answer import place_of
+from webpte.tasks.retrieval import Document, Index, Passage
+from webpte.tasks.retrieval.answer import place_of
 
 Act = Callable[[str], str]
 

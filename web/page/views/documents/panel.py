@@ -28,7 +28,7 @@ from page.views.documents.collection import Collection
 from page.views.documents.markup import Adding
 from page.views.view import TEXT_ENCODER, Panel, View
 from webpte.errors import SourceError, WebpteError
-from webpte.retrieval import Document, Passage
+from webpte.tasks.retrieval import Document, Passage
 
 _RESULTS = 8
 _ADDING, _OPENING, _ANSWERING = "adding documents", "opening the language model", "answering"

@@ -20,7 +20,7 @@ from page.outputs.pictures import seen
 from page.session.session import Held, Session
 from page.session.state import AppState, Change
 from page.views.view import Need, Panel, View
-from webpte.vision import LEAST_SCORE, Face, Line, faces, line_of
+from webpte.tasks.vision.vision import LEAST_SCORE, Face, Line, faces, line_of
 
 _FINDING = "looking at the picture"
 

@@ -11,7 +11,7 @@ from page.views.graph.drawn import fold_title, gives_text, type_text
 from page.views.graph.names import Names, short
 from page.views.graph.outline import SHOWN, Box, Fold, OutlineCall
 from page.views.graph.tints import Tints
-from webpte.report import MethodGraph, Node
+from webpte.inspection.report import MethodGraph, Node
 
 MOST_SOURCES = 6  # links of one box; the opened one has them all
 

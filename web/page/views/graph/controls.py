@@ -10,7 +10,7 @@ from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Act, Choices
 from page.views.graph.names import short
 from page.views.graph.outline import OutlineCall
 from page.views.graph.tints import Tints
-from webpte.report import MethodGraph
+from webpte.inspection.report import MethodGraph
 
 NO_CLOCK = "This adapter has no timestamp queries: kernels cannot be timed."
 KEYS = (

@@ -13,7 +13,7 @@ from page.html.units import plural, shape_text
 from page.views.graph.names import Names, short
 from page.views.graph.outline import Box, Fold, OutlineCall
 from page.views.graph.tints import Tints
-from webpte.report import MethodGraph, Node
+from webpte.inspection.report import MethodGraph, Node
 
 
 @dataclass(frozen=True)

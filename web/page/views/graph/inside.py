@@ -14,7 +14,7 @@ from page.views.graph.boxes import call_link
 from page.views.graph.choices import PLACES, Act
 from page.views.graph.names import Names, short
 from page.views.graph.tints import Times, Tints
-from webpte.report import Argument, GraphKernel, GraphValue, Histogram, MethodGraph, Node
+from webpte.inspection.report import Argument, GraphKernel, GraphValue, Histogram, MethodGraph, Node
 
 Counted = Mapping[str, Histogram | None]  # by constant; None while it is being counted
 _MOST_READERS = 8

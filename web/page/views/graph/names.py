@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from webpte.report import GraphValue, MethodGraph, Node
+from webpte.inspection.report import GraphValue, MethodGraph, Node
 
 _HASH = re.compile(r"[0-9a-f]{40,}")
 

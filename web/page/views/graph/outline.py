@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from page.views.graph.names import Names
-from webpte.report import MethodGraph, Node
-from webpte.report.operator_words import operator_words
+from webpte.inspection.report import MethodGraph, Node
+from webpte.inspection.report.operator_words import operator_words
 
 SHOWN = 120  # boxes on the page at once: more would make it slow
 

@@ -33,7 +33,7 @@ from page.views.graph.seen import seen_view, wanted_nodes
 from page.views.graph.stages import FILE, PLANNED, StageGraphs
 from page.views.graph.tints import Tints, times_of
 from page.views.view import METHOD, PROGRAM, TIMESTAMPS, Panel, View
-from webpte.report import Histogram, MethodGraph, StoredConstant, Trace
+from webpte.inspection.report import Histogram, MethodGraph, StoredConstant, Trace
 
 
 class GraphPanel(Panel):

@@ -15,7 +15,7 @@ from page.outputs.tensors import grid, histogram
 from page.session.session import Held
 from page.views.graph.choices import Act
 from page.views.graph.names import Names
-from webpte.report import KeptValues, MethodGraph, NamedArray, Node
+from webpte.inspection.report import KeptValues, MethodGraph, NamedArray, Node
 
 # Bytes of all that is kept of one run. Above that, only the call that is looked at is kept.
 MOST_BYTES = 48 << 20

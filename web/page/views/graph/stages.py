@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from page.session.session import Session
 from page.views.graph.names import Names
 from webpte import TensorInfo
-from webpte.report import MethodGraph, Node, links
+from webpte.inspection.report import MethodGraph, Node, links
 
 PLANNED, FILE = "planned", "file"
 Key = tuple[object, ...]

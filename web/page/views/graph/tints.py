@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from page.html.markup import Html, h
 from page.html.units import count_text, us_text
 from page.views.graph.choices import PLACES
-from webpte.report import MethodGraph, Node, Trace
+from webpte.inspection.report import MethodGraph, Node, Trace
 
 TINTS = 6  # colours of graph.css for dtypes
 HEATS = 6  # and for times: each step is half of the one above it

@@ -9,8 +9,8 @@ from page.html.tables import table
 from page.html.units import bytes_text, plural, shape_text
 from page.outputs.figures import bar, caption, plot, tile
 from page.views.profile.chart import Bar, chart, thinned
-from webpte.report import Buffer, MemoryReport
-from webpte.report.memory import KINDS, Tenant
+from webpte.inspection.report import Buffer, MemoryReport
+from webpte.inspection.report.memory import KINDS, Tenant
 
 SHOWN_LANES = 24  # buffers whose turns are drawn
 SHOWN_BUFFERS = 60  # in the table

@@ -9,7 +9,7 @@ from page.html.markup import Html, h
 from page.html.tables import table
 from page.html.units import count_text, plural, us_text
 from page.views.profile.timeline import BY, KINDS, RUNS, shown_name
-from webpte.report import RowPair, TimelineRow, Trace
+from webpte.inspection.report import RowPair, TimelineRow, Trace
 
 _NOTHING = "-"
 

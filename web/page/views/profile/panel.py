@@ -26,8 +26,8 @@ from page.views.profile.timeline import (
 )
 from page.views.view import METHOD, PROGRAM, Panel, View
 from webpte.errors import WebpteError
-from webpte.report import MemoryReport, Rates, Trace
-from webpte.runtime.inspect.kernel_rates import rates_of
+from webpte.inspection.kernel_rates import rates_of
+from webpte.inspection.report import MemoryReport, Rates, Trace
 
 _OUTDATED = "Outdated: the inputs have changed since this trace."
 _MEASURED = ("webgpu", "native")  # devices with measurable peak rates

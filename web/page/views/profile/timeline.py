@@ -9,8 +9,8 @@ from page.html.markup import Html, h
 from page.html.tables import table
 from page.html.units import bytes_text, count_text, plural, us_text
 from page.views.profile.chart import Bar, call_act, chart, legend, thinned
-from webpte.report import Rates, TimelineRow, TimeSpan, Trace
-from webpte.report.timeline import GPU, HOST, WITHOUT_CLOCK
+from webpte.inspection.report import Rates, TimelineRow, TimeSpan, Trace
+from webpte.inspection.report.timeline import GPU, HOST, WITHOUT_CLOCK
 
 MOST_BARS = 1000  # of a row; a patch of the page must stay quick
 KERNEL_COLOURS = 9  # of profile.css; more kernels share one

@@ -9,8 +9,8 @@ from page.cards.fills import integer_range, range_period
 from page.inputs.inputs import Input, ScalarInput, TensorInput
 from page.inputs.match_inputs import is_bytes_file
 from page.session.session import Session
+from webpte.engine.open.library import LOCAL
 from webpte.errors import InputError
-from webpte.library import LOCAL
 from webpte.llm import Generator
 
 

@@ -14,9 +14,9 @@ from page.persistence.codec import Codec, find_codec, kind_of_file, load_codec
 from page.session.session import Session
 from page.session.state import AppState, Change
 from page.views.view import SENTENCE_ENCODER, Panel, View
+from webpte.engine.files.json_reader import parse_json
 from webpte.errors import SourceError
-from webpte.json_reader import parse_json
-from webpte.text import Ranked, SentenceEncoder
+from webpte.llm.text import Ranked, SentenceEncoder
 
 _EXAMPLES = "ranking.json"  # next to an installed encoder: queries with sentences
 _QUERY = "animals that live with people"

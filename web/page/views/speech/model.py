@@ -8,7 +8,7 @@ from page.browser import Browser
 from page.session.session import Session
 from page.session.task_files import bind_task
 from webpte import MethodInfo
-from webpte.runtime.base.info import TensorInfo
+from webpte.engine.call.info import TensorInfo
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.sound.text_to_speech import TextToSpeech
 from webpte.tasks.task import Task

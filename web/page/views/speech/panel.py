@@ -19,7 +19,7 @@ from page.session.state import AppState, Change
 from page.views.speech.markup import Line, recognizer, transcript, voice
 from page.views.speech.model import hears, open_task, speaks
 from page.views.view import Need, Panel, View
-from webpte.speech.wave_file import wave_file
+from webpte.tasks.sound.speech.wave_file import wave_file
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.sound.text_to_speech import TextToSpeech
 from webpte.tasks.task import Task

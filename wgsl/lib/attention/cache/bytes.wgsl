@@ -1,5 +1,5 @@
 // Rows of floats as int8: codes from -127 to 127, times a scale per row. Goes with lib/quads.wgsl.
-// ops/attention/cache_packing.py has the same in NumPy.
+// engine/ops/attention/cache_packing.py has the same in NumPy.
 //
 // The scale has 17 significant bits and comes from integers, so that a code times the scale is exact, and all GPUs find the
 // same scales and codes.

@@ -1,4 +1,4 @@
-// Floats in f16, two to a word, on GPUs without f16, too. ops/attention/cache_packing.py has the same in NumPy.
+// Floats in f16, two to a word, on GPUs without f16, too. engine/ops/attention/cache_packing.py has the same in NumPy.
 
 alias CacheUnit = vec2<u32>; // four elements
 

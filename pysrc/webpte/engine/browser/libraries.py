@@ -1,0 +1,101 @@
+"""Libraries that a page loads when something needs them: Python packages and JavaScript modules."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyodide_js
+from js import URL, fetch
+from pyodide.code import run_js
+from pyodide.ffi import JsException
+
+from webpte.engine.browser.scripts import load_script, registered_script
+from webpte.errors import PackageError, TextError
+
+# A CommonJS module is a function body. Evaluating it needs no address that the page's policy would
+# have to allow for scripts, and the text is checked first.
+_COMMONJS = "(text) => { const module = { exports: {} };\
+ new Function('module', 'exports', text)(module, module.exports); return module.exports; }"
+
+
+async def load_python_package(name: str) -> None:
+    """Load a package of Pyodide by its name in Pyodide's lock file."""
+    problems: list[str] = []
+    try:
+        await pyodide_js.loadPackage(
+            name, messageCallback=lambda _: None, errorCallback=problems.append
+        )
+    except JsException as error:
+        problems.append(str(error.message))
+    if problems:
+        raise PackageError(f"Pyodide could not load the package {name}: {'; '.join(problems)}")
+
+
+async def load_javascript_module(path: str, url: str, sha256: str) -> Any:
+    """Load a CommonJS module; returns its exports.
+
+    path    of the module on webpte's own server, relative to Pyodide's files
+    url     of the module for pages of other servers
+    sha256  of the text, from either place
+    """
+    registered = registered_script(path)
+    if registered is not None:
+        return registered
+    base = pyodide_js.lockfileBaseUrl
+    addresses = [str(URL.new(path, base).href)] if base and "://" in str(base) else []
+    tried = []
+    for address in [*addresses, url]:
+        try:
+            reply = await fetch(address)
+            text = await reply.text()
+        except JsException as error:
+            tried.append(f"{address}: {error.message}")
+            continue
+        if not reply.ok:
+            tried.append(f"{address}: the server answered {reply.status}")
+        elif hashlib.sha256(text.encode()).hexdigest() != sha256:
+            tried.append(f"{address}: not the version that webpte needs")
+        else:
+            return run_js(_COMMONJS)(text)
+    raise PackageError("a JavaScript module could not be loaded; tried " + "; ".join(tried))
+
+
+class JavaScriptTokenizer:
+    """A tokenizer.json, read by `library`, the module `@huggingface/tokenizers`."""
+
+    def __init__(self, library: Any, text: str, config: Mapping[str, str], name: str) -> None:
+        self._name = name
+        with self._translated("does not take it"):
+            self._functions = load_script("browser/tokenizers.js")(
+                library, text, json.dumps(dict(config))
+            )
+
+    def encode(self, text: str, special: bool) -> list[int]:
+        with self._translated(f"cannot encode {text!r}"):
+            tokens: list[int] = json.loads(self._functions.encode(text, special))
+        return tokens
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        with self._translated(f"cannot decode {list(tokens)}"):
+            return str(self._functions.decode(json.dumps(list(tokens))))
+
+    def join(self, tokens: Sequence[str]) -> str:
+        with self._translated(f"cannot join {list(tokens)}"):
+            return str(self._functions.join(json.dumps(list(tokens))))
+
+    def places(self, text: str) -> None:
+        """Return None: the module does not tell where tokens are in a text."""
+        return
+
+    @contextmanager
+    def _translated(self, problem: str) -> Iterator[None]:
+        """Raise JavaScript's exceptions as TextErrors."""
+        try:
+            yield
+        except JsException as error:
+            message = f"{self._name}: the module @huggingface/tokenizers {problem}: {error.message}"
+            raise TextError(message) from error

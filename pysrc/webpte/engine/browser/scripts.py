@@ -1,0 +1,33 @@
+"""JavaScript files of the package, evaluated once each.
+
+A page may forbid to evaluate texts; an extension of a browser always does. The package for npm has
+the same scripts as a module, which its worker registers as `webpte_scripts`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyodide.code import run_js
+
+_ENGINE = Path(__file__).parent.parent
+
+
+@cache
+def load_script(name: str) -> Any:
+    """Return the functions of a script of the engine, such as "browser/files.js"."""
+    found = registered_script(name)
+    if found is not None:
+        return found
+    return run_js((_ENGINE / name).read_text(encoding="utf-8"))
+
+
+def registered_script(name: str) -> Any:
+    """Return what a script or library of the worker evaluated to; None if it has not this one."""
+    try:
+        from webpte_scripts import find
+    except ImportError:
+        return None
+    return find(name)

@@ -1,0 +1,143 @@
+"""The context of the call that is under way (progress, submissions, its place in errors), and the
+log of all calls of a program.
+
+A context belongs to the call in which work happens, so calls that overlap are kept apart. Whoever
+runs, copies or reads back on the device calls `count_submission` once that was handed over. Writing
+bytes to a buffer does not count: they go along with the next submission. A long plan may go to a
+browser's queue in pieces, one right after the other (see chunked_encoder.js): that counts as one
+submission.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar, Token
+
+from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.gpu.device import Progress
+from webpte.errors import ClosedError, ExecutionError, GraphError, InputError, located
+
+
+class CallContext(AbstractContextManager["CallContext"]):
+    """Counts submissions in the `with` block, also by tasks that start there.
+
+    `progress` hears how far compiling is; None: the progress of the surrounding context does.
+    `ended` receives the number of submissions at the end.
+    """
+
+    __slots__ = ("_ended", "_token", "progress", "submissions")
+
+    def __init__(
+        self,
+        progress: Progress | None = None,
+        ended: Callable[[int], None] | None = None,
+    ) -> None:
+        self.progress = progress
+        self.submissions = 0
+        self._ended = ended
+        self._token: Token[CallContext | None] | None = None
+
+    def __enter__(self) -> CallContext:
+        outer = _current.get()
+        if self.progress is None and outer is not None:
+            self.progress = outer.progress
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._token is not None
+        _current.reset(self._token)
+        if self._ended is not None:
+            self._ended(self.submissions)
+
+
+_current: ContextVar[CallContext | None] = ContextVar("the call under way", default=None)
+
+
+def count_submission() -> None:
+    """Count one submission to the GPU for the call under way, if there is one."""
+    context = _current.get()
+    if context is not None:
+        context.submissions += 1
+
+
+def call_progress() -> Progress | None:
+    """Return what the call under way reports its progress to, if anything."""
+    context = _current.get()
+    return None if context is None else context.progress
+
+
+def reporting(progress: Progress) -> CallContext:
+    """Report the progress of calls in the `with` block, except those that have their own."""
+    return CallContext(progress)
+
+
+class CallLog:
+    """The calls of a program's methods, and whether it was rebuilt or closed meanwhile.
+
+    generation   the number of times that the program was rebuilt: earlier state is gone
+    loras        the number of times that another LoRA was chosen
+    submissions  those of the call that ended last
+    closed       whether the program was closed
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.generation = 0
+        self.loras = 0
+        self.submissions = 0
+        self.closed = False
+        self._calls: Counter[str] = Counter()
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Numbers that change when keys and values computed before are not right any more."""
+        return self.generation, self.loras
+
+    def check_open(self) -> None:
+        """Raise ClosedError after the program was closed."""
+        if self.closed:
+            raise ClosedError(f"{self.name} was closed; load it again")
+
+    def count(self, method: str) -> None:
+        """Count a call that may change state."""
+        self._calls[method] += 1
+
+    def calls(self, method: str) -> int:
+        """Return how often a method was called in any way, for example to notice other callers."""
+        return self._calls[method]
+
+    def context(self, progress: Progress | None = None) -> CallContext:
+        """Return a context that counts the submissions of one call."""
+        return CallContext(progress, self._set_submissions)
+
+    def _set_submissions(self, count: int) -> None:
+        self.submissions = count
+
+    @contextmanager
+    def calling(self, method: str, lifetime: Lifetime) -> Iterator[None]:
+        """Count a call that may change state, and hold a lease while it runs."""
+        self.count(method)
+        with lifetime.lease(), self.context():
+            yield
+
+
+def executing(method: str) -> AbstractContextManager[None]:
+    """Name the method in errors that are raised inside."""
+    return located_in_call(lambda message: f"method {method!r}: {message}")
+
+
+def located_in_call(place: Callable[[str], str]) -> AbstractContextManager[None]:
+    """Add a location to errors that are raised inside, as `place` does to a message.
+
+    Wrong inputs and closed programs say enough. A GraphError becomes an ExecutionError: the file
+    was fine when it was loaded, so the inputs of this call do not suit it.
+    """
+    return located(
+        lambda error: place(str(error) or type(error).__name__),
+        ExecutionError,
+        converted=(GraphError,),
+        untouched=(InputError, ClosedError),
+    )

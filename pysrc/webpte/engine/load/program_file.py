@@ -1,0 +1,385 @@
+"""A file read and understood, but not yet on any device: what `inspect` shows and `load` builds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from webpte.engine.call.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
+from webpte.engine.dtypes import dtype_of_program
+from webpte.engine.files.source import ByteSource, Region, naming
+from webpte.engine.format import pte
+from webpte.engine.format.bundled import BundledCase, is_bundle, parse_bundle
+from webpte.engine.format.program import (
+    Allocation,
+    BackendDelegate,
+    DelegateCall,
+    Dynamism,
+    EValue,
+    ExecutionPlan,
+    Instruction,
+    JumpFalseCall,
+    KernelCall,
+    Operator,
+    TensorMeta,
+)
+from webpte.engine.format.program import ProgramFile as FileProgram
+from webpte.engine.format.ptd import read_ptd
+from webpte.engine.format.shared import ScalarType
+from webpte.engine.format.vulkan import read_delegate
+from webpte.engine.graph.graph import Graph, Tensor, Value, build_graph
+from webpte.engine.open.open_source import open_bytes
+from webpte.engine.portable import lookup_kernel
+from webpte.engine.rewrite.dataflow import Dataflow
+from webpte.engine.rewrite.passes import scale_after_norms, tie_buffer_outputs
+from webpte.engine.rewrite.validate import unsupported_ops
+from webpte.errors import FormatError, GraphError, SourceError
+
+LORA_TRAINING, LORA_FACTS = "learn", "get_lora"  # see webpte/training/lora_form.py
+WHOLE, WHOLE_ARGS = Operator("llama::sdpa_with_kv_cache", "out"), 13  # with the output, twice
+UPDATE, ATTENTION = Operator("llama::update_cache", "out"), Operator("llama::custom_sdpa", "out")
+BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
+
+
+@dataclass(frozen=True)
+class MethodContents:
+    """A method with the graphs of its delegates; None for a delegate of another backend.
+
+    `offloaded` maps delegates that were calls of kernels in the file to the names of these.
+    `stitched` maps each delegate to the steps that it was joined from, in order. `folded` counts
+    the calls of each kernel that were folded into constants. `hosted` maps the `id` of an
+    instruction to why it runs on the host although there is a GPU.
+    """
+
+    plan: ExecutionPlan
+    graphs: tuple[Graph | None, ...]
+    info: MethodInfo
+    named: dict[str, Region]
+    offloaded: Mapping[int, str] = field(default_factory=dict)
+    stitched: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    folded: Mapping[str, int] = field(default_factory=dict)
+    hosted: Mapping[int, str] = field(default_factory=dict)
+
+    def steps(self, delegate: int) -> tuple[str, ...]:
+        """Return the names of the steps of the file that a delegate runs."""
+        return self.stitched.get(delegate) or (
+            self.offloaded.get(delegate, f"delegate {delegate}"),
+        )
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A whole file."""
+
+    source: ByteSource
+    program: FileProgram
+    methods: dict[str, MethodContents]
+    cases: Mapping[str, tuple[BundledCase, ...]] = field(default_factory=dict)
+
+
+async def read_contents(
+    source: ByteSource, data: Sequence[ByteSource] = (), training: bool = False
+) -> Contents:
+    """Read all that is not a constant. `data` are the `.ptd` files that belong to the program.
+
+    Of a bundled program, which is read as a whole, `cases` are those of each method. The method
+    that trains LoRAs of a language model, which is larger than all others, is left out unless it is
+    for `training`.
+    """
+    with naming(source):
+        source, cases = await _unbundled(source)
+        program = await pte.read_program(source)
+    named = {
+        key: Region(source, span.offset, span.size) for key, span in program.named_data.items()
+    }
+    for file in data:
+        with naming(file):
+            entries = await read_ptd(file)
+        for key, entry in entries.items():
+            if key in named:
+                raise SourceError(f"{file.name}: {key!r} is in another file, too")
+            named[key] = Region(file, entry.span.offset, entry.span.size)
+    with naming(source):
+        methods = await _read_methods(source, program, named, training)
+    return Contents(source, program, methods, cases)
+
+
+async def _read_methods(
+    source: ByteSource, program: FileProgram, named: dict[str, Region], training: bool
+) -> dict[str, MethodContents]:
+    methods: dict[str, MethodContents] = {}
+    names = {plan.name for plan in program.methods}
+    unread = {LORA_TRAINING} if LORA_FACTS in names and not training else set()
+    for plan in program.methods:
+        if plan.name in unread:
+            continue
+        if plan.name in methods:
+            raise FormatError(f"two methods are called {plan.name!r}", 0)
+        graphs = tuple(
+            [await _read_graph(source, program, delegate, named) for delegate in plan.delegates]
+        )
+        fitted = _without_unused_inputs(split_attention(plan), graphs)
+        fitted, graphs = _in_order(fitted, _tie_buffers(fitted, graphs))
+        methods[plan.name] = MethodContents(fitted, graphs, described(fitted, graphs), named)
+    return methods
+
+
+async def _unbundled(
+    source: ByteSource,
+) -> tuple[ByteSource, Mapping[str, tuple[BundledCase, ...]]]:
+    """Return the program in a bundled program, with the cases; other files as they are."""
+    if not is_bundle(await source.read(0, min(pte.HEAD_SIZE, source.size))):
+        return source, {}
+    data = await source.read(0, source.size)
+    bundle = parse_bundle(data)
+    program = data[bundle.program.offset : bundle.program.end]
+    return open_bytes(program, source.name), bundle.cases
+
+
+async def _read_graph(
+    source: ByteSource, program: FileProgram, delegate: BackendDelegate, named: dict[str, Region]
+) -> Graph | None:
+    if delegate.id != BACKEND:
+        return None
+    span = program.delegate_span(delegate)
+    blob = await read_delegate(Region(source, span.offset, span.size))
+    return scale_after_norms(build_graph(blob, source, named))
+
+
+def _tie_buffers(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> tuple[Graph | None, ...]:
+    """Tie surplus outputs to buffers: they come first, and are the new values of buffers."""
+    tied = list(graphs)
+    for call in (i for i in plan.instructions if isinstance(i, DelegateCall)):
+        graph = graphs[call.delegate_index]
+        if graph is not None:
+            surplus = len(graph.inputs) + len(graph.outputs) - len(call.args)
+            if 0 < surplus <= len(graph.outputs):
+                try:
+                    tied[call.delegate_index] = tie_buffer_outputs(graph, surplus)
+                except GraphError as error:
+                    raise GraphError(f"{_mismatch(plan, graph, call)}: {error}") from error
+    return tuple(tied)
+
+
+def _mismatch(plan: ExecutionPlan, graph: Graph, call: DelegateCall) -> str:
+    return (
+        f"method {plan.name!r}: delegate {call.delegate_index} has {len(graph.inputs)} inputs "
+        f"and {len(graph.outputs)} outputs, but is called with {len(call.args)} values"
+    )
+
+
+def _in_order(
+    plan: ExecutionPlan, graphs: tuple[Graph | None, ...]
+) -> tuple[ExecutionPlan, tuple[Graph | None, ...]]:
+    """Give delegates the method's inputs in the method's order, not in that of their first use.
+
+    A method that is one delegate, whose inputs are the method's, then needs no step in between.
+    """
+    ordered, chains = list(graphs), [list(chain) for chain in plan.chains]
+    calls = [i for chain in chains for i in chain if isinstance(i, DelegateCall)]
+    uses = Counter(call.delegate_index for call in calls)
+    places = {index: place for place, index in enumerate(plan.inputs)}
+    for chain in chains:
+        for at, call in enumerate(chain):
+            graph = ordered[call.delegate_index] if isinstance(call, DelegateCall) else None
+            if not isinstance(call, DelegateCall) or graph is None:
+                continue
+            count = len(graph.inputs)
+            if uses[call.delegate_index] > 1 or len(call.args) != count + len(graph.outputs):
+                continue
+            order = sorted(range(count), key=lambda n: places.get(call.args[n], len(places)))
+            if order == list(range(count)):
+                continue
+            inputs = tuple(graph.inputs[n] for n in order)
+            ordered[call.delegate_index] = Graph(graph.values, graph.calls, inputs, graph.outputs)
+            chain[at] = replace(call, args=(*(call.args[n] for n in order), *call.args[count:]))
+    return replace(plan, chains=tuple(map(tuple, chains))), tuple(ordered)
+
+
+def split_attention(plan: ExecutionPlan) -> ExecutionPlan:
+    """Let attention that also writes its caches be two updates and attention: a GPU runs these."""
+    if WHOLE not in plan.operators:
+        return plan
+    values, chains = list(plan.values), []
+    for chain in plan.chains:
+        made, places = list[Instruction](), [0]
+        for one in chain:
+            made += _split_call(plan, one, values)
+            places.append(len(made))
+        moved = (
+            replace(one, destination=places[one.destination])
+            if isinstance(one, JumpFalseCall)
+            else one
+            for one in made
+        )
+        chains.append(tuple(moved))
+    operators = (*plan.operators, UPDATE, ATTENTION)
+    return replace(plan, values=tuple(values), chains=tuple(chains), operators=operators)
+
+
+def _split_call(plan: ExecutionPlan, call: Instruction, values: list[EValue]) -> list[Instruction]:
+    """Return the calls that an attention stands for; the updates' outputs become values."""
+    if not isinstance(call, KernelCall) or plan.operators[call.op_index] != WHOLE:
+        return [call]
+    if len(call.args) != WHOLE_ARGS:
+        return [call]  # what runs it says what is wrong
+    query, key, value, keys, cached, start, _, *rest, out, returned = call.args
+    update, attention, made = len(plan.operators), len(plan.operators) + 1, list[Instruction]()
+    for new, cache in ((key, keys), (value, cached)):
+        kind = plan.values[cache]
+        scalar = kind.scalar_type if isinstance(kind, TensorMeta) else ScalarType.FLOAT
+        place = Allocation(0, len(values))  # one of its own: memory ids are counted from 1
+        args = (new, cache, start, len(values), len(values))
+        made.append(replace(call, op_index=update, args=args))
+        values.append(TensorMeta(scalar, (1,), (0,), 0, place, Dynamism.STATIC, None))
+    given = (query, keys, cached, start, *rest, out, returned)
+    return [*made, replace(call, op_index=attention, args=given)]
+
+
+def _without_unused_inputs(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> ExecutionPlan:
+    """Drop the values that calls pass although the graph has no input for them."""
+    chains = tuple(
+        tuple(_fit_call(plan, graphs, i) if isinstance(i, DelegateCall) else i for i in chain)
+        for chain in plan.chains
+    )
+    return replace(plan, chains=chains)
+
+
+def _fit_call(
+    plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
+) -> DelegateCall:
+    """Drop the unused values of a call, if their number and kinds leave only one choice."""
+    graph = graphs[call.delegate_index]
+    if graph is None or len(call.args) <= len(graph.inputs) + len(graph.outputs):
+        return call
+    first_output = len(call.args) - len(graph.outputs)
+    passed = [(index, plan.values[index]) for index in call.args[:first_output]]
+    taken = [graph.values[value_id] for value_id in graph.inputs]
+    early, late = _first_fitting(passed, taken), _first_fitting(passed[::-1], taken[::-1])[::-1]
+    # The exporter passes inputs in the order of their first use, and drops copies: of two values,
+    # the first is what a copy overwrites, as in-place operators do, and the second its source.
+    copies = not graph.calls and set(graph.outputs) == set(graph.inputs) and len(passed) == 2
+    # Several choices are possible, so none can be made.
+    if (early != late and not copies) or len(late) < len(taken):
+        return call
+    return replace(call, args=(*late, *call.args[first_output:]))
+
+
+def _first_fitting(passed: Sequence[tuple[int, EValue]], taken: Sequence[Value]) -> list[int]:
+    """Return the first passed values that match the inputs of a graph, in order."""
+    found: list[int] = []
+    for index, value in passed:
+        wanted = taken[len(found)] if len(found) < len(taken) else None
+        if wanted is not None and _is_like(value, wanted) and _is_stored_like(value, wanted):
+            found.append(index)
+    return found
+
+
+def _is_like(passed: EValue, taken: Value) -> bool:
+    if not isinstance(passed, TensorMeta) or not isinstance(taken, Tensor):
+        return not isinstance(passed, TensorMeta) and not isinstance(taken, Tensor)
+    return passed.sizes == taken.dims or passed.is_unbounded
+
+
+def _is_stored_like(passed: EValue, taken: Value) -> bool:
+    if not isinstance(passed, TensorMeta) or not isinstance(taken, Tensor):
+        return True
+    return dtype_of_program(passed.scalar_type, "a delegate's input").stored == taken.dtype.stored
+
+
+def described(plan: ExecutionPlan, graphs: tuple[Graph | None, ...]) -> MethodInfo:
+    """Return the public facts about a method."""
+    instructions = plan.instructions
+    called = [_called_graph(plan, graphs, i) for i in instructions if isinstance(i, DelegateCall)]
+    ops: Counter[str] = Counter()
+    unsupported: Counter[str] = Counter()
+    for graph in called:
+        if graph is not None:
+            ops.update(graph.op_counts())
+            unsupported.update(unsupported_ops(graph))
+    kernels = Counter(
+        plan.operators[i.op_index].full_name for i in instructions if isinstance(i, KernelCall)
+    )
+    missing = Counter({name: n for name, n in kernels.items() if lookup_kernel(name) is None})
+    return MethodInfo(
+        name=plan.name,
+        inputs=tuple(_describe_value(plan, f"input{i}", v) for i, v in enumerate(plan.inputs)),
+        outputs=tuple(_describe_value(plan, f"output{i}", v) for i, v in enumerate(plan.outputs)),
+        ops=dict(ops.most_common()),
+        kernels_outside=dict(kernels.most_common()),
+        unsupported=dict((unsupported + missing).most_common()),
+        constants=_describe_constants([graph for graph in graphs if graph is not None]),
+        is_constant=not instructions,
+        keeps_state=_keeps_state(called, kernels),
+        foreign=dict(Counter(one.id for one in plan.delegates if one.id != BACKEND).most_common()),
+    )
+
+
+def _keeps_state(graphs: Iterable[Graph | None], kernels: Iterable[str]) -> bool:
+    """Tell whether delegates write to their buffers, or kernels to those of the method."""
+    outside = (lookup_kernel(name) for name in kernels)
+    return any(graph is not None and Dataflow.of(graph).state for graph in graphs) or any(
+        kernel is not None and kernel.writes_arguments for kernel in outside
+    )
+
+
+def _called_graph(
+    plan: ExecutionPlan, graphs: tuple[Graph | None, ...], call: DelegateCall
+) -> Graph | None:
+    graph = graphs[call.delegate_index]
+    if graph is None:
+        return None
+    ids = (*graph.inputs, *graph.outputs)
+    if len(call.args) != len(ids):
+        raise GraphError(
+            f"{_mismatch(plan, graph, call)}, and the file does not say which belong together; "
+            "export without what the model computes and does not use"
+        )
+    for place, (index, value_id) in enumerate(zip(call.args, ids, strict=True)):
+        passed, taken = plan.values[index], graph.values[value_id]
+        if not _is_like(passed, taken):
+            raise GraphError(
+                f"method {plan.name!r}: delegate {call.delegate_index}: value {place} of its call "
+                f"is {_kind(passed)} in the program and {_kind(taken)} in the graph. The exporter "
+                "writes a value that is returned twice, or also stored in a buffer, only once; "
+                "return it once, and export buffers with "
+                'VulkanPartitioner({"alias_buffer_mutations": True})'
+            )
+    return graph
+
+
+def _kind(value: EValue | Value) -> str:
+    if isinstance(value, TensorMeta):
+        return f"a tensor {list(value.sizes)}"
+    return f"a tensor {list(value.dims)}" if isinstance(value, Tensor) else "a number"
+
+
+def _describe_value(plan: ExecutionPlan, name: str, index: int) -> TensorInfo | ScalarInfo:
+    value: EValue = plan.values[index]
+    if isinstance(value, TensorMeta):
+        dtype = dtype_of_program(value.scalar_type, f"method {plan.name!r}, {name}")
+        dynamic = value.dynamism != Dynamism.STATIC
+        return TensorInfo(name, value.sizes, dtype.name, dynamic, value.is_unbounded)
+    if value is None or isinstance(value, bool | int | float | str):
+        return ScalarInfo(name, "None" if value is None else type(value).__name__, value)
+    raise FormatError(
+        f"method {plan.name!r}: {name} is a {type(value).__name__}, "
+        "but methods take and return tensors and scalars",
+        0,
+    )
+
+
+def _describe_constants(graphs: list[Graph]) -> tuple[ConstantInfo, ...]:
+    """List one entry per distinct place in the files, largest first."""
+    found: dict[Region, ConstantInfo] = {}
+    for graph in graphs:
+        for tensor in graph.tensors():
+            if tensor.constant is None:
+                continue
+            place = tensor.constant.region.head(tensor.file_bytes)
+            count = found[place].count + 1 if place in found else 1
+            found[place] = ConstantInfo(
+                tensor.constant.key, tensor.file_bytes, tensor.dims, tensor.dtype.name, count
+            )
+    return tuple(sorted(found.values(), key=lambda constant: -constant.nbytes))

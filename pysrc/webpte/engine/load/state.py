@@ -1,0 +1,167 @@
+"""The host tensors that outlive calls: constants and mutable buffers, by method or for several.
+
+The exporter can place the mutable buffers of several methods into one part of memory
+(`share_mutable_buffers`): then a tensor at one place of it is the same in all of them. By default
+every method has state of its own, also where the eager model had one buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.engine.dtypes import dtype_of_program
+from webpte.engine.files.source import Region
+from webpte.engine.format.program import Allocation, DataLocation, Dynamism, TensorMeta
+from webpte.engine.load.program_file import Contents, MethodContents
+from webpte.engine.load.writes import Writes
+from webpte.errors import ConstantError
+
+# Where the exporter puts what one call needs. Shared state gets a part of memory of its own.
+ACTIVATIONS = 1
+
+
+@dataclass(eq=False)
+class Cell:
+    """The array of a tensor from call to call; methods that share the tensor share the cell.
+
+    `region` are the bytes that it starts with, where the file has them in the array's order. Calls
+    that touch a `mutable` one, which some call may write to, take turns.
+    """
+
+    array: np.ndarray
+    region: Region | None = None
+    mutable: bool = False
+
+
+State = dict[int, Cell]
+
+
+async def read_states(contents: Contents) -> dict[str, State]:
+    """Read the state of each method: a cell for every tensor that has contents before a call."""
+    reader = _StateReader(contents)
+    writes = {name: Writes(method) for name, method in contents.methods.items()}
+    arenas = _shared_arenas(contents, writes)
+    shared: dict[tuple[Allocation, np.dtype[np.generic], tuple[int, ...]], Cell] = {}
+    states: dict[str, State] = {}
+    for name, method in contents.methods.items():
+        known = await reader.initial_cells(method)
+        state = dict(known)
+        for index, tensor in _buffers(method, writes[name], arenas):
+            state.setdefault(index, Cell(np.zeros(tensor.sizes, _numpy_dtype(tensor, name))))
+            if tensor.allocation is not None and tensor.allocation.memory_id in arenas:
+                array = state[index].array
+                cell = shared.setdefault(
+                    (tensor.allocation, array.dtype, array.shape), state[index]
+                )
+                if index in known:
+                    cell.array = array  # another method may have left the initial bytes out
+                state[index] = cell
+        for index, cell in state.items():
+            cell.mutable |= index in writes[name] or cell in shared.values()
+        states[name] = state
+    return states
+
+
+def share_cells(states: Iterable[State]) -> bool:
+    """Tell whether methods share a tensor, so that their calls must take turns."""
+    cells = [cell for state in states for cell in state.values()]
+    return len(set(cells)) < len(cells)
+
+
+def _tensors(method: MethodContents) -> Iterator[tuple[int, TensorMeta]]:
+    for index, value in enumerate(method.plan.values):
+        if isinstance(value, TensorMeta):
+            yield index, value
+
+
+def _shared_arenas(contents: Contents, writes: Mapping[str, Writes]) -> set[int]:
+    """Return the memory ids that hold only buffers, and have one size in several methods."""
+    sizes: dict[int, list[int]] = {}
+    for method in contents.methods.values():
+        for memory_id, size in enumerate(method.plan.non_const_buffer_sizes):
+            if memory_id > ACTIVATIONS and size:
+                sizes.setdefault(memory_id, []).append(size)
+    alike = {memory_id for memory_id, found in sizes.items() if len(found) > 1 == len(set(found))}
+    for name, method in contents.methods.items():
+        for index, tensor in _tensors(method):
+            if tensor.allocation is not None and index in writes[name].computed:
+                alike.discard(tensor.allocation.memory_id)
+    return alike
+
+
+def _buffers(
+    method: MethodContents, writes: Writes, arenas: set[int]
+) -> Iterator[tuple[int, TensorMeta]]:
+    """List mutable buffers, also those without initial bytes in the file: they start as zeros.
+
+    They differ from other planned tensors only by the call that writes them back, or by being in
+    memory for shared state. Of several tensors at one place there, the others are views.
+    """
+    places: dict[Allocation, tuple[int, TensorMeta]] = {}
+    for index, tensor in _tensors(method):
+        if tensor.dynamism != Dynamism.STATIC or index in writes.computed:
+            continue
+        place = tensor.allocation
+        if place is not None and place.memory_id in arenas:
+            if place not in places or index in writes.changed:
+                places[place] = index, tensor
+        elif index in writes.changed:
+            yield index, tensor
+    yield from places.values()
+
+
+def _numpy_dtype(tensor: TensorMeta, method: str) -> np.dtype[np.generic]:
+    return dtype_of_program(tensor.scalar_type, f"method {method!r}").numpy
+
+
+class _StateReader:
+    """Reads the initial values of tensors, each distinct part of the file once."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._arrays: dict[object, np.ndarray] = {}
+
+    async def initial_cells(self, method: MethodContents) -> State:
+        """Map the tensors that have bytes in the file to cells."""
+        cells = {}
+        for index, tensor in _tensors(method):
+            region = self._region(method, index, tensor)
+            if region is None:
+                continue
+            key = (region, tensor.scalar_type, tensor.sizes, tensor.dim_order)
+            if key not in self._arrays:
+                data = await region.read(0, tensor.nbytes)
+                self._arrays[key] = _decode(data, tensor, method.plan.name)
+            natural = tensor.dim_order == tuple(range(len(tensor.sizes)))
+            cells[index] = Cell(self._arrays[key], region if natural else None)
+        return cells
+
+    def _region(self, method: MethodContents, index: int, tensor: TensorMeta) -> Region | None:
+        if tensor.extra is None or tensor.extra.location != DataLocation.EXTERNAL:
+            span = self._contents.program.tensor_span(tensor)
+            source = self._contents.source
+            return None if span is None else Region(source, span.offset, span.size)
+        key, where = tensor.extra.fully_qualified_name, f"method {method.plan.name!r}"
+        if key not in method.named:
+            raise ConstantError(
+                f"{where}: tensor {index} has its bytes under {key!r} in a .ptd file; "
+                "open that file together with the program"
+            )
+        if method.named[key].size < tensor.nbytes:
+            raise ConstantError(
+                f"{where}: tensor {index} needs {tensor.nbytes} bytes, "
+                f"{key!r} has {method.named[key].size}"
+            )
+        return method.named[key]
+
+
+def _decode(data: bytes, tensor: TensorMeta, method: str) -> np.ndarray:
+    """Convert bytes in dim order to an array in logical order."""
+    stored = [tensor.sizes[dim] for dim in tensor.dim_order]
+    inverse = np.argsort(tensor.dim_order)
+    dtype = _numpy_dtype(tensor, method)
+    array = np.frombuffer(bytearray(data), dtype).reshape(stored).transpose(inverse)
+    return np.ascontiguousarray(array).reshape(tensor.sizes)  # NumPy makes rank 0 rank 1

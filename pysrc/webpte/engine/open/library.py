@@ -1,0 +1,194 @@
+"""The library: files that the browser keeps for this site, so that they are fetched once.
+
+    program = await webpte.load("https://.../model.pte", keep=True)
+
+    for entry in await webpte.library.entries():
+        print(entry.name, entry.size, entry.used)
+    await webpte.library.delete(entry.address)
+
+A file is identified by its address. The kept copy is used if the server's file is unchanged (by
+ETag, or else Last-Modified) or the server cannot be reached. It is in the origin-private file
+system: other sites cannot see it, and the browser may delete it if the disk is full, unless it
+granted `persist`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from webpte.engine.files.download import Download
+from webpte.engine.files.source import LOCAL, ByteSource
+from webpte.engine.gpu.device import Progress
+from webpte.engine.open.open_source import IN_BROWSER
+from webpte.errors import SourceError
+
+__all__ = [
+    "LOCAL",
+    "Entry",
+    "LibraryFile",
+    "Usage",
+    "add",
+    "delete",
+    "entries",
+    "open",
+    "persist",
+    "usage",
+]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file that is kept, as a whole or in part.
+
+    address     where it was fetched from, or "local:NAME"
+    size        in bytes
+    etag        the server's, "" if it sends none; then `modified` (Last-Modified) is compared
+    kept, used  times of the last write and the last opening, in seconds since 1970
+    parts       addresses of other files that were added as parts of it, in order
+    missing     bytes that are not there, because its load was interrupted; opening it again
+                fetches only those
+    sha256      its hash, if a manifest named it; "" otherwise
+    """
+
+    address: str
+    name: str
+    size: int
+    etag: str
+    modified: str
+    kept: float
+    used: float
+    parts: tuple[str, ...] = ()
+    missing: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Bytes that this site uses on the disk, and its quota.
+
+    `persistent`: the browser does not delete the site's files on its own.
+    """
+
+    used: int
+    quota: int
+    persistent: bool
+
+
+class LibraryFile(ByteSource, Protocol):
+    """An open file. `webpte.load` and `webpte.inspect` take it as their source.
+
+    address  the address that it was opened by
+    came     its origin if that is worth a message, for people
+    kept     whether it is in the library now
+    parts    addresses of files that were added to the library as parts of it
+    """
+
+    address: str
+    came: str
+    kept: bool
+    parts: tuple[str, ...]
+
+    async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
+        """Fetch the whole file, and raise DigestError unless it has this hash."""
+        ...
+
+    async def keep(self, progress: Progress | None = None) -> bool:
+        """Write the bytes that no load has read so far; the progress stage is "keep".
+
+        Returns whether it is kept: False if another tab writes it, or this browser keeps no files.
+        After a failure, which is a SourceError, the next opening goes on with what was written;
+        if the disk is full, nothing is left.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Stop writing: the next opening goes on with the bytes written so far."""
+        ...
+
+    def leave(self) -> None:
+        """Remove the bytes written so far: the file is not to be kept."""
+        ...
+
+
+async def open(
+    address: str,
+    *,
+    progress: Progress | None = None,
+    download: Download | None = None,
+    sha256: str = "",
+    keep: bool = True,
+) -> LibraryFile:
+    """Open a file by its URL, from the library if its copy is current or the server is unreachable.
+
+    The bytes of a new file are written to the library as they are read; `keep` it after loading, or
+    `stop` or `leave` it. What an interrupted load has written is not fetched again. A file with the
+    hash `sha256` that was kept from another address is used for this one, too: it is stored once.
+    Without `keep` a copy is used, but nothing is written.
+    """
+    _check_browser()
+    from webpte.engine.browser.opfs_cache import open_kept
+
+    return await open_kept(address, progress, download, sha256, keep)
+
+
+async def add(
+    file: Any,
+    name: str,
+    *,
+    parts: Sequence[str] = (),
+    progress: Progress | None = None,
+    replace: bool = True,
+) -> str:
+    """Keep a copy of a Blob or of a file of the library; return the address to open it by.
+
+    It atomically replaces a file of this name; with `replace=False` that raises SourceError.
+    `parts` are addresses of files that were added before and belong to it, such as its `.ptd`
+    files: opening it finds them.
+    """
+    _check_browser()
+    from webpte.engine.browser.opfs_cache import add_file
+
+    return await add_file(file, name, parts, progress, replace)
+
+
+async def entries() -> list[Entry]:
+    """List the kept files, also incomplete ones, the last used first."""
+    _check_browser()
+    from webpte.engine.browser.opfs_cache import records
+
+    found = [Entry(**record) for record in await records()]
+    return sorted(found, key=lambda entry: -entry.used)
+
+
+async def delete(address: str) -> None:
+    """Delete a file, if it is there; raise SourceError while it is being written."""
+    _check_browser()
+    from webpte.engine.browser.opfs_cache import forget
+
+    await forget(address)
+
+
+async def usage() -> Usage:
+    """Return the site's usage; zeros if the browser keeps no files."""
+    _check_browser()
+    from webpte.engine.browser.opfs_cache import usage
+
+    found = await usage()
+    return Usage(int(found["usage"]), int(found["quota"]), bool(found["persistent"]))
+
+
+async def persist() -> bool:
+    """Ask the browser not to delete files on its own; return whether it agrees."""
+    _check_browser()
+    from webpte.engine.browser.opfs_cache import persist
+
+    return await persist()
+
+
+def _check_browser() -> None:
+    if not IN_BROWSER:
+        raise SourceError(
+            "the library exists only in a browser; elsewhere, open the file by its path"
+        )

@@ -1,0 +1,87 @@
+"""Small files that lie in the folder of another, such as a config beside a program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+from webpte.engine.format.kinds import is_page
+from webpte.engine.open.manifest_files import beside
+from webpte.engine.open.open_source import keeping, open_source
+from webpte.errors import SourceError
+
+_STATUS = re.compile(r"the server answered (\d+)")
+_MISSING = ("403", "404", "410")  # some file stores answer "forbidden" for missing files
+
+
+async def read_file(source: Any, keep: bool = False) -> tuple[bytes, str]:
+    """Read a whole file; return its bytes and its name. `keep` is that of `webpte.load`."""
+    with keeping(keep) as files:
+        opened = await open_source(source, keep=keep)
+        files.append(opened)
+        data = await opened.read(0, opened.size)
+    # Servers of one-page apps answer so for every file that they have not.
+    if is_page(data):
+        raise SourceError(f"{opened.name}: instead of the file there is an HTML page")
+    return data, opened.name
+
+
+def file_name(source: str | Path) -> str:
+    """Return the last part of a path or address."""
+    return source.resolve().name if isinstance(source, Path) else unquote(_last_part(source))
+
+
+def _last_part(source: str | Path) -> str:
+    """Return the last part of a path or address as it is written there."""
+    if isinstance(source, Path):
+        return source.name
+    return PurePosixPath(source.partition("#")[0].partition("?")[0]).name
+
+
+def stem_of(name: str) -> str:
+    """Return what the names of a program's own files begin with: "chat" for chat.pte, and for its
+    manifest chat.manifest.json."""
+    path = PurePosixPath(name)
+    return path.stem.removesuffix(".manifest") if path.suffix == ".json" else path.stem
+
+
+def names_beside(program: str | Path, *files: str) -> list[str]:
+    """Return the names that the first of some files may have in the folder of a program, in the
+    order in which to look for them.
+
+    A folder can have several programs: chat.tokenizer.json is chat.pte's, tokenizer.json is that of
+    programs without their own.
+    """
+    stem = stem_of(_last_part(program))
+    return [*(f"{stem}.{file}" for file in files), *files]
+
+
+async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | None:
+    """Read a file in the same folder; return None if there is none, or the source has no folder."""
+    kept = getattr(source, "address", "")  # of a file of the library, which stores this one, too
+    source = kept or source
+    if not isinstance(source, Path | str):
+        return None
+    try:
+        data, _ = await read_file(beside(source, name), keep=keep or bool(kept))
+    except SourceError as error:
+        if is_missing(error):
+            return None
+        raise
+    except OSError as error:  # a folder, say
+        raise SourceError(f"{name} cannot be read: {error.strerror}") from error
+    return data
+
+
+def is_missing(error: SourceError) -> bool:
+    """Return whether a file does not exist; one that exists but cannot be read is an error.
+
+    Without a network, a browser does not say which; then only stored files exist.
+    """
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return isinstance(cause, FileNotFoundError | NotADirectoryError)
+    status = _STATUS.search(str(error))
+    return status is None or status[1] in _MISSING

@@ -1,0 +1,88 @@
+"""Properties of the device that a lowering may use: they select kernels, never results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from webpte.engine.ops.core.adapter_classes import LARGE, AdapterClass
+
+T = TypeVar("T")
+
+TunedConfigs = tuple[tuple[str, str], ...]  # the key of a tunable, and the label of its best config
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A choice between configs of a kernel, made for a class of shapes on one adapter by tuning."""
+
+    key: str
+    default: str
+    labels: tuple[str, ...]
+
+    @property
+    def kernel(self) -> str:
+        """The prefix of the names of the kernels that this choice is about."""
+        return self.key.split()[0]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The device's properties, and the tuned configs of its kernels.
+
+    software         a CPU rendering driver, on which large kernels take minutes to compile
+    storage_buffers  how many a kernel may bind; every GPU has 8
+    shared_bytes     memory of a workgroup; every GPU has 16 KB
+    subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
+    half_products    whether such GEMMs may multiply numbers rounded to f16
+    binding_bytes    the most bytes of a buffer that a kernel can bind
+    adapter          how much work fills a GPU of this kind
+    choices          configs that were measured to be the fastest
+    asked            collects the tunables that lowerings choose from, if not None
+    """
+
+    software: bool = False
+    storage_buffers: int = 8
+    shared_bytes: int = 16384
+    choices: TunedConfigs = ()
+    subgroup_matrices: bool = False
+    half_products: bool = False
+    binding_bytes: int = sys.maxsize
+    adapter: AdapterClass = LARGE
+    asked: list[Tunable] | None = field(default=None, compare=False)
+
+    @property
+    def wants_candidates(self) -> bool:
+        """Whether lowerings have to list their candidates: tunables are collected or were tuned."""
+        return self.asked is not None or bool(self.choices)
+
+    def scratch_bytes(self, nbytes: int) -> int:
+        """Round the size of scratch memory up to a power of two, unless that is over the limit.
+
+        So changing shapes share a few buffers.
+        """
+        rounded = 1 << max(nbytes - 1, 0).bit_length()
+        return rounded if rounded <= self.binding_bytes else nbytes
+
+    def most_splits(self, nbytes: int) -> int:
+        """Return how many partial results of `nbytes` each fit into one buffer."""
+        return max(1, self.binding_bytes // max(nbytes, 1))
+
+    def choice(self, name: str, shape_class: str, default: str, candidates: Mapping[str, T]) -> T:
+        """Return the candidate that was measured to be the fastest for these shapes, or the
+        default.
+
+        Candidates are one kernel with different tile configs; results agree up to the order of
+        sums, and a module says by how much where one rounds differently. A tuned label that is no
+        longer a candidate is ignored.
+        """
+        key = f"{name} {shape_class}"
+        if self.asked is not None:
+            self.asked.append(Tunable(key, default, tuple(candidates)))
+        chosen = dict(self.choices).get(key, default)
+        return candidates[chosen if chosen in candidates else default]
+
+
+GPU = Target()

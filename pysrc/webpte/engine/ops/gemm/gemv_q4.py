@@ -1,0 +1,117 @@
+"""GEMV with quantized weights (one row of x): which GEMMs the kernels take, and their configs.
+
+The counterpart of wgsl/lib/gemm/gemv_q4.wgsl. Its kernels take wide weights whose rows are whole
+units and a multiple of four in number; the skinny kernels take the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from webpte.engine.ops.core.records import Binding, Dispatch, ceil_div, fold_grid
+from webpte.engine.ops.core.target import Target
+from webpte.engine.ops.gemm.gemm import Gemm, GemmKernel, Types
+from webpte.engine.ops.gemm.packed_weights import BYTES, PackedWeights
+
+PARTIALS, SCALAR_PARTIALS, QUAD_BYTES = 8, 32, 16  # of the shader
+MOST_STAGED_BYTES = 8192
+# From this many rows on, W keeps a GPU of 132 cores busy without many slices along k.
+MANY_ROWS = 32768
+
+
+@dataclass(frozen=True)
+class GemvConfig:
+    """The constants of a workgroup: `slices` invocations along k share four columns."""
+
+    threads: int
+    slices: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.threads}/{self.slices}"
+
+    @property
+    def columns(self) -> int:
+        return 4 * (self.threads // self.slices)
+
+    def chunk(self, weights: PackedWeights) -> int:
+        """Return how many turns have their x in shared memory at once: all, unless x is long."""
+        turns = ceil_div(weights.steps, self.slices)
+        turn_bytes = self.slices * quads_per_unit(weights) * QUAD_BYTES
+        return turns if turns * turn_bytes <= MOST_STAGED_BYTES else 1
+
+    def shared_bytes(self, weights: PackedWeights, matrices: int) -> int:
+        """Return the bytes of shared memory that the kernel declares."""
+        sums = matrices * (self.threads + self.columns // 4 * PARTIALS)
+        staged = self.chunk(weights) * self.slices * quads_per_unit(weights)
+        return (staged + sums) * QUAD_BYTES + (self.threads + SCALAR_PARTIALS) * 4
+
+    def types(self, weights: PackedWeights, matrices: int) -> Types:
+        """Return the text constants of wgsl/lib/gemm/gemv_q4.wgsl."""
+        return (
+            ("CHUNK", str(self.chunk(weights))),
+            ("MATRICES", str(matrices)),
+            ("SLICES", str(self.slices)),
+            ("THREADS", str(self.threads)),
+            ("UNITS", str(weights.steps)),
+            ("X_QUADS", str(quads_per_unit(weights))),
+        )
+
+
+def quads_per_unit(weights: PackedWeights) -> int:
+    """Return how many quads of x meet the 16 bytes of a unit."""
+    return 4 if weights.format == BYTES else 8
+
+
+def is_gemv(gemm: Gemm, weights: Sequence[PackedWeights]) -> bool:
+    """Return whether the GEMV kernels take a GEMM."""
+    whole = all(w.in_quads and w.inner == w.steps * quads_per_unit(w) * 4 for w in weights)
+    return gemm.m == 1 and gemm.batches == 1 and gemm.n > 0 and gemm.k > 0 and whole
+
+
+GEMV_CONFIGS = tuple(
+    GemvConfig(*sizes) for sizes in ((128, 16), (128, 32), (128, 64), (256, 64), (64, 16))
+)
+
+
+def choose_gemv_config(weights: PackedWeights, matrices: int, target: Target) -> GemvConfig:
+    """Return the config measured fastest on this adapter, or the default; never too large."""
+    default = default_gemv_config(weights, matrices, target)
+    fitting = [c for c in GEMV_CONFIGS if c.shared_bytes(weights, matrices) <= target.shared_bytes]
+    candidates = {config.label: config for config in (default, *fitting)}
+    shape_class = f"n{weights.rows} k{weights.inner} format{weights.format} x{matrices}"
+    return target.choice("gemv_q4", shape_class, default.label, candidates)
+
+
+def default_gemv_config(weights: PackedWeights, matrices: int, target: Target) -> GemvConfig:
+    """Return many slices for few columns, few where their setup would dominate (measured)."""
+    if weights.rows >= target.adapter.workgroups(MANY_ROWS):
+        wanted = GemvConfig(128, 16)
+    elif weights.steps <= 32:
+        wanted = GemvConfig(128, 32)
+    elif matrices > 1:
+        wanted = GemvConfig(256, 64)
+    else:
+        wanted = GemvConfig(128, 64)
+    if wanted.shared_bytes(weights, matrices) <= target.shared_bytes:
+        return wanted
+    return GemvConfig(64, 16)
+
+
+def gemv_dispatch(
+    kernel: GemmKernel,
+    gemm: Gemm,
+    bindings: Sequence[Binding],
+    config: GemvConfig,
+    workgroups: int | None = None,
+) -> Dispatch:
+    """Return the dispatch of a GEMV; `bindings` follow the kernel's operands."""
+    return Dispatch(
+        kernel=kernel.name,
+        bindings=(*kernel.operands, *bindings),
+        params=gemm.params(1, ceil_div(gemm.n, config.columns), k_part=gemm.k) + kernel.params,
+        grid=fold_grid(workgroups or ceil_div(gemm.n, config.columns)),
+        types=(*kernel.types, *gemm.types(gemm.stored)),
+        overrides=kernel.overrides,
+    )

@@ -1,0 +1,293 @@
+"""Convolutions of int8 in two spatial dims, with an optional relu, back to int8.
+
+    x int8 [B, C, H, W] -> out int8 [B, O, OH, OW], sizes as those of the float convolutions
+    weights int8, per output channel (tap, channel of the group):
+        q8ta_conv2d, _pw, _transposed   [O, KH KW C/groups]; rows may end in padding
+        q8ta_conv2d_dw                  [KH, KW, C], each channel for itself
+
+Scales and biases are floats per output channel, rounded up to a multiple of four by the exporter;
+a transposed convolution in groups may share the scales of one group. Padding around the image is
+x's zero, so it adds nothing. The sums of the weights are ignored.
+
+Three kernels: a GEMM in tiles (`q8ta_conv`), one that packs four channels into a word for it
+(`q8ta_conv_pack`), and a direct one for depthwise and other narrow groups (`q8ta_conv_direct`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from webpte.engine.ops.conv.conv import (
+    Convolution,
+    Pair,
+    add_taps,
+    add_transposed,
+    out_size,
+    pack_params,
+    spatial,
+)
+from webpte.engine.ops.core.args import Args, TensorArg
+from webpte.engine.ops.core.quads import WORKGROUP_SIZE, float_type, quad_count, quad_grid
+from webpte.engine.ops.core.records import Binding, Dispatch, Scratch, ceil_div, fold_grid, pack
+from webpte.engine.ops.core.registry import register
+from webpte.engine.ops.int8.int8 import (
+    Scaling,
+    check_int8,
+    check_per_channel,
+    check_terms,
+    choose_tile,
+    floats_memory,
+    read_scaling,
+    types_of,
+)
+from webpte.engine.ops.quant.quantize import requantize_dispatch
+from webpte.engine.shapes import Dims
+from webpte.errors import GraphError
+
+Array = np.ndarray
+
+
+def signature(extra: str = "") -> str:
+    return (
+        "x: tensor, x_scale: number, x_zero: int, weight: tensor, sums: any, scales: tensor, "
+        "out_scale: number, out_zero: int, bias: tensor?, kernel_size: ints, stride: ints, "
+        f"padding: ints, {extra}dilation: ints, groups: int, activation: str = 'none' -> tensor"
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One op: how its weights lie, and whether it is transposed."""
+
+    name: str
+    depthwise: bool = False
+    transposed: bool = False
+
+    @property
+    def signature(self) -> str:
+        return signature("output_padding: ints, " if self.transposed else "")
+
+
+KINDS = (
+    Kind("et_vk.q8ta_conv2d.default"),
+    Kind("et_vk.q8ta_conv2d_pw.default"),
+    Kind("et_vk.q8ta_conv2d_dw.default", depthwise=True),
+    Kind("et_vk.q8ta_conv2d_transposed.default", transposed=True),
+)
+
+# Groups narrower than this go to the direct kernel if they have few channels or short sums: most
+# of a tile would be empty.
+MIN_TILE_CHANNELS = 8
+MIN_IN_CHANNELS = 4
+SHORT_SUM = 64
+MAX_WINDOW = 32  # inputs that the direct kernel keeps in registers
+
+
+@dataclass(frozen=True)
+class Int8Convolution:
+    """A checked call. Weights of a channel are `row_bytes` apart, of a tap `tap_bytes`."""
+
+    conv: Convolution
+    scaling: Scaling
+    row_bytes: int
+    tap_bytes: int
+    scales: int
+
+    @property
+    def uniform(self) -> bytes:
+        return self.scaling.params(self.row_bytes, self.tap_bytes, self.scales)
+
+
+# Arguments, checked
+
+
+def weight_layout(kind: Kind, args: Args, kernel: Pair, groups: int) -> tuple[int, int, int]:
+    """Return the output channels, and the strides of a channel and a tap in the weights."""
+    x, weight = args.tensor("x"), args.tensor("weight")
+    channels, taps = x.dims[1] // groups, math.prod(kernel)
+    if kind.depthwise:
+        fits = channels == 1 and weight.dims[:2] == tuple(kernel) and weight.rank == 3
+        if fits and weight.dims[2] >= groups:
+            return groups, 1, weight.dims[2]
+    elif weight.rank == 2 and weight.dims[0] % groups == 0 and weight.dims[1] >= taps * channels:
+        return weight.dims[0], weight.dims[1], channels
+    raise GraphError(
+        f"{args.call}: weights {list(weight.dims)} for a kernel of {list(kernel)} "
+        f"do not fit an input {list(x.dims)} in {groups} groups"
+    )
+
+
+def count_scales(kind: Kind, args: Args, channels: int, groups: int) -> int:
+    """Return after how many channels the scales repeat."""
+    scales = args.tensor("scales")
+    shared = kind.transposed and scales.numel < channels
+    count = channels // groups if shared else channels
+    check_per_channel(args, "scales", scales, count)
+    check_per_channel(args, "bias", args.optional_tensor("bias"), channels)
+    return count
+
+
+def read_call(kind: Kind, args: Args) -> Int8Convolution:
+    x, groups, kernel = args.tensor("x"), args.integer("groups"), spatial(args, "kernel_size", 2)
+    check_int8(args, x, args.tensor("weight"))
+    if x.rank != 4:
+        raise GraphError(f"{args.call}: an input of rank {x.rank}; it has 4 dims")
+    if groups < 1 or x.dims[1] % groups or x.dims[1] == 0:
+        raise GraphError(f"{args.call}: {x.dims[1]} channels in {groups} groups")
+    channels, row_bytes, tap_bytes = weight_layout(kind, args, kernel, groups)
+    conv = Convolution(
+        batch=x.dims[0],
+        groups=groups,
+        in_channels=x.dims[1] // groups,
+        out_channels=channels // groups,
+        in_size=Pair(*x.dims[2:]),
+        out_size=Pair(0, 0),
+        kernel=kernel,
+        stride=spatial(args, "stride", 2),
+        padding=spatial(args, "padding", 2),
+        dilation=spatial(args, "dilation", 2),
+        transposed=kind.transposed,
+    )
+    extra = spatial(args, "output_padding", 2) if kind.transposed else Pair(0, 0)
+    conv = replace(conv, out_size=out_size(args, conv, extra))
+    scales = count_scales(kind, args, channels, groups)
+    return Int8Convolution(conv, read_scaling(args, True), row_bytes, tap_bytes, scales)
+
+
+def conv_shape(kind: Kind, args: Args) -> tuple[Dims]:
+    check_int8(args, args.out)
+    conv = read_call(kind, args).conv
+    return ((conv.batch, conv.groups * conv.out_channels, *conv.out_size),)
+
+
+# Lowering
+
+
+def lower_conv(kind: Kind, args: Args) -> list[Dispatch]:
+    call = read_call(kind, args)
+    check_terms(args, call.conv.in_channels * math.prod(call.conv.kernel))
+    if args.out.numel == 0:
+        return []
+    if args.target.software or runs_directly(kind, call.conv):
+        return [lower_direct(args, call)]
+    return lower_tiled(args, call)
+
+
+def runs_directly(kind: Kind, conv: Convolution) -> bool:
+    little = conv.in_channels * math.prod(conv.kernel) <= SHORT_SUM
+    narrow = conv.out_channels < MIN_TILE_CHANNELS
+    return kind.depthwise or (narrow and (little or conv.in_channels < MIN_IN_CHANNELS))
+
+
+def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
+    conv, words = call.conv, quad_count(args.out.numel)
+    window = 3 * conv.stride.w + (conv.kernel.w - 1) * conv.dilation.w + 1
+    sizes = (window, conv.kernel.w, conv.stride.w, conv.dilation.w)
+    if conv.transposed or conv.out_size.w % 4 or window > MAX_WINDOW or args.target.software:
+        sizes = (0, 0, 0, 0)
+    names = ("WINDOW", "WINDOW_TAPS", "WINDOW_STRIDE", "WINDOW_DILATION")
+    return Dispatch(
+        kernel="q8ta_conv_direct",
+        bindings=(args.tensor("x").id, *weights(args), args.out.id, call.uniform),
+        params=pack_params(conv, None, 1, 1),
+        grid=quad_grid(words),
+        types=(stored_type(args), *types_of(**dict(zip(names, sizes, strict=True)))),
+        overrides=(("TRANSPOSED", conv.transposed),),
+    )
+
+
+def lower_tiled(args: Args, call: Int8Convolution) -> list[Dispatch]:
+    """Lower in up to three steps: pack channels, the GEMM, and requantize floats."""
+    conv, out = call.conv, args.out
+    # Outputs of a phase are not contiguous, and a plane that is not whole words shares its last
+    # word with the next: such results are written as floats first.
+    whole = conv.phases == (1, 1) and math.prod(conv.out_size) % 4 == 0
+    memory = floats_memory(out.numel)
+    target: Binding = out.id if whole else memory
+    packed = [] if conv.is_pointwise else [lower_pack(args, conv)]
+    source = packed[0].bindings[1] if packed else args.tensor("x").id
+    dispatches = [*packed, lower_gemm(args, call, source, target)]
+    if not whole:
+        inverse, zero = call.scaling.inverse, call.scaling.zero
+        assert inverse is not None
+        dispatches.append(requantize_dispatch(memory, out, inverse, zero))
+    return dispatches
+
+
+def lower_pack(args: Args, conv: Convolution) -> Dispatch:
+    images, pixels = conv.batch * conv.groups, math.prod(conv.in_size)
+    words = images * ceil_div(conv.in_channels, 4)
+    memory = Scratch("int8 channels", max(16, 4 << (words * pixels - 1).bit_length()))
+    return Dispatch(
+        kernel="q8ta_conv_pack",
+        bindings=(args.tensor("x").id, memory),
+        params=pack("3I", images, conv.in_channels, pixels),
+        grid=fold_grid(ceil_div(words * ceil_div(pixels, 4), WORKGROUP_SIZE)),
+        overrides=(("ALIGNED", pixels % 4 == 0),),
+    )
+
+
+def lower_gemm(args: Args, call: Int8Convolution, source: Binding, target: Binding) -> Dispatch:
+    conv, copies = call.conv, call.conv.groups * math.prod(call.conv.phases)
+    pixels = conv.batch * math.prod(conv.phase_size)
+    tile = choose_tile(conv.out_channels, pixels, args.target, copies)
+    rows, columns = tile.count(conv.out_channels, pixels)
+    return Dispatch(
+        kernel="q8ta_conv",
+        bindings=(source, *weights(args), target, call.uniform),
+        params=pack_params(conv, None, rows, columns),
+        grid=fold_grid(rows * columns * copies),
+        types=(stored_type(args), *tile.types),
+        overrides=(
+            ("FLOATS", target != args.out.id),
+            ("KERNEL_H", conv.kernel.h),
+            ("KERNEL_W", conv.kernel.w),
+            ("PLANES", source == args.tensor("x").id),
+            ("TRANSPOSED", conv.transposed),
+            ("WEIGHT_ALIGNED", conv.in_channels % 4 == 0 and call.row_bytes % 4 == 0),
+        ),
+    )
+
+
+def weights(args: Args) -> tuple[Binding, Binding, Binding]:
+    bias: TensorArg | None = args.optional_tensor("bias")
+    return args.tensor("weight").id, args.tensor("scales").id, None if bias is None else bias.id
+
+
+def stored_type(args: Args) -> tuple[str, str]:
+    return "FLOAT", float_type(args, args.tensor("scales"), args.optional_tensor("bias"))
+
+
+# NumPy
+
+
+def run_conv(kind: Kind, args: Args) -> Array:
+    """Convolve with the float convolution's reference: float64 holds every sum exactly."""
+    call = read_call(kind, args)
+    conv, bias, weight = call.conv, args.optional_array("bias"), args.array("weight")
+    channels, taps = conv.groups * conv.out_channels, math.prod(conv.kernel)
+    if kind.depthwise:
+        matrix = weight.reshape(taps, weight.shape[2]).T[:channels]
+    else:
+        matrix = weight[:, : taps * conv.in_channels]
+    shape = (conv.groups, conv.out_channels, *conv.kernel, conv.in_channels)
+    filters = np.moveaxis(matrix.astype(np.float64).reshape(shape), -1, 2)
+    groups = (conv.batch, conv.groups, conv.in_channels, *conv.in_size)
+    x = (args.array("x").astype(np.float64) - call.scaling.x_zero).reshape(groups)
+    sums = add_transposed(conv, x, filters) if conv.transposed else add_taps(conv, x, filters)
+    scales = np.resize(args.array("scales")[: call.scales], channels)[:, None, None]
+    offsets = None if bias is None else bias[:channels, None, None]
+    return call.scaling.result(sums.reshape(args.out.dims), scales, offsets)
+
+
+for _kind in KINDS:
+    register(
+        _kind.name,
+        _kind.signature,
+        shape=lambda args, kind=_kind: conv_shape(kind, args),  # type: ignore[misc]
+        lower=lambda args, kind=_kind: lower_conv(kind, args),  # type: ignore[misc]
+        reference=lambda args, kind=_kind: run_conv(kind, args),  # type: ignore[misc]
+    )

@@ -1,0 +1,266 @@
+"""2D pooling: averages, or maxima and their indices, over windows of height and width.
+
+    self (C, H, W) or (B, C, H, W); out has the same rank, with sizes as in `out_size`
+    indices: h * W + w of the maximum in its channel
+
+A window starts at o * stride - padding and has kernel elements, dilation apart (averages have no
+dilation). An average divides by divisor_override, by the elements inside of the input, or by those
+inside of the padded input; padding never counts for a maximum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from webpte.engine.ops.core.args import Args
+from webpte.engine.ops.core.quads import INT32_MIN, quad_count, quad_grid
+from webpte.engine.ops.core.records import Dispatch, Scratch, pack
+from webpte.engine.ops.core.registry import register
+from webpte.engine.shapes import Dims, numel, window_count
+from webpte.errors import GraphError
+
+Array = np.ndarray
+Pair = tuple[int, int]
+
+AVERAGE = (
+    "self: tensor, kernel_size: ints, stride: ints? = None, padding: ints? = None, "
+    "ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int? = None "
+    "-> tensor"
+)
+MAXIMUM = (
+    "self: tensor, kernel_size: ints, stride: ints? = None, padding: ints? = None, "
+    "dilation: ints? = None, ceil_mode: bool = False"
+)
+
+# (taps, lanes): a window of fewer taps than this is shared by so many threads.
+LANES = ((32, 1), (512, 16), (math.inf, 64))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A checked call; pairs are (height, width)."""
+
+    outer: Dims  # the dims before height and width
+    in_size: Pair
+    out_size: Pair
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    dilation: Pair
+
+
+def pair(args: Args, name: str, default: Pair | None) -> Pair:
+    """Return (height, width): one number for both, or two; an empty list means the default."""
+    items = args.optional_integers(name) or default
+    if items is None or len(items) not in (1, 2):
+        raise GraphError(f"{args.call}: {name} must have 1 or 2 numbers, not {items}")
+    if min(items) < (0 if name == "padding" else 1):
+        raise GraphError(f"{args.call}: {name} {list(items)} is too small")
+    return (items[0], items[-1])
+
+
+def out_size(args: Args, size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
+    reach = dilation * (kernel - 1) + 1
+    if padding > reach // 2:
+        raise GraphError(f"{args.call}: padding {padding} is more than half of a window of {reach}")
+    count = window_count(size, kernel, stride, padding, dilation, args.flag("ceil_mode"))
+    if count < 1:
+        raise GraphError(f"{args.call}: a window of {reach} does not fit a size of {size}")
+    return count
+
+
+def read_call(args: Args, dilated: bool) -> Pool:
+    x = args.tensor("self")
+    if x.rank not in (3, 4):
+        raise GraphError(f"{args.call}: takes (C, H, W) or (B, C, H, W), not {list(x.dims)}")
+    out = args.outs[0]
+    if x.dtype.stored != out.dtype.stored or x.dtype.name == "bool":
+        raise GraphError(f"{args.call}: {x.dtype.name} cannot be pooled to {out.dtype.name}")
+    kernel = pair(args, "kernel_size", None)
+    stride = pair(args, "stride", kernel)
+    padding = pair(args, "padding", (0, 0))
+    dilation = pair(args, "dilation", (1, 1)) if dilated else (1, 1)
+    sizes = [
+        out_size(args, *numbers)
+        for numbers in zip(x.dims[-2:], kernel, stride, padding, dilation, strict=True)
+    ]
+    in_size = (x.dims[-2], x.dims[-1])
+    return Pool(x.dims[:-2], in_size, (sizes[0], sizes[1]), kernel, stride, padding, dilation)
+
+
+def average_shape(args: Args) -> tuple[Dims]:
+    pool = read_call(args, dilated=False)
+    return ((*pool.outer, *pool.out_size),)
+
+
+def maximum_shape(args: Args) -> tuple[Dims]:
+    pool = read_call(args, dilated=True)
+    for indices in args.outs[1:]:
+        if indices.dtype.stored != "int32":
+            raise GraphError(f"{args.call}: indices are int32 or int64, not {indices.dtype.name}")
+    return ((*pool.outer, *pool.out_size),)
+
+
+def divisor_override(args: Args) -> int:
+    """Return the divisor; 0 stands for none, as 0 itself is an error."""
+    divisor = args.optional_integer("divisor_override")
+    if divisor == 0:
+        raise GraphError(f"{args.call}: divisor_override must not be 0")
+    return divisor or 0
+
+
+def lower_pool(
+    args: Args,
+    pool: Pool,
+    kernel: str,
+    extra: tuple[int | Scratch, ...] = (),
+    divisor: int = 0,
+    overrides: tuple[tuple[str, float], ...] = (),
+) -> list[Dispatch]:
+    x, out = args.tensor("self"), args.outs[0]
+    if out.numel == 0:
+        return []
+    floats = x.dtype.is_float
+    lanes = next(lanes for taps, lanes in LANES if math.prod(pool.kernel) < taps)
+    if args.target.software:
+        lanes = 1
+    quads = quad_count(out.numel)
+    return [
+        Dispatch(
+            kernel=kernel,
+            bindings=(x.id, out.id, *extra),
+            params=pack(
+                "I4x2i2I8ii" + ("f" if floats else "i"),
+                quads,
+                *(*pool.in_size, *pool.out_size, *pool.kernel),
+                *(*pool.stride, *pool.padding, *pool.dilation),
+                divisor,
+                -math.inf if floats else INT32_MIN,
+            ),
+            grid=quad_grid(quads * lanes),
+            types=(("STORED", x.dtype.wgsl), ("VALUE", "f32" if floats else "i32")),
+            overrides=(("KERNEL_W", pool.kernel[1]), ("LANES", lanes), *overrides),
+        )
+    ]
+
+
+def lower_average(args: Args) -> list[Dispatch]:
+    pool, counted = read_call(args, dilated=False), args.flag("count_include_pad")
+    return lower_pool(
+        args,
+        pool,
+        kernel="pool",
+        divisor=divisor_override(args),
+        overrides=(("COUNT_PADDING", counted),),
+    )
+
+
+def lower_maximum(args: Args) -> list[Dispatch]:
+    pool, outs = read_call(args, dilated=True), args.outs
+    with_indices = len(outs) == 2
+    # The shader declares a binding for indices even where it writes none.
+    extra = outs[1].id if with_indices else Scratch("pool_indices", 16)
+    return lower_pool(
+        args,
+        pool,
+        kernel="pool_max",
+        extra=(extra,),
+        overrides=(("FLOATS", outs[0].dtype.is_float), ("WITH_INDICES", with_indices)),
+    )
+
+
+# NumPy
+
+
+def padded(pool: Pool, x: Array, fill: float) -> Array:
+    """Pad the array in front, and at the end as far as the last window reaches."""
+    widths = [(0, 0)] * len(pool.outer)
+    for n, o, k, s, p, d in zip(
+        *(pool.in_size, pool.out_size, pool.kernel, pool.stride, pool.padding, pool.dilation),
+        strict=True,
+    ):
+        widths.append((p, max((o - 1) * s + (k - 1) * d + 1 - n - p, 0)))
+    return np.pad(x, widths, constant_values=fill)
+
+
+def taps(pool: Pool, x: Array) -> Iterator[Array]:
+    """Yield one view of the padded array per tap of the window, [..., *out_size]."""
+    for tap in np.ndindex(*pool.kernel):
+        h, w = (
+            slice(t * d, t * d + (o - 1) * s + 1, s)
+            for t, d, o, s in zip(tap, pool.dilation, pool.out_size, pool.stride, strict=True)
+        )
+        yield x[..., h, w]
+
+
+def run_average(args: Args) -> Array:
+    pool, x = read_call(args, dilated=False), args.array("self")
+    floats = x.dtype.kind == "f"
+    wide = x.astype(np.float64 if floats else np.int64)
+    total = sum(taps(pool, padded(pool, wide, 0)), np.zeros((), wide.dtype))
+    divisor: int | Array = divisor_override(args)
+    if not divisor:
+        inside = np.ones(pool.in_size, np.int64)
+        if args.flag("count_include_pad"):
+            inside = np.pad(inside, [(p, p) for p in pool.padding], constant_values=1)
+            within = Pool((), inside.shape, pool.out_size, *window_of(pool, (0, 0)))
+        else:
+            within = Pool((), pool.in_size, pool.out_size, *window_of(pool, pool.padding))
+        divisor = np.maximum(sum(taps(within, padded(within, inside, 0))), 1)
+    return total / divisor if floats else np.trunc(total / divisor).astype(np.int64)
+
+
+def window_of(pool: Pool, padding: Pair) -> tuple[Pair, Pair, Pair, Pair]:
+    return pool.kernel, pool.stride, padding, pool.dilation
+
+
+def run_maximum(args: Args) -> list[Array]:
+    pool, x = read_call(args, dilated=True), args.array("self")
+    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    places = np.arange(numel(pool.in_size)).reshape(pool.in_size)
+    flat = Pool((), pool.in_size, pool.out_size, *window_of(pool, pool.padding))
+    best = np.full((*pool.outer, *pool.out_size), lowest, x.dtype)
+    found = np.full(best.shape, -1)
+    for values, place in zip(
+        taps(pool, padded(pool, x, lowest)), taps(flat, padded(flat, places, -1)), strict=True
+    ):
+        wins = (place >= 0) & ((values > best) | (values != values) | (found < 0))
+        best, found = np.where(wins, values, best), np.where(wins, place, found)
+    found = np.where(found < 0, first_places(pool), found)
+    return [best, found.astype(np.int32)][: len(args.outs)]
+
+
+def first_places(pool: Pool) -> Array:
+    """Return the first tap that is not before the input: taps can step over a small input."""
+    h, w = (
+        (first := np.arange(o) * s - p) + np.maximum(-(first // d), 0) * d
+        for o, s, p, d in zip(pool.out_size, pool.stride, pool.padding, pool.dilation, strict=True)
+    )
+    return h[:, None] * pool.in_size[1] + w
+
+
+register(
+    "aten.avg_pool2d.default",
+    AVERAGE,
+    shape=average_shape,
+    lower=lower_average,
+    reference=run_average,
+)
+register(
+    "aten.max_pool2d_with_indices.default",
+    f"{MAXIMUM} -> tensors",
+    shape=lambda args: maximum_shape(args) * 2,
+    lower=lower_maximum,
+    reference=run_maximum,
+)
+register(
+    "aten.max_pool2d.default",
+    f"{MAXIMUM} -> tensor",
+    shape=maximum_shape,
+    lower=lower_maximum,
+    reference=run_maximum,
+)

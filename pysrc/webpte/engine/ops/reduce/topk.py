@@ -1,0 +1,144 @@
+"""The k largest or smallest elements along a dim, and their indices.
+
+    aten.topk.default(self, k, dim, largest, sorted) -> (values, indices)
+
+They come in order, whether `sorted` or not. NaN counts as larger than all numbers, and of equal
+elements the first comes first; torch leaves that open. Each element counts those that come before
+it: its rank is its place in the output, and no two threads write to one place. A few of a long row
+are found in two steps instead: those of each part of the row, and then those of all parts.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from webpte.engine.ops.core.args import Args
+from webpte.engine.ops.core.quads import WORKGROUP_SIZE, float_type
+from webpte.engine.ops.core.records import Dispatch, Scratch, ceil_div, fold_grid, pack
+from webpte.engine.ops.core.registry import register
+from webpte.engine.ops.core.row_reduction import (
+    ONE_LANE,
+    THREADS,
+    Rows,
+    RowThreads,
+    check_floats,
+    contiguous_layout,
+    rows_along,
+)
+from webpte.engine.shapes import Dims, normalize_dim
+from webpte.errors import GraphError, UnsupportedError
+
+Array = np.ndarray
+
+# Loop steps of a thread, of which Mesa's software driver allows 65,535; and comparisons in all, on
+# a GPU and on a software adapter.
+MOST_STEPS, MOST_WORK, MOST_SOFTWARE_WORK = 60_000, 2**33, 2**26
+# Rows of more elements are split, for up to so many; in parts of at least PART, not too many.
+LONG, FEW, PART, MOST_PARTS = 1024, 64, 1024, 512
+
+
+def topk_shape(args: Args) -> tuple[Dims, Dims]:
+    source, outs, k = args.tensor("self"), args.outs, args.integer("k")
+    check_floats(args, source, outs[0])
+    if len(outs) != 2 or outs[1].dtype.stored != "int32":
+        raise GraphError(f"{args.call}: gives values and int32 or int64 indices")
+    rows = rows_along(source, args.integer("dim"))
+    if not 0 <= k <= rows.length:
+        raise GraphError(f"{args.call}: k is {k}, but there are {rows.length} elements along dim")
+    if not source.rank:
+        return (), ()
+    axis = normalize_dim(args.integer("dim"), source.rank)
+    dims = (*source.dims[:axis], k, *source.dims[axis + 1 :])
+    return dims, dims
+
+
+def lower_topk(args: Args) -> list[Dispatch]:
+    source, (values, indices), k = args.tensor("self"), args.outs, args.integer("k")
+    rows = rows_along(source, args.integer("dim"))
+    if rows.count * k == 0:
+        return []
+    part = part_of(rows, k, args.target.software)
+    if part:
+        return split_topk(args, rows, k, part)
+    most = MOST_SOFTWARE_WORK if args.target.software else MOST_WORK
+    if rows.length > MOST_STEPS or source.numel * rows.length > most:
+        raise UnsupportedError(f"{args.call}: the host sorts rows of {rows.length} faster")
+    return [
+        Dispatch(
+            kernel="topk",
+            bindings=(source.id, values.id, indices.id),
+            params=pack("4I", source.numel, rows.length, rows.inner, k),
+            grid=fold_grid(ceil_div(source.numel, WORKGROUP_SIZE)),
+            types=(("FLOAT", float_type(args, source, values)),),
+            overrides=(("LARGEST", int(args.flag("largest"))),),
+        )
+    ]
+
+
+def part_of(rows: Rows, k: int, software: bool) -> int:
+    """Return the elements of a part of a row; 0 if the row is not to be split."""
+    if rows.length <= LONG or k > FEW:
+        return 0
+    if not software:
+        return max(PART, ceil_div(rows.length, MOST_PARTS))
+    # One thread works on each part, and one on all parts' elements: about as many.
+    part = max(k, math.isqrt(rows.length * k))
+    steps = k * max(part, k * ceil_div(rows.length, part))
+    return part if steps <= MOST_STEPS else 0
+
+
+def split_topk(args: Args, rows: Rows, k: int, part: int) -> list[Dispatch]:
+    """Return the dispatches for rows in parts."""
+    source, (values, indices) = args.tensor("self"), args.outs
+    parts = ceil_div(rows.length, part)
+    layout = ONE_LANE if args.target.software else RowThreads(THREADS)
+    merging = contiguous_layout(parts * k, args.target)
+    pairs = Scratch("topk of parts", 8 * rows.count * parts * k)
+    types = (("FLOAT", float_type(args, source, values)),)
+    sizes = rows.count, rows.length, rows.inner
+    return [
+        Dispatch(
+            kernel="topk_parts",
+            bindings=(source.id, pairs),
+            params=pack("6I", *sizes, parts, part, k),
+            grid=layout.grid(rows.count * parts),
+            types=types,
+            overrides=(*layout.overrides, ("LARGEST", int(args.flag("largest")))),
+        ),
+        Dispatch(
+            kernel="topk_merge",
+            bindings=(source.id, pairs, values.id, indices.id),
+            params=pack("5I", *sizes, parts * k, k),
+            grid=merging.grid(rows.count),
+            types=types,
+            overrides=merging.overrides,
+        ),
+    ]
+
+
+def np_topk(x: Array, k: int, largest: bool) -> Array:
+    """Return the places of the first k of [outer, length, inner] along the middle axis."""
+    if largest:  # NaNs come last in a sort; reversed twice, so that equals stay in order
+        length = x.shape[1]
+        return length - 1 - np.argsort(x[:, ::-1], axis=1, kind="stable")[:, ::-1][:, :k]
+    return np.argsort(x, axis=1, kind="stable")[:, :k]
+
+
+def run_topk(args: Args) -> list[Array]:
+    rows, k = rows_along(args.tensor("self"), args.integer("dim")), args.integer("k")
+    x = args.array("self").reshape(rows.outer, rows.length, rows.inner)
+    places = np_topk(x, k, args.flag("largest"))
+    shapes = topk_shape(args)
+    found = np.take_along_axis(x, places, 1), places
+    return [array.reshape(dims) for array, dims in zip(found, shapes, strict=True)]
+
+
+register(
+    "aten.topk.default",
+    "self: tensor, k: int, dim: int = -1, largest: bool = True, sorted: any = None -> tensors",
+    shape=topk_shape,
+    lower=lower_topk,
+    reference=run_topk,
+)

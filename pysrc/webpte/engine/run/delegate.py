@@ -1,0 +1,373 @@
+"""One delegate's graph on a GPU device: built once, then run at any shapes it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+from webpte.engine.call.gpu_tensor import DeviceTensor
+from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.gpu.device import Device, Progress, Transfer
+from webpte.engine.gpu.device_info import DeviceInfo
+from webpte.engine.graph.graph import Graph, Tensor
+from webpte.engine.graph.live_state import LiveState
+from webpte.engine.load.fold_graph import fold_constants
+from webpte.engine.ops import definition_of
+from webpte.engine.ops.core.target import Tunable, TunedConfigs
+from webpte.engine.plan.binding_limits import check_bindable
+from webpte.engine.plan.memory_plan import kept_inputs
+from webpte.engine.plan.planner import Planner
+from webpte.engine.plan.shaders import ShaderLibrary
+from webpte.engine.rewrite.dataflow import Dataflow
+from webpte.engine.rewrite.validate import ConstantTransfer, symint_sources
+from webpte.engine.run.device_plan import DevicePlan, PlanFactory
+from webpte.engine.run.guard import StateGuard
+from webpte.engine.run.io_binding import to_readable_inputs
+from webpte.engine.run.memory import DelegateMemory
+from webpte.engine.run.plan_selection import PlanSelector
+from webpte.engine.run.prepared_graph import prepare_graph
+from webpte.engine.run.request import DryRun, Input, RunRequest
+from webpte.engine.run.shared_weights import ConstantStore, conversion, shareable
+from webpte.engine.run.submission_queue import PreparedRun, SubmissionQueue
+
+# Plans kept per delegate: prefill lengths come and go, and each plan holds its bind groups.
+MAX_PLANS = 32
+NO_BUFFER = -1  # of a tensor that nothing reads
+
+
+class GpuDelegate:
+    """A graph on a device, built by `create`; runs may overlap.
+
+    `plans` finds the plan of each run, and `queue` submits it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        device: Device,
+        library: ShaderLibrary,
+        constants: ConstantStore,
+        lifetime: Lifetime,
+        strict: bool,
+        borrowed: Mapping[int, int] | None = None,
+        fused: bool = True,
+        info: DeviceInfo | None = None,
+    ) -> None:
+        self.info = info or device.info
+        prepared = prepare_graph(graph, self.info, fused, borrowed or ())
+        graph, ops, storage = prepared.graph, prepared.ops, prepared.storage
+        check_bindable(graph, storage, self.info.binding_bytes)
+        self._transfers = prepared.transfers
+        self.graph = graph
+        self.device = device
+        self.lifetime = lifetime
+        self.live = LiveState(graph)  # shapes and SymInts of the last run
+        self.planner = Planner(graph, self.live, ops, storage, self.info.target)
+        self.symints = graph.used_symints()  # those that are uploaded with every run
+        self.symint_sources = symint_sources(graph, ops)
+        self._on_host = {source.input for source in self.symint_sources}
+        shared = shareable(graph, self._transfers, storage)
+        self.memory = DelegateMemory(
+            *(device, storage, self.symints, shared, constants, borrowed),
+            most_bytes=self.info.binding_bytes,
+        )
+        self.factory = PlanFactory(
+            graph, self.live, self.planner, self.memory, device, library, self.symints
+        )
+        self.plans = PlanSelector(
+            *(graph, self.live, self.planner, self.factory, self.symint_sources),
+            *(lifetime, strict, MAX_PLANS),
+        )
+        self.queue = SubmissionQueue(graph, self.live, self.memory, device, lifetime)
+        self.guard = StateGuard(device, self.memory, sorted(Dataflow.of(graph).state))
+        self.lock = asyncio.Lock()
+        self._plain_turn = _DelegateTurn(self, None)
+        self._configs = self.info.choices  # of the last run: during a trial not the chosen ones
+        self.tunables: dict[int, tuple[Tunable, ...]] = {}  # by call, in the last trial
+        self._tunables_of: DevicePlan | None = None
+        self.transfers = 0
+        self.kept_inputs = kept_inputs(graph)
+        self.kept_writes = 0  # runs that may have changed what the memory of these inputs holds
+        self.sampled_writes = 0  # that number at the last run with a sampler, of any kind
+
+    @classmethod
+    async def create(
+        cls,
+        graph: Graph,
+        device: Device,
+        library: ShaderLibrary,
+        progress: Progress | None = None,
+        strict: bool = False,
+        constants: ConstantStore | None = None,
+        lifetime: Lifetime | None = None,
+        borrowed: Mapping[int, int] | None = None,
+        fused: bool = True,
+        info: DeviceInfo | None = None,
+    ) -> GpuDelegate:
+        """Allocate, compile and upload constants; free everything if any of it fails.
+
+        Delegates with one store of `constants` share those that they have in common: by default
+        none with others. Memory stays
+        for the `lifetime`, by default one that `close` ends. `borrowed` maps inputs to buffers of
+        others. Without `fused` no calls are fused. `info` overrides the info of the device.
+        """
+        lifetime = lifetime or Lifetime()
+        store = constants or ConstantStore()
+        if fused:
+            graph = await fold_constants(graph)
+        delegate = cls(graph, device, library, store, lifetime, strict, borrowed, fused, info)
+        try:
+            await delegate._build(progress)
+        except BaseException:
+            delegate._free()
+            raise
+        lifetime.hold(delegate._free)
+        return delegate
+
+    async def _build(self, progress: Progress | None) -> None:
+        self.plans.lower()
+        await self.memory.allocate()
+        # The GPU process compiles while this one reads the file. Both end before either's error
+        # is raised: what is still under way cannot be given back.
+        dispatches = self.planner.dispatches()
+        compiling = asyncio.ensure_future(self.factory.compile(dispatches, progress))
+        try:
+            await self._transfer_constants(progress)
+        finally:
+            await asyncio.gather(compiling, return_exceptions=True)
+        compiling.result()
+        await self.plans.plan_declared_shapes()
+
+    async def _transfer_constants(self, progress: Progress | None) -> None:
+        """Upload the constants that no other delegate has uploaded already."""
+        moved = [t for t in self._transfers if self.memory.needs_upload(t.target.id)]
+        transfers = [
+            Transfer(
+                region=transfer.constant.region.head(transfer.target.file_bytes),
+                buffer=self.memory.buffer_of(transfer.target.id),
+                convert=conversion(transfer.target),
+            )
+            for transfer in moved
+            if transfer.target.file_bytes and transfer.constant.region.size
+        ]
+        await self.device.transfer(transfers, progress)
+        self.memory.share_constants()
+        self.transfers = len(moved)
+
+    # Tuning
+
+    async def use_configs(self, configs: TunedConfigs) -> None:
+        """Use these tile configs from now on."""
+        self.info = replace(self.info, choices=configs)
+        with self.lifetime.lease():
+            async with self.turn():
+                pass
+
+    def select_configs(self, trial: TunedConfigs | None = None) -> None:
+        """Lower for the chosen tile configs, or for those on trial; needs the lock.
+
+        Every run selects its own, so no other run ever sees configs that are on trial.
+        """
+        wanted = self.info.choices if trial is None else trial
+        if self._configs is not wanted:
+            self.planner.retarget(replace(self.info.target, choices=wanted))
+            self.plans.clear()
+            self._configs = wanted
+
+    def _find_tunables(self, plan: DevicePlan) -> None:
+        """Update `tunables` to the shapes of this plan."""
+        if self._tunables_of is not plan:
+            self.tunables = self.planner.retarget(replace(self.info.target, choices=self._configs))
+            self._tunables_of = plan
+
+    # Runs
+
+    @property
+    def input_count(self) -> int:
+        return len(self.graph.inputs)
+
+    @property
+    def outputs(self) -> list[Tensor]:
+        return self.graph.tensor_outputs()
+
+    @property
+    def has_state(self) -> bool:
+        return self.guard.has_state
+
+    async def save_state(self) -> Callable[[], None]:
+        """Return a function that restores the state as it is now; for callers that run alone."""
+        with self.lifetime.lease():
+            return await self.guard.save()
+
+    async def run(self, request: RunRequest) -> list[Any]:
+        """Run once: a tensor or an int per output. After an error all is as before."""
+        with self.lifetime.lease():
+            async with self.turn(request.dry_run):
+                run = await self.prepare(request)
+                is_dry = request.dry_run is not None
+                if (is_dry or self.may_spoil_state(run)) and not request.caller_restores:
+                    return await self._run_guarded(run)
+                submission = await self.queue.submit(run)
+            return await submission.outputs()
+
+    def turn(self, dry_run: DryRun | None = None) -> _DelegateTurn:
+        """Wait for this run's turn: runs are submitted in the order in which they came."""
+        return self._plain_turn if dry_run is None else _DelegateTurn(self, dry_run.configs)
+
+    def take_turns_with(self, other: GpuDelegate) -> None:
+        """Let no run of one begin in a turn of the other, whose state this one has, too."""
+        self.lock, self.guard = other.lock, other.guard
+
+    async def prepare(self, request: RunRequest) -> PreparedRun:
+        """Do everything of a run that comes before its submission; only during its turn."""
+        started = perf_counter()
+        plan = self.plans.last_if_same(request)
+        if plan is None:
+            inputs = await to_readable_inputs(
+                request.inputs, self.graph, self._on_host, self.device
+            )
+            request = request._replace(inputs=inputs)
+            plan = await self.plans.for_request(request)
+        if request.dry_run is not None and request.dry_run.configs is not None:
+            self._find_tunables(plan)
+        if self.kept_inputs and not self._are_kept(request.inputs):
+            self.kept_writes += 1
+        return await self.queue.prepare(plan, request, started)
+
+    def _are_kept(self, inputs: Sequence[Input]) -> bool:
+        """Tell whether the inputs that steps have in common are those that are there already."""
+        given = dict(zip(self.graph.inputs, inputs, strict=True))
+        kept = [given[i] for i in self.kept_inputs]
+        pairs = zip(kept, self.kept_tensors(), strict=True)
+        return all(isinstance(a, DeviceTensor) and a.buffer == b.buffer for a, b in pairs)
+
+    def kept_tensors(self) -> list[DeviceTensor]:
+        """Return the inputs that steps have in common, where and in which shapes they are now."""
+        tensors = [self.graph.tensor(i) for i in self.kept_inputs]
+        return [
+            DeviceTensor(
+                self.memory.buffer_of(one.id) if self.memory.holds(one.id) else NO_BUFFER,
+                one.dtype,
+                one.dtype.storage,
+                self.live.cur_dims(one.id),
+            )
+            for one in tensors
+        ]
+
+    def may_spoil_state(self, run: PreparedRun) -> bool:
+        """Tell whether a run can fail after some of its kernels have written state."""
+        return run.plan.can_fail_late and self.has_state
+
+    async def _run_guarded(self, run: PreparedRun) -> list[Any]:
+        """Run in this turn to the end, and put state back after an error or a dry run."""
+        try:
+            async with self.guard.guarding(run.request.dry_run is not None):
+                submission = await self.queue.submit(run)
+                return await submission.outputs()
+        except BaseException:
+            run.owned.destroy()
+            raise
+
+    # Facts
+
+    @property
+    def executions(self) -> int:
+        return self.queue.executions
+
+    @property
+    def last_ms(self) -> dict[str, float]:
+        """Milliseconds of the last run: prepare, submit, wait."""
+        return self.queue.last_ms
+
+    @property
+    def ended(self) -> float:
+        """When the last run ended, by `perf_counter`."""
+        return self.queue.ended
+
+    @property
+    def host_ms(self) -> dict[str, float]:
+        """Op name to milliseconds spent on the host, in all."""
+        return self.queue.host_ms
+
+    @property
+    def host_ops(self) -> dict[str, int]:
+        """Ops that run on the host at the live shapes, with counts."""
+        return self.plans.host_ops
+
+    def placements(self) -> dict[tuple[str, str], int]:
+        """(op or kernel, "gpu" | "alias" | "host") to the number of calls, at the live shapes.
+
+        The calls are those of the file: of a fused one, its parts.
+        """
+        counts: dict[tuple[str, str], int] = {}
+        for step in self.planner.calls:
+            where = "host" if step.host or step.op.scalar else "gpu"
+            for call in step.call.parts or (step.call,):
+                op = definition_of(call)
+                assert op is not None, "see resolve_ops"
+                view = bool(op.alias_of) if step.call.parts else step.aliased
+                key = (call.kernel or op.name, "alias" if view else where)
+                counts[key] = counts.get(key, 0) + 1
+        return counts
+
+    def constants(self) -> dict[int, ConstantTransfer]:
+        """Map value ids to the constants that they start with."""
+        return {transfer.target.id: transfer for transfer in self._transfers}
+
+    @property
+    def dispatches(self) -> int:
+        plan = self.plans.current
+        return 0 if plan is None else len(plan.labels)
+
+    @property
+    def pipelines(self) -> int:
+        return len(self.factory.pipelines)
+
+    @property
+    def allocated(self) -> dict[int, int]:
+        """GPU buffers by number, with their bytes."""
+        return self.memory.allocated
+
+    @property
+    def hooks_fired(self) -> int:
+        return self.planner.hooks_fired
+
+    @property
+    def lowerings(self) -> int:
+        return self.planner.lowerings
+
+    def close(self) -> None:
+        """End its lifetime: everything is freed once the calls under way have ended."""
+        self.lifetime.end("the delegate was closed")
+
+    def _free(self) -> None:
+        self.plans.clear()
+        self.memory.free()
+
+
+class _DelegateTurn(AbstractAsyncContextManager[None]):
+    """One run's turn on a delegate, with its tile configs and with state put back."""
+
+    __slots__ = ("_delegate", "_trial")
+
+    def __init__(self, delegate: GpuDelegate, trial: TunedConfigs | None) -> None:
+        self._delegate = delegate
+        self._trial = trial
+
+    async def __aenter__(self) -> None:
+        delegate = self._delegate
+        await delegate.lock.acquire()
+        try:
+            delegate.select_configs(self._trial)
+            if delegate.guard.restore_pending:
+                delegate.guard.apply_pending_restore()
+        except BaseException:
+            delegate.lock.release()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._delegate.lock.release()

@@ -1,0 +1,202 @@
+"""Everything that one delegate has on the device, and the resources for bindings of records."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from webpte.engine.gpu.device import UNIFORM_ALIGNMENT, Device, Resource
+from webpte.engine.gpu.params_arena import ParamsArena
+from webpte.engine.ops.core.records import Binding, IndexFlag, Scratch, SymIntUniform
+from webpte.engine.plan.memory_plan import MemoryPlan, aligned
+from webpte.engine.run.shared_weights import ConstantKey, ConstantStore
+
+SYMINT_BYTES = 16
+INDEX_FLAG_BYTES = 16
+
+ScratchKey = tuple[str, int]
+
+
+class DelegateMemory:
+    """The buffers of one delegate: slots, live scalars, params and scratch. `free` frees them all.
+
+    `shared` are the slots whose contents are in `constants`, or will be. `borrowed` maps tensors to
+    buffers of others that hold them. No buffer is larger than `most_bytes`.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        storage: MemoryPlan,
+        symints: Sequence[int],
+        shared: Mapping[int, ConstantKey],
+        constants: ConstantStore,
+        borrowed: Mapping[int, int] | None = None,
+        most_bytes: int = sys.maxsize,
+    ) -> None:
+        self._device = device
+        self.most_bytes = most_bytes
+        self._borrowed = borrowed or {}
+        self._shared = dict(shared)
+        self._constants = constants
+        self._held: dict[ConstantKey, int] = {}  # shared buffers, some of them made by others
+        self._fresh: set[int] = set()
+        self._storage = storage
+        self._symint_index = {value_id: index for index, value_id in enumerate(symints)}
+        self._buffers: dict[int, int] = {}  # id to bytes
+        self._slots: list[int] = []
+        self._scratch: dict[ScratchKey, int] = {}
+        self._scratch_users: Counter[ScratchKey] = Counter()
+        self._absent: int | None = None
+        self.symint_buffer: int | None = None
+        self.index_flag_buffer: int | None = None
+        self.arena = ParamsArena(device)
+
+    async def allocate(self) -> None:
+        """Allocate what every shape needs: one buffer per slot, one for the SymInts."""
+        slots = {self._storage.slot_of[i]: buffer for i, buffer in self._borrowed.items()}
+        for index, given in self._shared.items():
+            key = self._shared[index] = await self._constants.same_bytes(given)
+            buffer = self._constants.take(key)
+            if buffer is not None:
+                slots[index] = self._held[key] = buffer
+        missing = [slot for slot in self._storage.slots if slot.index not in slots]
+        made = await self.create([slot.nbytes for slot in missing])
+        for slot, buffer in zip(missing, made, strict=True):
+            slots[slot.index] = buffer
+        self._fresh = {slot.index for slot in missing}
+        self._slots = [slots[slot.index] for slot in self._storage.slots]
+        if self._symint_index:
+            nbytes = len(self._symint_index) * UNIFORM_ALIGNMENT
+            (self.symint_buffer,) = await self.create([nbytes], uniform=True)
+
+    def share_constants(self) -> None:
+        """Let other delegates use the constants: all of them are uploaded."""
+        for index in self._shared.keys() & self._fresh:
+            key, buffer = self._shared[index], self._slots[index]
+            if self._constants.add(key, buffer):
+                self._held[key] = buffer
+                del self._buffers[buffer]
+
+    async def create(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
+        """Create buffers of this delegate, which are freed with it."""
+        made = await self._device.create_buffers(sizes, uniform) if sizes else []
+        self._buffers |= dict(zip(made, sizes, strict=True))
+        return made
+
+    def holds(self, value_id: int) -> bool:
+        """Tell whether a tensor has memory; one that nothing reads or returns has none."""
+        return value_id in self._storage.slot_of
+
+    def needs_upload(self, value_id: int) -> bool:
+        """Tell whether the memory of a constant is new, and has to be filled."""
+        return self._storage.slot_of[value_id] in self._fresh
+
+    def buffer_of(self, value_id: int) -> int:
+        return self._slots[self._storage.slot_of[value_id]]
+
+    def buffers_of(self, value_ids: Sequence[int]) -> dict[int, int]:
+        """Return the distinct buffers of some values, with their bytes."""
+        slots = [self._storage.slots[self._storage.slot_of[i]] for i in value_ids if self.holds(i)]
+        return {self._slots[slot.index]: slot.nbytes for slot in slots}
+
+    def place(self, binding: int | SymIntUniform) -> Resource:
+        """Return the resource of a tensor or a SymInt, valid from `allocate` to `free`."""
+        if isinstance(binding, int):
+            slot = self._storage.slots[self._storage.slot_of[binding]]
+            return Resource(self._slots[slot.index], 0, slot.nbytes)
+        assert self.symint_buffer is not None
+        offset = self._symint_index[binding.value_id] * UNIFORM_ALIGNMENT
+        return Resource(self.symint_buffer, offset, SYMINT_BYTES)
+
+    async def faults(self) -> Resource:
+        """Return the word for faults, allocated on first use."""
+        if self.index_flag_buffer is None:
+            (self.index_flag_buffer,) = await self.create([INDEX_FLAG_BYTES])
+        return self.index_flag_word
+
+    @property
+    def index_flag_word(self) -> Resource:
+        """The word for faults, once `faults` has allocated it."""
+        assert self.index_flag_buffer is not None
+        return Resource(self.index_flag_buffer, 0, INDEX_FLAG_BYTES)
+
+    async def absent(self) -> Resource:
+        """Return the resource to bind for an absent tensor, allocated on first use."""
+        if self._absent is None:
+            (self._absent,) = await self.create([aligned(0)])
+        return Resource(self._absent, 0, aligned(0))
+
+    async def take_scratch(self, key: ScratchKey) -> Resource:
+        """Memory that the plans which take it share; `release_scratch` as often as this."""
+        if key not in self._scratch:
+            (self._scratch[key],) = await self.create([key[1]])
+        self._scratch_users[key] += 1
+        return Resource(self._scratch[key], 0, key[1])
+
+    def release_scratch(self, key: ScratchKey) -> None:
+        self._scratch_users[key] -= 1
+        if not self._scratch_users[key] and key in self._scratch:
+            buffer = self._scratch.pop(key)
+            del self._buffers[buffer], self._scratch_users[key]
+            self._device.destroy_buffers([buffer])
+
+    def purposes(self) -> dict[int, str]:
+        """Map buffers without tensors to their purpose; copies of state are not among them."""
+        small = (self.symint_buffer, self.index_flag_buffer, self._absent)
+        params = [*self.arena.allocated, *(buffer for buffer in small if buffer is not None)]
+        return dict.fromkeys(params, "params") | dict.fromkeys(self._scratch.values(), "scratch")
+
+    @property
+    def allocated(self) -> dict[int, int]:
+        """Buffers by number, with their bytes."""
+        held = {buffer: key.nbytes for key, buffer in self._held.items()}
+        return self._buffers | held | self.arena.allocated
+
+    def free(self) -> None:
+        """Destroy every buffer that no other delegate uses; a second call does nothing."""
+        released = [self._constants.release(key) for key in self._held]
+        unused = [buffer for buffer in released if buffer is not None]
+        buffers = [*self._buffers, *unused]
+        self._held, self._buffers, self._scratch = {}, {}, {}
+        self.arena.free()
+        if buffers:
+            self._device.destroy_buffers(buffers)
+
+
+class PlanMemory:
+    """The memory that one plan needs beyond what all plans share, until `release`."""
+
+    def __init__(self, memory: DelegateMemory) -> None:
+        self._memory = memory
+        self._scratch: list[ScratchKey] = []
+        self._blocks: list[bytes] = []
+
+    async def blocks(self, params: Sequence[bytes]) -> list[Resource]:
+        placed = await self._memory.arena.place(params)
+        self._blocks += params
+        return placed
+
+    async def resource(self, binding: Binding) -> Resource:
+        """Return the resource for a binding."""
+        if isinstance(binding, int | SymIntUniform):
+            return self._memory.place(binding)
+        if isinstance(binding, bytes):
+            (block,) = await self.blocks([binding])
+            return block
+        if isinstance(binding, Scratch):
+            key = (binding.key, aligned(binding.nbytes))
+            taken = await self._memory.take_scratch(key)
+            self._scratch.append(key)
+            return taken
+        if isinstance(binding, IndexFlag):
+            return await self._memory.faults()
+        return await self._memory.absent()
+
+    def release(self) -> None:
+        """Free the memory; a second call does nothing."""
+        for key in self._scratch:
+            self._memory.release_scratch(key)
+        self._memory.arena.release(self._blocks)
+        self._scratch, self._blocks = [], []

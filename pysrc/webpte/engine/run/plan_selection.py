@@ -1,0 +1,186 @@
+"""From the inputs of a run to the plan that runs it, as a transaction.
+
+Shapes and SymInts are brought up to date, everything that can be wrong with them is checked, and
+only then is a plan looked up or made. If any of this fails, the live state, the steps and the plans
+are as they were before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.format.vulkan import SymIntValue
+from webpte.engine.graph.graph import Graph
+from webpte.engine.graph.live_state import LiveState
+from webpte.engine.ops.core.records import IndexFlag
+from webpte.engine.plan.planner import PlannedCall, Planner, check_bounds
+from webpte.engine.rewrite.validate import SymIntSource, read_symint
+from webpte.engine.run.device_plan import DevicePlan, PlanFactory, Signature, index_flags_of
+from webpte.engine.run.io_binding import host_arrays
+from webpte.engine.run.plan_cache import PlanCache
+from webpte.engine.run.request import Input, OnGpu, RunRequest
+from webpte.errors import ExecutionError, IndexRangeError, UnsupportedOpError
+
+
+class PlanSelector:
+    """Finds or builds the plan for each run of one delegate; one run at a time.
+
+    `current` is the plan of the last run, or of the shapes in the file.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        live: LiveState,
+        planner: Planner,
+        factory: PlanFactory,
+        symint_sources: Sequence[SymIntSource],
+        lifetime: Lifetime,
+        strict: bool,
+        max_plans: int,
+    ) -> None:
+        self._graph = graph
+        self._live = live
+        self._planner = planner
+        self._factory = factory
+        self._symint_sources = symint_sources
+        self._lifetime = lifetime
+        self._strict = strict
+        self._has_symints = any(isinstance(value, SymIntValue) for value in graph.values)
+        self._cache = PlanCache(factory.destroy, max_plans)
+        self.current: DevicePlan | None = None
+
+    def clear(self) -> None:
+        """Destroy all plans."""
+        self.current = None
+        self._cache.clear()
+
+    def lower(self) -> None:
+        """Lower every call once, at the shapes that the file declares."""
+        self._planner.lower_all()
+        self._check_strict()
+
+    async def plan_declared_shapes(self) -> None:
+        """Build the plan for the shapes that the file declares, unless SymInts decide more."""
+        if not self._planner.unsettled:
+            tensors = [self._graph.tensor(i) for i in self._graph.inputs if self._is_tensor(i)]
+            self._use(await self._plan(tuple((t.dims, False) for t in tensors)))
+
+    def _is_tensor(self, value_id: int) -> bool:
+        return not self._graph.is_symint(value_id)
+
+    def last_if_same(self, request: RunRequest) -> DevicePlan | None:
+        """Return the current plan if only the contents of the arrays are new.
+
+        Then there are no shapes to propagate, and nothing to check but indices, all of which are in
+        these arrays: what is submitted now cannot fail because of what is in a tensor.
+        """
+        plan, inputs = self.current, request.inputs
+        if plan is None or self._has_symints or plan.can_fail_late or plan.has_gpu_inputs:
+            return None
+        if len(inputs) != len(plan.host_dims):
+            return None
+        for value, dims in zip(inputs, plan.host_dims, strict=True):
+            if not isinstance(value, np.ndarray) or value.shape != dims:
+                return None
+        if plan.segments[0].faults:
+            self._check_indices(plan.segments[0].faults, inputs)
+        return plan
+
+    async def for_request(self, request: RunRequest) -> DevicePlan:
+        """Return the plan for these inputs, made the current one."""
+        inputs = request.inputs
+        if len(inputs) != len(self._graph.inputs):
+            raise ExecutionError(
+                f"the delegate takes {len(self._graph.inputs)} inputs, not {len(inputs)}"
+            )
+        signature = tuple(
+            (value.shape, isinstance(value, OnGpu))
+            for value in inputs
+            if not isinstance(value, int)
+        )
+        with self._planner.transaction():
+            plan = self._last_plan_for(signature)
+            self._set_inputs(inputs)
+            self._planner.propagate_resize()
+            if plan is None or self._planner.changed:
+                plan = await self._plan(signature, inputs)
+            else:
+                check_bounds(plan.bounds, self._live)
+                self._check_indices(plan.segments[-1].faults, inputs)
+        self._use(plan)
+        return plan
+
+    def _use(self, plan: DevicePlan) -> None:
+        if plan is not self.current:
+            self._cache.use(plan)
+            self.current = plan
+
+    def _last_plan_for(self, signature: Signature) -> DevicePlan | None:
+        """Return the plan that inputs of these shapes had the last time, with its live state."""
+        current, latest = self.current, self._cache.latest(signature)
+        if current is not None and current.signature == signature:
+            return current
+        if latest is not None:
+            self._planner.restore(latest.state)
+        return latest
+
+    async def _plan(
+        self, signature: Signature, inputs: Sequence[Input] | None = None
+    ) -> DevicePlan:
+        """Check everything, then find or build the plan for the live shapes."""
+        self._check_strict()
+        key = self._factory.key(signature)
+        _, work, _, bounds = key
+        if inputs is not None:
+            check_bounds(bounds, self._live)
+            self._check_indices(tuple(index_flags_of(work)), inputs)
+        plan = self._cache.find(key)
+        if plan is not None:
+            return plan
+        plan = await self._factory.make(key)
+        try:
+            self._lifetime.check()
+        except BaseException:
+            self._factory.destroy(plan)
+            raise
+        return plan
+
+    def _check_strict(self) -> None:
+        if self._strict and (refused := self.host_ops):
+            raise UnsupportedOpError("strict=True, and no kernel takes these", refused)
+
+    @property
+    def host_ops(self) -> dict[str, int]:
+        """Ops that run on the host at the live shapes, with counts."""
+        counts: dict[str, int] = {}
+        for item in self._planner.work():
+            if isinstance(item, PlannedCall):
+                counts[item.op.name] = counts.get(item.op.name, 0) + 1
+        return counts
+
+    def _check_indices(self, faults: Sequence[IndexFlag], inputs: Sequence[Input]) -> None:
+        """Raise for an index out of range in the tensors of indices that are arrays."""
+        arrays = host_arrays(inputs, self._graph)
+        for fault in faults:
+            for value_id, size in fault.indices:
+                array = arrays.get(value_id)
+                if array is None or not array.size:
+                    continue
+                if not fault.least(size) <= array.min() <= array.max() < size:
+                    raise IndexRangeError(str(fault))
+
+    def _set_inputs(self, inputs: Sequence[Input]) -> None:
+        by_id = dict(zip(self._graph.inputs, inputs, strict=True))
+        for value_id, value in by_id.items():
+            if isinstance(value, int):
+                self._live.set_symint(value_id, value)
+            else:
+                self._live.set_cur_dims(value_id, value.shape)
+        for source in self._symint_sources:
+            value = by_id[source.input]
+            assert isinstance(value, np.ndarray | int), "see `to_readable_inputs`"
+            self._live.set_symint(source.symint, read_symint(source, value))

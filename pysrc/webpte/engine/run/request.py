@@ -1,0 +1,81 @@
+"""The request for one run, which a program hands to a method and a method to its delegates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from webpte.engine.call.gpu_tensor import DeviceTensor, GpuTensor
+from webpte.engine.ops.core.target import TunedConfigs
+from webpte.engine.run.timings import Timings
+
+OnGpu = DeviceTensor | GpuTensor
+Input = np.ndarray | int | OnGpu
+
+
+class OutputPlacement(Enum):
+    """The place of an output tensor after a run. SymInts always come back to the host."""
+
+    HOST = "read back as an array"
+    BORROWED = "left in the delegate's memory, valid until its next run"
+    OWNED = "copied to GPU memory of its own"
+
+
+class Probe(Protocol):
+    """Runs delegates call by call and records what they compute."""
+
+    async def run(
+        self, delegate: object, inputs: Sequence[Any], place: int, *, alone: bool
+    ) -> list[Any]:
+        """Run one delegate; `alone`: no other delegate of the method has state to restore."""
+
+    def record_kernel(
+        self, name: str, given: Sequence[Any], computed: Sequence[Any], place: int
+    ) -> None:
+        """Record a kernel of the method that has run on the host."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """A run that leaves state as it was: to time, to look inside, or to try other tile configs."""
+
+    timings: Timings | None = None
+    probe: Probe | None = None
+    configs: TunedConfigs | None = None
+
+
+class RunRequest(NamedTuple):
+    """Inputs, the placement of all outputs or of each, and the kind of run; None: a plain call.
+
+    With `caller_restores` the delegate leaves it to its caller to put state back after a failure or
+    a dry run, because the caller's method has further steps.
+    """
+
+    inputs: Sequence[Any]
+    outputs: OutputPlacement | Sequence[OutputPlacement] = OutputPlacement.HOST
+    dry_run: DryRun | None = None
+    caller_restores: bool = False
+
+    @property
+    def timings(self) -> Timings | None:
+        return None if self.dry_run is None else self.dry_run.timings
+
+
+class Delegate(Protocol):
+    """The interface of GpuDelegate and NumpyDelegate."""
+
+    @property
+    def input_count(self) -> int: ...
+
+    @property
+    def has_state(self) -> bool: ...
+
+    async def save_state(self) -> Callable[[], None]:
+        """Return a function that restores the state as it is now; for callers that run alone."""
+
+    async def run(self, request: RunRequest) -> list[Any]:
+        """Run once; returns a tensor or an int per output."""

@@ -1,0 +1,32 @@
+"""Programs and tensors as notebooks show them; what `insight` gives shows itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from webpte.engine.call.info import MethodInfo, ScalarInfo, TensorInfo
+from webpte.inspection.report.report import ReportTable
+
+
+def program_table(name: str, methods: Mapping[str, MethodInfo]) -> ReportTable:
+    """Build the table of a program's methods: inputs, outputs and sizes."""
+    rows = [
+        (
+            method.name,
+            _values(method.inputs),
+            _values(method.outputs),
+            sum(method.ops.values()) + sum(method.kernels_outside.values()),
+            method.constant_bytes,
+        )
+        for method in methods.values()
+    ]
+    return ReportTable(name, ("method", "inputs", "outputs", "calls", "bytes of constants"), rows)
+
+
+def _values(values: Sequence[TensorInfo | ScalarInfo]) -> str:
+    return ", ".join(map(str, values)) or "none"
+
+
+def tensor_table(kind: str, shape: tuple[int, ...], nbytes: int, place: str) -> ReportTable:
+    headings = ("elements", "shape", "bytes", "place")
+    return ReportTable("A tensor on the GPU", headings, [(kind, shape, nbytes, place)])

@@ -1,0 +1,40 @@
+"""`webpte.tune`: the programs that are loaded, all at once."""
+
+from __future__ import annotations
+
+from webpte.engine.gpu.device import Progress
+from webpte.errors import ClosedError, InputError
+from webpte.inspection.inspecting import can_tune, remembers
+from webpte.inspection.tune.tuning import Measured, Tuning
+from webpte.program import LOADED, Program
+
+
+async def tune(*programs: Program, progress: Progress | None = None, rest: float = 0.0) -> Tuning:
+    """Time every tile config that kernels can have here, and keep the fastest: see `Program.tune`.
+
+    Each method is tuned with the inputs of its last run; one that has not run is left out. In the
+    background: `asyncio.create_task(webpte.tune(rest=0.5))`, calls come in between.
+
+    programs  by default all that are loaded on a GPU with a clock, until they are closed
+    progress  called as progress("tune", done, total), for each method anew
+    rest      seconds that are left to other calls after each candidate
+    """
+    chosen = programs or tuple(each for each in LOADED if can_tune(each))
+    found = [(each, name) for each in chosen for name in each.methods if remembers(each, name)]
+    if not found:
+        raise InputError(
+            "nothing to tune: load a program on a GPU that offers timestamps, and run it first"
+        )
+    rows, refused = dict[str, Measured](), list[str]()
+    for program, name in found:
+        try:
+            if not remembers(program, name):
+                continue  # what it was called with has gone meanwhile
+            tuning = await program.tune(name, progress=progress, rest=rest)
+        except ClosedError:
+            if programs:
+                raise
+            continue  # in the background: it is loaded no longer
+        rows |= {row.key: row for row in tuning.rows}
+        refused += tuning.refused
+    return Tuning(tuple(rows.values()), tuple(refused))

@@ -1,0 +1,131 @@
+"""Keeps the KV caches of a language model in f16 or 8 bits, whatever the file says.
+
+A cache may be packed if nothing but attention with a KV cache and updates of a cache use it: these
+operators pack what they write and unpack what they read (ops/attention/cache_packing.py). What the
+cache starts with is packed while it is read from the file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from webpte.engine.files.source import ConvertedSource, Region
+from webpte.engine.graph.graph import Call, Constant, Graph, Tensor, Value
+from webpte.engine.load.program_file import Contents
+from webpte.engine.ops import definition_of
+from webpte.engine.ops.attention.cache_packing import PACKINGS, CachePacking, pack_rows
+from webpte.engine.rewrite.dataflow import Dataflow
+from webpte.engine.shapes import numel
+from webpte.errors import InputError, UnsupportedError
+from webpte.llm.cache.shorten_context import CACHES, shorten_context
+
+FLOAT32 = "f32"
+KV_CACHES = (FLOAT32, *PACKINGS)
+
+
+def fit_caches(contents: Contents, max_context: int | None, kv_cache: str | None) -> Contents:
+    """Return a file whose caches are as long and of such elements as `load` was asked for."""
+    if max_context is not None:
+        contents = shorten_context(contents, max_context)
+    return contents if kv_cache is None else pack_caches(contents, kv_cache)
+
+
+def pack_caches(contents: Contents, kv_cache: str) -> Contents:
+    """Return a file whose caches have these elements; raise if they cannot have them."""
+    if kv_cache not in KV_CACHES:
+        raise InputError(f"kv_cache={kv_cache!r}: there are {', '.join(map(repr, KV_CACHES))}")
+    methods, found = dict(contents.methods), 0
+    for name, method in methods.items():
+        graphs = list(method.graphs)
+        for index, graph in enumerate(graphs):
+            caches = [] if graph is None else _caches(graph, kv_cache)
+            found += len(caches)
+            if graph is not None and caches and kv_cache != FLOAT32:
+                graphs[index] = _packed(graph, caches, PACKINGS[kv_cache])
+        methods[name] = replace(method, graphs=tuple(graphs))
+    if not found:
+        raise InputError(
+            f"kv_cache={kv_cache!r}: {contents.source.name} has no KV cache that attention of a "
+            "delegate uses; load it without kv_cache"
+        )
+    return replace(contents, methods=methods)
+
+
+def cache_bytes(contents: Contents) -> dict[str, int]:
+    """Count the bytes of the KV caches: those of the file ("file"), and packed, by `kv_cache`.
+
+    {} if there are none, or if they cannot be packed.
+    """
+    graphs = [graph for one in contents.methods.values() for graph in one.graphs if graph]
+    try:
+        caches = [tensor for graph in graphs for tensor in _caches(graph, "int8")]
+    except UnsupportedError:
+        return {}
+    packed = {
+        name: 4 * sum(numel(packing.packed_dims(tensor.dims)) for tensor in caches)
+        for name, packing in PACKINGS.items()
+    }
+    return {"file": sum(tensor.storage_bytes for tensor in caches), **packed} if caches else {}
+
+
+def _caches(graph: Graph, kv_cache: str) -> list[Tensor]:
+    """Return the caches; raise UnsupportedError for one that something else uses, too."""
+    flow, found = Dataflow.of(graph), set[int]()
+    others: dict[int, Call] = {}
+    for call in flow.computing:
+        op = definition_of(call)
+        named = zip(op.signature.parameters, call.args[:-1], strict=False) if op else ()
+        used = {i for parameter, i in named if parameter.name in CACHES}
+        found |= used
+        others |= {i: call for i in (*flow.takes(call), *flow.gives(call)) if i not in used}
+    caches = [graph.tensor(i) for i in sorted(found)]
+    for tensor in caches:
+        which = f"kv_cache={kv_cache!r}: the cache {list(tensor.dims)} (value {tensor.id})"
+        advice = "load the program without kv_cache"
+        if tensor.id in others:
+            raise UnsupportedError(f"{which} is also used by {others[tensor.id]}; {advice}")
+        if tensor.id in (*graph.inputs, *graph.outputs) or tensor.id not in flow.state:
+            raise UnsupportedError(f"{which} is not state of the program alone; {advice}")
+        as_asked = kv_cache != FLOAT32 or tensor.dtype.name == "float32"
+        if not tensor.dtype.is_float or not as_asked:
+            raise UnsupportedError(f"{which} is of {tensor.dtype.name}; {advice}")
+    return caches
+
+
+def _packed(graph: Graph, caches: list[Tensor], packing: CachePacking) -> Graph:
+    """Return the graph with packed caches, and with what they start with packed, too."""
+    held = {tensor.id for tensor in caches}
+    sources = {c.args[0] for c in Dataflow.of(graph).prepacks if c.args[-1] in held}
+
+    def pack(value: Value) -> Value:
+        if not isinstance(value, Tensor) or value.id not in held | sources:
+            return value
+        dims, constant = packing.packed_dims(value.dims), value.constant
+        if constant is not None:
+            constant = Constant(_region(value, constant.region, packing), constant.key)
+        return replace(value, dtype=packing.dtype, dims=dims, constant=constant)
+
+    values = tuple(map(pack, graph.values))
+    return Graph(values, graph.calls, graph.inputs, graph.outputs)
+
+
+def _region(tensor: Tensor, region: Region, packing: CachePacking) -> Region:
+    size = tensor.dims[-1]
+    converted = ConvertedSource(
+        region.head(tensor.file_bytes),
+        size * tensor.dtype.itemsize,
+        4 * packing.words(size),
+        partial(_pack_bytes, dtype=tensor.dtype.name, size=size, packing=packing),
+    )
+    rows = numel(tensor.dims[:-1])
+    return Region(converted, 0, rows * converted.row_bytes)
+
+
+def _pack_bytes(data: bytes | memoryview, dtype: str, size: int, packing: CachePacking) -> bytes:
+    rows = np.frombuffer(data, dtype).reshape(-1, size)
+    if not rows.any():  # as caches start
+        return bytes(4 * len(rows) * packing.words(size))
+    return pack_rows(rows, packing).tobytes()

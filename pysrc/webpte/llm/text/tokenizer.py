@@ -1,0 +1,169 @@
+"""The tokenizer protocol: text to tokens and back, one by one, in batches, and as a stream."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from webpte.engine.call.info import TensorInfo
+from webpte.errors import InputError, TextError, VocabularyError
+from webpte.llm.text.places import Place
+from webpte.llm.text.post_processor import Frame
+from webpte.llm.text.stream import TextStream
+from webpte.llm.text.template import ChatTemplate
+from webpte.program import Program
+
+_MOST_LETTERS = 16  # of a token in most texts
+
+
+class Tokenizer(Protocol):
+    """A tokenizer; derive from it for your own, which needs the abstract methods only.
+
+    vocabulary  the number that all tokens are below
+    special     tokens with a role, by the names that Hugging Face's files use: `bos_token`, ...
+    template    the chat template of the tokenizer's files, if they have one
+    """
+
+    vocabulary: int
+    special: Mapping[str, str]
+    template: ChatTemplate | None
+
+    @abstractmethod
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Return the tokens of a text.
+
+        With `special`, the tokens that the model expects around a text (a first token, say) are
+        added. Special tokens that are written out in the text are tokens either way.
+        """
+
+    @abstractmethod
+    def decode(self, tokens: Sequence[int], special: bool = False) -> str:
+        """Return the text of tokens, with special tokens written out or left out.
+
+        Numbers without a token are skipped: a model with more logits than tokens may sample them.
+        """
+
+    @abstractmethod
+    def id_of(self, token: str) -> int | None:
+        """Return the number of a token, as the vocabulary writes it; None if it has none."""
+
+    def pieces(self) -> list[bytes | None]:
+        """Return the bytes of each token, by number; None for special tokens and gaps.
+
+        This default decodes each token, so tokens that are parts of a character are None, too.
+        """
+        texts = [self.decode([number]) for number in range(self.vocabulary)]
+        return [text.encode() if text and "\ufffd" not in text else None for text in texts]
+
+    def longest_token(self) -> int:
+        """Return the number of characters that a token stands for, at most.
+
+        This default decodes each token, and counts a space that decoding may leave out.
+        """
+        numbers = range(self.vocabulary)
+        return 1 + max((len(self.decode([number], special=True)) for number in numbers), default=0)
+
+    def token_of(self, number: int) -> str | None:
+        """Return a token as the vocabulary writes it; None if the number has none."""
+        raise self._lacks("name its tokens")
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Return the text of tokens as the vocabulary writes them, or of other pieces of text."""
+        raise self._lacks("join tokens by name")
+
+    def places(self, text: str) -> list[Place]:
+        """Return where in the text each token of `encode(text, special=False)` stands."""
+        raise self._lacks("tell where tokens are in a text")
+
+    def frame(self, pair: bool = False) -> Frame:
+        """Return the special tokens around a text, or around a pair of texts."""
+        raise self._lacks("tell the special tokens around texts")
+
+    def _lacks(self, what: str) -> TextError:
+        return TextError(f"a {type(self).__name__} does not {what}: use a tokenizer.json")
+
+    def stream(self) -> TextStream:
+        """Return a stream that decodes tokens one by one."""
+        return TextStream(self.decode)
+
+    def encode_batch(
+        self, texts: Sequence[str], length: int | None = None, *, pad: int | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return tokens of several texts, and their mask, both int64 (texts, longest length).
+
+        length  the largest number of tokens of a text; longer texts are cut, special tokens stay
+        pad     the token after shorter texts, if not the tokenizer's own; the mask is 0 there
+        """
+        rows = [self._cut(text, length) for text in texts]
+        longest = max(map(len, rows), default=0)
+        if pad is None and any(len(row) < longest for row in rows):
+            pad = self._pad()
+        tokens = np.full((len(rows), longest), pad or 0, np.int64)
+        mask = np.zeros((len(rows), longest), np.int64)
+        for index, row in enumerate(rows):
+            tokens[index, : len(row)] = row
+            mask[index, : len(row)] = 1
+        return tokens, mask
+
+    def _pad(self) -> int:
+        pad = self.id_of(self.special.get("pad_token", "[PAD]"))
+        if pad is None:
+            raise TextError(
+                "the texts have different lengths, and the tokenizer has no token to pad with: "
+                "give encode_batch one (pad=...)"
+            )
+        return pad
+
+    def _cut(self, text: str, length: int | None) -> list[int]:
+        text = text if length is None else self._beginning(text, length)
+        whole = self.encode(text)
+        if length is None or len(whole) <= length:
+            return whole
+        plain = self.encode(text, special=False)
+        added = len(whole) - len(plain)
+        before = next((n for n in range(added + 1) if whole[n : n + len(plain)] == plain), None)
+        if before is None or added > length:
+            raise InputError(
+                f"{length} tokens do not hold the {added} that the tokenizer puts around a text"
+            )
+        kept = plain[: length - added]
+        return [*whole[:before], *kept, *whole[before + len(plain) :]]
+
+    def _beginning(self, text: str, length: int) -> str:
+        """Return as much of a text as has twice these tokens: the first ones are then the same."""
+        size = _MOST_LETTERS * (length + 1)
+        while size < len(text) and len(self.encode(text[:size])) <= 2 * length:
+            size *= 4
+        return text[:size]
+
+
+def check_fits(tokenizer: Tokenizer, model: Program | int, method: str = "forward") -> None:
+    """Raise VocabularyError if the tokenizer has tokens that the model does not know.
+
+    `model` is a language model, whose logits show the number of tokens, or that number. It is
+    often larger than the tokenizer's.
+    """
+    if isinstance(model, int):
+        known, what = model, "the model"
+    else:
+        info = model.methods.get(method)
+        logits = info.outputs[0] if info is not None and len(info.outputs) == 1 else None
+        if not isinstance(logits, TensorInfo) or not logits.shape:
+            raise InputError(
+                f"{model.name}: method {method!r} does not return logits; give check_fits the "
+                "number of tokens that the model knows"
+            )
+        known, what = logits.shape[-1], model.name
+    if tokenizer.vocabulary > known:
+        raise VocabularyError(
+            f"the tokenizer's tokens go up to {tokenizer.vocabulary - 1}, but {what} knows only "
+            f"{known}: they do not belong together"
+        )
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which Python's strings can hold, by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,1 +1,0 @@
-"""From a parsed file to something that runs: delegates on devices, methods, the public Program."""

@@ -1,1 +1,0 @@
-"""The search for the nearest of many vectors."""

@@ -1,0 +1,145 @@
+"""Passages: parts of a document that are embedded, found and cited.
+
+A passage is within one section, and ends with a sentence where it can. A passage begins with the
+last sentences of the one before it, so that what is said across an end is found, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from webpte.errors import InputError
+from webpte.tasks.retrieval.documents import Document, Section
+
+# The end of a sentence, with the space after it; of a line of a list or a heading, or a paragraph.
+_END = re.compile(
+    r"(?<=[.!?\u2026])[\"'\u201d\u2019)\]]*\s+|(?<=[\u3002\uff01\uff1f])\s*"
+    r"|\n\s*\n\s*|\n(?=[ \t]*(?:[-*+\u2022#>|]|\d+[.)]))"
+)
+_WORD = re.compile(r"\S+\s*|\s+")
+
+_MOST_OF_ONE = 32  # characters of a token, beyond which a part is not searched for its end
+
+Measure = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class PassagePlace:
+    """The place of a passage: characters of its document, and its section's page and heading."""
+
+    start: int
+    end: int
+    page: int | None = None
+    heading: str = ""
+
+
+@dataclass(frozen=True)
+class _SentencePart:
+    """A sentence, or a part of one: its characters, its length, and whether a paragraph ends."""
+
+    start: int
+    end: int
+    length: int
+    last: bool
+
+
+def cut_document(
+    document: Document, most: int = 800, overlap: int = 100, measure: Measure = len
+) -> list[PassagePlace]:
+    """Return the passages of a document, in order; those with no letter or digit are left out.
+
+    most     the length of a passage
+    overlap  the most that two neighbours have in common
+    measure  returns the length of a text: by default characters, for an encoder tokens
+    """
+    if most < 1 or not 0 <= overlap < most:
+        raise InputError(f"passages of {most} with {overlap} in common: give fewer, from 0 on")
+    return [
+        PassagePlace(start, end, section.page, section.heading)
+        for section in document.sections
+        for start, end in _spans(document.text, section, most, overlap, measure)
+    ]
+
+
+def _spans(
+    text: str, section: Section, most: int, overlap: int, measure: Measure
+) -> Iterator[tuple[int, int]]:
+    """Yield the passages of a section: as many pieces each as fit."""
+    held: list[_SentencePart] = []
+    for piece in _pieces(text, section, most, measure):
+        length = sum(one.length for one in held)
+        paragraph = bool(held) and held[-1].last and length >= most / 2
+        if held and (length + piece.length > most or paragraph):
+            yield from _span(text, held)
+            held = [] if paragraph else _ending(held, min(overlap, most - piece.length))
+        held.append(piece)
+    if held:
+        yield from _span(text, held)
+
+
+def _span(text: str, held: list[_SentencePart]) -> Iterator[tuple[int, int]]:
+    start, end = held[0].start, held[-1].end
+    inside = text[start:end]
+    start += len(inside) - len(inside.lstrip())
+    end -= len(inside) - len(inside.rstrip())
+    if any(character.isalnum() for character in inside):
+        yield start, end
+
+
+def _ending(held: list[_SentencePart], room: int) -> list[_SentencePart]:
+    """Return the last pieces that fit into the room, but not all."""
+    kept: list[_SentencePart] = []
+    for piece in reversed(held[1:]):
+        room -= piece.length
+        if room < 0:
+            break
+        kept.insert(0, piece)
+    return kept
+
+
+def _pieces(text: str, section: Section, most: int, measure: Measure) -> Iterator[_SentencePart]:
+    """Yield sentences; one that is too long in parts of whole words, or of a word."""
+    start = section.start
+    ends = [found.end() for found in _END.finditer(text, section.start, section.end)]
+    for end in [*ends, section.end]:
+        if end <= start:
+            continue
+        last = "\n\n" in text[max(start, end - 8) : end]
+        length = measure(text[start:end].strip())
+        if length <= most:
+            yield _SentencePart(start, end, length, last)
+        else:
+            yield from _parts(text, start, end, most, measure)
+        start = end
+
+
+def _parts(text: str, start: int, end: int, most: int, measure: Measure) -> Iterator[_SentencePart]:
+    """Yield parts of a long sentence: as many words as fit, or letters if not even one does."""
+    while start < end:
+        near = min(end, start + _MOST_OF_ONE * most)
+        words = [found.end() for found in _WORD.finditer(text, start, near)]
+        cuts = words if measure(text[start : words[0]].strip()) <= most else _letters(start, words)
+        fits = _last_fitting(text, start, cuts, most, measure)
+        yield _SentencePart(start, fits, measure(text[start:fits].strip()), False)
+        start = fits
+
+
+def _letters(start: int, words: list[int]) -> list[int]:
+    return list(range(start + 1, words[0] + 1))
+
+
+def _last_fitting(text: str, start: int, cuts: list[int], most: int, measure: Measure) -> int:
+    """Return the last of the places up to which the text fits; the first at least."""
+    low, high = 0, 1
+    while high < len(cuts) and measure(text[start : cuts[high]].strip()) <= most:
+        low, high = high, 2 * high
+    high = min(high, len(cuts))
+    while high - low > 1:
+        middle = (low + high) // 2
+        if measure(text[start : cuts[middle]].strip()) <= most:
+            low = middle
+        else:
+            high = middle
+    return cuts[low]

@@ -1,0 +1,105 @@
+"""Speech to text with Moonshine: a sound of any length up to a window is an answer in tokens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Unpack
+
+import numpy as np
+
+from webpte.engine.files.json_reader import Table
+from webpte.errors import InputError
+from webpte.llm.generation import GenerationOptions
+from webpte.llm.seq2seq import Seq2Seq
+from webpte.program import Program
+from webpte.tasks.sound.speech.whisper import SpokenSegment
+
+# Samples of a frame, those that the first needs besides, and the fewest frames: silence fills up.
+_FRAME_SAMPLES, _FIRST_SAMPLES, _LEAST_FRAMES = 384, 511, 4
+_TOKENS_A_SECOND = 6.5  # more are a model that repeats itself
+_SEARCHED = 5  # seconds at the end of a window, in which a long sound is cut where it is quietest
+_FRAME = 0.02  # seconds, of which the loudness is told
+
+
+class Moonshine:
+    """A Moonshine program that turns sounds into segments of text.
+
+    rate            samples of a second
+    window_samples  the longest sound that is understood at once
+    languages       empty: the model knows one language alone
+    """
+
+    languages: Mapping[str, int] = {}
+
+    def __init__(self, program: Program, settings: Table) -> None:
+        """`settings` is the content of preprocessor_config.json."""
+        self._model = Seq2Seq(program)
+        self.rate = settings.integer("sampling_rate", 16_000, low=1)
+        if settings.flag("do_normalize", False):
+            raise InputError(f"{settings.name}: sounds that are normalized are not known")
+        self.window_samples = self._model.max_source
+        if self._model.is_text or self.window_samples < _whole(1):
+            raise InputError(f"{program.name} takes no samples: it is not a program of Moonshine")
+
+    async def transcribe(
+        self,
+        samples: np.ndarray,
+        *,
+        language: str | None = None,
+        task: str = "transcribe",
+        timestamps: bool = True,
+        max_new_tokens: int | None = None,
+        **options: Unpack[GenerationOptions],
+    ) -> AsyncIterator[SpokenSegment]:
+        """Yield the text of a sound: samples from -1 to 1, `rate` a second.
+
+        A sound that is longer than a window is cut where it is quiet, and each part is a segment.
+        `max_new_tokens` is for a window; by default 6.5 a second. The other options are those of
+        `Generator.generate`.
+        """
+        if language is not None or task != "transcribe":
+            raise InputError(
+                f"{self._model.program.name} transcribes one language alone: give neither a "
+                "language nor a task"
+            )
+        sound = np.asarray(samples, np.float32).reshape(-1)
+        if sound.size and not np.isfinite(sound).all():
+            raise InputError("a sound has samples that are infinite or not a number")
+        start = 0
+        while start < len(sound):
+            end = self._end(sound, start)
+            part = sound[start:end]
+            missing = _whole(len(part)) - len(part)
+            answer = self._model.generate(
+                np.pad(part, (0, missing))[np.newaxis],
+                max_new_tokens or self._most_tokens(len(part)),
+                **options,
+            )
+            tokens = tuple([token async for token in answer])
+            yield SpokenSegment(start / self.rate, end / self.rate, tokens, tokens)
+            start = end
+
+    def _most_tokens(self, count: int) -> int:
+        """Return the tokens that a sound of so many samples can have."""
+        most = max(1, int(count / self.rate * _TOKENS_A_SECOND) + 1)
+        context = self._model.max_context
+        return most if context is None else min(most, context - len(self._model.start))
+
+    def _end(self, sound: np.ndarray, start: int) -> int:
+        """Return where the window that starts there ends: in the middle of its quietest frame."""
+        latest = start + self.window_samples
+        if latest >= len(sound):
+            return len(sound)
+        frame = max(1, int(_FRAME * self.rate))
+        searched = min(int(_SEARCHED * self.rate), self.window_samples // 2) // frame * frame
+        if not searched:
+            return latest
+        frames = sound[latest - searched : latest].astype(np.float64).reshape(-1, frame)
+        quietest = int(np.square(frames).mean(axis=1).argmin())
+        return latest - searched + quietest * frame + frame // 2
+
+
+def _whole(count: int) -> int:
+    """Return the samples of whole frames that so many samples fill."""
+    frames = max(_LEAST_FRAMES, -(-(count - _FIRST_SAMPLES) // _FRAME_SAMPLES))
+    return frames * _FRAME_SAMPLES + _FIRST_SAMPLES

@@ -1,1 +1,0 @@
-"""The HTTP server of OpenAI's API: its command, and the application."""

@@ -1,0 +1,105 @@
+"""The HTTP server under the application: it waits for no client without end, and stops quietly."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from webpte_serve.api.app import ApiApp
+
+IDLE_SECONDS = 15.0  # until a connection has sent the head of a request
+READ_SECONDS = 60.0  # until a client has taken a part of its answer
+END_SECONDS = 30.0  # for answers that have begun when the server is stopped
+_LAST_SECONDS = 2.0  # for clients to be told that it stops
+
+
+class ApiServer(uvicorn.Server):
+    """Serves an application until it is stopped; answers that have begun may then end."""
+
+    def __init__(self, app: ApiApp, host: str, port: int) -> None:
+        config = uvicorn.Config(
+            app.asgi, host=host, port=port, log_level="warning", http=_TimedConnection
+        )
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        ending = asyncio.ensure_future(self._end_late())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+            await self._end()  # also when it is stopped a second time
+
+    async def _end_late(self) -> None:
+        await asyncio.sleep(END_SECONDS)
+        await self._end()
+
+    async def _end(self) -> None:
+        self._app.stop()
+        if tasks := set(self.server_state.tasks):
+            await asyncio.wait(tasks, timeout=_LAST_SECONDS)
+        for connection in list(self.server_state.connections):
+            assert isinstance(connection, _TimedConnection)
+            connection.transport.abort()
+        if tasks := set(self.server_state.tasks):
+            await asyncio.wait(tasks, timeout=_LAST_SECONDS)
+
+
+class _TimedConnection(H11Protocol):
+    """A connection that is closed when its client neither sends nor takes anything for long.
+
+    The body of a request has a time limit of its own (`guards`).
+    """
+
+    _timer: asyncio.TimerHandle | None = None
+    _is_writing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:
+            self._forget()
+
+    def on_response_complete(self) -> None:
+        answered = self.cycle
+        super().on_response_complete()
+        if self.cycle is answered:  # no next request was sent with it
+            self._expect_request()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._is_writing = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._is_writing is not None:
+            self._is_writing.cancel()
+            self._is_writing = None
+
+    def _expect_request(self) -> None:
+        """Close the connection unless the whole head of a request comes in time.
+
+        What is left of the body of a refused request is read meanwhile: else its client would get
+        a reset instead of the answer.
+        """
+        self._forget()
+        self._timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

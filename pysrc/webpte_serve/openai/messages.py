@@ -1,0 +1,139 @@
+"""Messages of OpenAI's API as chat templates take them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from webpte.engine.files.json_reader import parse_json, shown
+from webpte.errors import InputError
+from webpte.tasks.vision.picture_files import measure_picture
+from webpte_serve.openai.values import RequestError
+
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_PICTURE = "image_url"
+MOST_PICTURES = 32  # of a request
+MOST_PIXELS, MOST_PIXELS_IN_ALL = 1 << 25, 1 << 26
+
+
+def template_messages(messages: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the messages with contents as text, and arguments of tool calls as tables.
+
+    A content with pictures is a list of parts: {"type": "text", "text"}, and {"type": "image",
+    "image"} with the bytes of a picture's file.
+    """
+    found = [_message(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    if (count := len(pictures_in(found))) > MOST_PICTURES:
+        raise RequestError(f"they have {count} pictures; at most {MOST_PICTURES}", "messages")
+    return found
+
+
+def _message(message: Any, where: str) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise RequestError("must be an object", where)
+    role = message.get("role")
+    if role not in _ROLES:
+        raise RequestError(f"must be one of {', '.join(_ROLES)}, not {role!r}", f"{where}.role")
+    calls = message.get("tool_calls")
+    content = _content(message.get("content"), f"{where}.content", role, bool(calls))
+    made: dict[str, Any] = {"role": "system" if role == "developer" else role, "content": content}
+    if calls:
+        if role != "assistant" or not isinstance(calls, Sequence):
+            raise RequestError("they are a list in an assistant's message", f"{where}.tool_calls")
+        made["tool_calls"] = [
+            _call(call, f"{where}.tool_calls[{index}]") for index, call in enumerate(calls)
+        ]
+    if role == "tool":
+        if not isinstance(message.get("tool_call_id"), str):
+            raise RequestError("must be given", f"{where}.tool_call_id")
+        made["tool_call_id"] = message["tool_call_id"]
+    if isinstance(message.get("name"), str):
+        made["name"] = message["name"]
+    return made
+
+
+def pictures_in(messages: Sequence[Mapping[str, Any]]) -> list[bytes]:
+    """Return the files of the pictures in messages, as `template_messages` returns them."""
+    contents = [message["content"] for message in messages]
+    parts = [part for content in contents if not isinstance(content, str) for part in content]
+    return [part["image"] for part in parts if part["type"] == "image"]
+
+
+async def measure_pictures(files: Sequence[bytes]) -> None:
+    """Raise RequestError for pictures that are too large, before they are decoded."""
+    total = 0
+    for file in files:
+        try:
+            height, width = await measure_picture(file)
+        except InputError as error:
+            raise RequestError(str(error), "messages") from error
+        total += height * width
+        if height * width > MOST_PIXELS:
+            raise RequestError(
+                f"a picture has {width} by {height} pixels; at most {MOST_PIXELS:,} are decoded: "
+                "send a smaller one, models see less of it",
+                "messages",
+            )
+    if total > MOST_PIXELS_IN_ALL:
+        raise RequestError(
+            f"the pictures have {total:,} pixels; at most {MOST_PIXELS_IN_ALL:,} are decoded for "
+            "one request: send smaller ones, or fewer",
+            "messages",
+        )
+
+
+def _content(content: Any, where: str, role: str, may_lack: bool) -> str | list[dict[str, Any]]:
+    if content is None and (may_lack or role == "assistant"):
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, Sequence):
+        raise RequestError("must be a string, or a list of parts", where)
+    parts = [_part(part, f"{where}[{index}]") for index, part in enumerate(content)]
+    if any(part["type"] == "image" for part in parts):
+        return parts
+    return "".join(part["text"] for part in parts)
+
+
+def _part(part: Any, where: str) -> dict[str, Any]:
+    if not isinstance(part, Mapping):
+        raise RequestError(f"must be an object, not {shown(part)}", where)
+    kind = part.get("type")
+    if kind in ("text", "refusal"):
+        if not isinstance(part.get(kind), str):
+            raise RequestError("must be a string", f"{where}.{kind}")
+        return {"type": "text", "text": part[kind]}
+    if kind == _PICTURE:
+        given = part.get(_PICTURE)
+        url = given.get("url") if isinstance(given, Mapping) else given
+        return {"type": "image", "image": _data(url, where)}
+    raise RequestError(f"a part has the type text or {_PICTURE}, not {kind!r}", where)
+
+
+def _data(url: Any, where: str) -> bytes:
+    """Return the bytes in a data URL; others are not fetched for whoever sends a request."""
+    head, found, data = str(url).partition(",")
+    if not head.startswith("data:image/") or not head.endswith(";base64") or not found:
+        raise RequestError(
+            "a picture is a data URL (data:image/png;base64,...): others are not fetched", where
+        )
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RequestError(f"its base64 cannot be read: {error}", where) from error
+
+
+def _call(call: Any, where: str) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise RequestError("it has no function with a name", where)
+    arguments = function.get("arguments", "{}")
+    if isinstance(arguments, str):
+        try:
+            arguments = parse_json(arguments or "{}", f"{where}.function.arguments", InputError)
+        except InputError as error:
+            raise RequestError(str(error), where) from error
+    made = {"name": function["name"], "arguments": arguments}
+    return {"id": str(call.get("id", "")), "type": "function", "function": made}

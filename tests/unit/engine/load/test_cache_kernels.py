@@ -1,0 +1,211 @@
+"""KV caches that kernels outside of delegates write to: on the host, and resident on the GPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import webpte
+from support.devices.recorded import runs
+from support.graphs.graphs import wait
+from support.graphs.offloading import places
+from support.graphs.stitching import CUMPROD, expect, recording, unary
+from support.write.pte_writer import Host, MethodWriter, write_pte
+from webpte.engine.format.program import (
+    Dynamism,
+    ExecutionPlan,
+    JumpFalseCall,
+    KernelCall,
+    Operator,
+    TensorMeta,
+)
+from webpte.engine.format.shared import ScalarType
+from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.load import program_file
+
+POSITIONS, HEADS, SIZE = 300, 2, 4
+ROW, CACHE = (1, 1, HEADS, SIZE), (1, POSITIONS, HEADS, SIZE)
+UPDATE, AT, ATTENTION, WHOLE = (
+    "llama::update_cache.out",
+    "llama::update_cache_with_indices.out",
+    "llama::custom_sdpa.out",
+    "llama::sdpa_with_kv_cache.out",
+)
+
+
+def writing(
+    *,
+    indexed: bool = False,
+    on_host: bool = False,
+    returned: bool = False,
+    whole: bool = False,
+    mask: str | None = None,
+) -> MethodWriter:
+    """k = -x at a position of the keys, v = x of the values; attention of x to them.
+
+    `whole`: by one kernel. `mask`: the type of a mask, which is an input.
+    """
+    m = MethodWriter()
+    x, at = m.tensor(ROW), m.tensor((1, 1), "int64")
+    hidden = None if mask is None else m.tensor((1, POSITIONS), mask)
+    m.inputs(x, at, *([hidden] if hidden else []))
+    keys, values = (
+        m.tensor(CACHE, data=np.zeros(CACHE, np.float32), mutable=True) for _ in range(2)
+    )
+    start = m.value(0)
+    m.kernel("aten::_local_scalar_dense", at, start)
+    negated, same = (unary(m, f"aten.{op}.default", x, ROW) for op in ("neg", "abs"))
+    for new, cache in () if whole else ((negated, keys), (same, values)):
+        dummy = m.tensor((1,))
+        places = (at,) if indexed else ()
+        m.kernel(AT if indexed else UPDATE, new, cache, start, *places, dummy, dummy)
+    read: Host = keys
+    if on_host:
+        read = m.tensor(CACHE)
+        m.kernel(CUMPROD, keys, 1, None, read, read)
+    out = m.tensor(ROW)
+    # Without a mask, causal attention reads up to the position.
+    how = (hidden, 0.0, mask is None, None, out, out)
+    if whole:
+        m.kernel(WHOLE, negated, negated, same, keys, values, start, 1, *how)
+    else:
+        m.kernel(ATTENTION, negated, read, values, start, *how)
+    result = unary(m, "aten.neg.default", out, ROW)
+    m.outputs(result, *([values] if returned else []))
+    return m
+
+
+def step(position: int) -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(position).standard_normal(ROW).astype(np.float32)
+    return x, np.array([[position]])
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_rows_are_written_in_place_on_the_gpu(indexed: bool) -> None:
+    async def run() -> None:
+        program = await expect(writing(indexed=indexed), *map(step, (0, 1, 2, 1, 4)))
+        device = recording(program)
+        assert {places(program)[name] for name in (AT if indexed else UPDATE, ATTENTION)} == {"gpu"}
+        updates = [node for node in program.graph().nodes if "update_cache" in node.op]
+        shader = "attention_cache_scatter" if indexed else "attention_cache_update"
+        assert [[kernel.name for kernel in node.kernels] for node in updates] == [[shader]] * 2
+        assert all(node.changes for node in updates)
+        cache_bytes = 4 * POSITIONS * HEADS * SIZE
+        assert all(len(done["payload"]) < cache_bytes / 4 for done in runs(device))
+
+    wait(run())
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_attention_that_writes_its_caches_runs_on_the_gpu(returned: bool) -> None:
+    async def run() -> None:
+        separate = await webpte.load(write_pte(writing(returned=returned)), device="numpy")
+        program = await expect(writing(whole=True, returned=returned), *map(step, (0, 1, 2, 1, 4)))
+        assert {places(program)[name] for name in (UPDATE, ATTENTION)} == {"gpu"}
+        assert WHOLE not in places(program)
+        await program.recover()
+        for inputs in map(step, (0, 1, 2, 1, 4, POSITIONS - 1)):
+            got, want = await program.forward(*inputs), await separate.forward(*inputs)
+            for one, other in zip(got, want, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+
+    wait(run())
+
+
+@pytest.mark.parametrize("mask", ["float32", "bool"])
+def test_attention_with_a_mask_runs_on_the_gpu(mask: str) -> None:
+    def given(position: int) -> tuple[np.ndarray, ...]:
+        seen = (np.arange(POSITIONS) <= position)[None]
+        hidden = seen if mask == "bool" else np.where(seen, 0, -np.inf).astype(np.float32)
+        return *step(position), hidden
+
+    async def run() -> None:
+        program = await expect(writing(mask=mask), *map(given, (0, 1, 2)))
+        assert places(program)[ATTENTION] == "gpu"
+
+    wait(run())
+
+
+def test_jumps_lead_to_the_same_calls() -> None:
+    operators = (Operator("aten::add", "out"), program_file.WHOLE)
+    cache = TensorMeta(ScalarType.FLOAT, CACHE, (0, 1, 2, 3), 0, None, Dynamism.STATIC, None)
+    whole, add = KernelCall(1, (0,) * 13), KernelCall(0, (0, 0, 0, 0))
+    chain = (JumpFalseCall(0, 2), whole, add, JumpFalseCall(0, 1), whole, JumpFalseCall(0, 6))
+    given = ExecutionPlan("m", (0,), (0,), (cache,), (chain, (add,)), operators, (), (), "", "")
+    plan = program_file.split_attention(given)
+    names = [
+        one.destination if isinstance(one, JumpFalseCall) else plan.operators[one.op_index].name
+        for one in plan.chains[0]
+        if isinstance(one, JumpFalseCall | KernelCall)
+    ]
+    three = ["llama::update_cache", "llama::update_cache", "llama::custom_sdpa"]
+    assert names == [4, *three, "aten::add", 1, *three, 10]
+    assert plan.chains[1] == (add,)
+    assert len(set(plan.values[1:])) == 4, "each update has an output of its own"
+
+
+def test_a_cache_that_the_host_reads_stays_there() -> None:
+    async def run() -> None:
+        data, device = write_pte(writing(on_host=True)), SimulatedDevice()
+        expected = await webpte.load(data, device="numpy")
+        program = await webpte.load(data, device=device)
+        for inputs in map(step, (0, 1, 2, 1)):
+            got, want = await program.forward(*inputs), await expected.forward(*inputs)
+            np.testing.assert_allclose(got[0], want[0], rtol=1e-6, atol=1e-6)
+
+    wait(run())
+
+
+def test_a_cache_that_is_returned_is_right() -> None:
+    async def run() -> None:
+        data = write_pte(writing(returned=True))
+        expected = await webpte.load(data, device="numpy")
+        program = await webpte.load(data, device=SimulatedDevice())
+        for inputs in map(step, (3, 0, 3)):
+            got, want = await program.forward(*inputs), await expected.forward(*inputs)
+            for one, other in zip(got, want, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
+            np.testing.assert_array_equal(want[1][0, inputs[1].item()], np.abs(inputs[0][0, 0]))
+
+    wait(run())
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("device", ["numpy", "simulated"])
+def test_a_position_outside_of_the_cache_changes_nothing(indexed: bool, device: str) -> None:
+    async def run() -> None:
+        where = SimulatedDevice() if device == "simulated" else device
+        program = await webpte.load(write_pte(writing(indexed=indexed)), device=where)
+        before = await program.forward(*step(2))
+        with pytest.raises(webpte.WebpteError, match=r"position|out of (bounds|range)"):
+            await program.forward(*step(POSITIONS))
+        np.testing.assert_array_equal(before[0], (await program.forward(*step(2)))[0])
+
+    wait(run())
+
+
+def test_the_state_of_the_delta_rule_stays_on_the_gpu() -> None:
+    """Heads of 2 elements, and as many states: out and the new state, which is written back."""
+    dims, rows, state_dims = (1, 2, 3, 2), (1, 2, 3), (1, 2, 2, 2)
+    m = MethodWriter()
+    x, decay = m.tensor(dims), m.tensor(rows)
+    m.inputs(x, decay)
+    state = m.tensor(state_dims, data=np.ones(state_dims, np.float32), mutable=True)
+    negated = unary(m, "aten.neg.default", x, dims)
+    gates = unary(m, "aten.sigmoid.default", decay, rows)
+    out, new = m.tensor(dims), m.tensor(state_dims)
+    rest = (gates, gates, state, out, new, [out, new])
+    m.kernel("llama::gated_delta_rule.out", negated, negated, x, *rest)
+    m.kernel("aten::copy_", state, new, False, state)
+    m.outputs(unary(m, "aten.neg.default", out, dims))
+
+    async def run() -> None:
+        rng = np.random.default_rng(1)
+        steps = [
+            tuple(rng.standard_normal(shape).astype(np.float32) for shape in (dims, rows))
+            for _ in range(3)
+        ]
+        program = await expect(m, *steps)
+        assert places(program)["llama::gated_delta_rule.out"] == "gpu"
+
+    wait(run())
