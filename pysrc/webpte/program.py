@@ -17,8 +17,8 @@ from webpte.engine.call.info import MethodInfo, Placement, Stats, TensorInfo
 from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.call.options import Options, applied_to
 from webpte.engine.files.detached import detach
-from webpte.engine.files.download import Download
-from webpte.engine.gpu.device import Device, Progress
+from webpte.engine.files.download import Download, Progress
+from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.device_info import DeviceInfo, check_clock
 from webpte.engine.gpu.devices import NAMES, SHARED, kind_of, shared_device
 from webpte.engine.load.fingerprint import fingerprint

@@ -73,7 +73,7 @@ BROWSER_ONLY = {
     "webpte.engine.browser.pictures",
 }
 MAY_IMPORT_LATE = {
-    "webpte.inspection.tune.tuning_cache",
+    "webpte.engine.gpu.tuning_cache",
     "webpte.library",
     "webpte.engine.open.open_source",
     "webpte.engine.gpu.devices",

@@ -25,8 +25,3 @@ def program_table(name: str, methods: Mapping[str, MethodInfo]) -> ReportTable:
 
 def _values(values: Sequence[TensorInfo | ScalarInfo]) -> str:
     return ", ".join(map(str, values)) or "none"
-
-
-def tensor_table(kind: str, shape: tuple[int, ...], nbytes: int, place: str) -> ReportTable:
-    headings = ("elements", "shape", "bytes", "place")
-    return ReportTable("A tensor on the GPU", headings, [(kind, shape, nbytes, place)])

@@ -15,10 +15,11 @@ import numpy as np
 from webpte.engine.call.call_context import CallContext
 from webpte.engine.call.info import MethodInfo
 from webpte.engine.call.options import Options, variant_label
+from webpte.engine.files.download import Progress
 from webpte.engine.format.bundled import BundledCase
 from webpte.engine.format.program import DelegateCall
-from webpte.engine.gpu.device import Progress
 from webpte.engine.gpu.device_info import CLOCK, DeviceInfo, check_clock
+from webpte.engine.gpu.tuning_cache import keep_choices
 from webpte.engine.load.program_file import Contents
 from webpte.engine.run.build import Build
 from webpte.engine.run.delegate import GpuDelegate
@@ -50,7 +51,6 @@ from webpte.inspection.report import (
 from webpte.inspection.report.difference import ATOL, RTOL
 from webpte.inspection.tracing import build_trace
 from webpte.inspection.tune.tuning import Tuner, Tuning
-from webpte.inspection.tune.tuning_cache import keep_choices
 
 if TYPE_CHECKING:
     from webpte.engine.run.method import Method

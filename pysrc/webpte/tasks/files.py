@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import Table, parse_table
-from webpte.engine.open.open_source import IN_BROWSER
 from webpte.engine.open.siblings import names_beside, read_sibling
 from webpte.errors import InputError, SourceError
 from webpte.llm.text import Tokenizer, load_tokenizer

@@ -19,8 +19,8 @@ from typing import Any
 import webpte
 from webpte import DeviceInfo
 from webpte.engine.call.options import AS_SUITS, DeveloperOptions, applied_to
+from webpte.engine.gpu.tuning_cache import kept_choices
 from webpte.errors import DeviceError
-from webpte.inspection.tune.tuning_cache import kept_choices
 from webpte_export.suites.suite import (
     Array,
     FetchBytes,

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import Table
-from webpte.engine.open.open_source import IN_BROWSER
 from webpte.engine.open.threads import in_thread
 from webpte.errors import ChatTemplateError, InputError, OutOfMemoryError, UnsupportedError
 from webpte.llm import BatchedGeneration, Generation, Generator, Scheduler

@@ -346,7 +346,7 @@ def test_verify_compares_variants_in_one_page(harness: Harness) -> None:
 def test_tuned_choices_are_kept_by_the_browser(harness: Harness) -> None:
     code = """
         from webpte import DeviceInfo
-        from webpte.inspection.tune.tuning_cache import keep_choices, kept_choices
+        from webpte.engine.gpu.tuning_cache import keep_choices, kept_choices
 
         info = DeviceInfo("webgpu", "nobody's")
         before = await kept_choices(info)

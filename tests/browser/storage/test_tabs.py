@@ -33,7 +33,7 @@ import js, json
 from webpte import library
 from webpte.engine.browser.settings_store import BrowserStore
 from webpte.engine.gpu.device_info import (DeviceInfo)
-from webpte.inspection.tune.tuning_cache import keep_choices, kept_choices
+from webpte.engine.gpu.tuning_cache import keep_choices, kept_choices
 
 info = DeviceInfo("webgpu", "test", "two tabs")
 

@@ -1,1 +1,5 @@
-"""Files, caches and libraries of a browser."""
+"""The browser's side: its files, their kept copies, downloads, locks and scripts."""
+
+import sys
+
+IN_BROWSER = sys.platform == "emscripten"

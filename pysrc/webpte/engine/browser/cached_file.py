@@ -14,7 +14,7 @@ from webpte.engine.browser.cache_records import Record
 from webpte.engine.browser.files import JsFile, compare_digest
 from webpte.engine.browser.scripts import load_script
 from webpte.engine.files.detached import detach
-from webpte.engine.gpu.device import Progress
+from webpte.engine.files.download import Progress
 from webpte.errors import DigestError, SourceError
 
 _FULL = "QuotaExceededError"  # as browsers call it

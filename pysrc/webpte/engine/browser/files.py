@@ -16,9 +16,8 @@ from js import AbortController
 from pyodide.ffi import JsException
 
 from webpte.engine.browser.scripts import load_script
-from webpte.engine.files.download import Download
+from webpte.engine.files.download import Download, Progress
 from webpte.engine.files.source import check_range, fetch_problem
-from webpte.engine.gpu.device import Progress
 from webpte.errors import DigestError, FileChangedError, SourceError
 
 T = TypeVar("T")

@@ -33,9 +33,8 @@ from webpte.engine.browser.files import (
 )
 from webpte.engine.browser.scripts import load_script
 from webpte.engine.files.detached import shield_or_undo
-from webpte.engine.files.download import Download
+from webpte.engine.files.download import Download, Progress
 from webpte.engine.files.source import LOCAL
-from webpte.engine.gpu.device import Progress
 from webpte.errors import SourceError
 
 # A server that takes longer to answer whether its file is the same counts as unreachable.

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, Token
 
 from webpte.engine.call.lifetime import Lifetime
-from webpte.engine.gpu.device import Progress
+from webpte.engine.files.download import Progress
 from webpte.errors import ClosedError, ExecutionError, GraphError, InputError, located
 
 

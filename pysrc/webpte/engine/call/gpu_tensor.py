@@ -22,7 +22,6 @@ from webpte.engine.gpu.devices import made_device
 from webpte.engine.plan.memory_plan import aligned
 from webpte.engine.shapes import Dims, numel
 from webpte.errors import ClosedError, DeviceLostError, InputError, UnsupportedError
-from webpte.inspection.display import tensor_table
 
 WORD_BYTES = 4  # WebGPU copies whole words
 
@@ -168,7 +167,8 @@ class GpuTensor:
 
     def _repr_html_(self) -> str:
         place = "destroyed" if self.destroyed else self.device.info.kind
-        return tensor_table(str(self.dtype), self.shape, self.nbytes, place).html()
+        told = f"{self.dtype}, shape {list(self.shape)}, {self.nbytes:,} bytes, {place}"
+        return f"<p>A tensor on the GPU: {told}</p>"
 
 
 # The runtime's own use of tensors: no part of the public API

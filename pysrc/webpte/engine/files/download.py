@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 from webpte.errors import InputError
+
+Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 class Control(Protocol):

@@ -7,13 +7,14 @@ however many dispatches its plan has.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
 
+from webpte.engine.files.download import Progress
 from webpte.engine.files.source import Region
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.graph.graph import Call, Graph
@@ -26,8 +27,6 @@ UNIFORM_ALIGNMENT = 256
 
 # The most bytes of a uniform binding. Storage buffers of up to this size can be bound as uniforms.
 UNIFORM_BYTES = 64 * 1024
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from webpte.engine.browser import IN_BROWSER
 from webpte.engine.gpu.choose_adapter import AdapterInfo
 from webpte.engine.gpu.device import Device
-from webpte.engine.open.open_source import IN_BROWSER
 from webpte.errors import DeviceError
 
 SHARED = ("webgpu", "native")  # the kinds of devices that are GPUs

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from webpte.engine.gpu.device import PipelineSpec, Progress
+from webpte.engine.files.download import Progress
+from webpte.engine.gpu.device import PipelineSpec
 
 Compile = Callable[[Sequence[PipelineSpec], Progress], Awaitable[list[int]]]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
 
-from webpte.engine.open.open_source import IN_BROWSER
+from webpte.engine.browser import IN_BROWSER
 from webpte.errors import PackageError
 
 

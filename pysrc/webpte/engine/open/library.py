@@ -18,10 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from webpte.engine.files.download import Download
+from webpte.engine.browser import IN_BROWSER
+from webpte.engine.files.download import Download, Progress
 from webpte.engine.files.source import LOCAL, ByteSource
-from webpte.engine.gpu.device import Progress
-from webpte.engine.open.open_source import IN_BROWSER
 from webpte.errors import SourceError
 
 __all__ = [

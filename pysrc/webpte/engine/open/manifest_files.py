@@ -6,9 +6,9 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from webpte.engine.files.download import Progress
 from webpte.engine.files.manifest import MAX_BYTES, Manifest, ManifestPart, read_manifest
 from webpte.engine.files.source import ByteSource
-from webpte.engine.gpu.device import Progress
 from webpte.engine.open.open_source import keeping, let_go, open_source
 from webpte.errors import DigestError, ManifestError, SourceError
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.detached import detach
-from webpte.engine.files.download import Download
+from webpte.engine.files.download import Download, Progress
 from webpte.engine.files.source import ByteSource, BytesSource, FileSource, read_whole
-from webpte.engine.gpu.device import Progress
 from webpte.errors import (
     DigestError,
     FileChangedError,
@@ -22,7 +21,6 @@ from webpte.errors import (
     UnsupportedError,
 )
 
-IN_BROWSER = sys.platform == "emscripten"
 # Files that are of no use, however often they are read.
 UNUSABLE = (
     FormatError,

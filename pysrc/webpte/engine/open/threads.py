@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from webpte.engine.open.open_source import IN_BROWSER
+from webpte.engine.browser import IN_BROWSER
 
 P = ParamSpec("P")
 T = TypeVar("T")

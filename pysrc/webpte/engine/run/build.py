@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from webpte.engine.call.info import Placement
 from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.call.options import AS_SUITS, Options, applied_to
-from webpte.engine.gpu.device import Device, Progress
+from webpte.engine.files.download import Progress
+from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.device_info import DeviceInfo
+from webpte.engine.gpu.tuning_cache import kept_choices
 from webpte.engine.graph.graph import Graph
 from webpte.engine.load.fold_method import fold
 from webpte.engine.load.offload import offload
@@ -30,7 +32,6 @@ from webpte.engine.run.request import Delegate
 from webpte.engine.run.shared_weights import ConstantStore
 from webpte.engine.shapes import Dims
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
-from webpte.inspection.tune.tuning_cache import kept_choices
 from webpte.llm.decode.batched_graph import batched_graph
 from webpte.llm.decode.batched_steps import BatchedSteps, GpuBatchedSteps, NumpyBatchedSteps
 from webpte.llm.decode.guessed_rounds import GuessedRounds

@@ -11,7 +11,8 @@ from typing import Any
 
 from webpte.engine.call.gpu_tensor import DeviceTensor
 from webpte.engine.call.lifetime import Lifetime
-from webpte.engine.gpu.device import Device, Progress, Transfer
+from webpte.engine.files.download import Progress
+from webpte.engine.gpu.device import Device, Transfer
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.graph.graph import Graph, Tensor
 from webpte.engine.graph.live_state import LiveState

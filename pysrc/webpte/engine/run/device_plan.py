@@ -12,6 +12,7 @@ from functools import cached_property
 
 from webpte.engine.call.call_context import call_progress
 from webpte.engine.call.gpu_tensor import DeviceTensor
+from webpte.engine.files.download import Progress
 from webpte.engine.gpu.device import (
     UNIFORM_ALIGNMENT,
     Device,
@@ -19,7 +20,6 @@ from webpte.engine.gpu.device import (
     Origin,
     PipelineSpec,
     PlanCommands,
-    Progress,
     Readback,
     Resource,
     Upload,

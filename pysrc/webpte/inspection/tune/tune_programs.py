@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webpte.engine.gpu.device import Progress
+from webpte.engine.files.download import Progress
 from webpte.errors import ClosedError, InputError
 from webpte.inspection.inspecting import can_tune, remembers
 from webpte.inspection.tune.tuning import Measured, Tuning

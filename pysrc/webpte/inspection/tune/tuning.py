@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from webpte.engine.call.info import MethodInfo
+from webpte.engine.files.download import Progress
 from webpte.engine.format.program import DelegateCall, Instruction
-from webpte.engine.gpu.device import Progress
 from webpte.engine.ops.core.target import Tunable, TunedConfigs
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.request import DryRun, OutputPlacement, RunRequest

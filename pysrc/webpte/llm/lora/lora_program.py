@@ -9,8 +9,7 @@ import asyncio
 from typing import Any
 
 from webpte.engine.call.call_context import CallContext, CallLog
-from webpte.engine.files.download import Download
-from webpte.engine.gpu.device import Progress
+from webpte.engine.files.download import Download, Progress
 from webpte.engine.run.numpy_delegate import NumpyDelegate
 from webpte.errors import InputError
 from webpte.inspection.inspecting import Inspected

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import parse_json
 from webpte.engine.open.libraries import (
     JavaScriptModule,
@@ -16,7 +17,6 @@ from webpte.engine.open.libraries import (
     javascript_tokenizer,
     python_package,
 )
-from webpte.engine.open.open_source import IN_BROWSER
 from webpte.errors import TextError
 from webpte.llm.text.engines import check_vocabulary, engine_errors
 from webpte.llm.text.places import Place, find_places

@@ -17,8 +17,9 @@ import numpy as np
 
 from webpte.engine.call.gpu_tensor import DeviceTensor, GpuTensor, allocate, lend
 from webpte.engine.dtypes import DTYPES
+from webpte.engine.files.download import Progress
 from webpte.engine.files.source import Region
-from webpte.engine.gpu.device import Device, GpuCopy, Progress, Transfer
+from webpte.engine.gpu.device import Device, GpuCopy, Transfer
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.request import Input, RunRequest

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from webpte.engine.browser import IN_BROWSER
 from webpte.engine.open.libraries import python_package
-from webpte.engine.open.open_source import IN_BROWSER
 from webpte.engine.open.threads import in_thread
 from webpte.errors import InputError
 

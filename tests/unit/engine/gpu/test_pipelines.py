@@ -8,7 +8,8 @@ from itertools import count
 
 import pytest
 
-from webpte.engine.gpu.device import PipelineSpec, Progress
+from webpte.engine.files.download import Progress
+from webpte.engine.gpu.device import PipelineSpec
 from webpte.engine.gpu.pipelines import PipelineCache
 from webpte.errors import ShaderError
 

@@ -12,7 +12,8 @@ import pytest
 
 from support.devices.native import make_device, need_native
 from support.devices.plain_matrices import with_matrices
-from webpte.engine.gpu.device import PipelineSpec, PlanCommands, PlanRun, Progress
+from webpte.engine.files.download import Progress
+from webpte.engine.gpu.device import PipelineSpec, PlanCommands, PlanRun
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.gpu.native.device import NativeDevice
 from webpte.engine.gpu.self_test import (

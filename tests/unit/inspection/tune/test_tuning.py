@@ -24,10 +24,10 @@ from support.write.pte_writer import write_pte
 from webpte.engine.gpu.device import PlanRun
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.engine.gpu.tuning_cache import FileStore, adapter_key, keep_choices, kept_choices
 from webpte.engine.ops.core.target import GPU, Target, Tunable
 from webpte.errors import DeviceError, SourceError
 from webpte.inspection.tune import tuning
-from webpte.inspection.tune.tuning_cache import FileStore, adapter_key, keep_choices, kept_choices
 from webpte.program import decoder_of
 
 NATIVE = DeviceInfo("native", "maker", "kind", "its name")

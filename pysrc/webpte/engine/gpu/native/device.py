@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from webpte.engine.files.download import Progress
 from webpte.engine.gpu.convert import group_by_file, stored_offset, to_stored_bytes
 from webpte.engine.gpu.device import (
     UNIFORM_BYTES,
@@ -24,7 +25,6 @@ from webpte.engine.gpu.device import (
     PipelineSpec,
     PlanCommands,
     PlanRun,
-    Progress,
     Transfer,
 )
 from webpte.engine.gpu.device_info import DeviceInfo, check_clock, check_sizes, like_a_phone

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webpte.engine.gpu.device import PipelineSpec, Progress
+from webpte.engine.files.download import Progress
+from webpte.engine.gpu.device import PipelineSpec
 from webpte.engine.gpu.native.dawn import DawnDevice, Owned, Promise, array_of, view_of
 from webpte.engine.gpu.native.lavapipe import Settler
 from webpte.engine.gpu.pipelines import add_packed_dot

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from webpte.engine.files.download import Progress
 from webpte.engine.gpu.convert import to_stored_bytes
 from webpte.engine.gpu.device import (
     GpuCopy,
     PipelineSpec,
     PlanCommands,
     PlanRun,
-    Progress,
     Transfer,
 )
 from webpte.engine.gpu.device_info import DeviceInfo, check_clock

@@ -20,6 +20,7 @@ from webpte.engine.browser.files import JsFile, abortable
 from webpte.engine.browser.scripts import load_script
 from webpte.engine.browser.settings_store import BrowserStore
 from webpte.engine.files.detached import shield_or_undo
+from webpte.engine.files.download import Progress
 from webpte.engine.files.source import BytesSource, ColumnSource, ConvertedSource
 from webpte.engine.gpu.convert import group_by_file, to_stored_bytes
 from webpte.engine.gpu.device import (
@@ -27,7 +28,6 @@ from webpte.engine.gpu.device import (
     PipelineSpec,
     PlanCommands,
     PlanRun,
-    Progress,
     Transfer,
 )
 from webpte.engine.gpu.device_info import (

@@ -14,9 +14,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Protocol
 
+from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import parse_table
 from webpte.engine.gpu.device_info import DeviceInfo
-from webpte.engine.open.open_source import IN_BROWSER
 from webpte.engine.ops.core.target import TunedConfigs
 from webpte.errors import SourceError
 
