@@ -42,8 +42,9 @@ def test_the_navigation_is_the_list_of_pages() -> None:
 
 
 def test_every_public_module_is_in_the_reference() -> None:
-    public = [getattr(webpte, name) for name in webpte.__all__]
-    modules = {value.__name__ for value in public if isinstance(value, ModuleType)}
+    modules = {
+        f"webpte.{name}" for name in webpte.__all__ if isinstance(getattr(webpte, name), ModuleType)
+    }
     assert modules | {"webpte", "webpte_export"} == set(MODULES)
 
 
