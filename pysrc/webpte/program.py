@@ -66,7 +66,7 @@ async def load(
 
     source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
               A path or URL of a `.json` is a manifest: its files are opened and checked
-    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md; of
+    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/use/native.md; of
               several "native:1", by index, name or PCI id), "numpy" (the references, anywhere), or
               a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`

@@ -1,6 +1,6 @@
 """The part of a program that looks inside: graph, values, compare, check, trace, memory, tune.
 
-See docs/inspecting.md.
+See docs/use/inspecting.md.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ class Inspected:
         From now on this program uses them, and so does every program that is loaded later on this
         adapter, for GEMMs of the same sizes; `Options(tuned=False)` does without. Results do
         not change beyond the order of sums. State is afterwards as it was before. Without inputs,
-        those of the last `run` are taken. See docs/tuning.md.
+        those of the last `run` are taken. See docs/inside/tuning.md.
 
         progress  called as progress("tune", done, total)
         rest      seconds that are left to other calls after each candidate: for a background task

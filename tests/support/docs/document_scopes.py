@@ -115,8 +115,8 @@ PREPARED = {
         {"model.pte": DIGITS, "out/feelings": MODELS / "feelings", **TOKENIZER},
         SimulatedDevice,
     ),
-    "docs/adapters.md": Prepared(files={"model.pte": DIGITS}, device=SimulatedDevice),
-    "docs/exporting.md": Prepared(
+    "docs/inside/adapters.md": Prepared(files={"model.pte": DIGITS}, device=SimulatedDevice),
+    "docs/use/export.md": Prepared(
         LINES,
         {
             "out/chat.pte": Q4,
@@ -124,19 +124,21 @@ PREPARED = {
             **{f"out/{name}": path for name, path in TOKENIZER.items()},
         },
     ),
-    "docs/first_model.md": Prepared(
+    "docs/start/first_model.md": Prepared(
         files={"out/model.pte": DIGITS},
         device=SimulatedDevice,
         printed=("float32 [1, 1, 28, 28]", "this is a 1", "all agree"),
     ),
-    "docs/how_it_works.md": Prepared(LINES, {"llama.pte": Q4}, SimulatedDevice, printed=("58 19",)),
-    "docs/inspecting.md": Prepared(
+    "docs/inside/how_it_works.md": Prepared(
+        LINES, {"llama.pte": Q4}, SimulatedDevice, printed=("58 19",)
+    ),
+    "docs/use/inspecting.md": Prepared(
         CHAT,
         device=timed_device,
         options=APART,
         printed=("layer x2", "all agree", "bytes on the GPU"),
     ),
-    "docs/language_models.md": Prepared(
+    "docs/use/chat.md": Prepared(
         {**CHAT, **ENCODED, **SEEING, "draft": Q4.with_name("llama_tiny_fp32.pte")},
         {
             "chat.pte": Q4,
@@ -146,7 +148,7 @@ PREPARED = {
             "lawyer": LORAS / "llama_4w/two",
         },
     ),
-    "docs/models.md": Prepared(
+    "docs/use/models.md": Prepared(
         {**LINES, "picture": np.ones((1, 3, 128, 128), np.float32)},
         {
             "models/pitch/model.pte": DIGITS,
@@ -163,11 +165,11 @@ PREPARED = {
         },
         printed=("Wolves hunt", "(0.2", "hi"),
     ),
-    "docs/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, SimulatedDevice),
-    "docs/openai.md": Prepared(CHAT),
+    "docs/use/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, SimulatedDevice),
+    "docs/use/serve.md": Prepared(CHAT),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
-    "docs/page.md": Prepared(),
-    "docs/retrieval.md": Prepared(
+    "docs/start/page.md": Prepared(),
+    "docs/use/documents.md": Prepared(
         files={
             "out/minilm": MODELS / "vectors",
             "out/chat/model.pte": SAMPLES / "stories.pte",
@@ -177,7 +179,7 @@ PREPARED = {
         },
         printed=("manual.pdf", "memo.txt None Buy milk."),
     ),
-    "docs/samples.md": Prepared(
+    "docs/start/samples.md": Prepared(
         {
             **LINES,
             "program": SAMPLES / "teach.pte",
@@ -186,7 +188,7 @@ PREPARED = {
             "picture": np.zeros((1, 28, 28), np.float32),
         }
     ),
-    "docs/tasks.md": Prepared(
+    "docs/use/tasks.md": Prepared(
         {
             "picture": make_picture(9, 7),
             "reviews": ["Good.", "Bad."],
@@ -221,24 +223,24 @@ PREPARED = {
         },
         printed=("'label': ", "PER", "'answer': "),
     ),
-    "docs/training.md": Prepared(
+    "docs/use/training.md": Prepared(
         LINES,
         {
             "out/chat.pte": TRAINED / "llama_8w.pte",
             **{f"out/{name}": TRAINED / name for name in TOKENIZER},
         },
     ),
-    "docs/tuning.md": Prepared(
+    "docs/inside/tuning.md": Prepared(
         {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},
         device=timed_device,
         printed=("tunable | default | chosen", "gemv_q4 n"),
     ),
-    "docs/scaling.md": Prepared(files={"model.pte": DIGITS}),
-    "docs/speed.md": Prepared(
+    "docs/use/scaling.md": Prepared(files={"model.pte": DIGITS}),
+    "docs/use/speed.md": Prepared(
         {**PICTURE, "program": DIGITS}, {"model.pte": DIGITS}, timed_device, printed=("conv",)
     ),
-    "docs/text.md": Prepared(
+    "docs/use/text.md": Prepared(
         {**CHAT, "special_tokens": SPECIAL}, {"model": TEXT}, printed=("'role': 'assistant'",)
     ),
-    "docs/troubleshooting.md": Prepared(PICTURE, {"model.pte": DIGITS}),
+    "docs/start/troubleshooting.md": Prepared(PICTURE, {"model.pte": DIGITS}),
 }

@@ -1,6 +1,6 @@
 """The part of a program that takes LoRAs: loads them, and switches between them.
 
-See docs/language_models.md.
+See docs/use/chat.md.
 """
 
 from __future__ import annotations
