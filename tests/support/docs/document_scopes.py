@@ -117,12 +117,26 @@ PREPARED = {
     ),
     "docs/inside/adapters.md": Prepared(files={"model.pte": DIGITS}, device=SimulatedDevice),
     "docs/use/export.md": Prepared(
-        LINES,
+        {**LINES, "picture": np.ones((1, 3, 128, 128), np.float32)},
         {
             "out/chat.pte": Q4,
             "out/model.pte": ROOT / "tests/data/kernels/quant.pte",
             **{f"out/{name}": path for name, path in TOKENIZER.items()},
+            "models/pitch/model.pte": DIGITS,
+            "models/minilm": TEXT,
+            "anchors.txt": "0.2 0.2\n0.8 0.8",
         },
+        instead={
+            'tokenizer = await webpte.text.load_tokenizer("/models': {
+                "program": sentence_encoder()
+            },
+            "boxes, scores = await": {
+                "program": face_finder(),
+                "letters": np.eye(3)[None],
+                "labels": ["", "h", "i"],
+            },
+        },
+        printed=("Wolves hunt", "(0.2", "hi"),
     ),
     "docs/start/first_model.md": Prepared(
         files={"out/model.pte": DIGITS},
@@ -134,39 +148,31 @@ PREPARED = {
     ),
     "docs/use/inspecting.md": Prepared(
         CHAT,
+        {"model.pte": DIGITS},
         device=timed_device,
         options=APART,
         printed=("layer x2", "all agree", "bytes on the GPU"),
     ),
     "docs/use/chat.md": Prepared(
-        {**CHAT, **ENCODED, **SEEING, "draft": Q4.with_name("llama_tiny_fp32.pte")},
         {
+            **CHAT,
+            "special_tokens": SPECIAL,
+            **ENCODED,
+            **SEEING,
+            "draft": Q4.with_name("llama_tiny_fp32.pte"),
+        },
+        {
+            "model": TEXT,
             "chat.pte": Q4,
             "model.pte": Q4,
             "assistant.pte": LORAS / "llama_4w.pte",
             "pirate": LORAS / "llama_4w/one",
             "lawyer": LORAS / "llama_4w/two",
         },
-    ),
-    "docs/use/models.md": Prepared(
-        {**LINES, "picture": np.ones((1, 3, 128, 128), np.float32)},
-        {
-            "models/pitch/model.pte": DIGITS,
-            "models/minilm": TEXT,
-            "anchors.txt": "0.2 0.2\n0.8 0.8",
-        },
-        instead={
-            "tokenizer = await": {"program": sentence_encoder()},
-            "boxes, scores = await": {
-                "program": face_finder(),
-                "letters": np.eye(3)[None],
-                "labels": ["", "h", "i"],
-            },
-        },
-        printed=("Wolves hunt", "(0.2", "hi"),
+        printed=("'role': 'assistant'",),
     ),
     "docs/use/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, SimulatedDevice),
-    "docs/use/serve.md": Prepared(CHAT),
+    "docs/use/serve.md": Prepared(CHAT, {"model.pte": DIGITS}),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
     "docs/start/page.md": Prepared(),
     "docs/use/documents.md": Prepared(
@@ -234,13 +240,6 @@ PREPARED = {
         {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},
         device=timed_device,
         printed=("tunable | default | chosen", "gemv_q4 n"),
-    ),
-    "docs/use/scaling.md": Prepared(files={"model.pte": DIGITS}),
-    "docs/use/speed.md": Prepared(
-        {**PICTURE, "program": DIGITS}, {"model.pte": DIGITS}, timed_device, printed=("conv",)
-    ),
-    "docs/use/text.md": Prepared(
-        {**CHAT, "special_tokens": SPECIAL}, {"model": TEXT}, printed=("'role': 'assistant'",)
     ),
     "docs/start/troubleshooting.md": Prepared(PICTURE, {"model.pte": DIGITS}),
 }

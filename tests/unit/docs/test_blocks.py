@@ -70,7 +70,7 @@ NOT_RUN = {
     ): "for a worker; support/npm/page.js has it, too",
     ("docs/use/javascript.md", "webpte.configure"): "support/npm/page.js has it, too",
     (
-        "docs/use/models.md",
+        "docs/use/export.md",
         'program = await webpte.load("https',
     ): "an address, for the browser only",
     (
@@ -78,10 +78,10 @@ NOT_RUN = {
         "import openai",
     ): "needs a server; tests/unit/serve/api/test_api.py has one",
     (
-        "docs/use/scaling.md",
+        "docs/use/serve.md",
         "import ray",
     ): "needs Ray; tests/cluster/test_ray_data.py does the same",
-    ("docs/use/scaling.md", "http_options:"): "a file for Ray Serve",
+    ("docs/use/serve.md", "http_options:"): "a file for Ray Serve",
     ("docs/start/page.md", "session = self.state.idle_session()"): "lines of a method",
     ("docs/use/python.md", "<!doctype html>"): "files; tests/browser/page/test_modes.py",
     ("docs/use/python.md", "import micropip"): "micropip is a package of Pyodide",
