@@ -20,7 +20,6 @@ from support.page.chats import Q4
 from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
-from webpte.engine.ops.elementwise.unary import Unary
 from webpte_host.base.layout import ROOT
 
 SAMPLES, LORAS = ROOT / "web/samples", lora_models.folder()
@@ -111,9 +110,13 @@ WRITTEN: dict[str, Path | str] = {
 
 PREPARED = {
     "README.md": Prepared(
-        {"llama": Q4, "prompt_tokens": [5, 9, 33], "Unary": Unary},
-        {"model.pte": DIGITS, "out/feelings": MODELS / "feelings", **TOKENIZER},
-        SimulatedDevice,
+        files={
+            "model.pte": DIGITS,
+            "out/chat.pte": Q4,
+            **{f"out/{name}": path for name, path in TOKENIZER.items()},
+            "out/feelings": MODELS / "feelings",
+        },
+        device=SimulatedDevice,
     ),
     "docs/inside/adapters.md": Prepared(files={"model.pte": DIGITS}, device=SimulatedDevice),
     "docs/use/export.md": Prepared(
@@ -164,6 +167,8 @@ PREPARED = {
         {
             "model": TEXT,
             "chat.pte": Q4,
+            "out/chat.pte": Q4,
+            **{f"out/{name}": path for name, path in TOKENIZER.items()},
             "model.pte": Q4,
             "assistant.pte": LORAS / "llama_4w.pte",
             "pirate": LORAS / "llama_4w/one",
@@ -174,7 +179,7 @@ PREPARED = {
     "docs/use/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, SimulatedDevice),
     "docs/use/serve.md": Prepared(CHAT, {"model.pte": DIGITS}),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
-    "docs/start/page.md": Prepared(),
+    "docs/inside/extending.md": Prepared(),
     "docs/use/documents.md": Prepared(
         files={
             "out/minilm": MODELS / "vectors",

@@ -42,10 +42,6 @@ MOST_STEPS = 3
 # (document, first line): why it is not run. Python among them is compiled.
 NOT_RUN = {
     (
-        "README.md",
-        ".pte ──format/──▶ methods, delegates ──graph/──▶ values, calls, constants, live shapes",
-    ): ("a picture"),
-    (
         "docs/use/tasks.md",
         'reader = await webpte.tasks.open("optical-character-recognition", "/models/ocr/")',
     ): "the model of `models add ocr`",
@@ -82,7 +78,7 @@ NOT_RUN = {
         "import ray",
     ): "needs Ray; tests/cluster/test_ray_data.py does the same",
     ("docs/use/serve.md", "http_options:"): "a file for Ray Serve",
-    ("docs/start/page.md", "session = self.state.idle_session()"): "lines of a method",
+    ("docs/inside/extending.md", "session = self.state.idle_session()"): "lines of a method",
     ("docs/use/python.md", "<!doctype html>"): "files; tests/browser/page/test_modes.py",
     ("docs/use/python.md", "import micropip"): "micropip is a package of Pyodide",
 }

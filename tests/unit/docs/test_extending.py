@@ -106,6 +106,13 @@ def test_an_operator(copy: Path) -> None:
     assert int(re.findall(r"(\d+) passed", said)[0]) >= 10
 
 
+def test_a_task(copy: Path) -> None:
+    for block in recipe("A task"):
+        follow(block, copy)
+    found = run(copy, "-c", "from webpte import tasks; print(tasks.find('saliency').__module__)")
+    assert found.strip() == "webpte.tasks.vision.saliency"
+
+
 def test_a_rule_of_fusion(copy: Path) -> None:
     for block in recipe("A rule of fusion"):
         follow(block, copy)
