@@ -23,7 +23,7 @@ from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.ops.attention.cache_packing import PACKINGS, pack_rows, unpack_rows
 from webpte.engine.ops.core.records import Scratch
 from webpte.llm import Generator
-from webpte.program import kv_cache_bytes
+from webpte.llm.cache.pack_cache import kv_cache_bytes
 from webpte_host.base.layout import ROOT
 
 FOLDER = ROOT / "tests" / "data" / "llm"
@@ -51,9 +51,9 @@ def test_the_bytes_of_caches_are_known_before_they_are_packed(name: str) -> None
         async with await webpte.load(path, device="numpy") as program:
             told = kv_cache_bytes(program)
         for kind in (None, *KINDS):
-            forecast = await webpte.forecast(path, device="numpy", kv_cache=kind)
+            forecast = await webpte.llm.forecast(path, device="numpy", kv_cache=kind)
             assert told[kind or "file"] == forecast.state
-        async with await webpte.load(path, device="numpy", kv_cache="int8") as program:
+        async with await webpte.llm.load(path, device="numpy", kv_cache="int8") as program:
             assert kv_cache_bytes(program) == {}  # already packed
 
     wait(check())
@@ -66,7 +66,7 @@ def test_attention_over_rounded_keys_and_values(case: CacheCase, kind: str) -> N
 
     async def check() -> None:
         keys, values = (rounded(cache, kind) for cache in case.caches)
-        async with await webpte.load(case.program(), device="numpy", kv_cache=kind) as program:
+        async with await webpte.llm.load(case.program(), device="numpy", kv_cache=kind) as program:
             for index, (tokens, position) in enumerate(case.steps):
                 step, there = case.data[index], slice(position, position + tokens)
                 keys[:, there] = rounded(step["k"], kind)
@@ -88,7 +88,7 @@ def test_devices_agree_and_answers_hardly_change(name: str, kind: str) -> None:
         answers = []
         for device, kept in (("numpy", None), ("numpy", kind), (SimulatedDevice(), kind)):
             on: Any = device
-            async with await webpte.load(path, device=on, kv_cache=kept) as program:
+            async with await webpte.llm.load(path, device=on, kv_cache=kept) as program:
                 generator = Generator(program)
                 first = await tokens_of(generator.generate(PROMPT, 20))
                 # Back to an earlier position, as after an edit, and on from there.
@@ -106,18 +106,18 @@ def test_devices_agree_and_answers_hardly_change(name: str, kind: str) -> None:
 def test_caches_take_fewer_bytes(name: str) -> None:
     async def check() -> None:
         path, device = FOLDER / f"{name}.pte", SimulatedDevice()
-        whole = await webpte.forecast(path, device=device, kv_cache="f32")
+        whole = await webpte.llm.forecast(path, device=device, kv_cache="f32")
         assert whole == await webpte.forecast(path, device=device)
-        half = await webpte.forecast(path, device=device, kv_cache="f16")
-        bytes_ = await webpte.forecast(path, device=device, kv_cache="int8")
+        half = await webpte.llm.forecast(path, device=device, kv_cache="f16")
+        bytes_ = await webpte.llm.forecast(path, device=device, kv_cache="int8")
         assert half.state == whole.state // 2
         assert bytes_.state == whole.state * (1 + 16 // 4) // 16, "a step and 16 numbers to a row"
         assert half.weights == bytes_.weights == whole.weights
-        async with await webpte.load(path, device=device, kv_cache="int8") as program:
+        async with await webpte.llm.load(path, device=device, kv_cache="int8") as program:
             assert program.memory().by_kind["state"] == bytes_.state
             await program.recover(SimulatedDevice())  # as it was loaded
             assert program.memory().by_kind["state"] == bytes_.state
-        short = await webpte.forecast(path, device=device, kv_cache="int8", max_context=32)
+        short = await webpte.llm.forecast(path, device=device, kv_cache="int8", max_context=32)
         assert short.state == bytes_.state // 4
 
     wait(check())
@@ -148,7 +148,7 @@ def test_a_comparison_sees_the_numbers_of_a_cache(kind: str) -> None:
     async def check() -> None:
         path = FOLDER / "llama_tiny_q4.pte"
         tokens, position = np.array([[5, 9, 33]]), np.array([0])
-        async with await webpte.load(path, device=SimulatedDevice(), kv_cache=kind) as program:
+        async with await webpte.llm.load(path, device=SimulatedDevice(), kv_cache=kind) as program:
             await program.forward(tokens, position)
             compared = await program.compare("forward", tokens, position)
             assert compared.first is None
@@ -186,22 +186,22 @@ def test_keys_of_a_long_context_are_split(positions: int, key_heads: int, splits
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(errors.InputError, match="'f32', 'f16', 'int8'"):
-        wait(webpte.load(FOLDER / "llama_tiny_q4.pte", device="numpy", kv_cache="int4"))
+        wait(webpte.llm.load(FOLDER / "llama_tiny_q4.pte", device="numpy", kv_cache="int4"))
 
 
 @pytest.mark.parametrize("kind", ["f32", *KINDS])
 def test_a_program_without_a_cache_is_refused(kind: str) -> None:
     with pytest.raises(errors.InputError, match="has no KV cache"):
-        wait(webpte.load(write_pte(linear().graph), device="numpy", kv_cache=kind))
+        wait(webpte.llm.load(write_pte(linear().graph), device="numpy", kv_cache=kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cache_that_something_else_uses_is_refused(kind: str) -> None:
     case = CacheCase(4, 2, 16, [(5, 7), (1, 3)], cache_inputs=True)
     with pytest.raises(errors.UnsupportedError, match="is not state of the program alone"):
-        wait(webpte.load(case.program(), device="numpy", kv_cache=kind))
+        wait(webpte.llm.load(case.program(), device="numpy", kv_cache=kind))
     with pytest.raises(errors.UnsupportedError, match=r"also used by op 1 .*neg"):
-        wait(webpte.load(read_elsewhere(), device="numpy", kv_cache=kind))
+        wait(webpte.llm.load(read_elsewhere(), device="numpy", kv_cache=kind))
 
 
 def read_elsewhere() -> bytes:
@@ -248,7 +248,9 @@ def test_what_a_cache_starts_with_is_packed(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_are_decoded_ahead(kind: str) -> None:
     async def check() -> None:
-        program = await webpte.load(small_llm(context=32), device=SimulatedDevice(), kv_cache=kind)
+        program = await webpte.llm.load(
+            small_llm(context=32), device=SimulatedDevice(), kv_cache=kind
+        )
         async with program:
             answer = Generator(program).generate([3, 1], 9)
             await tokens_of(answer)

@@ -45,7 +45,7 @@ def test_answers_stay_the_same(name: str, most: int, prompt: list[int], device: 
         async with await webpte.load(path, device="numpy") as whole:
             wanted = await answer(whole, most - len(prompt) + 1, prompt)
         on: Any = SimulatedDevice() if device == "gpu" else device
-        async with await webpte.load(path, device=on, max_context=most) as program:
+        async with await webpte.llm.load(path, device=on, max_context=most) as program:
             generator = Generator(program)
             assert generator.max_context == most
             assert generator.max_chunk == min(most, 63)
@@ -68,7 +68,7 @@ def test_an_embedding_beside_the_delegate_follows(device: str) -> None:
         async with await webpte.load(path, device="numpy") as whole:
             wanted = await answer(whole, 20)
         on: Any = SimulatedDevice() if device == "gpu" else device
-        async with await webpte.load(path, device=on, max_context=most) as program:
+        async with await webpte.llm.load(path, device=on, max_context=most) as program:
             generator = Generator(program)
             assert (generator.max_context, generator.max_chunk) == (most, most)
             assert await answer(program, 20) == wanted
@@ -85,11 +85,11 @@ def test_caches_and_activations_shrink(name: str) -> None:
     async def check() -> None:
         path, device = FOLDER / f"{name}.pte", SimulatedDevice()
         whole = await webpte.forecast(path, device=device)
-        short = await webpte.forecast(path, device=device, max_context=32)
+        short = await webpte.llm.forecast(path, device=device, max_context=32)
         assert short.weights == whole.weights
         assert short.state == whole.state // 4
         assert short.activations < 0.6 * whole.activations
-        async with await webpte.load(path, device=device, max_context=32) as program:
+        async with await webpte.llm.load(path, device=device, max_context=32) as program:
             kinds = program.memory().by_kind
             assert kinds["state"] == short.state
             assert kinds["activations"] == short.activations
@@ -102,7 +102,7 @@ def test_caches_and_activations_shrink(name: str) -> None:
 def test_what_is_beyond_the_context_is_refused() -> None:
     async def check() -> None:
         path = FOLDER / "llama_tiny_q4.pte"
-        async with await webpte.load(path, device=SimulatedDevice(), max_context=20) as program:
+        async with await webpte.llm.load(path, device=SimulatedDevice(), max_context=20) as program:
             tokens = np.zeros((1, 21), np.int64)
             with pytest.raises(errors.WebpteError, match="20"):
                 await program.forward(tokens, np.zeros(1, np.int64))
@@ -117,15 +117,15 @@ def test_what_is_beyond_the_context_is_refused() -> None:
 
 def test_a_longer_context_than_the_file_has() -> None:
     with pytest.raises(errors.InputError, match="no KV cache with more positions"):
-        wait(webpte.load(FOLDER / "llama_tiny_q4.pte", device="numpy", max_context=128))
+        wait(webpte.llm.load(FOLDER / "llama_tiny_q4.pte", device="numpy", max_context=128))
 
 
 @pytest.mark.parametrize("most", [0, -1])
 def test_no_context_at_all(most: int) -> None:
     with pytest.raises(errors.InputError, match="at least one token"):
-        wait(webpte.load(FOLDER / "llama_tiny_q4.pte", device="numpy", max_context=most))
+        wait(webpte.llm.load(FOLDER / "llama_tiny_q4.pte", device="numpy", max_context=most))
 
 
 def test_a_program_without_a_cache() -> None:
     with pytest.raises(errors.InputError, match="no KV cache"):
-        wait(webpte.load(write_pte(linear().graph), device="numpy", max_context=8))
+        wait(webpte.llm.load(write_pte(linear().graph), device="numpy", max_context=8))
