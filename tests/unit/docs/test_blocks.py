@@ -133,24 +133,26 @@ def test_python(
 
 
 async def _run_all(path: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    load, load_tokenizer, device = webpte.load, webpte.text.load_tokenizer, prepared.device()
-    forecast, open_task = webpte.forecast, webpte.tasks.open
+    load_tokenizer, device = webpte.text.load_tokenizer, prepared.device()
+    open_task = webpte.tasks.open
 
-    async def load_here(source: Any, **options: Any) -> Any:
-        return await load(_local(source), **{**options, **prepared.options, "device": device})
+    def here(load: Any) -> Any:
+        async def load_here(source: Any, **options: Any) -> Any:
+            return await load(_local(source), **{**options, **prepared.options, "device": device})
+
+        return load_here
 
     async def load_tokenizer_here(source: Any, **options: Any) -> Any:
         return await load_tokenizer(_local(source), **options)
 
-    async def forecast_here(source: Any, **options: Any) -> Any:
-        return await forecast(_local(source), **{**options, "device": device})
-
     async def open_task_here(task: str, source: Any, **options: Any) -> Any:
         return await open_task(task, source, **{**options, "device": device})
 
-    monkeypatch.setattr(webpte, "load", load_here)
+    load_here = here(webpte.load)
+    for package in (webpte, webpte.llm):
+        monkeypatch.setattr(package, "load", here(package.load))
+        monkeypatch.setattr(package, "forecast", here(package.forecast))
     monkeypatch.setattr(webpte.tasks, "open", open_task_here)
-    monkeypatch.setattr(webpte, "forecast", forecast_here)
     monkeypatch.setattr(webpte.text, "load_tokenizer", load_tokenizer_here)
     _shorten(monkeypatch)
 
