@@ -69,7 +69,7 @@ async def load(
 
     source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
               A path or URL of a `.json` is a manifest: its files are opened and checked
-    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md; of
+    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/use/native.md; of
               several "native:1", by index, name or PCI id), "numpy" (the references, anywhere), or
               a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`
@@ -375,7 +375,7 @@ class Program:
         From now on this program uses them, and so does every program that is loaded later on this
         adapter, for GEMMs of the same sizes; `Options(tuned=False)` does without. Results do
         not change beyond the order of sums. State is afterwards as it was before. Without inputs,
-        those of the last `run` are taken. See docs/tuning.md.
+        those of the last `run` are taken. See docs/inside/tuning.md.
 
         progress  called as progress("tune", done, total)
         rest      seconds that are left to other calls after each candidate: for a background task

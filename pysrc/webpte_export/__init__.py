@@ -6,7 +6,7 @@ report = export(model, (x,), "out/model")       # writes out/model.pte, out/mode
 print(report.text())
 
 It needs PyTorch and ExecuTorch, which `python3 serve.py export` sets up in an environment of its
-own; importing the package needs neither. docs/exporting.md explains the rest.
+own; importing the package needs neither. docs/use/export.md explains the rest.
 """
 
 from __future__ import annotations

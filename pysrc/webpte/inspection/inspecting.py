@@ -1,6 +1,6 @@
 """Looks inside of a program: graph, values, compare, check, trace, memory, tune.
 
-`Program` has a method for each of these functions, which says more. See docs/inspecting.md.
+`Program` has a method for each of these functions, which says more. See docs/use/inspecting.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LoRAs of a program: loads them, and switches between them. See docs/language_models.md."""
+"""LoRAs of a program: loads them, and switches between them. See docs/use/chat.md."""
 
 from __future__ import annotations
 
