@@ -118,12 +118,25 @@ def _pieces(text: str, section: Section, most: int, measure: Measure) -> Iterato
 def _parts(text: str, start: int, end: int, most: int, measure: Measure) -> Iterator[_SentencePart]:
     """Yield parts of a long sentence: as many words as fit, or letters if not even one does."""
     while start < end:
-        near = min(end, start + _MOST_OF_ONE * most)
+        fits = _end_of_part(text, start, end, most, measure)
+        yield _SentencePart(start, fits, measure(text[start:fits].strip()), False)
+        start = fits
+
+
+def _end_of_part(text: str, start: int, end: int, most: int, measure: Measure) -> int:
+    """Return the end of a part, which is searched farther only if all of the text before it fits.
+
+    So the time does not grow with what follows the part.
+    """
+    room = 2 * most
+    while True:
+        near = min(end, start + room)
         words = [found.end() for found in _WORD.finditer(text, start, near)]
         cuts = words if measure(text[start : words[0]].strip()) <= most else _letters(start, words)
         fits = _last_fitting(text, start, cuts, most, measure)
-        yield _SentencePart(start, fits, measure(text[start:fits].strip()), False)
-        start = fits
+        if fits < near or near == end or room == _MOST_OF_ONE * most:
+            return fits
+        room *= 2
 
 
 def _letters(start: int, words: list[int]) -> list[int]:
