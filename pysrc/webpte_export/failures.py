@@ -36,7 +36,7 @@ COMPLEX = (
     "spectrum (stft, fft) as a matmul with cosines and sines, a rotary embedding by cos and sin."
 )
 # What the text of an error says, and what to do about it: the first that fits.
-_ADVICE: tuple[tuple[str, str], ...] = (
+ADVICE: tuple[tuple[str, str], ...] = (
     (r"complex(32|64|128)|ComplexFloat|torch\.c(float|double)", COMPLEX),
     (
         r"data-dependent|GuardOnDataDependent|Could not guard|_local_scalar_dense",
@@ -51,7 +51,7 @@ _ADVICE: tuple[tuple[str, str], ...] = (
     ),
     (
         r"Constraints violated|inconsistent|ConstraintViolation|specialized|"
-        r"expected to be .*dynamic|Dim\.AUTO",
+        r"expected to be .{0,60}dynamic|Dim\.AUTO",
         "The model does not take all of the sizes that dynamic_shapes allows, or fixes a dim to "
         "the example's size. Change min and max of the Dim as suggested below, give a Dim to the "
         "other inputs of the same size, or leave that dim fixed.",
@@ -158,7 +158,7 @@ def line_of_operator(text: str, nodes: Iterable[Any]) -> Line | None:
 
 def advice_for(text: str) -> str | None:
     """Return what to do about an error of this text; None: nothing is known."""
-    return next((do for says, do in _ADVICE if re.search(says, text, re.IGNORECASE)), None)
+    return next((do for says, do in ADVICE if re.search(says, text, re.IGNORECASE)), None)
 
 
 def failure(tool: str, what: str, error: BaseException, nodes: Iterable[Any] = ()) -> ExportError:
