@@ -22,7 +22,7 @@ from webpte.runtime.execute.request import RunRequest
 
 PACKAGE = Path(webpte.__file__).parent
 DEVICE = "gpu/simulated"
-MOST_FILES = 12
+MOST_FILES = 13
 
 
 @contextmanager

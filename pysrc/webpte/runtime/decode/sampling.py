@@ -76,8 +76,9 @@ def _check_number(name: str, value: object, may_be_absent: bool) -> None:
 
 def check_stop(stop: object) -> frozenset[int]:
     """Return the tokens that end an answer; raise InputError if they are no tokens."""
-    tokens = list(stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else [None]
-    if not all(_is_integer(token) for token in tokens):
+    given = list(stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else [None]
+    tokens = [int(token) for token in given if _is_integer(token)]
+    if len(tokens) < len(given):
         raise InputError(f"stop must be a list of tokens (integers), not {shown(stop)}")
     return frozenset(tokens)
 

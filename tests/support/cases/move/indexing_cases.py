@@ -171,10 +171,7 @@ EMBEDDING_CASES = [
     ),
     LiveCase(
         "aten.embedding.default",
-        [
-            (Const(random_bits((11, 8))), rows(11, (m, n)), -1)
-            for m, n in ((2, 5), (1, 1), (2, 0))
-        ],
+        [(Const(random_bits((11, 8))), rows(11, (m, n)), -1) for m, n in ((2, 5), (1, 1), (2, 0))],
         lambda weight, index, _: indexed(weight, [index]),
         label="dynamic",
     ),
