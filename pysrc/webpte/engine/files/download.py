@@ -30,9 +30,10 @@ class Download:
         loading.cancel()  # at once; the next load with `keep` goes on where this one stopped
 
     A request that fails is made again from the byte where it stopped, after a pause that grows from
-    half a second to 20 seconds. It fails for good after `attempts` without a byte in between.
+    half a second to 20 seconds. After `attempts` failures without a byte in between, the download
+    fails.
 
-    attempts  of a request, at least 1
+    attempts  tries of a request, at least 1
     stall     seconds without a byte, after which a request counts as failed
     offline   seconds to wait for a network, or for a server that asks to come back later
     """
@@ -51,7 +52,7 @@ class Download:
 
     @property
     def paused(self) -> bool:
-        """Whether it is paused."""
+        """Whether the download is paused."""
         return self._paused
 
     def pause(self) -> None:
@@ -67,7 +68,7 @@ class Download:
             control.resume()
 
     def attach(self, control: Control) -> None:
-        """Add the control of a file, which is paused if this is."""
+        """Attach the control of a file; it is paused if this download is."""
         self._controls.append(control)
         if self._paused:
             control.pause()

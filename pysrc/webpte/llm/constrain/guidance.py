@@ -1,8 +1,8 @@
-"""JSON schemas by llguidance, which follows a grammar with a stack: schemas of any depth and size.
+"""JSON schemas by llguidance, which follows grammars with a stack: any depth and size.
 
 Its wheels are for CPython (`webpte[constraints]`). Schemas have the meaning of JSON Schema 2020-12,
 but objects are closed (closed_objects.py), their properties come in the schema's order, and JSON is
-written as `json.dumps` writes it, like that of our automata.
+written as `json.dumps` writes it, as with the automata.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from webpte.llm.text.engines import engine_errors
 INSTALL = (
     "llguidance takes more and larger schemas: in CPython `pip install webpte[constraints]` has it"
 )
-CHECKED_AT_ONCE = 16_384  # characters of a grammar, which take up to some 30 ms
+CHECKED_AT_ONCE = 16_384  # characters of a grammar; such a grammar takes up to some 30 ms
 _WRITTEN = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-# Errors of llguidance's limits, as it tells them while an answer is generated.
+# Messages of llguidance when it meets its limits while an answer is generated.
 _LIMIT = re.compile(r"\bmax is \d|too (complex|large|many)")
 _TOO_COMPLEX = ("LexerTooComplex", "ParserTooComplex")
-# Bytes that JSON and the texts around it consist of: a tokenizer that lacks one may have no token
-# where llguidance expects that one fits.
+# Bytes of JSON and of the texts around it: a tokenizer that lacks one of these bytes may have no
+# token where llguidance expects a fitting token.
 _NEEDED = (0x0A, *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF5))
 
 
@@ -49,9 +49,9 @@ def load_guidance() -> Any | None:
 
 
 def grammar_of(answer: JsonAnswer) -> str:
-    """Return the grammar of an answer; raises InputError for what llguidance does not take.
+    """Return the grammar of an answer; raise InputError for schemas that llguidance does not take.
 
-    A large one is checked when it is followed, since that takes a while.
+    A large grammar is checked when it is followed, since that takes a while.
     """
     library = load_guidance()
     assert library is not None, "see load_guidance"
@@ -97,7 +97,7 @@ def _first_lines(message: str) -> str:
 
 
 class Guide:
-    """A tokenizer as llguidance takes it. Loaded by `load`, once for a tokenizer."""
+    """A tokenizer for llguidance. Loaded by `load`, once per tokenizer."""
 
     def __init__(self, library: Any, tokenizer: Any, tokens: int) -> None:
         self._library = library
@@ -106,7 +106,7 @@ class Guide:
 
     @classmethod
     async def load(cls, tokenizer: Tokenizer) -> Guide | None:
-        """Return None for a tokenizer without tokens for some of the bytes that JSON may have."""
+        """Return a guide; None for a tokenizer that lacks tokens for bytes of JSON."""
         library = load_guidance()
         if library is None:
             return None
@@ -123,7 +123,7 @@ class Guide:
         return cls(library, made, len(pieces))
 
     async def follow(self, grammar: str, name: str) -> Guided:
-        """Return the constraint of a grammar, which errors call by `name`.
+        """Return the constraint of a grammar; errors use its `name`.
 
         Raises InputError for a grammar that llguidance does not take.
         """
@@ -144,7 +144,8 @@ class Guide:
 class _Words:
     """The tokens in bytes with their encoder, as llguidance asks for them.
 
-    A token behind all others stands for the end of an answer, whichever tokens a model ends with.
+    A token behind all others stands for the end of an answer, for any tokens that end a model's
+    answer.
     """
 
     bos_token_id = None
@@ -163,11 +164,12 @@ class _Words:
     def __call__(self, text: bytes) -> list[int]:
         """Return the tokens of a text.
 
-        Where the tokenizer adds a space or reads a special token, they are the longest that fit.
+        If the tokenizer adds a space or reads a special token, the result has the longest fitting
+        tokens.
         """
         try:
             found = self._tokenizer.encode(text.decode(errors="replace"), special=False)
-        except WebpteError:  # llguidance, which calls this, has no way to pass it on
+        except WebpteError:  # llguidance calls this function, and cannot pass the error on
             found = []
         known = [self.tokens[token] for token in found if token < self.eos_token_id]
         return found if b"".join(known) == text and all(known) else self._greedy(text)
@@ -179,7 +181,7 @@ class _Words:
                 if text[at:end] in self._numbers:
                     break
             else:
-                break  # a byte without a token: what follows is not needed
+                break  # a byte without a token: the rest is not needed
             found.append(self._numbers[text[at:end]])
             at = end
         return found

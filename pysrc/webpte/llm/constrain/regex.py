@@ -20,10 +20,10 @@ from webpte.errors import InputError
 from webpte.llm.constrain.characters import ALL, Ranges, common, of_text, union, without
 from webpte.llm.constrain.expression import (
     Alternatives,
-    Both,
     Chars,
     Concatenation,
     Expression,
+    Intersection,
     Repeated,
 )
 
@@ -124,7 +124,7 @@ class _RegexReader:
         if not last:
             raise self._refusal("lookahead in a group that something follows")
         seen = Concatenation((self.row(inner, flags, False, False), ANYTHING))
-        return Both(after, seen, name == "assert_not")
+        return Intersection(after, seen, name == "assert_not")
 
     def _check_place(self, name: str, at_start: bool, at_end: bool) -> None:
         start = name in ("AT_BEGINNING", "AT_BEGINNING_STRING") and at_start
