@@ -1,4 +1,4 @@
-"""Checks an export: its error on NumPy, and where each of its operators runs with a GPU."""
+"""Checks an export: its error on NumPy, and the place of each of its operators with a GPU."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from webpte_export.suites.suite import parse_entry, run_entry
 _MOST_BYTES_TO_COUNT = 64 * 2**20
 
 T = TypeVar("T")
-Reasons = Mapping[str, tuple[str, ...]]  # operator -> why the partitioner left it
+Reasons = Mapping[str, tuple[str, ...]]  # operator -> reason of the partitioner
 
 
 @dataclass(frozen=True)
 class Placed:
-    """The operators of a program, and where they run."""
+    """The operators of a program, and their places."""
 
     delegates: int
-    constants: dict[str, int]  # their bytes, by a name that methods with the same have in common
+    constants: dict[str, int]  # bytes by name; methods share constants with the same name
     gpu_ops: dict[str, int]
     host_ops: tuple[HostOp, ...]
-    submissions: int | None  # of one call; with several methods, of the one that has most
-    problem: str | None = None  # why it would not run on a GPU
+    submissions: int | None  # of a call; with several methods, the largest number
+    problem: str | None = None  # reason why it would not run on a GPU
 
     @property
     def constant_bytes(self) -> int:
@@ -55,7 +55,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The errors of a method, or of several."""
+    """The errors of a method, or of several methods."""
 
     passed: bool
     max_abs: float | None
@@ -73,7 +73,7 @@ class Verdict:
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; in a thread if a loop already runs here, as in notebooks."""
+    """Run a coroutine to its end; in a thread if a loop is already running, as in notebooks."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -18,7 +18,7 @@ _NO_LIMIT = 2**30
 
 
 def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Copy tensors that are given more than once: torch.export takes them for one input."""
+    """Copy tensors that are passed more than once: torch.export takes them for a single input."""
     import torch
     from torch.utils._pytree import tree_map
 
@@ -83,7 +83,7 @@ def lower(
     for program in exported.values():
         _check_graph(program)
     exported = {name: separate_state(program) for name, program in exported.items()}
-    # Otherwise a mutated buffer is an extra output, of which the file does not say whose it is.
+    # Otherwise a mutated buffer is an extra output, and the file does not name the buffer.
     in_place = options | {"alias_buffer_mutations": True}
     with explained("ExecuTorch", "ExecuTorch cannot lower the model", *exported.values()):
         with recorded_weights() as weights:

@@ -56,7 +56,7 @@ def draw_questions(count: int, seed: int = 2) -> list[Asked]:
 
 
 async def answers_of(program: Path, asked: list[Asked]) -> list[tuple[str, bool]]:
-    """Return (answer, whether it ended on its own) for each request, each in its own chat."""
+    """Return (answer, whether it ended by itself) for each request, each in a new chat."""
     tokenizer = await webpte.text.load_tokenizer(
         program.with_suffix(".tokenizer.json"),
         config=program.with_suffix(".tokenizer_config.json"),
@@ -102,7 +102,7 @@ def answers_of_pytorch(folder: Path, asked: list[Asked]) -> list[str]:
 
 
 def score(asked: list[Asked], said: list[tuple[str, bool]]) -> dict[str, Any]:
-    """Count good answers, and list the requests with bad ones."""
+    """Count good answers, and list the requests with bad answers."""
     wanted = [
         all(word.lower() in text.lower() for word in one.wanted)
         for one, (text, _) in zip(asked, said, strict=True)

@@ -1,4 +1,4 @@
-"""Computes the losses of a few steps of `teach` by PyTorch's autograd, for comparison in tests.
+"""Computes the losses of a few steps of `teach` by PyTorch's autograd, for tests.
 
     python -m webpte_export.samples.teach.losses digits.pt START.npz STEPS
 
