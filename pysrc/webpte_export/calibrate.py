@@ -17,28 +17,28 @@ import torch
 from torch import Tensor, nn
 
 from webpte_export.errors import ExportError
-from webpte_export.gptq import Inputs, Rounded, relative_error, round_weights
+from webpte_export.gptq import Inputs, RoundedWeights, relative_error, round_weights
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibratedLayer:
     """A layer's rounded weights, the weights before, and the change of its results."""
 
-    rounded: Rounded
+    rounded: RoundedWeights
     weight: Tensor  # (rows, width), float32
     error: float  # squared, relative to the squared results
 
 
 def calibrate(
     model: nn.Module, names: Collection[str], runs: Sequence[Callable[[], Any]], group: int
-) -> dict[str, Calibrated]:
+) -> dict[str, CalibratedLayer]:
     """Round linear layers with these names, as soon as all runs have reached them.
 
     The layers then have the rounded weights. Layers that no run reaches stay unchanged, and are not
     in the result. Each run computes a text by the model; all texts have the same length.
     """
     turns = _Turns(len(runs))
-    found: dict[str, Calibrated] = {}
+    found: dict[str, CalibratedLayer] = {}
     seen: dict[str, Inputs] = {}
     arrived: dict[str, int] = {}
 
@@ -70,7 +70,7 @@ def calibrate(
     return found
 
 
-def _round(name: str, layer: nn.Linear, inputs: Inputs, group: int) -> Calibrated:
+def _round(name: str, layer: nn.Linear, inputs: Inputs, group: int) -> CalibratedLayer:
     if not bool(inputs.products.isfinite().all()):
         raise ExportError(
             f"the text gives {name} inputs that are not finite: the model computes wrongly in "
@@ -80,7 +80,7 @@ def _round(name: str, layer: nn.Linear, inputs: Inputs, group: int) -> Calibrate
     rounded = round_weights(before, inputs, group)
     after = rounded.weights()
     layer.weight = nn.Parameter(after, requires_grad=False)
-    return Calibrated(rounded, before, relative_error(before, after, inputs))
+    return CalibratedLayer(rounded, before, relative_error(before, after, inputs))
 
 
 class _Stopped(BaseException):

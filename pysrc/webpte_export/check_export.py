@@ -25,7 +25,7 @@ Reasons = Mapping[str, tuple[str, ...]]  # operator -> reason of the partitioner
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placement:
     """The operators of a program, and their places."""
 
     delegates: int
@@ -40,10 +40,10 @@ class Placed:
         """Bytes of all constants."""
         return sum(self.constants.values())
 
-    def __or__(self, other: Placed) -> Placed:
+    def __or__(self, other: Placement) -> Placement:
         """Return both methods together."""
         counts = [n for n in (self.submissions, other.submissions) if n is not None]
-        return Placed(
+        return Placement(
             delegates=self.delegates + other.delegates,
             constants=self.constants | other.constants,
             gpu_ops=dict(Counter(self.gpu_ops) + Counter(other.gpu_ops)),
@@ -104,12 +104,12 @@ def _largest(errors: list[float | None]) -> float | None:
     return max(known) if known and len(known) == len(errors) else None
 
 
-def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placed:
+def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placement:
     """Find where the operators of a program run."""
     return wait_for(_place(suite, entry, reasons))
 
 
-async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
+async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placement:
     entry = parse_entry(raw)
     contents = await read_contents(await open_source(suite / entry.pte), training=True)
     method = contents.methods[entry.method]
@@ -130,7 +130,7 @@ async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
         problem = f"on a GPU: {type(error).__name__}: {error}"
     except MemoryError as error:
         problem = f"there is not enough memory to try it: {error}; is the max of a Dim too large?"
-    return Placed(
+    return Placement(
         delegates=len(method.plan.delegates),
         constants={
             constant.key or f"{entry.method} {number}": constant.nbytes

@@ -33,7 +33,7 @@ _MOST_VALUES = 1 << 24  # per intermediate result, 64 MiB
 _CACHED_VALUES = 1 << 16  # per result that is reused many times
 
 
-class Rounded(NamedTuple):
+class RoundedWeights(NamedTuple):
     """Weights on the grid: numbers (rows, width), int8, and scales (rows, groups), float32."""
 
     numbers: Tensor
@@ -61,14 +61,14 @@ class Inputs:
         self.products += rows.T @ rows
 
 
-def round_to_nearest(weight: Tensor, group: int) -> Rounded:
+def round_to_nearest(weight: Tensor, group: int) -> RoundedWeights:
     """Round weights (rows, width) one by one, with the scales of the least squared error."""
     weight = weight.detach().float()
     scales = _scales(weight, torch.ones(weight.shape[1]), group)
     return _nearest(weight, scales, group)
 
 
-def round_weights(weight: Tensor, inputs: Inputs, group: int) -> Rounded:
+def round_weights(weight: Tensor, inputs: Inputs, group: int) -> RoundedWeights:
     """Round weights (rows, width) to groups of 4 bits with the least error on the inputs."""
     weight = weight.detach().float()
     hessian = _damped(inputs.products)
@@ -83,10 +83,12 @@ def round_weights(weight: Tensor, inputs: Inputs, group: int) -> Rounded:
     for _ in range(_ROUNDS):
         numbers = _compensated(weight, scales, factor, order, group)
         scales = _fitted(weight, numbers, scales, hessian)
-        found = Rounded(numbers, scales)
+        found = RoundedWeights(numbers, scales)
         errors = _squared_results(weight - found.weights(), hessian)
         better = (errors < least)[:, None]
-        best = Rounded(*(torch.where(better, *pair) for pair in zip(found, best, strict=True)))
+        best = RoundedWeights(
+            *(torch.where(better, *pair) for pair in zip(found, best, strict=True))
+        )
         least = torch.minimum(errors, least)
     return best
 
@@ -140,9 +142,9 @@ def _scales_of_rows(weight: Tensor, importance: Tensor, group: int) -> Tensor:
     return best[:, :, 0]
 
 
-def _nearest(weight: Tensor, scales: Tensor, group: int) -> Rounded:
+def _nearest(weight: Tensor, scales: Tensor, group: int) -> RoundedWeights:
     wide = scales.repeat_interleave(group, 1)
-    return Rounded((weight / wide).round_().clamp_(LOWEST, HIGHEST).to(torch.int8), scales)
+    return RoundedWeights((weight / wide).round_().clamp_(LOWEST, HIGHEST).to(torch.int8), scales)
 
 
 def _compensated(

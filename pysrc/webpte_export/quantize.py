@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from webpte_export.gptq import Rounded
+    from webpte_export.gptq import RoundedWeights
 
 QUANTIZATIONS = ("4w", "8w", "8da4w")
 GROUP_SIZE = 32
@@ -30,7 +30,7 @@ _ROW_STEP = 4  # in groups
 def quantize_weights(
     model: Any,
     how: str,
-    rounded: Mapping[str, Rounded] | None = None,
+    rounded: Mapping[str, RoundedWeights] | None = None,
     apart: Collection[str] = (),
 ) -> int:
     """Quantize linear layers in place; return the number of layers.
@@ -44,7 +44,7 @@ def quantize_weights(
 
 
 def _quantize_groups(
-    model: Any, how: str, rounded: Mapping[str, Rounded], apart: Collection[str]
+    model: Any, how: str, rounded: Mapping[str, RoundedWeights], apart: Collection[str]
 ) -> int:
     from torchao.utils import unwrap_tensor_subclass
 
@@ -96,7 +96,7 @@ def _linear_layers(model: Any, step: int, apart: Collection[str]) -> dict[str, A
     }
 
 
-def _set_groups(layer: Any, how: str, found: Rounded | None) -> None:
+def _set_groups(layer: Any, how: str, found: RoundedWeights | None) -> None:
     """Give a linear layer torchao's weights in groups, with the calibrated numbers."""
     from torchao.quantization import quantize_
 

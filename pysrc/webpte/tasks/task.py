@@ -13,13 +13,13 @@ from webpte.program import Program
 from webpte.tasks.files import CONFIG, ModelFiles
 
 
-class Held(ABC):
+class HeldResult(ABC):
     """A result that stays in memory for further calls of its task, until it is closed.
 
-    told   names of attributes with plain values, which JavaScript callers see
+    fields   names of attributes with plain values, which JavaScript callers see
     """
 
-    told: ClassVar[Sequence[str]] = ()
+    fields: ClassVar[Sequence[str]] = ()
 
     @abstractmethod
     def close(self) -> None:
@@ -39,7 +39,7 @@ class Task(ABC):
     needed   required files next to the program
     wanted   optional files
     calls    names of further methods for JavaScript: they take plain values, and return plain
-             values or a `Held`
+             values or a `HeldResult`
     """
 
     name: ClassVar[str] = ""

@@ -25,7 +25,7 @@ from webpte_export.quantize import (
 )
 
 if TYPE_CHECKING:
-    from webpte_export.calibrate import Calibrated
+    from webpte_export.calibrate import CalibratedLayer
 
 BUILT_IN = Path(__file__).with_name("calibration.txt")
 _LENGTH = 512  # tokens per piece of the text, which the model computes as a whole
@@ -175,7 +175,7 @@ def quantize_calibrated(
     return facts
 
 
-def _counts(order: Sequence[str], found: Mapping[str, Calibrated]) -> list[int]:
+def _counts(order: Sequence[str], found: Mapping[str, CalibratedLayer]) -> list[int]:
     """Return numbers of the most sensitive layers for certain shares of the weights."""
     sizes = [found[name].weight.numel() for name in order]
     parts = [sum(sizes[: count + 1]) / sum(sizes) for count in range(len(sizes))]
@@ -184,7 +184,7 @@ def _counts(order: Sequence[str], found: Mapping[str, Calibrated]) -> list[int]:
 
 
 @contextmanager
-def _eight_bits(body: Any, chosen: Mapping[str, Calibrated]) -> Iterator[None]:
+def _eight_bits(body: Any, chosen: Mapping[str, CalibratedLayer]) -> Iterator[None]:
     """Let layers compute with their original weights in 8 bits, inside the context."""
     for name, it in chosen.items():
         scales = row_scales(it.weight)[:, None]

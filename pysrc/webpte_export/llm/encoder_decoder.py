@@ -41,11 +41,11 @@ class Encoder(nn.Module):
 
     def forward(self, given: Tensor) -> tuple[Tensor, ...]:
         hidden = self.model.get_encoder()(given)[0]
-        cross = _Recorded()
+        cross = _RecordingCache()
         start = torch.full((1, 1), self.model.config.decoder_start_token_id)
         STEP.begin(self, 0, torch.arange(1))
         try:
-            _run(self.model, start, hidden, _SameStates(), cross)
+            _run(self.model, start, hidden, _WriteThroughCache(), cross)
         finally:
             STEP.decoder = None
         return tuple(state for layer in cross.layers for state in (layer.keys, layer.values))
@@ -83,7 +83,7 @@ class CrossDecoder(nn.Module):
         STEP.begin(self, start, input_pos + torch.arange(tokens.shape[1]))
         self.crossed = {id(key) for key in encoded[::2]}
         try:
-            own, cross = _SameStates(input_pos), _Given(encoded)
+            own, cross = _WriteThroughCache(input_pos), _FixedCache(encoded)
             logits = _run(self.model, tokens, encoded[0][:, 0], own, cross)
         finally:
             STEP.decoder = None
@@ -154,7 +154,7 @@ def _run(model: Any, tokens: Tensor, hidden: Tensor, own: Cache, cross: Cache) -
     # The library makes masks from it by a function that is replaced here.
     seen = torch.ones(1, tokens.shape[1], dtype=torch.long)
     logits: Tensor = model(
-        encoder_outputs=_Encoded(last_hidden_state=hidden),
+        encoder_outputs=_EncoderOutput(last_hidden_state=hidden),
         decoder_input_ids=tokens,
         decoder_attention_mask=seen,
         past_key_values=both,
@@ -164,13 +164,13 @@ def _run(model: Any, tokens: Tensor, hidden: Tensor, own: Cache, cross: Cache) -
     return logits
 
 
-class _Encoded(BaseModelOutput):
+class _EncoderOutput(BaseModelOutput):
     """The output of an encoder; some models also ask for its mask."""
 
     attention_mask = None
 
 
-class _SameStates(Cache):
+class _WriteThroughCache(Cache):
     """A cache of self-attention that returns its arguments: the attention function writes them."""
 
     def __init__(self, position: Tensor | None = None) -> None:
@@ -189,7 +189,7 @@ class _SameStates(Cache):
         return query_length, 0
 
 
-class _Recorded(_SameStates):
+class _RecordingCache(_WriteThroughCache):
     """A cache of cross-attention that records the results of every layer."""
 
     def update(
@@ -199,7 +199,7 @@ class _Recorded(_SameStates):
         return key_states, value_states
 
 
-class _Given(_SameStates):
+class _FixedCache(_WriteThroughCache):
     """A cache of cross-attention with the keys and values of all layers."""
 
     def __init__(self, encoded: Sequence[Tensor]) -> None:

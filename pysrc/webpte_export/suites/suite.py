@@ -196,7 +196,7 @@ def _finite(value: Any) -> float | None:
 
 
 @dataclass
-class Seen:
+class RunOutputs:
     """The output of a run for each golden, and its kernels."""
 
     outputs: list[Array] = field(default_factory=list)
@@ -211,7 +211,7 @@ async def run_entry(
     locate: Callable[[str], str | Path] | None = None,
     progress: Progress | None = None,
     options: webpte.Options | None = None,
-    seen: Seen | None = None,
+    seen: RunOutputs | None = None,
 ) -> dict[str, Any]:
     """Run an entry of a manifest; the result is a JSON-able report, also of failures.
 
@@ -288,7 +288,7 @@ async def _run_steps(
     fetch_bytes: FetchBytes,
     outputs: list[dict[str, Any]],
     progress: Progress | None,
-    seen: Seen | None,
+    seen: RunOutputs | None,
 ) -> list[str]:
     """Call the program step by step, append to `outputs`, and return the problems."""
     problems = []

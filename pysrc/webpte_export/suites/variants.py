@@ -24,7 +24,7 @@ from webpte.errors import DeviceError
 from webpte_export.suites.suite import (
     Array,
     FetchBytes,
-    Seen,
+    RunOutputs,
     compare,
     parse_entry,
     run_entry,
@@ -138,7 +138,7 @@ class VariantRuns:
         self._fetch_bytes = fetch_bytes
         self._device = device
         self._how = how
-        self._chosen = Seen()
+        self._chosen = RunOutputs()
         self._entry: object = None
 
     async def run(self, raw: object, variant: dict[str, Any]) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class VariantRuns:
                        integers differ
         other_kernels  whether other kernels ran than in the default variant
         """
-        seen, options = Seen(), DeveloperOptions(**variant["options"])
+        seen, options = RunOutputs(), DeveloperOptions(**variant["options"])
         given = {**self._how, "options": options, "seen": seen}
         report = await run_entry(raw, self._fetch_bytes, self._device, **given)
         report |= {"variant": variant["label"], "difference": None, "other_kernels": None}

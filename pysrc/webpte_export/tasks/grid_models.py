@@ -247,7 +247,7 @@ def text_half(model: Any, context: int) -> tuple[PlacedDecoder, PositionTables]:
     return decoder, PositionTables(text.rotary_emb.original, context).eval()
 
 
-class GridSight:
+class GridVisionHalf:
     """The half of a model that sees grids, as the export of image-text-to-text takes it.
 
     module     the vision encoder

@@ -31,7 +31,7 @@ from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
 from webpte_export.tasks import grid_models
-from webpte_export.tasks.grid_models import GridSight, settle_pixels, text_half
+from webpte_export.tasks.grid_models import GridVisionHalf, settle_pixels, text_half
 from webpte_export.tasks.image_text_files import read_preprocessing, write_files
 
 _TOLERANCE, _HALF_TOLERANCE = Tolerance(5e-3, 1e-3), Tolerance(0.2, 5e-2)  # for logits
@@ -62,32 +62,32 @@ def export_image_text(
     beside = write_files(folder, program.parent, settings)
     clock.lap("reading")
     with torch.no_grad(), quiet_logs():
-        sight = GridSight(model, most_rows) if most_rows else Sight(model, folder)
+        vision = GridVisionHalf(model, most_rows) if most_rows else VisionHalf(model, folder)
         text = model.config.get_text_config()
         context = min(max_context or _CONTEXT, int(text.max_position_embeddings))
-        chunk = min(max(_CHUNK, sight.most_rows), context)
-        if sight.most_rows + 2 > context:
+        chunk = min(max(_CHUNK, vision.most_rows), context)
+        if vision.most_rows + 2 > context:
             raise ExportError(
-                f"a picture has {sight.most_rows} rows, but the context holds {context}: too few "
+                f"a picture has {vision.most_rows} rows, but the context holds {context}: too few "
                 "to say something about it."
             )
-        prompt = _prompt(model, sight.rows)
-        expected = sight.reference(model, prompt)[0, -1]
+        prompt = _prompt(model, vision.rows)
+        expected = vision.reference(model, prompt)[0, -1]
         decoder: Decoder
         tables: nn.Module | None = None
         given: tuple[Tensor, ...] = ()
-        if isinstance(sight, GridSight):
+        if isinstance(vision, GridVisionHalf):
             decoder, tables = text_half(model, context)
-            given = tables(sight.positions(_BEFORE, context))
+            given = tables(vision.positions(_BEFORE, context))
         else:
             decoder = Decoder(language_model(model), context).eval()
-        _compare(decoder, sight.module(*sight.calls[0]), prompt, expected, given)
+        _compare(decoder, vision.module(*vision.calls[0]), prompt, expected, given)
         if quantize is not None:
             quantize_decoder(decoder, quantize)
-            quantize_weights(sight.module, "8w")
+            quantize_weights(vision.module, "8w")
         embedding = TokenEmbedding(decoder.model.get_input_embeddings())
     clock.lap("quantization")
-    methods = _methods(embedding, sight, decoder, tables, chunk)
+    methods = _methods(embedding, vision, decoder, tables, chunk)
     return export_methods(
         methods,
         program,
@@ -193,7 +193,7 @@ def language_model(model: Any) -> Any:
     return made.eval()
 
 
-class Sight:
+class VisionHalf:
     """The vision half of a model for pictures of a fixed size; see `GridVisionHalf`."""
 
     shapes = None
@@ -247,7 +247,7 @@ def _compare(
 
 def _methods(
     embedding: nn.Module,
-    sight: Sight | GridSight,
+    vision: VisionHalf | GridVisionHalf,
     decoder: Decoder,
     tables: nn.Module | None,
     chunk: int,
@@ -262,15 +262,15 @@ def _methods(
         "token_embedding": PreparedMethod(
             embedding, [(tokens(count),) for count in (7, 1, 3)], ({1: length},)
         ),
-        "vision_encoder": PreparedMethod(sight.module, sight.calls, sight.shapes),
+        "vision_encoder": PreparedMethod(vision.module, vision.calls, vision.shapes),
     }
     given: tuple[Tensor, ...] = ()
-    if tables is not None and isinstance(sight, GridSight):
-        positions = [sight.positions(start, decoder.context) for start in (7, 0)]
+    if tables is not None and isinstance(vision, GridVisionHalf):
+        positions = [vision.positions(start, decoder.context) for start in (7, 0)]
         found["rotary_tables"] = PreparedMethod(tables, [(one,) for one in positions])
         given = tables(positions[0])
     with torch.no_grad():
-        parts = [embedding(tokens(7)), sight.module(*sight.calls[0])]
+        parts = [embedding(tokens(7)), vision.module(*vision.calls[0])]
         parts += [embedding(tokens(count)) for count in (1, 1, 4)]
     calls, place = [], 0
     for part in parts:

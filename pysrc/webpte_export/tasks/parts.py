@@ -205,7 +205,7 @@ def _text_encoder(model: Any) -> PreparedMethod:
     return PreparedMethod(TextVectors(model).eval(), calls, (sizes, sizes))
 
 
-class Places(nn.Module):
+class PlaceEncoder(nn.Module):
     """The half of OWL-ViT that encodes a picture: a vector and a box for each place.
 
     Returns vectors (1, places, width) of length 1; an addend for their products with a text's
@@ -242,7 +242,7 @@ def split_owl(
     numbers = torch.Generator().manual_seed(0)
     pictures = [(torch.randn(1, 3, *size, generator=numbers),) for _ in range(2)]
     return {
-        "vision_encoder": PreparedMethod(Places(model).eval(), pictures),
+        "vision_encoder": PreparedMethod(PlaceEncoder(model).eval(), pictures),
         "text_encoder": _text_encoder(model.owlvit),
     }, {}
 

@@ -204,11 +204,11 @@ def _cluster_tests(arguments: list[str]) -> tuple[str, list[str]]:
 def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:
     """Run one after the other, but what runs beside the next; name those that failed."""
     failed: list[str] = []
-    asides: list[_Aside] = []
+    asides: list[_BackgroundSection] = []
     try:
         for title, command in sections:
             if title in _ASIDE:
-                asides.append(_Aside(title, command))
+                asides.append(_BackgroundSection(title, command))
                 continue
             if not _run_section(title, command):
                 failed.append(title)
@@ -220,7 +220,7 @@ def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:
     return failed
 
 
-def _end(asides: list[_Aside]) -> list[str]:
+def _end(asides: list[_BackgroundSection]) -> list[str]:
     """Take them from the list as they end, in its order; name those that failed."""
     failed = []
     while asides:
@@ -242,7 +242,7 @@ def _tell(title: str, code: int, seconds: float) -> bool:
     return code == 0
 
 
-class _Aside:
+class _BackgroundSection:
     """A section beside another one, which tells all that it said when that has ended."""
 
     def __init__(self, title: str, command: list[str]) -> None:

@@ -167,14 +167,14 @@ class ApiApp:
 
     def _middleware(self, origins: Sequence[str]) -> list[Middleware]:
         """Return what sees requests first; pages of known sites can read all that is refused."""
-        guarded = Middleware(_Guarded, check=self._guard.check, refused=self._refused)
+        guarded = Middleware(_HeaderCheck, check=self._guard.check, refused=self._refused)
         if not origins:
             return [guarded]
         allowed: dict[str, Any] = {"allow_origins": list(origins), "allow_methods": ["GET", "POST"]}
         return [Middleware(CORSMiddleware, **allowed, allow_headers=["*"]), guarded]
 
 
-class _Guarded:
+class _HeaderCheck:
     """Answers only requests that pass a check of their headers."""
 
     def __init__(

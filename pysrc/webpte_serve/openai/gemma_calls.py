@@ -19,7 +19,7 @@ class GemmaCallError(Exception):
 def read_call(text: str, quote: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of a call; `quote` is before and after each text.
 
-    Texts without the mark stay `Bare`, since only a schema tells what they are. Arguments may also
+    Texts without the mark stay `UnquotedValue`, since only a schema tells what they are. Arguments may also
     be JSON. Raises GemmaCallError.
     """
     head, brace, rest = text.strip().partition("{")
@@ -33,7 +33,7 @@ def read_call(text: str, quote: str) -> tuple[str, dict[str, Any]]:
     return name, table
 
 
-class Bare(str):
+class UnquotedValue(str):
     """A value without quotes: a number, a word, or a text that a model forgot to quote."""
 
     __slots__ = ()
@@ -83,7 +83,7 @@ class _Reader:
             return self._table(depth)
         if self._is_next("["):
             return self._list(depth)
-        return Bare(self._until(",]}").strip())
+        return UnquotedValue(self._until(",]}").strip())
 
     def _text_in_quotes(self) -> str:
         self._take(self._quote)
@@ -124,7 +124,7 @@ def as_schema_says(value: Any, schema: Any) -> Any:
         return {key: as_schema_says(one, inner.get(key)) for key, one in value.items()}
     if isinstance(value, list):
         return [as_schema_says(one, known.get("items")) for one in value]
-    if not isinstance(value, Bare):
+    if not isinstance(value, UnquotedValue):
         return value
     kinds = known.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]

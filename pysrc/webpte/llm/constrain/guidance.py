@@ -115,25 +115,25 @@ class Guide:
         alone = {piece[0] for piece in pieces if piece is not None and len(piece) == 1}
         if not alone.issuperset(_NEEDED):
             return None
-        words = _Words(tokenizer, pieces)
+        words = _TokenizerAdapter(tokenizer, pieces)
         with engine_errors("llguidance", "reading the tokenizer"):
             made = library.LLTokenizer(library.TokenizerWrapper(words), slices=[])
             await asyncio.sleep(0)  # each part takes up to half a second, and holds Python's lock
             made = made.with_slices(library.LLTokenizer.json_slices())
         return cls(library, made, len(pieces))
 
-    async def follow(self, grammar: str, name: str) -> Guided:
+    async def follow(self, grammar: str, name: str) -> GrammarConstraint:
         """Return the constraint of a grammar; errors use its `name`.
 
         Raises InputError for a grammar that llguidance does not take.
         """
         return await asyncio.to_thread(self._follow, grammar, name)
 
-    def _follow(self, grammar: str, name: str) -> Guided:
+    def _follow(self, grammar: str, name: str) -> GrammarConstraint:
         matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
         if matcher.is_error():
             raise InputError(f"{name}: {_first_lines(matcher.get_error())}")
-        made = Guided(matcher, self._tokens, name)
+        made = GrammarConstraint(matcher, self._tokens, name)
         try:
             made.after(())
         except TextError as error:
@@ -141,7 +141,7 @@ class Guide:
         return made
 
 
-class _Words:
+class _TokenizerAdapter:
     """The tokens in bytes with their encoder, as llguidance asks for them.
 
     A token behind all others stands for the end of an answer, for any tokens that end a model's
@@ -187,7 +187,7 @@ class _Words:
         return found
 
 
-class Guided:
+class GrammarConstraint:
     """Constrains answers to a grammar. Built by `Guide`."""
 
     def __init__(self, matcher: Any, tokens: int, name: str) -> None:

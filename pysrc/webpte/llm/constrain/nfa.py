@@ -68,13 +68,13 @@ class Machine:
 async def machine_of(expression: Expression, work: WorkBudget | None = None) -> Machine:
     """Build the automaton; raise InputError if it is too large."""
     work = work or WorkBudget()
-    net = _Net(work)
+    net = _Nfa(work)
     end = net.state()
     start = await net.before(expression, end)
-    return await _Determined(net, start, end, work).machine()
+    return await _SubsetConstruction(net, start, end, work).machine()
 
 
-class _Net:
+class _Nfa:
     """A nondeterministic automaton: states with disjoint edges, and free moves, without a byte."""
 
     def __init__(self, work: WorkBudget) -> None:
@@ -208,10 +208,10 @@ def _cut(edges: Sequence[Edge], low: int, high: int) -> Iterable[tuple[int, int,
         yield low, high, None
 
 
-class _Determined:
+class _SubsetConstruction:
     """The subset construction: a state is a set of NFA states that the same bytes lead to."""
 
-    def __init__(self, net: _Net, start: int, end: int, work: WorkBudget) -> None:
+    def __init__(self, net: _Nfa, start: int, end: int, work: WorkBudget) -> None:
         self._net = net
         self._start = start
         self._end = end

@@ -158,7 +158,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         parsed = super()._parse(source, name, filename)
-        _Counting().visit(parsed)
+        _BudgetInserter().visit(parsed)
         parsed.set_environment(self)
         return parsed
 
@@ -193,7 +193,7 @@ class _EscapeFormatter(_Fields, SandboxedEscapeFormatter):
     pass
 
 
-class _Counting(NodeTransformer):
+class _BudgetInserter(NodeTransformer):
     """A transformer that inserts calls of the budget into a template's tree."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:

@@ -14,7 +14,7 @@ from webpte.engine.call.info import TensorInfo
 from webpte.errors import ExecutionError, InputError
 from webpte.program import Program
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
-from webpte.tasks.task import Held, task
+from webpte.tasks.task import HeldResult, task
 from webpte.tasks.vision.interpolate import interpolate
 from webpte.tasks.vision.pictures import PictureTask, picture_of
 
@@ -24,14 +24,14 @@ _NOTHING, _CORNERS = -1, (2, 3)  # labels of absent points, and of a box's corne
 
 
 @dataclass(frozen=True)
-class SeenPicture(Held):
+class EncodedPicture(HeldResult):
     """An encoded picture, for any number of prompts.
 
     program     the encoder's program, whose decoder alone understands the embedding
     embedding   the encoder's output, on the GPU if there is a GPU
     """
 
-    told = ("height", "width")
+    fields = ("height", "width")
 
     program: Program
     embedding: Any
@@ -75,13 +75,13 @@ class MaskGeneration(PictureTask):
         self.most_points = inputs[1].bounds[1][1]
         self._label_type = np.dtype(inputs[2].dtype)
 
-    async def look(self, picture: Any) -> SeenPicture:
+    async def look(self, picture: Any) -> EncodedPicture:
         """Encode a picture, so that prompts about it take little time."""
         pixels = await picture_of(picture)
         made = await self.batch([self.checked(await self.prepare(pixels))])
         place = "numpy" if self.program.device_info.kind == "numpy" else "gpu"
         (embedding,) = await self.program.run(self.method, made, output=place)
-        return SeenPicture(self.program, embedding, *pixels.shape[:2])
+        return EncodedPicture(self.program, embedding, *pixels.shape[:2])
 
     async def __call__(
         self,
@@ -105,7 +105,7 @@ class MaskGeneration(PictureTask):
         return await self._asked(inputs, *prompt)
 
     async def _asked(self, given: Any, *prompt: Any) -> dict[str, Any]:
-        if isinstance(given, SeenPicture):
+        if isinstance(given, EncodedPicture):
             if given.program is not self.program:
                 raise InputError(
                     f"this picture was read by another task ({given.program.name}): give it to "
@@ -116,7 +116,7 @@ class MaskGeneration(PictureTask):
             return await self._answer(seen, *prompt)
 
     async def _answer(
-        self, seen: SeenPicture, places: Array, kinds: list[int], threshold: float
+        self, seen: EncodedPicture, places: Array, kinds: list[int], threshold: float
     ) -> dict[str, Any]:
         size = self.preprocessor.scaled_size(seen.height, seen.width)
         scale = np.array([size[1] / seen.width, size[0] / seen.height])
@@ -134,7 +134,7 @@ class MaskGeneration(PictureTask):
             "scores": [float(scores[0, at]) for at in order],
         }
 
-    def _mask(self, values: Array, size: tuple[int, int], seen: SeenPicture) -> Array:
+    def _mask(self, values: Array, size: tuple[int, int], seen: EncodedPicture) -> Array:
         """Return a mask at the picture's size, without the padding."""
         whole = interpolate(values, *self.preprocessor.padded_size)
         return interpolate(whole[: size[0], : size[1]], seen.height, seen.width)

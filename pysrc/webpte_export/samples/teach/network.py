@@ -27,7 +27,7 @@ SEEN_SCALE = 0.3  # scales the features to suit AdamW's step size
 BETA1, BETA2, EPSILON, DECAY = 0.9, 0.99, 1e-8, 0.01
 
 
-class Eyes(nn.Module):
+class FeatureExtractor(nn.Module):
     """A feature extractor: (n, 1, 28, 28), ink 1 on 0 -> (n, SEEN)."""
 
     def __init__(self, digits: Digits) -> None:
@@ -42,7 +42,7 @@ class Eyes(nn.Module):
 
 
 class Predict(nn.Module):
-    def __init__(self, eyes: Eyes) -> None:
+    def __init__(self, eyes: FeatureExtractor) -> None:
         super().__init__()
         self.eyes = eyes
 
@@ -57,7 +57,7 @@ class Learn(nn.Module):
     m, v  AdamW's running means of a weight's gradient and of its square, zeros to begin with
     """
 
-    def __init__(self, eyes: Eyes) -> None:
+    def __init__(self, eyes: FeatureExtractor) -> None:
         super().__init__()
         self.eyes = eyes
         self.register_buffer("zero", torch.zeros(1))

@@ -25,7 +25,7 @@ def clamping(bounds: Bounds) -> Epilogue:
 
 
 @dataclass(frozen=True)
-class Padded:
+class PaddedInput:
     """The input before its zero padding, and the number of zeros before each row and column."""
 
     source: TensorArg
@@ -39,7 +39,7 @@ class ConvBlock:
     args: Args
     out: TensorArg
     epilogue: Epilogue
-    padded: Padded | None = None
+    padded: PaddedInput | None = None
 
     @property
     def bias(self) -> TensorArg | None:

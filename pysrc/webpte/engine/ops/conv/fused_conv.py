@@ -21,7 +21,7 @@ from webpte.engine.ops.conv.conv_block import (
     BOUNDED_SUM,
     UNBOUNDED,
     ConvBlock,
-    Padded,
+    PaddedInput,
     clamping,
 )
 from webpte.engine.ops.conv.conv_geometry import Pair
@@ -78,7 +78,7 @@ def read_epilogue(
     return activated(conv, after[0], plain) if after else plain
 
 
-def read_padding(conv: Args, part: Args) -> Padded | None:
+def read_padding(conv: Args, part: Args) -> PaddedInput | None:
     """Return the zeros around each image, or None if the pad does anything else."""
     (*rest, height, width), source = pad.borders(part), part.tensor("self")
     if source.rank == 3:
@@ -86,7 +86,7 @@ def read_padding(conv: Args, part: Args) -> Padded | None:
     whole = not any(n for pair in rest for n in pair) and min(*height, *width) >= 0
     if not whole or part.number("value") != 0 or conv.flag("transposed"):
         return None
-    return Padded(source, Pair(height[0], width[0]))
+    return PaddedInput(source, Pair(height[0], width[0]))
 
 
 def activated(conv: Args, last: Part, epilogue: Epilogue) -> Epilogue | None:
