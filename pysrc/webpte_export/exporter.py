@@ -56,13 +56,13 @@ def export(
                     `serve.py verify`) and PATH.report.json; PATH may end in .pte
     dynamic_shapes  as for torch.export
     quantize        None, "4w", "8w" or "8da4w": see `webpte_export.quantize`. PyTorch's results in
-                    the suite are those of the quantized model
+                    the suite come from the quantized model
     half            weights and values on the GPU are f16; inputs and outputs keep their types
     metadata        name -> int, float, bool or list of ints: methods of the program that return it
     more_inputs     further calls for the suite, in order, such as other sizes; a model that keeps
-                    state in buffers sees them one after the other
+                    state in buffers sees them in this order
     tolerance       (atol, rtol) of the suite; by default 1e-3 each, 2e-2 with `half`; with 8da4w
-                    more, if PyTorch's own results move more by rounding
+                    more, if PyTorch's results move more by rounding
     strict          as for torch.export: finds more faults of models, and fails on more models
     beside          names of files in the program's folder that its manifest lists, too
 

@@ -5,7 +5,7 @@ confuses, a value that is stored in a buffer and also returned, or stored twice,
 another buffer or an input; and a buffer that is read after its new content was computed would be
 read too late. Copies (`x * 1`, which no pass of the exporter removes) at the end of the graph
 separate the values: first copies of old contents, then of new contents. Models without such values,
-KV caches among them, are exported as they are.
+KV caches among them, are exported without copies.
 """
 
 from __future__ import annotations

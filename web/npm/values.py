@@ -119,8 +119,8 @@ class Encoder:
             buffer = self._part(value.buffer) if self._shares_thread else None
             return {"webpte:gpu": [self._keep(value), value.dtype.name, list(value.shape), buffer]}
         if isinstance(value, HeldResult):
-            fields = {name: self._plain(getattr(value, name)) for name in value.fields}
-            return {"webpte:held": [self._keep(value), fields]}
+            attributes = {name: self._plain(getattr(value, name)) for name in value.fields}
+            return {"webpte:held": [self._keep(value), attributes]}
         if isinstance(value, ForeignObject):
             return {"webpte:part": self._part(value.object)}
         if isinstance(value, Mapping):

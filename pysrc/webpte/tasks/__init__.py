@@ -3,7 +3,7 @@
     task = await webpte.tasks.open("text-classification", "out/feelings")
     print(await task("What a day!"))        # [{"label": "glad", "score": 0.98}]
 
-Names, options and results are those of transformers' pipelines. The files next to the program
+Names, options and results agree with transformers' pipelines. The files next to the program
 define how inputs are prepared and results are read. See docs/tasks.md.
 
 The first use imports every module of this package, and so fills the table of tasks: a new task is

@@ -66,7 +66,7 @@ class TextGeneration(LanguageTask):
         """Return a conversation: `await chat.send("Who?")`.
 
         Conversation and task share the program's KV cache: each continues its own text and computes
-        it again if the other came between. `options` go to `webpte.llm.Chat`.
+        it again after the other has used it. `options` go to `webpte.llm.Chat`.
         """
         return Chat(self.program, self.tokenizer, system, **options)
 
@@ -154,7 +154,7 @@ class TextGeneration(LanguageTask):
             except OutOfMemoryError:
                 return None
             replies = []
-            for one in prompts:  # all answers continue, whichever is awaited
+            for one in prompts:  # all answers continue, in any order of awaiting
                 answer = scheduler.submit(one.tokens, count, stop=one.stops, **sampling)
                 stats, stops = stats_of(answer), StopStrings(())
                 replies.append(Reply(answer, self.tokenizer, stops, stats, continued=one.before))

@@ -219,7 +219,7 @@ def _lowering(generator: Any, suite: Any, case: Any) -> Callable[[], None]:
 def import_torchvision() -> Any:
     """Import torchvision even if its compiled operators were built for another torch.
 
-    The tests' models need none of these operators, but the import needs their declarations, which
+    The tests' models do not need these operators, but the import needs their declarations, which
     last as long as the returned object.
     """
     import torch

@@ -3,7 +3,7 @@
     python -m webpte_export.samples.prepare DATA
 
 Needs scikit-learn (its scans of digits, CC BY 4.0), scikit-image (for its photos under CC0 or in
-the public domain) and Pillow. Training needs none of them.
+the public domain) and Pillow. Training needs no such package.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def _axis_of_each(rotary: Any) -> list[int]:
 
 
 class PlacedDecoder(Decoder):
-    """A decoder that is given the rotary embedding of each place of its cache."""
+    """A decoder whose calls bring the rotary embedding of each place of its cache."""
 
     def forward(
         self,
@@ -232,7 +232,7 @@ class PlacedDecoder(Decoder):
 
 
 def text_half(model: Any, context: int) -> tuple[PlacedDecoder, PositionTables]:
-    """Return the decoder of a model whose other half was taken, and the tables that it is given."""
+    """Return a model's decoder, and the rotary tables that its calls bring."""
     from transformers.utils import logging
 
     model.model.visual = None
@@ -248,11 +248,11 @@ def text_half(model: Any, context: int) -> tuple[PlacedDecoder, PositionTables]:
 
 
 class GridVisionHalf:
-    """The half of a model that sees grids, as the export of image-text-to-text takes it.
+    """The vision half of a model that sees grids, for the export of image-text-to-text.
 
     module     the vision encoder
-    calls      what it is called with, for three pictures
-    rows       the number of rows of the first one
+    calls      its arguments for three pictures
+    rows       the number of rows of the first picture
     shapes     the dynamic sizes of its inputs
     most_rows  the rows of the largest picture
     """

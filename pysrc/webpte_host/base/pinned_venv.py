@@ -44,7 +44,7 @@ class PinnedVenv:
             return False
 
     def make(self, display: Display, install: Callable[[], None]) -> None:
-        """Create an empty environment, then `install`; a failure removes it and raises HostError."""
+        """Create an empty environment and `install`; a failure removes it and raises HostError."""
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             with display.stage(f"Python {sys.version.split()[0]} environment"):

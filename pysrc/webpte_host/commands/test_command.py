@@ -222,7 +222,7 @@ def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:
 
 
 def _end(asides: list[_BackgroundSection]) -> list[str]:
-    """Wait for the background sections in the list, in order; return those that failed."""
+    """Wait for the background sections in the list, in order; return the failed sections."""
     failed = []
     while asides:
         if not asides[0].tell():

@@ -24,7 +24,7 @@ class RequestGuard:
     """Refuses requests by their headers.
 
     hosts    the accepted names of this server; empty accepts all. Otherwise a page of another site
-             could reach a server on this machine by a name of its own.
+             could reach a server on this machine by another name.
     origins  the sites whose pages may use this server; "*" is all. A browser sends the posts of
              another site's page, even if that page cannot read the answer.
     """

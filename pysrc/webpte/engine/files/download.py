@@ -27,7 +27,7 @@ class Download:
         loading = asyncio.ensure_future(webpte.load(url, keep=True, download=download))
         download.pause()
         download.resume()
-        loading.cancel()  # at once; the next load with `keep` goes on where this one stopped
+        loading.cancel()  # at once; the next load with `keep` continues from here
 
     A request that fails is made again from the byte where it stopped, after a pause that grows from
     half a second to 20 seconds. After `attempts` failures without a byte in between, the download

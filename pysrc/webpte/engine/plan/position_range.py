@@ -33,7 +33,7 @@ def position_range(
 ) -> PositionRange | None:
     """Return the positions at which all calls keep their records and shapes.
 
-    The live state is that of a position, which the SymInts `moving` follow. Returns None if a call
+    The live state must be at a position, which the SymInts `moving` follow. Returns None if a call
     may have to be lowered again at every position.
     """
     followers = _followers(planner, live, moving)

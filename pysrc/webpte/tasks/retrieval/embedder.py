@@ -42,7 +42,7 @@ def encodes_texts(methods: Mapping[str, MethodInfo]) -> bool:
 
 
 class Embedder(Protocol):
-    """An encoder of texts: `webpte.tasks.open("retrieval", ...)` is one.
+    """An encoder of texts, for example `webpte.tasks.open("retrieval", ...)`.
 
     width        width of its vectors
     most_tokens  limit of a text's tokens, without special tokens

@@ -45,7 +45,7 @@ class AudioToMidi(Task):
 
     The program takes 43,844 samples (1, 43844, 1) and returns how likely each key of a piano
     sounds (1, 172, 88), is struck (1, 172, 88), and each third of a semitone sounds (1, 172, 264).
-    Options and notes are those of basic-pitch; transformers lacks this pipeline.
+    Options and notes agree with basic-pitch; transformers lacks this pipeline.
     """
 
     needed: ClassVar[Sequence[str]] = ()

@@ -43,7 +43,7 @@ class ImageTextToText(LanguageTask):
         """Return a conversation: `chat.send("What is it?", pictures=[picture])`.
 
         Conversation and task share the program's KV cache: each continues its own text and computes
-        it again if the other came between. `options` go to `webpte.llm.Chat`.
+        it again after the other has used it. `options` go to `webpte.llm.Chat`.
         """
         return Chat(self.program, self.tokenizer, system, reader=self._reader, **options)
 

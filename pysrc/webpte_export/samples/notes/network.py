@@ -2,9 +2,9 @@
 
 A frame of the sound is multiplied with a sine and a cosine of each note from C3 to B8, which fade
 in and out: the higher a note, the shorter its waves, so that each covers half a semitone around it.
-A note's score adds its own loudness and that of its overtones, which voices and instruments have:
-an octave above, an octave and a fifth, two octaves. Waves are computed on the GPU: the file is
-small.
+A note's score adds its loudness and the loudness of its overtones, which voices and instruments
+have: an octave above, an octave and a fifth, two octaves. Waves are computed on the GPU: the file
+is small.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ class AdapterClass:
     vendor     as WebGPU names it; empty for any
     words      any of these in the architecture or description, in lower case; empty for any
     cores      units that run workgroups: compute units, multiprocessors, Xe cores, shader cores
-    threads    invocations at work with which a GEMM reaches its full speed
-    speed      of a GEMM that fills the GPU; 1 is that of an H200
-    bandwidth  of its memory, in GB per second
+    threads    invocations that give a GEMM its full speed
+    speed      speed of a GEMM that fills the GPU; 1 is an H200's
+    bandwidth  bandwidth of its memory, in GB per second
     dispatch   microseconds that an additional dispatch takes
     measured   whether the numbers come from measurements of such a GPU
     """

@@ -113,7 +113,7 @@ def run_gather(args: Args) -> Array:
 
 
 def kept_dims(indexed: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
-    """Return the dims that are not indexed: those before and those after the indices' own dims.
+    """Return the dims that are not indexed: before and after the indices' dims.
 
     Adjacent indexed dims are replaced in place; otherwise the indices' dims come first.
     """

@@ -4,7 +4,7 @@
     indices: h * W + w of the maximum in its channel
 
 A window starts at o * stride - padding and has kernel elements, dilation apart (averages have no
-dilation). An average divides by divisor_override, by the elements inside of the input, or by those
+dilation). An average divides by divisor_override, by the number of elements inside of the input, or
 inside of the padded input; padding never counts for a maximum.
 """
 

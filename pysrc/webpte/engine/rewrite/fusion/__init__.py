@@ -1,4 +1,4 @@
-"""Fuses several calls into a single call that one kernel can run: fewer dispatches, less memory.
+"""Fuses several calls into a call of a single kernel: fewer dispatches, less memory.
 
 `fuse` is the pass. `engine.py` has the queries of the rules and the conditions on matches; the
 other modules have the rules, a function each. `ops/core/fused_call.py` defines a fused call; the

@@ -19,7 +19,7 @@ from webpte.tasks.sound.speech.whisper import SpokenSegment
 _FRAME_SAMPLES, _FIRST_SAMPLES, _LEAST_FRAMES = 384, 511, 4
 _TOKENS_A_SECOND = 6.5  # above this rate a model repeats itself
 _SEARCHED = 5  # seconds at the end of a window, where a long sound is cut at its quietest place
-_FRAME = 0.02  # seconds, of which the loudness is told
+_FRAME = 0.02  # seconds per measurement of loudness
 
 
 class Moonshine:
