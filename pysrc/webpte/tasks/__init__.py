@@ -4,7 +4,7 @@
     print(await task("What a day!"))        # [{"label": "glad", "score": 0.98}]
 
 Names, options and results agree with transformers' pipelines. The files next to the program
-define how inputs are prepared and results are read. See docs/tasks.md.
+define how inputs are prepared and results are read. See docs/use/tasks.md.
 
 The first use imports every module of this package, and so fills the table of tasks: a new task is
 a new file and no list to edit.

@@ -1,6 +1,6 @@
 """LoRA training of a language model on a user's lines, on the GPU.
 
-    program = await webpte.load("chat.pte", training=True, lora=8)  # exported with --train lora
+    program = await webpte.llm.load("chat.pte", training=True, lora=8)  # exported with --train lora
     trainer = webpte.training.LoraTrainer(program, tokenizer)
     async for loss in trainer.learn(["A line.", ("A question?", "Its answer.")], steps=100):
         print(loss)
@@ -23,6 +23,7 @@ import numpy as np
 from webpte.engine.call.gpu_tensor import GpuTensor
 from webpte.errors import DeviceLostError, InputError
 from webpte.llm.lora.files import read_lora
+from webpte.llm.lora.program_loras import load_lora, use_lora
 from webpte.llm.lora.switch import Lora
 from webpte.llm.text import ChatTemplate, Tokenizer
 from webpte.llm.text.tokenizer import check_fits
@@ -156,7 +157,7 @@ class LoraTrainer:
         return saved_lora(self.form, await array_of(self._state[0]), self._program.name)
 
     async def load(self, source: Any, *, config: Any = None, name: str | None = None) -> None:
-        """Continue with a LoRA of the same form; see `Program.load_lora` for the arguments."""
+        """Continue with a LoRA of the same form; see `webpte.llm.load_lora` for the arguments."""
         self._check_idle()
         read = await read_lora(source, config=config, name=name)
         self._check_idle()
@@ -165,12 +166,12 @@ class LoraTrainer:
     async def use(self, name: str = "trained") -> Lora:
         """Let the program use the present LoRA, and return the loaded LoRA.
 
-        The program needs room for it: `load(..., lora=RANK)`. The LoRA of an earlier `use` is
-        freed.
+        The program needs room for it: `webpte.llm.load(..., lora=RANK)`. The LoRA of an earlier
+        `use` is freed.
         """
         saved = await self.save()
-        lora = await self._program.load_lora(saved.weights, config=saved.config, name=name)
-        await self._program.use_lora(lora)
+        lora = await load_lora(self._program, saved.weights, config=saved.config, name=name)
+        await use_lora(self._program, lora)
         if self._used is not None:
             self._used.close()
         self._used = lora

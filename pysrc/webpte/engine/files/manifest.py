@@ -13,7 +13,7 @@
 
 Names are relative to the manifest. `data`, `tokenizer` and `task` (a name of `webpte.tasks`) may be
 missing, and so may `files`, or a file's size and hash. The card of an installed model
-(docs/models.md) is a manifest, too.
+(docs/use/export.md) is a manifest, too.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     for found in await task("How is it cleaned?"):
         print(found["score"], found["document"], found["page"], found["text"])
 
-The task uses `Index`, which takes any embedder. See docs/retrieval.md.
+The task uses `Index`, which takes any embedder. See docs/use/documents.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Classes of adapters: the work that fills a kind of GPU, and its speed.
 
-Kernels choose tiles and splits by these numbers where nothing was tuned (docs/tuning.md). WebGPU
-reports neither cores nor memory, so a row stands for GPUs with similar names. Only the first row
-for NVIDIA was measured; the other rows have typical numbers. To add a GPU, copy the row that
+Kernels choose tiles and splits by these numbers where nothing was tuned (docs/inside/tuning.md).
+WebGPU reports neither cores nor memory, so a row stands for GPUs with similar names. Only the first
+row for NVIDIA was measured; the other rows have typical numbers. To add a GPU, copy the row that
 matches it now, put the copy above that row, and change the numbers.
 """
 
