@@ -247,26 +247,3 @@ class Harness:
                     facts = self._processes.memory_text()
                     raise PageLostError(f"the page crashed; {facts}") from error
                 raise
-
-
-class SharedHarness:
-    """A page for many tests, replaced if a test loses it."""
-
-    def __init__(self, browser: Browser | BrowserContext, site: Site) -> None:
-        self._browser = browser
-        self._site = site
-        self._harness: Harness | None = None
-
-    def get(self) -> Harness:
-        harness = self._harness
-        if harness is None or harness.lost or harness.page.is_closed():
-            harness = self._harness = Harness.open(self._browser, self._site)
-            # Fail rather than skip: without an adapter nothing would be tested.
-            assert harness.adapter() is not None, "this browser has no WebGPU adapter"
-            assert harness.log.errors == []
-            assert harness.log.console_errors == []
-        return harness
-
-    def close(self) -> None:
-        if self._harness is not None:
-            self._harness.close()

@@ -4,7 +4,7 @@
 browsers share the harness:
 
     with open_firefox() as firefox:
-        harness = Harness.open(as_browser(firefox), site)
+        harness = Harness.open(cast(Browser, firefox), site)
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-from playwright.sync_api import Browser
+from typing import Any
 
 from webpte_host.base.errors import HostError
 from webpte_host.harness.bidi import BidiError, BidiSession
@@ -242,11 +240,6 @@ class FirefoxBrowser:
 
     def new_page(self) -> FirefoxPage:
         return FirefoxPage(self._session)
-
-
-def as_browser(browser: FirefoxBrowser) -> Browser:
-    """Adapt the browser to the part of Playwright's API that Harness uses."""
-    return cast("Browser", browser)
 
 
 @contextmanager
