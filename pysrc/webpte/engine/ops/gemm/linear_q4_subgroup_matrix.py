@@ -34,10 +34,10 @@ from webpte.engine.ops.gemm.subgroup_matrix import (
     with_parts,
 )
 
-COLUMNS = 8  # per workgroup of wgsl/gemm/matrix/linear_q4_split_f16.wgsl
+COLUMNS = 8  # per workgroup of wgsl/gemm/experimental/linear_q4_split_f16.wgsl
 MULTI = "linear_q4_multi_matrix"
 MOST_WEIGHTS = 3
-STORAGE_BUFFERS = 9  # buffers in wgsl/gemm/matrix/linear_q4_multi_matrix.wgsl
+STORAGE_BUFFERS = 9  # buffers in wgsl/gemm/experimental/linear_q4_multi_matrix.wgsl
 NOWHERE = 0xFFFFFFFF  # first column of absent weights
 
 # Codes of 4 bits are up to 8, codes of 8 bits up to 128: a code times a scale below 2 to this power
