@@ -1,6 +1,6 @@
 """Sampler settings: checked as a caller gives them, and converted for the sampling operator.
 
-engine/ops/sampling/sample.py defines the settings. `SamplerSettings.choose` is its reference, so a program
+ops/sampling/sample.py defines the settings. `SamplerSettings.choose` is its reference, so a program
 whose logits come to the host generates the same tokens as one that samples on the GPU.
 """
 
