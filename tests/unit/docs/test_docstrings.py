@@ -66,6 +66,7 @@ PLAIN = (
     "pysrc/webpte/engine/plan",
     "pysrc/webpte/engine/portable",
     "pysrc/webpte/engine/rewrite",
+    "pysrc/webpte/engine/run",
     "pysrc/webpte/llm/constrain",
     "pysrc/webpte/llm/text",
     "pysrc/webpte/tasks",
