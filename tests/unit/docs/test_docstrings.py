@@ -67,6 +67,7 @@ PLAIN = (
     "pysrc/webpte/engine/portable",
     "pysrc/webpte/engine/rewrite",
     "pysrc/webpte/engine/run",
+    "pysrc/webpte/engine/load",
     "pysrc/webpte/llm/constrain",
     "pysrc/webpte/llm/text",
     "pysrc/webpte/tasks",

@@ -207,8 +207,7 @@ class GpuDelegate:
             return await self.guard.save()
 
     async def run(self, request: RunRequest) -> list[Any]:
-        """Run once, and return a tensor or an int per output. An error leaves the state unchanged.
-        """
+        """Run once: a tensor or an int per output. An error leaves the state unchanged."""
         with self.lifetime.lease():
             async with self.turn(request.dry_run):
                 run = await self.prepare(request)

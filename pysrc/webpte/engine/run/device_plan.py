@@ -184,8 +184,7 @@ class PlanFactory:
         self.pipelines: set[PipelineSpec] = set()
 
     def key(self, signature: Signature) -> PlanKey:
-        """Return a key of the live shapes; equal keys mean equal commands, read-backs and checks.
-        """
+        """Return a key of the live shapes: equal keys, equal commands, read-backs and checks."""
         work = self._planner.work()
         crossing = [tensor.id for tensor in self._graph.tensor_outputs()]
         for item in work:

@@ -87,8 +87,7 @@ class DelegateMemory:
         return made
 
     def holds(self, value_id: int) -> bool:
-        """Return whether a tensor has memory; a tensor that nothing reads or returns has no memory.
-        """
+        """Return whether a tensor has memory: something reads or returns the tensor."""
         return value_id in self._storage.slot_of
 
     def needs_upload(self, value_id: int) -> bool:

@@ -69,8 +69,7 @@ class _MethodRun:
 
 
 class Method:
-    """Runner of an execution plan over its delegates and kernels; `device` is None without a GPU.
-    """
+    """Runner of an execution plan with delegates and kernels; `device` is None without a GPU."""
 
     def __init__(
         self,
@@ -267,8 +266,7 @@ class Method:
         return located_in_call(place)
 
     def _failed_step(self, instruction: Instruction, message: str) -> str:
-        """Return the name of the step that failed; errors of stitched delegates name it themselves.
-        """
+        """Return the name of the step that failed; a stitched delegate's error begins with it."""
         if isinstance(instruction, DelegateCall):
             for step in self._steps(instruction.delegate_index):
                 if message.startswith(f"{step}: "):

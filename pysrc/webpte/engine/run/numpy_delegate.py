@@ -91,15 +91,13 @@ class NumpyDelegate:
         return len(self.graph.inputs)
 
     async def run(self, request: RunRequest) -> list[Any]:
-        """Run once, and return an array or an int per output, for every placement in the request.
-        """
+        """Run once: an array or an int per output, for every placement in the request."""
         return await self.run_watched(request.inputs, watch_numpy(request.timings))
 
     async def run_watched(
         self, inputs: Sequence[np.ndarray | int], watch: Watch | None
     ) -> list[Any]:
-        """Run once; `watch` is called before every call, and returns a function to call afterwards.
-        """
+        """Run once; `watch`, called before every call, returns a function to call after it."""
         if len(inputs) != len(self.graph.inputs):
             raise ExecutionError(
                 f"the delegate takes {len(self.graph.inputs)} inputs, not {len(inputs)}"

@@ -107,8 +107,7 @@ class PlanSelector:
         self._check_strict()
 
     async def plan_declared_shapes(self) -> None:
-        """Build the plan for the declared shapes, unless shapes depend on SymInts that are unknown.
-        """
+        """Build the plan for the declared shapes, unless they depend on unknown SymInts."""
         if not self._planner.unsettled:
             tensors = [self._graph.tensor(i) for i in self._graph.inputs if self._is_tensor(i)]
             self._use(await self._plan(tuple((t.dims, False) for t in tensors)))

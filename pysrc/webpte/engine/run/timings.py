@@ -17,8 +17,7 @@ Watch = Callable[[Graph, Call, LiveState, dict[int, np.ndarray]], Callable[[], N
 
 @dataclass(frozen=True)
 class HostSpan:
-    """A span of host time, by `perf_counter`; `call` is the delegate's call that the span is for.
-    """
+    """A span of host time, by `perf_counter`, for a `call` of a delegate."""
 
     kind: str  # prepare, upload, submit, wait or host
     name: str
