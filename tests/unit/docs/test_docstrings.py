@@ -71,6 +71,7 @@ PLAIN = (
     "pysrc/webpte/llm/decode",
     "pysrc/webpte/llm/lora",
     "pysrc/webpte/llm/cache",
+    "pysrc/webpte/llm",
     "pysrc/webpte/llm/constrain",
     "pysrc/webpte/llm/text",
     "pysrc/webpte/tasks",
