@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Modules that users import by a short name, of the shelves that they are on.
+# Modules that users import by a short name, with the shelves that have them.
 _SHORT_NAMES = {
     "webpte.library": "webpte.engine.open.library",
     "webpte.report": "webpte.inspection.report",

@@ -51,7 +51,7 @@ class WebpteError(Exception):
     """Base of all errors that webpte raises on purpose."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let other processes have the error, whatever its class is made of."""
+        """Make the error picklable, for other processes, whatever arguments its class takes."""
         return _restored, (type(self), self.args, vars(self))
 
 
@@ -67,7 +67,7 @@ class FormatError(WebpteError):
 
 
 class OtherFileError(FormatError):
-    """A file of another kind than `wanted`: `kind` names it, `advice` says what to do with it."""
+    """A file of another kind than `wanted`: `kind` names it, `advice` is what to do with it."""
 
     def __init__(
         self, kind: str, advice: str, offset: int, wanted: str = "an ExecuTorch program"
@@ -77,7 +77,7 @@ class OtherFileError(FormatError):
         self.advice = advice
 
     def _place(self, offset: int) -> str:
-        return ""  # nothing is wrong with the byte
+        return ""  # the byte itself is valid
 
 
 class UnsupportedError(WebpteError):
@@ -145,7 +145,7 @@ class PrepackBufferError(PrepackError):
 
 
 class ExecutionError(WebpteError):
-    """A call failed for a reason that has no class of its own. The cause is chained."""
+    """A call failed for a reason that has no separate class. The cause is chained."""
 
 
 class InputError(ExecutionError):
@@ -173,11 +173,11 @@ class NoWebGPUError(DeviceError):
 
 
 class DeviceLostError(DeviceError):
-    """The device went away; `Program.recover` rebuilds the program on a new one."""
+    """The device went away; `Program.recover` rebuilds the program on a new device."""
 
 
 class FaultyDeviceError(DeviceError):
-    """The GPU computes wrong results: `faults` has what was computed, by what was tested."""
+    """The GPU computes wrong results: `faults` has the computed values, by the name of the test."""
 
     def __init__(self, message: str, faults: Mapping[str, str]) -> None:
         super().__init__(message)
@@ -213,11 +213,11 @@ class SourceError(WebpteError):
 
 
 class FileChangedError(SourceError):
-    """The file became another one on its server while it was being read; open it again."""
+    """The file changed on its server while it was being read; open it again."""
 
 
 class DigestError(SourceError):
-    """The bytes of a file are not those that its manifest names: `expected` and `found` differ."""
+    """The bytes of a file do not match its manifest: the hashes `expected` and `found` differ."""
 
     def __init__(self, name: str, expected: str, found: str) -> None:
         super().__init__(
@@ -253,8 +253,8 @@ def located(
 ) -> Iterator[None]:
     """Add a location to errors that are raised inside: `locate` returns the new message.
 
-    Errors of webpte keep their class. Others become `foreign`, and so do those `converted`. An
-    error that `locate` has nothing to add to is raised as it is, like those `untouched`.
+    Errors of webpte keep their class. Others become `foreign`, and so do `converted` errors. An
+    error to which `locate` has nothing to add is raised unchanged, like `untouched` errors.
     """
     try:
         yield
@@ -272,7 +272,7 @@ def located(
 def retold(error: Told, message: str) -> Told:
     """Return a copy of an error with another message, to raise `from` the original.
 
-    It is another object, because several tasks may await the original, each at another place.
+    The copy is a new object, because several tasks may await the original, each at another place.
     """
     return _restored(type(error), (message,), vars(error))
 

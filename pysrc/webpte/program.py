@@ -65,7 +65,7 @@ async def load(
     prepare: Prepare | None = None,
     optional: Collection[str] = (),
 ) -> Program:
-    """Open a `.pte`, or the one in a `.bpte`, and make it ready to run.
+    """Open a `.pte`, or the program in a `.bpte`, and make it ready to run.
 
     source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
               A path or URL of a `.json` is a manifest: its files are opened and checked
@@ -73,16 +73,17 @@ async def load(
               several "native:1", by index, name or PCI id), "numpy" (the references, anywhere), or
               a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`
-    strict    refuse to run on the host what has no kernel, instead of doing it and reporting it
+    strict    refuse a program with operators that have no kernel, instead of running these on the
+              host and reporting them
     progress  called as progress(stage, done, total); stages: fetch, read, compile, constants
     options   how it runs on the device, see `webpte.Options`
-    keep      in the browser: take a URL from `webpte.library` if that has the newest, else keep it
-              there, while it is loaded; without room for it there, it is loaded all the same.
-              A load that is interrupted goes on where it stopped the next time
+    keep      in the browser: take a URL from `webpte.library` if the newest file is there, else
+              keep it there, while it is loaded; without room for it there, it is loaded all the
+              same. A load that is interrupted goes on where it stopped the next time
     download  limits of a download, and a handle to pause it
     on_forecast  called with the GPU memory that the program will need, before weights are read;
-              what it raises ends the load
-    prepare   called with the file that was read, returns the one to build: `webpte.llm.load` makes
+              an error that it raises ends the load
+    prepare   called with the file that was read, returns the file to build: `webpte.llm.load` makes
               caches shorter or smaller by it, and room for LoRAs
     optional  methods to read that are left out by default, such as "learn", by which
               `webpte.training` trains
@@ -115,7 +116,7 @@ async def load(
         check_supported(contents)
         if opening is not None:
             device = await opening
-            await device.measure_waiting()  # after the download, which takes this thread's time
+            await device.measure_waiting()  # after the download, because it blocks the event loop
             clock.lap("device")
         chosen = options or Options()
         if on_forecast is not None and not isinstance(device, str):
@@ -133,17 +134,17 @@ class Attachment(Protocol):
 
     @property
     def allocated(self) -> Mapping[int, int]:
-        """GPU buffers by number, with their bytes."""
+        """Size in bytes of each GPU buffer, by number."""
         ...
 
     def close(self) -> None:
-        """Free its memory: the program is closed."""
+        """Free the memory, because the program is closed."""
 
 
 class Program:
     """A loaded program. Close it, or use `async with`, to free its GPU memory.
 
-    Calls may overlap. One that is under way when the program is closed or rebuilt ends with its
+    Calls may overlap. A call that is under way when the program is closed or rebuilt ends with its
     result, or with a ClosedError if it was still being prepared.
     """
 
@@ -155,7 +156,7 @@ class Program:
         strict: bool = False,
         shared: str | None = None,
     ) -> None:
-        """`shared` is the name of a shared device; None if the caller gave the device."""
+        """Take the build; `shared` is the name of a shared device, None for the caller's device."""
         self._contents, self._build, self._clock = contents, build, clock
         self._strict, self._shared = strict, shared
         self._recovery = asyncio.Lock()
@@ -186,7 +187,7 @@ class Program:
     async def run(
         self, method: str, *inputs: Any, output: str = "numpy", progress: Progress | None = None
     ) -> tuple[Any, ...]:
-        """Run a method by name. A call that is cancelled has had all of its effect, or none.
+        """Run a method by name. A call that is cancelled has had all of its effect, or no effect.
 
         inputs    NumPy arrays, `GpuTensor`s, JavaScript `GPUBuffer`s (where the input has a fixed
                   shape), and scalars where the method takes them
@@ -206,7 +207,7 @@ class Program:
         return outputs
 
     def _hold_tensors(self, outputs: Sequence[Any]) -> None:
-        """Remember tensors on the GPU until the program is closed; raise if it is already."""
+        """Remember tensors on the GPU until the program is closed; raise if it already is."""
         tensors = [value for value in outputs if isinstance(value, GpuTensor)]
         if self._log.closed and tensors:
             for tensor in tensors:
@@ -233,11 +234,11 @@ class Program:
         return self._build.methods
 
     async def profile(self, method: str = "forward", *inputs: Any) -> list[tuple[str, float]]:
-        """Run a method once with every kernel timed: what ran, in order, with its microseconds.
+        """Run a method once; return the steps in order, each with its microseconds.
 
-        Kernels are timed by the GPU's own clock; what ran on the host is called "host: ...". State
-        (caches, mutable buffers) is afterwards as it was before. Without inputs, those of the last
-        `run` are taken.
+        Kernels are timed by the GPU's own clock; steps on the host are called "host: ...". State
+        (caches, mutable buffers) does not change. Without inputs, the inputs of the last `run` are
+        used.
         """
         build, found = self._build, self._known(method)
         if isinstance(build.device, str):
@@ -259,7 +260,7 @@ class Program:
 
     @property
     def cases(self) -> dict[str, tuple[BundledCase, ...]]:
-        """The cases in a bundled program (`.bpte`), by method; other files have none."""
+        """The cases in a bundled program (`.bpte`), by method; {} for other files."""
         return dict(self._contents.cases)
 
     @property
@@ -282,10 +283,10 @@ class Program:
         nodes: Collection[int],
         progress: Progress | None = None,
     ) -> RunValues:
-        """Run a method once and keep what went into some of its calls and came out.
+        """Run a method once and keep the inputs and outputs of some of its calls.
 
-        The device computes; NumPy only does what no kernel does. State (caches, mutable buffers)
-        is afterwards as it was before. Without inputs, those of the last `run` are taken.
+        The device computes; NumPy only runs ops without a kernel. State (caches, mutable buffers)
+        does not change. Without inputs, the inputs of the last `run` are used.
 
         nodes     ids of nodes of `graph(method)`, of calls inside of delegates
         progress  called as progress("values", done, total) after each call
@@ -305,15 +306,15 @@ class Program:
         keep: Collection[int] = (),
         progress: Progress | None = None,
     ) -> Comparison:
-        """Run a method once, call by call, and compare what the device computes with NumPy.
+        """Run a method once, call by call, and compare the device's results with NumPy.
 
-        Each call is computed in NumPy from what the device gave it, so the first that is off is the
-        one at fault. State (caches, mutable buffers) is taken from the device, and is afterwards as
-        it was before. Without inputs, those of the last `run` are taken. On device="numpy" there is
-        nothing to compare call by call, but NaN, infinities and `expected` are looked at.
+        Each call is computed in NumPy from the device's values of its inputs, so the first call
+        that differs is at fault. State (caches, mutable buffers) is taken from the device, and does
+        not change. Without inputs, the inputs of the last `run` are used. On device="numpy" there
+        is nothing to compare call by call, but NaN, infinities and `expected` are checked.
 
-        rtol, atol  |device - NumPy| <= atol + rtol·|NumPy| is what agrees
-        expected    outputs that are wanted: arrays in order (None for one that does not matter), a
+        rtol, atol  values agree if |device - NumPy| <= atol + rtol·|NumPy|
+        expected    wanted outputs: arrays in order (None for an output that does not matter), a
                     mapping by name (output0, ...), or the path of an .npy or .npz file
         drift       also run NumPy alone, to see how differences add up: takes twice the time
         keep        ids of nodes of `graph(method)` whose arrays, in and out, the result has as well
@@ -340,27 +341,27 @@ class Program:
         rtol: float | None = None,
         atol: float | None = None,
     ) -> Check:
-        """Run a method once and compare its outputs with those of a reference.
+        """Run a method once and compare its outputs with the outputs of a reference.
 
-        State (caches, mutable buffers) is afterwards as it was before.
+        State (caches, mutable buffers) does not change.
 
         inputs      the inputs, in order, with `expected`; or the file of an example (bytes, a path,
-                    a URL); None: the first case of a bundled program, or the example beside the
-                    program, NAME.check.npz for NAME.pte
+                    a URL); None: the first case of a bundled program, or the example in the folder
+                    of the program, NAME.check.npz for NAME.pte
         expected    as in `compare`
-        rtol, atol  |actual - expected| <= atol + rtol·|expected| is what agrees; by default the
-                    example's, or those of `compare`
+        rtol, atol  values agree if |actual - expected| <= atol + rtol·|expected|; by default as in
+                    the example, or as in `compare`
         """
         return await inspecting.check(
             self._subject(), inputs, expected, method=method, rtol=rtol, atol=atol
         )
 
     async def trace(self, method: str = "forward", *inputs: Any) -> Trace:
-        """Run a method once and write down what takes how long, on the host and on the GPU.
+        """Run a method once and record the time of each step, on the host and on the GPU.
 
-        Kernels are timed by the GPU's own clock, one by one; where it has none, the trace says
-        so, and has the rest. State (caches, mutable buffers) is afterwards as it was before.
-        Without inputs, those of the last `run` are taken.
+        Kernels are timed by the GPU's own clock, each separately; without a clock, the trace says
+        so, and has the rest. State (caches, mutable buffers) does not change. Without inputs, the
+        inputs of the last `run` are used.
         """
         return await inspecting.trace(self._subject(), method, *inputs)
 
@@ -373,10 +374,10 @@ class Program:
     ) -> Tuning:
         """Time every tile config that kernels of a method can have here, and keep the fastest.
 
-        From now on this program uses them, and so does every program that is loaded later on this
-        adapter, for GEMMs of the same sizes; `Options(tuned=False)` does without. Results do
-        not change beyond the order of sums. State is afterwards as it was before. Without inputs,
-        those of the last `run` are taken. See docs/inside/tuning.md.
+        From now on this program uses the fastest configs, and so does every program that is loaded
+        later on this adapter, for GEMMs of the same sizes; `Options(tuned=False)` does without.
+        Results do not change beyond the order of sums. State does not change. Without inputs, the
+        inputs of the last `run` are used. See docs/inside/tuning.md.
 
         progress  called as progress("tune", done, total)
         rest      seconds that are left to other calls after each candidate: for a background task
@@ -385,13 +386,13 @@ class Program:
 
     @property
     def needs_tuning(self) -> bool:
-        """Whether `tune` may help: a method has run on a GPU of a kind that nobody measured."""
+        """Whether `tune` may help: a method has run on a kind of GPU without measurements."""
         return inspecting.needs_tuning(self._subject())
 
     def memory(self, method: str = "forward") -> MemoryReport:
-        """Return what a method has in GPU memory: buffers, the tensors that share them, the peak.
+        """Return a method's GPU memory: buffers, the tensors that share them, the peak.
 
-        Tensors that calls returned and that are still there are not among them; `stats` has those.
+        Tensors that calls returned and that still exist are not included; `stats` has them.
         """
         return inspecting.memory(self._subject(), method)
 
@@ -423,7 +424,7 @@ class Program:
 
     @property
     def report(self) -> list[Placement]:
-        """Every operator of every method, where it runs, and the host's time for it."""
+        """Return every operator of every method, its place, and its time on the host."""
         return self._build.placements()
 
     @property
@@ -441,13 +442,13 @@ class Program:
     async def recover(
         self, device: Device | None = None, *, progress: Progress | None = None
     ) -> None:
-        """Build the program anew, as it was loaded; for after a DeviceLostError.
+        """Build the program again, as it was loaded; for after a DeviceLostError.
 
         The file is read again from where it was opened. State that runs have changed (caches,
-        mutable buffers) starts over. A program whose device is still there can be rebuilt as well.
-        If this fails, the program stays as it was, and it can be tried again.
+        mutable buffers) starts over. A program whose device still works can be rebuilt as well. If
+        this fails, the program does not change, and `recover` can be tried again.
 
-        device    what to build on; by default a new shared device, or the device given to `load`
+        device    where to build; by default a new shared device, or the device given to `load`
         progress  as in `load`; stages: compile, constants
         """
         async with self._recovery:
@@ -482,9 +483,9 @@ class Program:
         return current
 
     def close(self) -> None:
-        """Free every GPU buffer, also of tensors that it returned. It cannot run afterwards.
+        """Free every GPU buffer, also of returned tensors. The program cannot run afterwards.
 
-        While calls are under way, what they use is freed when they end.
+        While calls are under way, the buffers that they use are freed when they end.
         """
         self._log.closed = True
         LOADED.discard(self)
@@ -501,7 +502,7 @@ class Program:
         self.close()
 
 
-# What the shelves above and the page use of a program: no part of the public API
+# Access to a program for the shelves above and the page: no part of the public API
 
 
 def build_of(program: Program) -> Build:
@@ -530,7 +531,7 @@ def rebuilding(program: Program) -> asyncio.Lock:
 
 
 def attach(program: Program, attachment: Attachment) -> None:
-    """Count an object as the program's, until that is closed."""
+    """Count an object as the program's, until the program is closed."""
     program._attached[type(attachment)] = attachment
 
 
@@ -540,10 +541,10 @@ def attached(program: Program, kind: type[A]) -> A | None:
 
 
 async def fingerprint_of(program: Program) -> str:
-    """Return a hash that tells the program apart from others."""
+    """Return a hash that distinguishes the program from others."""
     return await fingerprint(program._contents)
 
 
 def can_tune_now(program: Program) -> bool:
-    """Tell whether there is something to time: a method has run, with kernels that have configs."""
+    """Return whether `tune` has work: a method has run, with kernels that have configs."""
     return inspecting.can_tune_now(program._subject())

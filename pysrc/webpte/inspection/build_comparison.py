@@ -1,4 +1,4 @@
-"""Builds the result of `Program.compare` from what a comparing run recorded."""
+"""Builds the result of `Program.compare` from the records of a comparing run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def kept_of(graph: MethodGraph, recorder: ValueRecorder) -> dict[int, KeptValues
 def calls_of(graph: MethodGraph, nodes: Iterable[int], argument: str) -> set[tuple[int, int]]:
     """Return the calls of nodes: the instruction of the method, and the index inside of it.
 
-    `argument` is how they were given, for errors.
+    `argument` is the name of the caller's argument, for errors.
     """
     found = set()
     for number in nodes:
@@ -112,7 +112,7 @@ def _departure(
 
 
 def expected_outputs(info: MethodInfo, expected: Any) -> list[np.ndarray | None]:
-    """Return one array for each output of a method, or None where none was given.
+    """Return an array for each output of a method, or None for an output without expectation.
 
     expected  a sequence in the order of the outputs, a mapping from their names, or the path of an
               `.npy` or `.npz` file

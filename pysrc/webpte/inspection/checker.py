@@ -1,8 +1,8 @@
-"""Checks one run of a delegate call by call: the device against NumPy.
+"""Checks a run of a delegate call by call: the device against NumPy.
 
-What NumPy computes for a call it computes from what the device gave that call, so a difference is
-the call's own. If wanted, NumPy also runs alone from the delegate's inputs on, which shows how
-differences add up. Constants are read when a call needs them, and forgotten after it.
+NumPy computes each call from the device's values of its inputs, so a difference is the call's own.
+On request, NumPy also runs alone from the delegate's inputs on, which shows how differences add up.
+Constants are read when a call needs them, and forgotten after it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROUNDING = ("quantize", "q8ta", "choose_qparams", "requant")
 
 
 class CallChecker:
-    """Checks the calls of one run in order.
+    """Checks the calls of a run in order.
 
     `device` has the values that the device has computed so far, as long as a call needs them.
     """
@@ -53,7 +53,7 @@ class CallChecker:
         self._kept = self._flow.state.union(graph.outputs)
 
     async def value(self, value_id: int) -> np.ndarray:
-        """Return a value as it is on the device now."""
+        """Return a value as the device has it at this point."""
         if value_id in self.device:
             return self.device[value_id]
         transfer = self._constants[value_id]
@@ -62,7 +62,7 @@ class CallChecker:
         return np.frombuffer(data, tensor.dtype.numpy).reshape(tensor.dims)
 
     async def follow(self, op: OpDef, call: Call, computed: Mapping[int, np.ndarray]) -> None:
-        """Check a call. `computed` is what its kernels gave; NumPy computes the rest."""
+        """Check a call. `computed` has the outputs of its kernels; NumPy computes the others."""
         if op.scalar is not None:
             run_reference(op, call, self._graph, self._live, {})
             self._recorder.add_values(self._place, call.index, call.name, (0, 0), ())
@@ -95,7 +95,7 @@ class CallChecker:
         self._forget(call)
 
     async def _take(self, call: Call, computed: Mapping[int, np.ndarray]) -> None:
-        """Record what the kernels gave, without computing it in NumPy."""
+        """Record the outputs of the kernels, without computing them in NumPy."""
         made = {i: computed[i] for i in self._flow.writes(call)}
         given: Arrays = {}
         if self._recorder.wants(self._place, call):
@@ -108,7 +108,7 @@ class CallChecker:
         self._forget(call)
 
     def _run(self, op: OpDef, call: Call, given: Arrays) -> Arrays:
-        """Compute a call in NumPy; what it changes in place is changed in a copy."""
+        """Compute a call in NumPy; inputs that the call changes in place are copied first."""
         changed = self._flow.changes(call)
         arrays = {i: array.copy() if i in changed else array for i, array in given.items()}
         run_reference(op, call, self._graph, self._live, arrays)
@@ -117,7 +117,7 @@ class CallChecker:
     def _worst(
         self, call: Call, pairs: Mapping[int, tuple[np.ndarray, np.ndarray]]
     ) -> tuple[int, Difference] | None:
-        """Return the output that is off most, and its difference."""
+        """Return the output with the largest difference, and the difference."""
         found = [(i, self._difference(call, i, *pair)) for i, pair in pairs.items()]
         return max(found, key=lambda each: (each[1].wrong, each[1].max_abs), default=None)
 
@@ -127,7 +127,7 @@ class CallChecker:
         packing = packing_of(self._graph.tensor(value_id).dtype)
         if packing is None:
             return difference(made, wanted, self._tolerance(call, made))
-        # What differs a little may be rounded to the next number of a packed cache.
+        # A small difference may be rounded to the next number of a packed cache.
         floats = unpack_whole_rows(wanted, packing)
         tolerance = self._recorder.tolerance
         allowed = Tolerance(tolerance.rtol, max(packing.largest_step(floats), tolerance.atol))

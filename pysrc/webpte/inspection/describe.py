@@ -66,7 +66,7 @@ class DelegateView:
     where: str = "delegate"
 
     def place(self, call: Call) -> tuple[str, str | None]:
-        """Return where a call runs, and why on the host."""
+        """Return where a call runs, and the reason if it runs on the host."""
         step = None if self.steps is None else self.steps.get(call.index)
         if step is None:
             return self.where, None
@@ -90,7 +90,11 @@ def describe(
     places: Mapping[int, str],
     library: ShaderLibrary,
 ) -> MethodGraph:
-    """`inside` has the delegates by index, `places` where calls of kernels run, by their `id`."""
+    """Return the graph of a method.
+
+    `inside` has the delegates by index, `places` the places where calls of kernels run, by the `id`
+    of the call.
+    """
     describer = _Describer(method, inside, state, places, library)
     for chain in method.plan.chains:
         for instruction in chain:
@@ -99,7 +103,7 @@ def describe(
 
 
 class _Describer:
-    """Collects nodes and values."""
+    """Collector of nodes and values."""
 
     def __init__(
         self,
@@ -117,9 +121,9 @@ class _Describer:
         self._library = library
         self._nodes: list[Node] = []
         self._values: dict[str, GraphValue] = {}
-        self._same: dict[str, str] = {}  # values of the method that are those of a delegate
+        self._same: dict[str, str] = {}  # values of the method that are also values of a delegate
         self._delegates = 0
-        self._place = -1  # of the instruction under way
+        self._place = -1  # index of the instruction under way
 
     def add(self, instruction: Instruction) -> None:
         self._place += 1
@@ -350,31 +354,32 @@ class _Describer:
 
 
 def _leaves(call: Call) -> Iterator[Call]:
-    """Yield the calls that a fused call stands for; of others, the call itself."""
+    """Yield the calls that a fused call stands for; yield any other call itself."""
     if not call.parts:
         yield call
     for part in call.parts:
         yield from _leaves(part)
 
 
-KNOWN = ("input", "constant", "state", "output")  # what is known of a value of the method
+# kinds of a value that are known from the method itself
+KNOWN = ("input", "constant", "state", "output")
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """One call of a delegate: the keys of its values, and what it is called if it is not alone."""
+    """A call of a delegate: the keys of its values, and its name if it is not alone."""
 
     inside: DelegateView
     number: int
     keys: dict[int, str]
     name: str
-    packs: Mapping[int, int]  # what prepacks fill, by the constants that they take
+    packs: Mapping[int, int]  # values that prepacks fill, by the constants that they take
     ops: Mapping[int, OpDef]
-    step: str  # the name of the step of the file, if it is one
+    step: str  # the name of the step of the file, if the delegate is a step
     frames: tuple[Frame, ...]  # of the call of the delegate
 
     def origin(self, call: Call) -> str | None:
-        """Return the call of the file that a call is, as the graph of the file names it."""
+        """Return the name of the file's call that a call was made from."""
         if call.kernel is not None:
             return f"{KERNEL}{call.kernel}"
         if call.origin is None:

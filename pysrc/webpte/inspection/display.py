@@ -1,4 +1,4 @@
-"""Programs and tensors as notebooks show them; what `insight` gives shows itself."""
+"""Programs and tensors as notebooks show them; the results of `insight` show themselves."""
 
 from __future__ import annotations
 

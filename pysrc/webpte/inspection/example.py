@@ -1,8 +1,8 @@
-"""Examples of programs: inputs with the outputs of a reference, in one `.npz` file.
+"""Examples of programs: inputs with the outputs of a reference, in an `.npz` file.
 
-`NAME.check.npz` stands beside `NAME.pte`. Its arrays are `input0`, `input1`, ... and `output0`, ...
-(any of the outputs), in the order of the method; `rtol` and `atol`, numbers, are the tolerance if
-they are there. `serve.py export` writes it.
+`NAME.check.npz` lies in the folder of `NAME.pte`. Its arrays are `input0`, `input1`, ... and
+`output0`, ... (any of the outputs), in the order of the method; the numbers `rtol` and `atol`, if
+there, are the tolerance. `serve.py export` writes the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PROGRAM = re.compile(r"\.pte(\?.*)?$")
 
 @dataclass(frozen=True)
 class Example:
-    """Inputs of a method, and one array for each output, or None where none is expected."""
+    """Inputs of a method, and an array or None (not expected) for each output."""
 
     inputs: Sequence[Any]
     expected: Sequence[np.ndarray | None]
@@ -35,14 +35,14 @@ class Example:
 
 
 def example_address(origin: str) -> str:
-    """Return the path or URL of the example beside a program."""
+    """Return the path or URL of a program's example, in the same folder."""
     if not _PROGRAM.search(origin):
         raise InputError(f"{origin} does not end in .pte: give inputs and expected outputs")
     return _PROGRAM.sub(lambda found: ENDING + (found[1] or ""), origin)
 
 
 async def read_example(info: MethodInfo, source: Any) -> Example:
-    """Read an example from what `load` takes: bytes, a path, a URL or a Blob."""
+    """Read an example from bytes, a path, a URL or a Blob, like `load`."""
     try:
         opened = await open_source(source)
         data = await opened.read(0, opened.size)

@@ -1,8 +1,8 @@
 """Forecasts the GPU memory of a program from its head: no weights are read, nothing is allocated.
 
-Graphs are rewritten and lowered as they are when they are loaded, at the largest shapes. Calls that
-a load would move from the host to the GPU, or fold into constants, are not taken into account, so
-a program of several delegates can need somewhat more or less.
+Graphs are rewritten and lowered as in loading, at the largest shapes. Calls that a load would move
+from the host to the GPU, or fold into constants, are not taken into account, so a program of
+several delegates can need somewhat more or less.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from webpte.engine.run.shared_weights import ConstantKey, shareable
 from webpte.errors import OutOfMemoryError, WebpteError
 from webpte.inspection.report.forecast import MemoryForecast
 
-# Of the host's memory, while weights are uploaded: ranges of 32 MB, three at a time, in a browser.
+# Bytes in the host's memory while weights are uploaded: ranges of 32 MB, three at a time, in a
+# browser.
 STAGING_BYTES = 96 << 20
 
 
@@ -44,10 +45,10 @@ async def forecast(
     prepare: Prepare | None = None,
     optional: Collection[str] = (),
 ) -> MemoryForecast:
-    """Tell how much GPU memory a program will need, before its weights are fetched.
+    """Return the GPU memory that a program will need, before its weights are fetched.
 
     source, data, name, options, prepare, optional   as for `load`
-    device    what it would run on, by name, or as a Device, or as the info of one
+    device    the device to run on, by name, as a Device, or as the info of a device
     budget    the most bytes that it may take, for example `report.PHONE_BUDGET`
     """
     files = [await open_source(file) for file in data]
@@ -105,7 +106,7 @@ def _host_bytes(contents: Contents) -> int:
 
 
 class _MemoryTally:
-    """Bytes by kind over the graphs of a program; methods share weights that are the same."""
+    """Bytes by kind over the graphs of a program; equal weights of several methods count once."""
 
     def __init__(self, info: DeviceInfo, fused: bool) -> None:
         self._info = info

@@ -1,6 +1,7 @@
-"""Looks inside of a program: graph, values, compare, check, trace, memory, tune.
+"""Functions that look inside of a program: graph, values, compare, check, trace, memory, tune.
 
-`Program` has a method for each of these functions, which says more. See docs/use/inspecting.md.
+`Program` has a method for each of these functions, with the full description. See
+docs/use/inspecting.md.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ STAGES = ("planned", "file")
 
 @dataclass(frozen=True)
 class Subject:
-    """A program to look into: its build, and the file that it was made of.
+    """A program to look into: its build, and the file from which it was built.
 
-    origin  the path or URL that it was loaded from; empty if there is none
+    origin  the path or URL that it was loaded from; "" if unknown
     """
 
     name: str
@@ -68,7 +69,7 @@ class Subject:
     contents: Contents
 
     def method(self, name: str) -> Method:
-        """Return a method; raise InputError if there is none of this name."""
+        """Return a method; raise InputError if no method has this name."""
         methods = self.build.methods
         if name not in methods:
             listed = ", ".join(methods) or "none"
@@ -91,7 +92,7 @@ async def values(
     nodes: Collection[int],
     progress: Progress | None = None,
 ) -> RunValues:
-    """Run a method once and keep what went into some of its calls and came out."""
+    """Run a method once and keep the inputs and outputs of some of its calls."""
     build, found = subject.build, subject.method(method)
     graph = _graph(subject.name, build, method)
     tell = _telling("values", len(graph.nodes), progress)
@@ -114,7 +115,7 @@ async def compare(
     keep: Collection[int] = (),
     progress: Progress | None = None,
 ) -> Comparison:
-    """Run a method once, call by call, and compare what the device computes with NumPy."""
+    """Run a method once, call by call, and compare the device's results with NumPy."""
     build, found = subject.build, subject.method(method)
     info = found.info
     wanted = None if expected is None else expected_outputs(info, expected)
@@ -139,7 +140,7 @@ async def check(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Check:
-    """Run a method once and compare its outputs with those of a reference."""
+    """Run a method once and compare its outputs with the outputs of a reference."""
     build, found = subject.build, subject.method(method)
     example = await _example(subject, found.info, inputs, expected)
     tolerance = Tolerance(
@@ -178,7 +179,7 @@ async def _example(subject: Subject, info: MethodInfo, inputs: Any, expected: An
 
 
 async def trace(subject: Subject, method: str = "forward", *inputs: Any) -> Trace:
-    """Run a method once and write down what takes how long, on the host and on the GPU."""
+    """Run a method once and record the time of each step, on the host and on the GPU."""
     build, found = subject.build, subject.method(method)
     timings = Timings(_has_clock(build))
     with build.lifetime.lease(), CallContext():
@@ -211,14 +212,14 @@ async def tune(
 
 
 def needs_tuning(subject: Subject) -> bool:
-    """Tell whether `tune` may help: a method has run on a GPU of a kind that nobody measured."""
+    """Return whether `tune` may help: a method has run on a kind of GPU without measurements."""
     build = subject.build
     tuned = any(delegate.info.choices for delegate in build.gpu_delegates)
     return can_tune_now(subject) and not tuned and not build.info.adapter_class.measured
 
 
 def memory(subject: Subject, method: str = "forward") -> MemoryReport:
-    """Return what a method has in GPU memory: buffers, the tensors that share them, the peak."""
+    """Return a method's GPU memory: buffers, the tensors that share them, the peak."""
     subject.method(method)
     build = subject.build
     if isinstance(build.device, str):
@@ -237,19 +238,19 @@ def kernels(subject: Subject) -> frozenset[str]:
 
 
 def can_tune(subject: Subject) -> bool:
-    """Tell whether kernels can be timed: the program runs on a GPU, and that has a clock."""
+    """Return whether kernels can be timed: the program runs on a GPU that has a clock."""
     build = subject.build
     return not isinstance(build.device, str) and _has_clock(build)
 
 
 def can_tune_now(subject: Subject) -> bool:
-    """Tell whether there is something to time: a method has run, with kernels that have configs."""
+    """Return whether `tune` has work: a method has run, with kernels that have configs."""
     has_run = any(remembers(subject, name) for name in subject.build.methods)
     return can_tune(subject) and not subject.build.info.software and has_run
 
 
 def remembers(subject: Subject, method: str) -> bool:
-    """Tell whether the inputs of a method's last run are still there."""
+    """Return whether the inputs of a method's last run still exist."""
     try:
         subject.method(method).earlier_inputs()
     except InputError:
@@ -270,7 +271,7 @@ def _on_gpu(delegates: Iterable[Delegate]) -> list[GpuDelegate]:
 
 
 def _has_clock(build: Build) -> bool:
-    """Tell whether calls can be timed; NumPy needs no clock, since the host times everything."""
+    """Return whether calls can be timed; NumPy needs no clock, since the host times everything."""
     return isinstance(build.device, str) or CLOCK in build.device.info.features
 
 

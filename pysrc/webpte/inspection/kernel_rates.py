@@ -1,7 +1,7 @@
 """The speed of a device: kernels timed by the GPU's clock.
 
 Bytes count every tensor once, as it is stored: the least that a kernel must move. Small tensors can
-seem faster than memory, because a call leaves them in the GPU's caches for the next one.
+seem faster than memory, because a call leaves them in the GPU's caches for the next call.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from webpte.inspection.report.work import work_of
 
 OutSpec = tuple[DType, Dims]
 
-PLACEHOLDERS = 3  # as many outputs as any operator has
+PLACEHOLDERS = 3  # the most outputs of any operator
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The time to spend on measuring. The clocks of an idle GPU are a fraction of a busy one's."""
+    """The time to spend on measuring. The clocks of an idle GPU are a fraction of a busy GPU's."""
 
     warm_ms: float = 300
     runs: int = 15
-    most_ms: float = 3000  # of the timed runs, where each of them takes long
-    busy_ms: float = 20  # of other runs in the queue before each timed one
+    most_ms: float = 3000  # time limit for all timed runs
+    busy_ms: float = 20  # time of other runs in the queue before each timed run
     most_behind: int = 200
 
 
@@ -61,12 +61,13 @@ class Limits:
 
 
 FOR_CPUS = Limits(1 << 22, 256)
-QUICK, FOR_A_GLANCE = Effort(60, 5, 400, 5), Limits(1 << 24, 2048)  # good to a tenth or so
+# the results are good to a tenth or so
+QUICK, FOR_A_GLANCE = Effort(60, 5, 400, 5), Limits(1 << 24, 2048)
 
 
 @dataclass(frozen=True)
 class BenchCall:
-    """A call as a graph of its own."""
+    """A graph with a single call."""
 
     name: str
     op: OpDef
@@ -85,7 +86,7 @@ def is_tensor(arg: Any) -> bool:
 
 
 def call_graph(op: OpDef, args: Any, out: Any) -> Graph:
-    """Build the graph of one call; without `out` its shape function gives the outputs."""
+    """Build the graph of a call; without `out` the call's shape function gives the outputs."""
     if not isinstance(args, list):
         raise GraphError(f'"args" is not a list, but {args!r}')
     tensors = [_read_tensor(arg) for arg in args if isinstance(arg, dict)]
@@ -115,7 +116,7 @@ def _out_dims(op: OpDef, args: list[Any], dtype: DType) -> list[Dims]:
 
 
 def _built(op: OpDef, args: list[Any], outs: Sequence[OutSpec]) -> Graph:
-    """Build the graph of one call; tensors that are not constants are its inputs."""
+    """Build the graph of a call; tensors that are not constants are its inputs."""
     builder = CallBuilder()
     ids = [_add(builder, arg) for arg in args]
     found = builder.graph(op, [], outs)
@@ -184,7 +185,7 @@ def bytes_of(call: BenchCall, halves: bool = False) -> int:
 
 
 def flops_of(call: BenchCall) -> int | None:
-    """Count the FLOPs by a formula; without one, one per output element."""
+    """Count the FLOPs by a formula; without a formula, one per output element."""
     if call.op.alias_of is not None:
         return None
     counted = work_of(call.op, call.args).flops
@@ -197,7 +198,7 @@ def flops_of(call: BenchCall) -> int | None:
 async def rates_of(device: Device, effort: Effort = QUICK, limits: Limits | None = None) -> Rates:
     """Measure the best rates of a device: of a large copy, and of a GEMM of large matrices.
 
-    By default it takes a second or two and 150 MB; a software adapter gets smaller ones.
+    By default measuring takes a second or two and 150 MB; a software adapter gets smaller sizes.
     """
     calls = _limit_calls(limits or (FOR_CPUS if device.info.software else FOR_A_GLANCE))
     copied, multiplied = [await measure(device, call, effort) for call in calls]
@@ -269,7 +270,7 @@ async def _times(
 
     started = perf_counter()
     last = await run(0)
-    # Runs before each timed one keep the GPU busy: its clocks drop within milliseconds of idling.
+    # Runs before each timed run keep the GPU busy: its clocks drop within milliseconds of idling.
     once = max(1.0, sum(microseconds for _, microseconds in last))
     behind = max(1, min(effort.most_behind, round(effort.busy_ms * 1000 / once)))
     while (perf_counter() - started) * 1000 < effort.warm_ms:

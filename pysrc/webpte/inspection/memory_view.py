@@ -23,7 +23,8 @@ def build_memory_report(
 ) -> MemoryReport:
     """Build the report.
 
-    `calls` are the delegates that the method calls, in order; `others` are of other methods.
+    `calls` are the delegates that the method calls, in order; `others` are the delegates of other
+    methods.
     """
     elsewhere = {
         name: frozenset(buffer for delegate in found for buffer in delegate.allocated)
@@ -35,7 +36,7 @@ def build_memory_report(
         nodes = [node for node in graph.nodes if node.delegate == number is not None]
         for buffer in _Buffers(delegate, nodes, len(graph.nodes)).all():
             shared = tuple(name for name, held in elsewhere.items() if buffer.number in held)
-            # Delegates of one method may have weights in common.
+            # Delegates of the same method may have weights in common.
             buffers.setdefault(buffer.number, replace(buffer, shared_with=shared))
     found = tuple(buffers.values())
     needed = tuple(_needed(found, len(graph.nodes)))
@@ -53,7 +54,7 @@ def _needed(buffers: Iterable[Buffer], count: int) -> Iterator[int]:
 
 
 class _Buffers:
-    """The buffers of one delegate, with its nodes; `end` is the number of all nodes."""
+    """The buffers of a delegate, with its nodes; `end` is the number of all nodes."""
 
     def __init__(self, delegate: GpuDelegate, nodes: Sequence[Node], end: int) -> None:
         self._delegate = delegate
@@ -79,7 +80,7 @@ class _Buffers:
             yield Buffer(number, kind, nbytes, tuple(found), ())
 
     def _kind(self, value_id: int, known: str | None) -> str:
-        """Return the kind of a buffer that holds a value; views of weights are in their buffer."""
+        """Return the kind of a value's buffer; views of weights are in the weights' buffer."""
         if value_id in self._flow.state:
             return "state"
         return "weights" if value_id in self._flow.stored else known or "activations"

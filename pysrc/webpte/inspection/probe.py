@@ -1,4 +1,4 @@
-"""Runs that look inside of delegates and leave state as it was."""
+"""Runs that look inside of delegates without changing state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ComparingProbe:
     async def run(
         self, delegate: object, inputs: Sequence[Any], place: int, *, alone: bool
     ) -> list[Any]:
-        """Run one delegate; see `StepwiseRun.run` for `alone`."""
+        """Run a delegate; see `StepwiseRun.run` for `alone`."""
         if isinstance(delegate, NumpyDelegate):
             return await delegate.run_watched(inputs, self._watch(place))
         assert isinstance(delegate, GpuDelegate)
@@ -37,7 +37,7 @@ class ComparingProbe:
         return await StepwiseRun(delegate, follow).run(inputs, alone=alone)
 
     def _watch(self, place: int) -> Callable[..., Callable[[], None]]:
-        """Return a watch that counts NaN and infinities: NumPy has nothing to compare with."""
+        """Return a watch that counts NaN and infinities, without a comparison."""
 
         def watch(graph: Graph, call: Call, live: LiveState, arrays: Arrays) -> Callable[[], None]:
             flow = Dataflow.of(graph)

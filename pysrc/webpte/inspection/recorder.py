@@ -1,4 +1,4 @@
-"""Records what the calls of a method computed, and how far it is off."""
+"""Records the results of a method's calls, and their differences from NumPy."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class CheckedCall:
     drift: Difference | None
     nans: int
     infinities: int
-    given: tuple[int, int]  # NaN and infinities among what went in
+    given: tuple[int, int]  # NaN and infinities in the inputs
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The arrays of the first call that is off."""
+    """The arrays of the first call beyond the tolerance."""
 
     place: int
     call: Call
-    output: int  # value ids
+    output: int  # value id
     inputs: Arrays
     actual: np.ndarray
     wanted: np.ndarray
@@ -44,8 +44,8 @@ class ValueRecorder:
     """Collects findings and arrays over the calls of a method.
 
     keep      calls, by the instruction of the method and their index: their arrays are kept
-    progress  called after each call with their number so far
-    judged    whether calls are computed in NumPy as well, where the device has computed them
+    progress  called after each call with the number of calls so far
+    judged    whether calls that the device has computed are computed in NumPy as well
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ValueRecorder:
         return (place, call.index) in self._keep
 
     def keep(self, place: int, call: Call, given: Arrays, made: Arrays) -> None:
-        """Keep the arrays of a call if they are wanted; in a loop, those of the last turn."""
+        """Keep the arrays of a call if they are wanted; in a loop, the arrays of the last turn."""
         if self.wants(place, call):
             self.kept[place, call.index] = dict(given), dict(made)
 
@@ -91,6 +91,6 @@ class ValueRecorder:
 
 
 def count_non_finite(arrays: Iterable[Any]) -> tuple[int, int]:
-    """Count NaN and infinities in those values that are arrays."""
+    """Count NaN and infinities in the arrays among these values."""
     counts = [non_finite(array) for array in arrays if isinstance(array, np.ndarray)]
     return sum(nans for nans, _ in counts), sum(infinities for _, infinities in counts)

@@ -1,8 +1,8 @@
 """A run of a delegate in pieces: the outputs of every kernel are read before they are overwritten.
 
-The kernels, their params and their buffers are those of any other call. Only the work is cut: where
-an op is about to write to memory that holds what an earlier one of the piece gave, what was given
-so far is read back, and a new piece begins.
+The kernels, their params and their buffers are the same as in any other call. Only the work is cut:
+if an op is about to write to memory that holds an earlier output of the piece, the outputs so far
+are read back, and a new piece begins.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from webpte.errors import IndexRangeError
 from webpte.inspection.checker import CallChecker
 from webpte.inspection.recorder import Arrays
 
-PIECE_BYTES = 32 << 20  # that come back with one piece, if one op alone does not give more
+PIECE_BYTES = 32 << 20  # read back with a piece, unless a single op gives more
 
 Follow = Callable[[LiveState, Arrays], CallChecker]
 
 
 @dataclass
 class _Piece:
-    """Steps in order: those with kernels, and those in between that need none."""
+    """Steps in order: steps with kernels, and the steps between them that need no kernel."""
 
     uploads: list[Tensor] = field(default_factory=list)
     records: list[tuple[PlannedCall, Dispatch]] = field(default_factory=list)
-    reads: dict[int, Tensor] = field(default_factory=dict)  # what comes back, by value
+    reads: dict[int, Tensor] = field(default_factory=dict)  # tensors to read back, by value
     buffers: set[int] = field(default_factory=set)
     nbytes: int = 0
     steps: list[PlannedCall] = field(default_factory=list)
 
 
 class StepwiseRun:
-    """One run in pieces; `follow` makes the checker that is called after each step."""
+    """A run in pieces; `follow` makes the checker that is called after each step."""
 
     def __init__(self, delegate: GpuDelegate, follow: Follow) -> None:
         self._delegate = delegate
@@ -93,7 +93,8 @@ class StepwiseRun:
                 computed = await self._submitted(segment)
                 for step in piece.steps:
                     await follower.follow(step.op, step.call, _of_step(step, computed))
-                    await asyncio.sleep(0)  # each can take long in NumPy; others get their turn
+                    # each step can take long in NumPy; other tasks get their turn
+                    await asyncio.sleep(0)
                 if number + 1 < len(pieces):
                     payload = plan.segments[number + 1].payload
                     for tensor in pieces[number + 1].uploads:
@@ -107,7 +108,7 @@ class StepwiseRun:
         ]
 
     async def _known(self, given: Sequence[np.ndarray | int]) -> Arrays:
-        """Return inputs and state, as they are before the first kernel."""
+        """Return inputs and state, with their contents before the first kernel."""
         arrays: Arrays = {}
         for index, (value_id, value) in enumerate(zip(self._graph.inputs, given, strict=True)):
             if isinstance(value, np.ndarray):
@@ -144,13 +145,13 @@ class StepwiseRun:
         return pieces
 
     def _given_by(self, step: PlannedCall, records: Sequence[Dispatch]) -> dict[int, Tensor]:
-        """Return the tensors that the kernels of a step write: outputs that one of them binds."""
+        """Return the tensors that the kernels of a step write: outputs that a kernel binds."""
         bound = {b for record in records for b in record.bindings if isinstance(b, int)}
         writes = [i for i in self._delegate.planner.writes(step) if i in bound]
         return {i: self._graph.tensor(i) for i in writes if self._memory.holds(i)}
 
     async def _plan(self, pieces: Sequence[_Piece]) -> DevicePlan:
-        """Build a plan with one segment for each piece."""
+        """Build a plan with a segment for each piece."""
         factory, planner = self._delegate.factory, self._delegate.planner
         memory, segments = PlanMemory(self._memory), list[Segment]()
         key = factory.key(())
@@ -185,5 +186,5 @@ class StepwiseRun:
 
 
 def _of_step(step: PlannedCall, computed: Mapping[int, np.ndarray]) -> Mapping[int, np.ndarray]:
-    """Return what was read back for a step; nothing for one that no kernel runs."""
+    """Return the arrays that were read back for a step; {} for a step without kernels."""
     return computed if step.host is None and not step.aliased else {}

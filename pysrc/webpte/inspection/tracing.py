@@ -1,4 +1,4 @@
-"""Builds the result of `Program.trace` from what a timed run recorded."""
+"""Builds the result of `Program.trace` from the records of a timed run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _host_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSp
 
 
 def _gpu_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSpan]:
-    """Return spans of kernels one after the other, from when they were submitted."""
+    """Return spans of kernels in sequence, from the time of their submission on."""
     for since, kernels in groupby(timings.kernels, key=lambda kernel: kernel.since):
         listed = list(kernels)
         at = (since - start) * 1e6
@@ -76,7 +76,7 @@ def _gpu_spans(timings: Timings, nodes: Nodes, start: float) -> Iterator[TimeSpa
 
 
 def _steps(timings: Timings, nodes: Nodes, works: Mapping[int, Work]) -> Iterator[TimedStep]:
-    """Return dispatches and work on the host; the work of a call is counted for its longest."""
+    """Yield the timed steps; a call's work is attributed to its longest dispatch."""
 
     def call_of(kernel: TimedKernel) -> tuple[float, int, int]:
         return kernel.since, kernel.place, kernel.call

@@ -84,9 +84,8 @@ class Chat:
         """Begin an empty conversation.
 
         system     the message before all others
-        template   a chat template in place of the tokenizer's own; `variables` are passed to it
-        besides
-                   messages
+        template   a chat template in place of the tokenizer's own; `variables` are its input
+                   besides messages
         stop, stop_tokens   end an answer, besides the stop tokens of the program and the template
         when_full  the reaction when the context cannot hold all messages: "error", or "slide": drop
                    the oldest messages, up to the first question that leaves room

@@ -59,9 +59,8 @@ class GenerationOptions(TypedDict, total=False):
     logprobs     whether to fill `Generation.logprobs`: how probable the model found each token
     top          the number of likeliest tokens to list there, up to 20
     constraint   restricts the answer; each token then waits for the token before
-    speculate    guesses tokens, which the model checks several at a time: "lookup" (the
-    continuation
-                 of the same tokens earlier in the conversation), or a smaller program with the same
+    speculate    guesses tokens, which the model checks several at a time: "lookup" (the tokens
+                 that followed earlier in the conversation), or a smaller program with the same
                  vocabulary that drafts. The tokens of the answer stay the same.
     """
 

@@ -80,9 +80,8 @@ class Reply:
         """Begin a reply, without a call of the model.
 
         constraint  builds the answer's constraint when the answer begins
-        continued   text and tokens with which the answer begins; a part of a character at the end
-        of
-                    the tokens may be completed by this reply
+        continued   text and tokens with which the answer begins; a part of a character at the
+                    end of the tokens may be completed by this reply
         """
         self.text = ""
         self.ended: str | None = None

@@ -72,6 +72,7 @@ PLAIN = (
     "pysrc/webpte/llm/lora",
     "pysrc/webpte/llm/cache",
     "pysrc/webpte/llm",
+    "pysrc/webpte/inspection",
     "pysrc/webpte/llm/constrain",
     "pysrc/webpte/llm/text",
     "pysrc/webpte/tasks",

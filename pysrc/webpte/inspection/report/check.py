@@ -1,4 +1,4 @@
-"""The result of `Program.check`: whether outputs agree with those of a reference."""
+"""The result of `Program.check`: whether outputs agree with the outputs of a reference."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from webpte.inspection.report.difference import Tolerance
 
 @dataclass(frozen=True)
 class WorstElement:
-    """The element that exceeds its tolerance most, or of the largest error if none does.
+    """The element that exceeds its tolerance most, or the element with the largest error.
 
-    `used` is the share of its tolerance that it takes; up to 1 agrees.
+    `used` is the error as a share of the element's tolerance; up to 1 agrees.
     """
 
     output: str
@@ -24,9 +24,9 @@ class WorstElement:
 
 @dataclass(frozen=True)
 class Check:
-    """The outputs of a method compared with expected ones, by one tolerance.
+    """The outputs of a method compared with expected outputs, by a single tolerance.
 
-    variant  how it ran: "as suits the adapter", "without f16", ..., "NumPy"
+    variant  the way of running: "as suits the adapter", "without f16", ..., "NumPy"
     """
 
     program: str

@@ -16,20 +16,20 @@ from webpte.inspection.report.report import HIDDEN, Report, ReportTable
 class NamedArray:
     """A value of a call, with the array itself for a closer look."""
 
-    key: str  # of the value in `Program.graph`
+    key: str  # key of the value in `Program.graph`
     facts: ArrayFacts
     array: np.ndarray = field(repr=False, compare=False, metadata=HIDDEN)
 
 
 @dataclass(frozen=True)
 class CallComparison:
-    """The differences of one call.
+    """The differences of a call.
 
-    own    of its kernels alone: NumPy gets the call's inputs from the device
+    own    caused by its kernels alone: NumPy gets the call's inputs from the device
     drift  accumulated: NumPy computes from the inputs of the delegate on
 
-    Both are those of the worst output; None if there is nothing to compare: for aliases, calls on
-    the host, and outputs without a meaning.
+    Both belong to the worst output; None if there is nothing to compare: for aliases, calls on the
+    host, and outputs without a meaning.
     """
 
     node: int  # its `id` in `Program.graph`
@@ -39,7 +39,7 @@ class CallComparison:
     layer: str | None
     own: Difference | None
     drift: Difference | None
-    nans: int  # in its outputs on the device
+    nans: int  # in the call's outputs on the device
     infinities: int
 
 
@@ -104,7 +104,7 @@ class RunValues(Report):
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """An output of the method compared with the expected one."""
+    """An output of the method compared with the expected output."""
 
     name: str
     difference: Difference
@@ -115,7 +115,7 @@ class OutputComparison:
 
 @dataclass(frozen=True)
 class Comparison(Report):
-    """A compared run; `calls` are in order of time, those in a loop several times."""
+    """A compared run; `calls` are in order of time, calls in a loop several times."""
 
     program: str
     method: str
@@ -123,16 +123,16 @@ class Comparison(Report):
     tolerance: Tolerance
     calls: tuple[CallComparison, ...]
     first: Departure | None  # by the difference of each call alone
-    first_nan: CallComparison | None  # outputs NaN without one among its inputs
+    first_nan: CallComparison | None  # outputs NaN without a NaN among its inputs
     first_infinity: CallComparison | None
-    outputs: tuple[OutputComparison, ...]  # if expected ones were given
-    kept: Mapping[int, KeptValues]  # by node, for the requested ones
+    outputs: tuple[OutputComparison, ...]  # if expected outputs were given
+    kept: Mapping[int, KeptValues]  # by node, for the requested nodes
 
     @property
     def agrees(self) -> bool:
         """Whether every call is within the tolerance, and every output as expected.
 
-        False if it `is_empty`.
+        False if the comparison `is_empty`.
         """
         right = self.first is None and all(o.difference.agrees for o in self.outputs)
         return right and not self.is_empty
@@ -144,7 +144,7 @@ class Comparison(Report):
 
     @property
     def worst(self) -> list[CallComparison]:
-        """The compared calls, those with the largest difference of their own first."""
+        """The compared calls, calls with the largest own difference first."""
         compared = [call for call in self.calls if call.own is not None]
         return sorted(compared, key=lambda c: -c.own.max_abs if c.own else 0.0)
 

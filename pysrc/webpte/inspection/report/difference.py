@@ -11,16 +11,16 @@ from webpte.engine.shapes import Dims
 
 RTOL = ATOL = 1e-3  # ExecuTorch's operator tests use these for float32
 RELATIVE_FLOOR = 1e-6  # with "either", smaller elements count as this for the relative error
-AROUND = 2  # elements to each side of the worst one, along the last two dims
+AROUND = 2  # elements to each side of the worst element, along the last two dims
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The rule for whether an element agrees with the one that is wanted.
+    """The rule for whether an element agrees with the wanted element.
 
     combine      "sum": |actual - wanted| <= atol + rtol·|wanted|; "either": the error is within
                  `atol`, or its relative size within `rtol`
-    relative_to  "element", or "largest": |wanted| is that of the array's largest finite element
+    relative_to  "element", or "largest": |wanted| is taken from the array's largest finite element
     equal_nan    whether NaN agrees with NaN
 
     Equal infinities agree; an infinity and any other number never do.
@@ -40,8 +40,8 @@ EXACT = Tolerance(0.0, 0.0)
 class Difference:
     """Figures about two arrays: `wrong` of `count` elements are beyond the tolerance.
 
-    worst  index of the element that exceeds its tolerance most; if none does, of the largest error
-    used   the largest share of its tolerance that an element takes; up to 1 agrees
+    worst  index of the element that exceeds its tolerance most, or else has the largest error
+    used   the largest error as a share of its element's tolerance; up to 1 agrees
     """
 
     count: int
@@ -49,7 +49,7 @@ class Difference:
     max_abs: float
     max_rel: float
     worst: tuple[int, ...]
-    problem: str = ""  # shapes that differ, say
+    problem: str = ""  # the reason why the arrays cannot be compared, such as shapes that differ
     used: float = 0.0
 
     @property
@@ -118,7 +118,8 @@ def _gap(actual: np.ndarray, wanted: np.ndarray, equal_nan: bool) -> np.ndarray:
     with np.errstate(invalid="ignore", over="ignore"):
         gap = np.abs(one - two)
         if actual.dtype.kind in "biu" and wanted.dtype.kind in "biu":
-            # float64 cannot tell all integers apart, but unequal ones differ by 1 at least.
+            # float64 cannot represent all integers exactly, but unequal integers differ by 1 at
+            # least.
             return np.where(actual == wanted, 0.0, np.maximum(gap, 1.0))
         same = one == two
         if equal_nan:
@@ -128,7 +129,7 @@ def _gap(actual: np.ndarray, wanted: np.ndarray, equal_nan: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ElementWindow:
-    """The elements around one element, of both arrays; `start` is the index of the first."""
+    """The elements around an element, of both arrays; `start` is the index of the first."""
 
     start: tuple[int, ...]
     actual: list[Any]
@@ -151,7 +152,7 @@ def window(actual: np.ndarray, wanted: np.ndarray, at: tuple[int, ...]) -> Eleme
 
 @dataclass(frozen=True)
 class ArrayFacts:
-    """Statistics of an array; `low`, `high` and `mean` are those of its finite elements."""
+    """Statistics of an array; `low`, `high` and `mean` are over its finite elements."""
 
     dtype: str
     shape: Dims

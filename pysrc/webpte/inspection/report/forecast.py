@@ -16,7 +16,7 @@ class MemoryForecast:
 
     weights      constants of the file, each once, as the GPU stores them
     state        KV caches and mutable buffers, from call to call
-    activations  inputs, outputs and what is in between, at the largest shapes
+    activations  inputs, outputs and intermediate tensors, at the largest shapes
     scratch      memory of kernels with several dispatches
     staging      host memory through which weights pass while the program is loaded
     largest      bytes of the largest buffer
@@ -71,5 +71,5 @@ class MemoryForecast:
 
 
 def megabytes(nbytes: int) -> str:
-    """Write a number of bytes in megabytes, with a digit after the point where it is small."""
+    """Write a number of bytes in megabytes, with a digit after the point for small numbers."""
     return f"{nbytes / MB:,.0f}" if nbytes >= 10 * MB else f"{max(nbytes / MB, 0.1):.1f}"

@@ -1,8 +1,8 @@
 """Repeated blocks in a list of calls: the layers of a model, which no file names.
 
-A block is a run of calls that follows itself, equal in operators, types and sizes. Where it begins
-is found by what passes from one block to the next: between two layers that is least. The first of
-them often has a few calls more, which compute for all what the others only read; it counts as well.
+A block is a run of calls that follows itself, equal in operators, types and sizes. Its start is
+found by the number of values that pass from block to block: between two layers it is smallest. The
+first block often has a few calls more, which compute values for all blocks; it counts as well.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from webpte.inspection.report.method_graph import GraphValue, LayerGroup, Node
 
-FEWEST_CALLS = 6  # in all blocks together; fewer are not a pattern
-LONGEST_PERIOD = 2000  # calls of one block; a longer search would take too much time
+FEWEST_CALLS = 6  # calls in all blocks together; fewer are not a pattern
+LONGEST_PERIOD = 2000  # calls of a block; a longer search would take too much time
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LayerBlocks:
 def find_blocks(signatures: Sequence[Hashable], crossing: Sequence[int]) -> list[LayerBlocks]:
     """Find groups of repeated blocks, in order.
 
-    `crossing[i]` counts the values that pass from the calls before `i` to those from `i` on.
+    `crossing[i]` counts the values that pass from the calls before `i` to the calls from `i` on.
     """
     numbers: dict[Hashable, int] = {}
     ids = np.array([numbers.setdefault(each, len(numbers)) for each in signatures], np.int64)
@@ -61,7 +61,7 @@ class _Finder:
         return [*self.find(low, start), found, *self.find(stop, high)]
 
     def _best(self, low: int, high: int) -> LayerBlocks | None:
-        """Find the longest repetition; among equally long ones, that of the shortest block."""
+        """Find the longest repetition; among equally long repetitions, the shortest block."""
         best, covered = None, FEWEST_CALLS - 1
         for period in range(2, min((high - low) // 2, LONGEST_PERIOD) + 1):
             same = self._ids[low : high - period] == self._ids[low + period : high]
@@ -149,7 +149,7 @@ def group_layers(nodes: Sequence[Node], values: Mapping[str, GraphValue]) -> tup
 
 
 def _crossing(nodes: Sequence[Node]) -> list[int]:
-    """Count for each node the values of earlier nodes that it or later ones read."""
+    """Count for each node the values of earlier nodes that this node or later nodes read."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for node in nodes:

@@ -37,7 +37,7 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Buffer:
-    """A GPU buffer; tenants that overlap in time are views of each other."""
+    """A GPU buffer; tensors in it that overlap in time are views of each other."""
 
     number: int
     kind: str
@@ -55,7 +55,7 @@ class MemoryReport(Report):
     device: str
     buffers: tuple[Buffer, ...]
     needed: tuple[int, ...]
-    limits: Mapping[str, int]  # of the adapter
+    limits: Mapping[str, int]  # limits of the adapter
 
     @property
     def nbytes(self) -> int:
@@ -80,7 +80,7 @@ class MemoryReport(Report):
 
     @property
     def unshared(self) -> int:
-        """Bytes of the activations if each tensor, with its views, had a buffer of its own."""
+        """Bytes of the activations if each tensor, with its views, had a separate buffer."""
         total = 0
         for buffer in self.buffers:
             if buffer.kind == "activations":
@@ -118,7 +118,7 @@ class MemoryReport(Report):
 
 
 def _groups(tenants: tuple[Tenant, ...]) -> list[list[Tenant]]:
-    """Group tenants that overlap in time; they are sorted by their first node."""
+    """Group tensors that overlap in time; they are sorted by their first node."""
     groups: list[list[Tenant]] = []
     until = -2
     for tenant in tenants:

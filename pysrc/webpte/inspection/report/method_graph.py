@@ -24,16 +24,16 @@ class Argument:
     """An argument of a call: a number, a text or a list as `value`, tensors as keys of `values`."""
 
     name: str
-    kind: str  # as the operator declares it: tensor, tensors, int, number, ...
+    kind: str  # as declared by the operator: tensor, tensors, int, number, ...
     value: Any
     values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class GraphKernel:
-    """One dispatch of a call; `wgsl` and `params` are computed on access."""
+    """A dispatch of a call; `wgsl` and `params` are computed on access."""
 
-    name: str  # of the file in wgsl/
+    name: str  # name of the file in wgsl/
     grid: Grid
     overrides: Mapping[str, float]
     types: Mapping[str, str]
@@ -59,10 +59,11 @@ def kernel_of(record: Dispatch, library: ShaderLibrary) -> GraphKernel:
 
 @dataclass(frozen=True)
 class Node:
-    """One call.
+    """A call.
 
     `where` is "gpu", "alias" (no work: it shares memory), "host", "folded" (computed when the
-    program was loaded) or, in the file, "delegate". `why` says what keeps it on the host.
+    program was loaded) or, in the file, "delegate". `why` is the reason if the call runs on the
+    host.
     """
 
     id: int
@@ -93,14 +94,16 @@ class Node:
 
 
 def key_of(node: Node, value_id: int) -> str:
-    """Return the key of a value of the node's delegate, also of one that no call uses."""
+    """Return the key of a value of the node's delegate, used by a call or not."""
     return node._keys.get(value_id, f"{node.delegate}.{value_id}")
 
 
 @dataclass(frozen=True)
 class GraphValue:
-    """A tensor or a number between calls. `kind` is "input", "output", "constant", "state",
-    "temporary" or "number"; `shape` is live, of the last run, and `largest` what there is room for.
+    """A tensor or a number between calls.
+
+    `kind` is "input", "output", "constant", "state", "temporary" or "number"; `shape` is the live
+    shape of the last run, and `largest` the shape that memory is allocated for.
     """
 
     key: str
@@ -108,7 +111,7 @@ class GraphValue:
     dtype: str
     shape: Dims
     largest: Dims
-    number: int | None  # of a SymInt, at the last run
+    number: int | None  # value of a SymInt, at the last run
     constant: StoredConstant | None
 
 
@@ -127,7 +130,7 @@ class LayerGroup:
 
     name: str
     count: int
-    calls: int  # of one block
+    calls: int  # calls of a block
     ranges: tuple[tuple[int, int], ...]
 
     def __str__(self) -> str:
@@ -197,7 +200,7 @@ class MethodGraph(Report):
 
 
 def _kernels(graph: MethodGraph) -> dict[str, list[int]]:
-    """Return the calls that stand for kernels outside of delegates, by the kernel."""
+    """Map kernels outside of delegates to the calls that stand for them."""
     found: dict[str, list[int]] = {}
     for node in graph.nodes:
         for origin in node.origins:
@@ -209,8 +212,8 @@ def _kernels(graph: MethodGraph) -> dict[str, list[int]]:
 def links(planned: MethodGraph, file: MethodGraph) -> dict[int, tuple[int, ...]]:
     """Return the calls of the file's graph that each call of the planned graph stands for.
 
-    A call that webpte has added stands for none. Kernels outside of delegates are matched in
-    order, unless some were folded: then it is not known which are left.
+    A call that webpte has added stands for no call. Kernels outside of delegates are matched in
+    order, unless some were folded: then it is not known which kernels are left.
     """
     places = {
         origin: node.id

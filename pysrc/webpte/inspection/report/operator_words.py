@@ -1,4 +1,4 @@
-"""Words that people search operators by: their names, and what else they are called."""
+"""Words by which people search operators: their names, and other common names."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ _ALSO = (
 
 
 def operator_words(op: str) -> str:
-    """Return an operator's name in small letters, with the other words for it."""
+    """Return an operator's name in small letters, with other words for it."""
     name = op.lower()
     return " ".join([name, *(words for pattern, words in _ALSO if pattern.search(name))])

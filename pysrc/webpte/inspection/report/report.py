@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-SHOWN_ROWS = 30  # of a table in a notebook or a terminal; `to_dict` has all of them
+SHOWN_ROWS = 30  # rows of a table in a notebook or a terminal; `to_dict` has all rows
 HIDDEN = {"hidden": True}  # metadata of fields that `to_dict` leaves out
 
 

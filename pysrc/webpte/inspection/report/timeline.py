@@ -1,4 +1,4 @@
-"""One run over time, as `Program.trace` returns it."""
+"""A run over time, as `Program.trace` returns it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ HOST, GPU = "host", "gpu"
 class TimeSpan:
     """A span of time, in microseconds from the start of the run.
 
-    On the host, `kind` is "prepare" (shapes, plan, pipelines), "upload" (inputs put in place),
-    "submit" (bytes written, commands encoded and handed over), "wait" (until results are there) or
-    "host" (an op in NumPy). On the GPU it is "kernel": how long each took is measured, when it
-    began is not; they follow each other from the submission on. Without a clock it is "kernels".
+    On the host, `kind` is "prepare" (shapes, plan, pipelines), "upload" (inputs are copied),
+    "submit" (bytes written, commands encoded and handed over), "wait" (until the results arrive) or
+    "host" (an op in NumPy). On the GPU it is "kernel": the length of each kernel is measured, its
+    start is not; kernels follow each other from the submission on. Without a clock it is "kernels".
     """
 
     track: str  # "host" or "gpu"
@@ -32,14 +32,15 @@ class TimeSpan:
     name: str
     start: float
     duration: float
-    node: int | None = None  # in `Program.graph`
-    nbytes: int = 0  # uploaded or read back
+    node: int | None = None  # node in `Program.graph`
+    nbytes: int = 0  # bytes uploaded or read back
 
 
 @dataclass(frozen=True)
 class TimedStep:
-    """A dispatch, or a call on the host. `work` is that of the whole call, and is attributed to the
-    longest of its dispatches.
+    """A dispatch, or a call on the host.
+
+    `work` is the work of the whole call, and is attributed to the call's longest dispatch.
     """
 
     node: int
@@ -63,8 +64,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class TimelineRow:
-    """A group of steps. `share` is of the time of all steps; `nbytes` is 0 if the work is counted
-    at other dispatches of the same calls.
+    """A group of steps.
+
+    `share` is the part of the time of all steps; `nbytes` is 0 if the work is counted at other
+    dispatches of the same calls.
     """
 
     name: str
@@ -84,7 +87,7 @@ class TimelineRow:
         return self.flops / self.microseconds / 1e3 if self.microseconds and self.flops else None
 
     def part_of(self, best: Rates) -> float | None:
-        """Return the rate as a share of the device's best: of bytes or of FLOPs, the larger one."""
+        """Return the rate as a share of the best: of bytes or of FLOPs, the larger share."""
         pairs = (
             (self.gigabytes_per_second, best.gigabytes_per_second),
             (self.gigaflops, best.gigaflops),
@@ -139,7 +142,7 @@ class Trace(Report):
         return sorted(rows, key=lambda row: -(row.microseconds or 0.0))
 
     def against(self, before: Trace, what: str) -> list[RowPair]:
-        """Pair the rows of an earlier trace with those of this one, the largest change first."""
+        """Pair the rows of an earlier trace with this trace's, the largest change first."""
         old = {row.name: row for row in before.by(what)}
         new = {row.name: row for row in self.by(what)}
         pairs = [RowPair(name, old.get(name), new.get(name)) for name in {**new, **old}]

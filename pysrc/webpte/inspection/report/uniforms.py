@@ -1,7 +1,8 @@
 """The params of a dispatch by their names in its WGSL.
 
-A uniform block is bytes, and `struct Params` of the shader says what they are. Of WGSL's layout
-only what occurs in our blocks is known here: numbers of 32 bits, vectors, arrays, structs of these.
+A uniform block is bytes, and `struct Params` of the shader declares their meaning. Of WGSL's layout
+this module knows only the types in our blocks: numbers of 32 bits, vectors, arrays, structs of
+these.
 """
 
 from __future__ import annotations

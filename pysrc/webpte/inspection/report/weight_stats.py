@@ -1,4 +1,4 @@
-"""Statistics of a file's constants, read in pieces: one can be larger than Python's memory."""
+"""Statistics of a file's constants, read in pieces: a constant can be larger than Python's memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Histogram(Report):
     """A histogram of the finite values of a constant: counts between edges."""
 
     counts: tuple[int, ...]
-    edges: tuple[float, ...]  # one more than counts
+    edges: tuple[float, ...]  # an edge more than counts
     low: float
     high: float
     mean: float
@@ -39,7 +39,7 @@ class Histogram(Report):
 
 @dataclass(frozen=True)
 class StoredConstant:
-    """The bytes in the file that a tensor is initialized with; `name` is their key, if any."""
+    """The bytes in the file that initialize a tensor; `name` is their key, if any."""
 
     name: str | None
     shape: Dims

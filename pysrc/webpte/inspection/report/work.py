@@ -6,7 +6,8 @@
     experts       GEMMs of the gate, and of the experts that each token goes to
 
 Bytes count every tensor that is read or written once, as the GPU stores it. For an op that picks
-rows or elements only those count; of a KV cache, the filled part; of experts, those of one token.
+rows or elements, only the picked elements count; for a KV cache, the filled part; for experts, the
+experts of a single token.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _weight_gradient(args: Args) -> int:
 
 
 def _convolution(args: Args) -> int:
-    """Count a convolution; a transposed one sends each input element to that many places."""
+    """Count a convolution; if transposed, each input element goes to that many places."""
     times = args.tensor("input") if args.flag("transposed") else args.out
     return 2 * times.numel * numel(args.tensor("weight").dims[1:])
 
@@ -150,7 +151,7 @@ def stored_bytes(tensor: TensorArg) -> int:
 
 
 def work_of(op: OpDef, args: Args) -> Work:
-    """Return the work of a call at its live shapes; none for a call that yields a number."""
+    """Return the work of a call at its live shapes; no work for a call that yields a number."""
     if op.scalar is not None:
         return Work(0, 0, None)
     if args.call.parts:
@@ -185,7 +186,7 @@ def _work_of_parts(args: Args) -> Work:
 
 
 def _tensors(args: Args) -> dict[str, TensorArg]:
-    """Return the tensor arguments by name, those of lists with their index; each tensor once."""
+    """Return the tensor arguments by name, tensors in lists with their index; each tensor once."""
     found: dict[int, tuple[str, TensorArg]] = {}
     for parameter, _ in args.given:
         if parameter.kind == "tensor":

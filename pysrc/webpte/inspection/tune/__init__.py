@@ -1,1 +1,1 @@
-"""The autotuner, and the store of what it measured."""
+"""The autotuner, and the store of its results."""

@@ -31,11 +31,11 @@ LOADED: WeakSet[Tunable] = WeakSet()  # programs that are not closed
 async def tune(*programs: Tunable, progress: Progress | None = None, rest: float = 0.0) -> Tuning:
     """Time every tile config that kernels can have here, and keep the fastest: see `Program.tune`.
 
-    Each method is tuned with the inputs of its last run; one that has not run is left out. In the
-    background: `asyncio.create_task(webpte.tune(rest=0.5))`, calls come in between.
+    Each method is tuned with the inputs of its last run; a method that has not run is left out. In
+    the background: `asyncio.create_task(webpte.tune(rest=0.5))`, calls come in between.
 
     programs  by default all that are loaded on a GPU with a clock, until they are closed
-    progress  called as progress("tune", done, total), for each method anew
+    progress  called as progress("tune", done, total), from 0 on for each method
     rest      seconds that are left to other calls after each candidate
     """
     chosen = programs or tuple(each for each in LOADED if can_tune(each._subject()))
@@ -50,17 +50,17 @@ async def tune(*programs: Tunable, progress: Progress | None = None, rest: float
     for program, name in found:
         try:
             if not _has_run(program, name):
-                continue  # what it was called with has gone meanwhile
+                continue  # the inputs of its last run are gone meanwhile
             tuning = await program.tune(name, progress=progress, rest=rest)
         except ClosedError:
             if programs:
                 raise
-            continue  # in the background: it is loaded no longer
+            continue  # in the background: the program was closed meanwhile
         rows |= {row.key: row for row in tuning.rows}
         refused += tuning.refused
     return Tuning(tuple(rows.values()), tuple(refused))
 
 
 def _has_run(program: Tunable, method: str) -> bool:
-    """Tell whether the inputs of a method's last run are still there."""
+    """Return whether the inputs of a method's last run still exist."""
     return remembers(program._subject(), method)

@@ -2,7 +2,7 @@
 
 A lowering with several tile configs for its kernel calls `Target.choice`, which makes it a tunable.
 Tuning runs a method once per candidate, all tunables at once: each gets the time of the calls that
-it belongs to. So it takes as many runs as the longest list of candidates, however many layers a
+it belongs to. So tuning takes as many runs as the longest list of candidates, however many layers a
 model has.
 """
 
@@ -26,8 +26,8 @@ from webpte.engine.run.timings import Timings
 from webpte.inspection.report.difference import Tolerance, difference
 
 DEFAULTS: TunedConfigs = ()
-RUNS = 5  # per candidate, after one run that compiles and warms up
-TRIES = 3  # to check a candidate's outputs while other calls come between
+RUNS = 5  # runs per candidate, after a run that compiles and warms up
+TRIES = 3  # tries to check a candidate's outputs while other calls come between
 GAIN = 0.97  # a candidate replaces the default if it takes at most this share of its time
 # Another order of sums may change an element by this share of the largest.
 ALIKE = Tolerance(rtol=1e-3, atol=0.0, relative_to="largest")
@@ -90,7 +90,7 @@ class TunableMethod(Protocol):
 
 
 class Tuner:
-    """Tunes one method. Other calls may come between its runs, and never use configs on trial."""
+    """Tuner of a method. Other calls may come between its runs, and never use configs on trial."""
 
     def __init__(
         self,
@@ -100,18 +100,18 @@ class Tuner:
         progress: Progress | None = None,
         rest: float = 0.0,
     ) -> None:
-        """`rest` is how many seconds to pause after each candidate, for other calls."""
+        """Take the parts of a method; `rest` is the pause in seconds after each candidate."""
         self._method = method
         self._rest = rest
         self._instructions = instructions
         self._delegates = delegates
         self._progress = progress
-        self._expected: Sequence[Any] = ()  # with the default configs
+        self._expected: Sequence[Any] = ()  # outputs with the default configs
 
     async def tune(self, inputs: Sequence[Any]) -> Tuning:
         """Measure all candidates and use the fastest; after an error the old configs stay."""
         if not inputs and self._method.info.inputs:
-            # Those of the last call at this moment, even if other calls come between.
+            # The inputs of the last call at this moment, even if other calls come between.
             inputs = self._method.earlier_inputs()
         tuning = await self._measure(inputs)
         for delegate in self._delegates:
@@ -133,7 +133,7 @@ class Tuner:
             for key, label in labels.items():
                 if right is False:
                     refused.append(f"{key}: {label}")
-                elif key in found:  # it is not where a call of other shapes came between
+                elif key in found:  # no result where a call of other shapes came between
                     times[key][label] = found[key]
             if self._progress is not None:
                 self._progress("tune", number + 1, rounds)
@@ -143,9 +143,9 @@ class Tuner:
         return Tuning(tuple(rows), tuple(refused))
 
     async def _is_right(self, inputs: Sequence[Any], trial: TunedConfigs) -> bool | None:
-        """Tell whether configs give the expected outputs, and compile their kernels.
+        """Return whether configs give the expected outputs, and compile their kernels.
 
-        None: it cannot be known, because other calls change the state all the time.
+        None if that cannot be known, because other calls change the state all the time.
         """
         for _ in range(TRIES):
             outputs = await self._run(inputs, DryRun(Timings(), configs=trial))
@@ -183,7 +183,7 @@ class Tuner:
 
 
 def tunables_of(label: str, of_call: Sequence[Tunable]) -> Sequence[Tunable]:
-    """Return the tunables of a call that are about one kernel; all, if none names it."""
+    """Return the tunables of a call that are about a kernel; all, if none names it."""
     named = [tunable for tunable in of_call if label.startswith(tunable.kernel)]
     longest = max((len(tunable.kernel) for tunable in named), default=0)
     return [t for t in named if len(t.kernel) == longest] or of_call
