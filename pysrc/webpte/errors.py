@@ -2,7 +2,7 @@
 
 WebpteError
 ├── FormatError                 the bytes are not a valid file; has the byte offset
-│   └── OtherFileError          they are a file of another kind; has which, and what to do
+│   └── OtherFileError          a file of another kind; has the kind, and what to do
 ├── UnsupportedError            a valid file that asks for something this runtime does not have
 │   ├── UnsupportedOpError      operators without an implementation, all of them, by name and count
 │   └── ForeignDelegateError    a delegate compiled for another backend
@@ -17,7 +17,7 @@ WebpteError
 │       ├── PrepackByteSizeError       byte sizes differ
 │       ├── PrepackShapeError          dims differ
 │       └── PrepackBufferError         the output does not own its buffer
-├── ExecutionError              a call failed for a reason that has no class of its own
+├── ExecutionError              a call failed for a reason without a separate class
 │   ├── InputError              wrong number, rank, dtype or size of an input
 │   ├── ResizeError             a live shape that the graph cannot take
 │   ├── ContextError            a conversation lost its KV cache, or is busy with an answer
@@ -33,8 +33,8 @@ WebpteError
 │   └── VocabularyError         the tokenizer has tokens that the model does not know
 ├── PackageError                an optional package is missing; says how to install it
 ├── SourceError                 the file could not be fetched or read
-│   ├── FileChangedError        it became another file on its server while it was being read
-│   ├── DigestError             its SHA-256 is not that of its manifest; has both
+│   ├── FileChangedError        the file changed on its server while it was being read
+│   ├── DigestError             its SHA-256 differs from its manifest's; has both
 │   ├── ManifestError           a manifest is not valid
 │   └── DocumentError           a document is broken, encrypted, too large, or has no text
 └── ClosedError                 the program was closed, or the GPU tensor destroyed

@@ -73,6 +73,8 @@ PLAIN = (
     "pysrc/webpte/llm/cache",
     "pysrc/webpte/llm",
     "pysrc/webpte/inspection",
+    "pysrc/webpte/engine/gpu",
+    "pysrc/webpte/engine/call",
     "pysrc/webpte/llm/constrain",
     "pysrc/webpte/llm/text",
     "pysrc/webpte/tasks",

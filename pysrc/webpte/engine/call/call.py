@@ -1,10 +1,10 @@
 """The call under way: its lease on memory, its progress and submissions, its place in errors.
 
-A context belongs to the call in which work happens, so calls that overlap are kept apart. Whoever
-runs, copies or reads back on the device calls `count_submission` once that was handed over. Writing
-bytes to a buffer does not count: they go along with the next submission. A long plan may go to a
-browser's queue in pieces, one right after the other (see chunked_encoder.js): that counts as one
-submission.
+A context belongs to the call in which work happens, so calls that overlap are kept apart. Code that
+runs, copies or reads back on the device calls `count_submission` once the work was handed over.
+Writing bytes to a buffer does not count: they go along with the next submission. A long plan may go
+to a browser's queue in pieces, in immediate sequence (see chunked_encoder.js): that counts as a
+single submission.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from webpte.errors import ClosedError, ExecutionError, GraphError, InputError, l
 
 
 class Lifetime(AbstractContextManager[None]):
-    """The lifetime of what is on a device. Calls hold a lease on it.
+    """The lifetime of objects on a device. Calls hold a lease on it.
 
     Ending it refuses new leases at once, and calls that are still being prepared stop at their next
-    `check`; memory is given back when the last lease ends. So no call ever meets freed memory, and
-    nothing that a late call allocates is left over.
+    `check`; memory is freed when the last lease ends. So no call ever meets freed memory, and no
+    allocation of a late call is left over.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Lifetime(AbstractContextManager[None]):
         self._held: list[Callable[[], None]] = []
 
     def hold(self, give_back: Callable[[], None]) -> None:
-        """Register a function that gives something back at the end; they run in this order."""
+        """Register a function that frees something at the end; functions run in this order."""
         self._held.append(give_back)
 
     @property
@@ -82,10 +82,10 @@ class Clock:
 
 
 class CallContext(AbstractContextManager["CallContext"]):
-    """Counts submissions in the `with` block, also by tasks that start there.
+    """A count of the submissions in the `with` block, also by tasks that start there.
 
-    `progress` hears how far compiling is; None: the progress of the surrounding context does.
-    `ended` receives the number of submissions at the end.
+    `progress` receives the progress of compiling; None: the progress of the surrounding context
+    does. `ended` receives the number of submissions at the end.
     """
 
     __slots__ = ("_ended", "_token", "progress", "submissions")
@@ -118,20 +118,20 @@ _current: ContextVar[CallContext | None] = ContextVar("the call under way", defa
 
 
 def count_submission() -> None:
-    """Count one submission to the GPU for the call under way, if there is one."""
+    """Count a submission to the GPU for the call under way, if any."""
     context = _current.get()
     if context is not None:
         context.submissions += 1
 
 
 def call_progress() -> Progress | None:
-    """Return what the call under way reports its progress to, if anything."""
+    """Return the progress function of the call under way, or None."""
     context = _current.get()
     return None if context is None else context.progress
 
 
 def reporting(progress: Progress) -> CallContext:
-    """Report the progress of calls in the `with` block, except those that have their own."""
+    """Report the progress of calls in the `with` block, unless a call has a progress function."""
     return CallContext(progress)
 
 
@@ -140,7 +140,7 @@ class CallLog:
 
     generation   the number of times that the program was rebuilt: earlier state is gone
     weights      the number of times that weights were replaced
-    submissions  those of the call that ended last
+    submissions  of the call that ended last
     closed       whether the program was closed
     """
 
@@ -171,7 +171,7 @@ class CallLog:
         return self._calls[method]
 
     def context(self, progress: Progress | None = None) -> CallContext:
-        """Return a context that counts the submissions of one call."""
+        """Return a context that counts the submissions of a call."""
         return CallContext(progress, self._set_submissions)
 
     def _set_submissions(self, count: int) -> None:
@@ -193,8 +193,8 @@ def executing(method: str) -> AbstractContextManager[None]:
 def located_in_call(place: Callable[[str], str]) -> AbstractContextManager[None]:
     """Add a location to errors that are raised inside, as `place` does to a message.
 
-    Wrong inputs and closed programs say enough. A GraphError becomes an ExecutionError: the file
-    was fine when it was loaded, so the inputs of this call do not suit it.
+    Errors about wrong inputs and closed programs need no location. A GraphError becomes an
+    ExecutionError: the file was fine when it was loaded, so the inputs of this call do not suit it.
     """
     return located(
         lambda error: place(str(error) or type(error).__name__),

@@ -1,8 +1,8 @@
-"""Tensors in GPU memory: those that a delegate lends, and those that belong to the caller.
+"""Tensors in GPU memory: tensors that a delegate lends, and tensors that belong to the caller.
 
 A delegate's outputs are in its own memory, which its next call overwrites. That is good enough from
-one delegate of a method to the next. What a caller gets (`output="gpu"`) is a copy, made on the GPU
-together with the call's other work, in a buffer that nothing else writes to.
+a delegate of a method to the next. A caller (`output="gpu"`) gets a copy, made on the GPU together
+with the call's other work, in a buffer that nothing else writes to.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ WORD_BYTES = 4  # WebGPU copies whole words
 
 @dataclass(frozen=True)
 class DeviceTensor:
-    """A tensor in a buffer on the device; who hands it out says how long it stays valid."""
+    """A tensor in a buffer on the device; its source documents how long it stays valid."""
 
     buffer: int
-    dtype: DType  # as an array
-    stored: DType  # of the elements in the buffer
+    dtype: DType  # the dtype as an array
+    stored: DType  # the dtype of the elements in the buffer
     shape: Dims
 
     @cached_property
@@ -94,7 +94,7 @@ class GpuTensor:
         """Wrap a JavaScript `GPUBuffer` (usage COPY_SRC) as an input; it stays yours to destroy.
 
         Elements are row-major from the start of the buffer, as the GPU stores `dtype`: see
-        `stored_dtype`. `device` is `program.device` of a program that has a device of its own.
+        `stored_dtype`. `device` is `program.device` of a program on a device that is not shared.
         """
         device = made_device() if device is None else device
         declared = _dtype_named(dtype)
@@ -121,7 +121,7 @@ class GpuTensor:
     def stored_dtype(self) -> np.dtype[Any]:
         """The dtype of the elements in the buffer: 64-bit values have 32 bits there.
 
-        float16 is stored as float32, unless the GPU's shaders have it (the feature shader-f16).
+        float16 is stored as float32, unless the GPU's shaders have f16 (the feature shader-f16).
         """
         return self._tensor.stored.numpy
 
@@ -148,11 +148,11 @@ class GpuTensor:
         return self.device.native_buffer(self._checked().buffer)
 
     async def numpy(self) -> np.ndarray:
-        """Read it back."""
+        """Read the tensor back."""
         return await self._checked().read(self.device)
 
     def destroy(self) -> None:
-        """Free its memory now; a second call does nothing."""
+        """Free the memory now; a second call does nothing."""
         self._memory.give_back()
 
     def _checked(self) -> DeviceTensor:
@@ -171,7 +171,7 @@ class GpuTensor:
         return f"<p>A tensor on the GPU: {told}</p>"
 
 
-# The runtime's own use of tensors: no part of the public API
+# The runtime's access to tensors: no part of the public API
 
 
 def lend(tensor: GpuTensor, device: Device) -> DeviceTensor:
@@ -200,12 +200,12 @@ def share_memory(one: GpuTensor, other: GpuTensor) -> bool:
 
 
 def allocated_bytes(tensor: GpuTensor) -> dict[int, int]:
-    """Map the number of a tensor's buffer to its bytes; empty once it is destroyed."""
+    """Map the number of a tensor's buffer to its bytes; {} once it is destroyed."""
     return {} if tensor.destroyed else {tensor._tensor.buffer: aligned(tensor.nbytes)}
 
 
 async def allocate(device: Device, tensors: Sequence[tuple[DType, DType, Dims]]) -> list[GpuTensor]:
-    """Tensors of zeros, each (type as an array, stored type, shape) with memory of its own."""
+    """Allocate a tensor of zeros, with separate memory, for each (type, stored type, shape)."""
     sizes = [aligned(numel(dims) * stored.itemsize) for _, stored, dims in tensors]
     buffers = await device.create_buffers(sizes) if sizes else []
     return [
@@ -218,9 +218,9 @@ async def allocate(device: Device, tensors: Sequence[tuple[DType, DType, Dims]])
 
 
 async def join_rows(parts: Sequence[tuple[GpuTensor, int, int]]) -> GpuTensor:
-    """Copy rows of tensors [1, rows, width] into a new one, on the GPU.
+    """Copy rows of tensors [1, rows, width] into a new tensor, on the GPU.
 
-    parts   tensors of one device, dtype and width, each with the first of its rows and how many
+    parts   tensors of the same device, dtype and width, each with its first row and number of rows
     """
     device = parts[0][0].device
     tensors = [lend(tensor, device) for tensor, _, _ in parts]

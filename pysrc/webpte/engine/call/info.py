@@ -13,7 +13,7 @@ class TensorInfo:
     """An input or output array.
 
     `shape` is the largest where `dynamic` is true, and a guess where `unbounded` is, too. The bound
-    is its number of elements: a dim may be larger if others are smaller, and the program allows it.
+    is the number of elements: a dim may be larger if others are smaller, and the program allows it.
     """
 
     name: str
@@ -24,7 +24,7 @@ class TensorInfo:
 
     @property
     def bounds(self) -> tuple[tuple[int, int], ...]:
-        """Smallest and largest size of each dim, if all others are as large as they may be."""
+        """Smallest and largest size of each dim, if all other dims are as large as possible."""
         if self.unbounded:
             return tuple((0, INT32_MAX) for _ in self.shape)
         return tuple((min(1, size) if self.dynamic else size, size) for size in self.shape)
@@ -37,7 +37,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class ScalarInfo:
-    """An input or output that is a plain number, bool or string; `value` is what the file holds."""
+    """An input or output that is a number, bool or string, with its `value` in the file."""
 
     name: str
     kind: str  # "int", "float", "bool", "str" or "None"
@@ -49,7 +49,7 @@ class ScalarInfo:
 
 @dataclass(frozen=True)
 class ConstantInfo:
-    """Constant bytes of the file. `count` tensors are made from them."""
+    """Constant bytes of the file, from which `count` tensors are made."""
 
     key: str | None
     nbytes: int
@@ -60,17 +60,17 @@ class ConstantInfo:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """One method of a program."""
+    """A method of a program."""
 
     name: str
     inputs: tuple[TensorInfo | ScalarInfo, ...]
     outputs: tuple[TensorInfo | ScalarInfo, ...]
     ops: dict[str, int]  # inside delegates, with counts
     kernels_outside: dict[str, int]  # operators that no delegate took
-    unsupported: dict[str, int]  # of either kind
+    unsupported: dict[str, int]  # operators in delegates or outside that cannot run
     constants: tuple[ConstantInfo, ...]
-    is_constant: bool  # no instructions: returns what the file holds
-    keeps_state: bool = False  # what it returns depends on the calls before
+    is_constant: bool  # whether the method has no instructions, and returns values of the file
+    keeps_state: bool = False  # whether its outputs depend on the calls before
     foreign: dict[str, int] = field(default_factory=dict)  # delegates of other backends
 
     @property
@@ -80,28 +80,28 @@ class MethodInfo:
 
 @dataclass(frozen=True)
 class Placement:
-    """The place where the calls of one operator run: "gpu", "alias" (no work at all) or "host"."""
+    """The place where an operator's calls run: "gpu", "alias" (no work at all) or "host"."""
 
     method: str
     op: str
     where: str
     count: int
-    host_ms: float  # spent on the host so far; 0 for what the GPU does
+    host_ms: float  # time on the host so far; 0 for work of the GPU
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Counters of one program on its device."""
+    """Counters of a program on its device."""
 
-    buffers: int = 0  # on the GPU, also of tensors that calls returned and that are still there
+    buffers: int = 0  # on the GPU, also of returned tensors that still exist
     buffer_bytes: int = 0
-    dispatches: int = 0  # of one execution of every method, at the current shapes
+    dispatches: int = 0  # in an execution of every method, at the current shapes
     pipelines: int = 0
     prepack_transfers: int = 0
-    interop_calls: int = 0  # of the whole device
+    interop_calls: int = 0  # by the whole device
     executions: int = 0
-    # Of the call that ended last, in whatever way: how often it handed work to the GPU. Copies that
-    # save state or put it back, and tensors that were read on their own, count as well.
+    # By the last call that ended, in whatever way: how often it handed work to the GPU. Copies that
+    # save or restore state, and tensors that were read separately, count as well.
     submissions: int = 0
     hooks_fired: int = 0
     lowerings: int = 0

@@ -1,8 +1,8 @@
-"""Options of `load` that change how a program runs on a device, and never what it computes.
+"""Options of `load` that change how a program runs on a device, and never its results.
 
-Results are the same with all of them, up to the order of sums and the width of floats.
-docs/inside/adapters.md says how far they may differ, and `serve.py verify SUITE --options` compares
-them.
+Results are the same with all options, up to the order of sums and the width of floats.
+docs/inside/adapters.md lists how far they may differ, and `serve.py verify SUITE --options`
+compares them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from webpte.engine.gpu.device_info import (
 class Options:
     """Options of `load`.
 
-    fuse           let one kernel do the work of several calls where it can
+    fuse           let a kernel do the work of several calls if possible
     tuned          use the tile configs that `Program.tune` has measured as fastest on this adapter
     half_products  where GEMMs of many rows use subgroup matrices, multiply numbers rounded to f16
                    (11 bits) and add up in float32: nearly twice as fast, with an error of 2^-11 of
@@ -38,8 +38,8 @@ class Options:
 class DeveloperOptions(Options):
     """Options for comparing kernels and finding faults. None means: as suits the adapter.
 
-    f16                store f16 as such where shaders have it, not as float32
-    subgroup_matrices  GEMMs of many rows with f16 subgroup matrices, where shaders have them
+    f16                store f16 as such if shaders have f16, not as float32
+    subgroup_matrices  GEMMs of many rows with f16 subgroup matrices, if shaders have them
     plain              use the plain kernels that software adapters get, which compile quickly
     phone              use no more than the limits and features of a phone's GPU
     binding_bytes      the most bytes of a buffer, if the GPU's own limit is not less; no GPU has
@@ -67,10 +67,10 @@ class SaferVariant:
 
 
 def safer_variant(options: Options, info: DeviceInfo) -> SaferVariant | None:
-    """Return the next safer way to run a program; None after NumPy, the last one.
+    """Return the next safer way to run a program; None after NumPy, the last way.
 
-    Without subgroup matrices, then without f16 (which those need, too), then with plain kernels,
-    then on NumPy.
+    Without subgroup matrices, then without f16 (which subgroup matrices need, too), then with plain
+    kernels, then on NumPy.
     """
     if info.kind == "numpy":
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from webpte.errors import DeviceError
 
-# The variables by which other software is told which GPUs to use, and the PCI vendor of those.
+# Environment variables that choose GPUs for other software, each with the PCI vendor of its GPUs.
 HIDING = {"CUDA_VISIBLE_DEVICES": "10de", "ROCR_VISIBLE_DEVICES": "1002"}
 
 
@@ -17,10 +17,10 @@ class AdapterInfo:
     """Facts about a GPU of this machine that `device="native:..."` can choose.
 
     index     its number: 0 is the adapter of `device="native"`
-    pci_id    vendor and model, such as "10de:2335", or ""; equal GPUs have the same one
+    pci_id    vendor and model, such as "10de:2335", or ""; equal GPUs have the same id
     backend   Dawn's name of the interface, such as "Vulkan"
     driver    the driver's name and version, as it gives them
-    memory    bytes of its largest heap of its own, or None if the driver does not tell
+    memory    bytes of the largest heap that belongs to the GPU, or None if unknown
     software  why it is known to compute on the CPU, or "" for a GPU
     """
 
@@ -38,7 +38,7 @@ class AdapterInfo:
 
 
 def choose(adapters: Sequence[AdapterInfo], wanted: str) -> int:
-    """Return the index of the first adapter that is meant; raises DeviceError if there is none.
+    """Return the index of the first wanted adapter; raises DeviceError if no adapter matches.
 
     wanted  an index, a PCI id, a part of the name in any case, or "" for the first adapter
     """
@@ -60,8 +60,8 @@ def visible(
 ) -> list[int]:
     """Return the places of the adapters that CUDA's and ROCm's variables leave, in their order.
 
-    An entry counts the adapters of the vendor, in each backend. As in CUDA, an entry without a GPU
-    ends the list.
+    An entry of a variable is an index among the adapters of its vendor, in each backend. As in
+    CUDA, an entry without a GPU ends the list.
     """
     places = list(range(len(adapters)))
     for name, vendor in HIDING.items():

@@ -1,8 +1,8 @@
 """The device protocol, with records that cross to JavaScript as plain numbers.
 
-Buffers, pipelines and plans are integers here; their objects live in the device. All that is made
-once (buffers, pipelines, plans) is handed over in batches. An execution is one call, `run`,
-however many dispatches its plan has.
+Buffers, pipelines and plans are integers here; their objects live in the device. Objects that are
+made once (buffers, pipelines, plans) are handed over in batches. An execution is a single call,
+`run`, however many dispatches its plan has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNIFORM_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class PipelineSpec:
-    """Identity of a pipeline: equal specs share one."""
+    """Identity of a pipeline: equal specs share a pipeline."""
 
     label: str
     code: str
@@ -47,7 +47,7 @@ class PipelineSpec:
 
 @dataclass(frozen=True)
 class Resource:
-    """A range of a buffer for one binding."""
+    """A range of a buffer for a binding."""
 
     buffer: int
     offset: int
@@ -58,13 +58,13 @@ class Resource:
 class Origin:
     """The call that dispatches belong to, shared by all of them, and the places of its values.
 
-    Only a device that computes in NumPy needs it: it runs the call's reference instead.
+    Only a device that computes in NumPy needs the call: it runs the call's reference instead.
     """
 
     call: Call
     op: OpDef
     graph: Graph
-    dims: Mapping[int, Dims]  # live dims of the tensors that it reads and writes, by value id
+    dims: Mapping[int, Dims]  # live dims of the tensors that the call reads and writes, by value id
     tensors: Mapping[int, Resource]  # the places of these tensors
     symints: Mapping[int, Resource]  # the places of SymInts, 32 bits each
     faults: tuple[tuple[int, Resource], ...]  # number and place of each index flag
@@ -72,7 +72,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class DispatchCommand:
-    """One dispatch with everything resolved."""
+    """A dispatch with everything resolved."""
 
     pipeline: int
     resources: tuple[Resource, ...]
@@ -113,7 +113,7 @@ class GpuCopy:
 class SubPlan:
     """The clears and dispatches of another plan, without its uploads and read-backs.
 
-    `copies` come before them, `copies_after` after them.
+    `copies` come before the dispatches, `copies_after` after them.
     """
 
     plan: int
@@ -140,8 +140,8 @@ class PlanCommands:
 class Transfer:
     """Constant bytes of a file that go into a buffer.
 
-    `convert` is the type in the file if the GPU stores another ("float16", "float64" or "int64"),
-    None for a plain copy.
+    `convert` is the type in the file if the GPU stores a different type ("float16", "float64" or
+    "int64"), None for a plain copy.
     """
 
     region: Region
@@ -151,19 +151,19 @@ class Transfer:
 
 @dataclass(frozen=True, eq=False)
 class PlanRun:
-    """One execution of a plan.
+    """An execution of a plan.
 
     payload       the bytes that the plan uploads; they may change once `run` has returned
-    copies        before the dispatches, and before those of all parts
+    copies        before the dispatches of the plan and of all its parts
     copies_after  after the dispatches, before the read-backs
     read          whether the results come back; without it they stay on the GPU
-    validate      reports what WebGPU says against the commands as this run's error; for copies from
+    validate      reports WebGPU's errors about the commands as this run's error; for copies from
                   buffers that other code can reach and destroy
-    slice         (first, end): of a long execution, these dispatches only. The slice with the first
-                  one also does all that comes before it, that with the last one all that comes
-                  after; with `read` the others are waited for, too, and return nothing. Slices
-                  begin with the first dispatch of a call, and those of one execution come in order,
-                  with no other run of the plan between them.
+    slice         (first, end): of a long execution, these dispatches only. The first slice also
+                  does all work that comes before the dispatches, the last slice all work after
+                  them; with `read`, the other slices are waited for, too, and return nothing.
+                  Slices begin with the first dispatch of a call, and the slices of an execution
+                  come in order, with no other run of the plan between them.
     """
 
     plan: int
@@ -187,7 +187,7 @@ class Device(Protocol):
 
     @property
     def native(self) -> Any:
-        """The `GPUDevice`, for code with buffers and kernels of its own."""
+        """The `GPUDevice`, for code with separate buffers and kernels."""
         ...
 
     @property
@@ -201,10 +201,10 @@ class Device(Protocol):
         ...
 
     async def measure_waiting(self) -> None:
-        """Measure, once, how results are best waited for; a busy host would falsify that."""
+        """Measure, once, the fastest way to wait for results; the host must be idle meanwhile."""
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
-        """Create zeroed buffers; all of them or, with OutOfMemoryError, none."""
+        """Create zeroed buffers: either all of them, or an OutOfMemoryError and no buffer."""
         ...
 
     def destroy_buffers(self, buffers: Sequence[int]) -> None: ...
@@ -220,7 +220,7 @@ class Device(Protocol):
     def adopt_buffer(self, native: Any) -> tuple[int, int]:
         """Register a `GPUBuffer` of other code, which still owns it; returns its number and size.
 
-        Raises InputError if it is not a buffer, or one without the usage COPY_SRC.
+        Raises InputError if the value is not a buffer, or a buffer without the usage COPY_SRC.
         """
         ...
 
@@ -233,14 +233,15 @@ class Device(Protocol):
     ) -> list[int]:
         """Compile pipelines in parallel; a spec that was compiled before costs nothing.
 
-        `progress` gets ("compile", done, count) for the new ones: with 0 at once, then after each.
+        `progress` gets ("compile", done, count) for the new pipelines: with 0 at once, then after
+        each.
         """
         ...
 
     def write(self, buffer: int, offset: int, data: np.ndarray) -> None: ...
 
     def read(self, buffer: int, nbytes: int) -> Awaitable[bytes]:
-        """Read a buffer's first bytes, as they are after everything submitted so far."""
+        """Read a buffer's first bytes, after everything submitted so far has run."""
         ...
 
     async def transfer(
@@ -254,7 +255,7 @@ class Device(Protocol):
     def destroy_plan(self, plan: int) -> None: ...
 
     def run(self, run: PlanRun) -> Awaitable[bytes]:
-        """Upload, copy, dispatch, copy and read back, in one submission.
+        """Upload, copy, dispatch, copy and read back, in a single submission.
 
         Everything is submitted when this returns; awaiting gives the results, which are empty
         without `run.read`.
@@ -264,7 +265,7 @@ class Device(Protocol):
     def profile(self, run: PlanRun) -> Awaitable[tuple[bytes, list[float]]]:
         """Run a plan without parts; returns its results and the GPU microseconds of each dispatch.
 
-        The results come back whatever `run.read` says. Raises DeviceError before anything is
+        The results come back even without `run.read`. Raises DeviceError before anything is
         submitted if the GPU has no clock.
         """
         ...

@@ -35,10 +35,10 @@ PHONE_LIMITS = {
 class SelfTest:
     """The outcome of the small kernels that check a device when it is opened, see self_test.py.
 
-    passed        what works: "barriers", "f16", ...
-    faults        what does not, and is not used: what was computed, by name
+    passed        features that work: "barriers", "f16", ...
+    faults        features that fail, and are not used: the computed values, by name
     milliseconds  how long the test took when it ran
-    kept          whether the outcome was stored by an earlier visit, so that nothing ran
+    kept          whether the outcome was stored by an earlier visit, so that no test ran
     """
 
     passed: tuple[str, ...]
@@ -52,7 +52,7 @@ class DeviceInfo:
     """Facts about a device. `software` is true for an adapter that computes on the CPU.
 
     `packed_dot` is whether WGSL has `dot4I8Packed`. `self_test` is None for a device that was not
-    tested; what failed there is missing among the features.
+    tested; features that failed the test are missing among the features.
 
     `waiting` is the way to wait for results in a browser ("plain", "scope" or "submit", see
     waiting.js), and `waiting_ms` the milliseconds measured for each way, if any were.
@@ -65,7 +65,7 @@ class DeviceInfo:
     software: bool = False
     features: tuple[str, ...] = ()
     limits: dict[str, int] = field(default_factory=dict)
-    matrix_shapes: tuple[str, ...] = ()  # of subgroup matrices, such as "f16 f32 16x16x16"
+    matrix_shapes: tuple[str, ...] = ()  # shapes of subgroup matrices, such as "f16 f32 16x16x16"
     prefers_subgroup_matrices: bool = True
     half_products: bool = False  # whether subgroup matrices multiply numbers rounded to f16
     choices: TunedConfigs = ()  # the fastest configs measured here, see `Target.choice`
@@ -104,14 +104,14 @@ class DeviceInfo:
 
     @property
     def adapter_class(self) -> AdapterClass:
-        """The class of the adapter, by which kernels choose tiles where nothing was tuned."""
+        """The class of the adapter, by which kernels choose tiles if they were not tuned."""
         names = self.vendor, self.architecture, self.description
         stands_in = self.kind not in ("webgpu", "native")
         return class_of(*names, self.limits, stands_in or self.software or is_software(*names))
 
 
 def with_limits(info: DeviceInfo, most: Mapping[str, int]) -> DeviceInfo:
-    """Return the info with limits of at most these."""
+    """Return the info with no limit above these."""
     lowered = {name: min(limit, info.limits.get(name, limit)) for name, limit in most.items()}
     return replace(info, limits=info.limits | lowered)
 

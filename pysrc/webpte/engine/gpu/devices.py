@@ -1,4 +1,4 @@
-"""The devices that programs share unless they are given others."""
+"""The devices that programs share unless they are given other devices."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from webpte.engine.gpu.device import Device
 from webpte.errors import DeviceError
 
 SHARED = ("webgpu", "native")  # the kinds of devices that are GPUs
-NAMES = (*SHARED, "numpy")  # all that `load` takes; "native:..." chooses one of several GPUs
+NAMES = (*SHARED, "numpy")  # all names that `load` takes; "native:..." chooses among several GPUs
 
 
 class _SharedDevices:
-    """One device of each GPU: programs on it can share buffers and pipelines."""
+    """A device for each GPU: programs on it can share buffers and pipelines."""
 
     made: dict[str, Device] = {}  # noqa: RUF012 - there is no instance
     lock: asyncio.Lock | None = None
@@ -30,7 +30,7 @@ async def shared_device(name: str = "webgpu") -> Device:
     """Return the default device, opened on first use and again after it was lost.
 
     name    "webgpu": the browser's; "native": this machine's, from CPython; "native:1",
-            "native:nvidia", "native:10de:2335": one of several, by the index that
+            "native:nvidia", "native:10de:2335": a GPU among several, by the index that
             `native_adapters` gives it, a part of its name, or its PCI id
     """
     kind = kind_of(name)
@@ -56,7 +56,7 @@ def native_adapters() -> tuple[AdapterInfo, ...]:
 
 
 def _check_place(kind: str) -> None:
-    """Raise DeviceError for a kind of device that there is not here."""
+    """Raise DeviceError for a kind of device that is not available here."""
     if kind == "native" and IN_BROWSER:
         raise DeviceError("device='native' is for CPython; in the browser there is 'webgpu'")
     if kind == "webgpu" and not IN_BROWSER:
@@ -71,7 +71,7 @@ def _which(name: str) -> str:
 
 
 def _place(name: str) -> int:
-    """Return the identity of the GPU that is meant: several names can mean one."""
+    """Return the identity of the named GPU: several names can mean the same GPU."""
     from webpte.engine.gpu.native.adapters import find_adapter
     from webpte.engine.gpu.native.dawn import load_dawn
 

@@ -1,8 +1,8 @@
 """An arena for the uniform blocks of a delegate: a few buffers, with a mirror on the host.
 
 Blocks are addressed by content: equal params, in one plan or in several, share a block. New blocks
-are uploaded in one write per page when their plan is made; an execution writes none. A block lives
-as long as a plan uses it, a page as long as it has blocks.
+are uploaded in a single write per page when their plan is made; an execution writes no block. A
+block lives as long as a plan uses it, a page as long as it has blocks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _room(block: bytes) -> int:
 class _Page:
     buffer: int
     mirror: np.ndarray = field(default_factory=lambda: np.zeros(PAGE_BYTES, np.uint8))
-    end: int = 0  # of the part that was ever used
+    end: int = 0  # end of the part that was ever used
     blocks: int = 0
     stale: tuple[int, int] | None = None  # range of the mirror that is not uploaded yet
 
@@ -56,7 +56,7 @@ class ParamsArena:
     async def place(self, blocks: Sequence[bytes]) -> list[Resource]:
         """Place and upload the blocks that are new; returns the place of each block.
 
-        Release each block as often as it was placed. If this fails, none of them is placed.
+        Release each block as often as it was placed. If placing fails, no block is placed.
         """
         placed: list[bytes] = []
         try:

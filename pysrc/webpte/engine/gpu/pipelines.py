@@ -23,14 +23,14 @@ fn dot4I8Packed(a: u32, b: u32) -> i32 {
 
 
 def add_packed_dot(code: str, has_packed_dot: bool) -> str:
-    """Add a WGSL function `dot4I8Packed` to code that calls it, if WGSL has none here."""
+    """Add a WGSL function `dot4I8Packed` to code that calls it, if this WGSL lacks it."""
     if has_packed_dot or "dot4I8Packed" not in code:
         return code
     return code + _DOT4_I8_PACKED
 
 
 class _CompileBatch:
-    """Kernels that are compiled together, and listeners to the count of those that are done."""
+    """Kernels that are compiled together, and listeners to the count of compiled kernels."""
 
     def __init__(self, total: int) -> None:
         self.done, self.total = 0, total
@@ -43,7 +43,7 @@ class _CompileBatch:
 
 
 class PipelineCache:
-    """Pipelines by their spec; `compile` compiles all missing ones in one call."""
+    """Pipelines by their spec; `compile` compiles all missing pipelines in one call."""
 
     def __init__(self, compile: Compile) -> None:
         self._compile = compile
@@ -53,7 +53,7 @@ class PipelineCache:
     async def get(self, specs: Sequence[PipelineSpec], progress: Progress | None) -> list[int]:
         missing = [spec for spec in dict.fromkeys(specs) if self._is_missing(spec)]
         if missing:
-            # Other callers that request these meanwhile wait for this batch.
+            # Other callers that request these pipelines meanwhile wait for this batch.
             batch = _CompileBatch(len(missing))
             compiling = asyncio.ensure_future(self._compile(missing, batch.report))
             for index, spec in enumerate(missing):
@@ -62,7 +62,7 @@ class PipelineCache:
                 self._batches[spec] = batch
         wanted = {spec: self._compiled[spec] for spec in specs}
         pending = {spec: made for spec, made in wanted.items() if not made.done()}
-        if pending:  # those that are done are not awaited: their event loops may be closed
+        if pending:  # finished futures are not awaited: their event loops may be closed
             with _reporting({self._batches[spec] for spec in pending}, progress):
                 await asyncio.wait(pending.values())  # until all are done, even if one fails
         return [wanted[spec].result() for spec in specs]

@@ -1,8 +1,8 @@
-"""Tests a device with small kernels when it is opened, in one submission.
+"""Tests a device with small kernels when it is opened, in a single submission.
 
 Browsers and drivers have computed wrong results without an error: arrays of workgroup memory that
-were empty, or half-precision numbers that were rounded wrongly. A fault in something that kernels
-can do without turns that off; any other raises FaultyDeviceError.
+were empty, or half-precision numbers that were rounded wrongly. A fault in an optional feature
+turns the feature off; any other fault raises FaultyDeviceError.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from webpte.engine.ops.core.records import MAX_WORKGROUPS, Grid
 from webpte.engine.plan.shaders import ShaderLibrary, Types
 from webpte.errors import FaultyDeviceError, ShaderError
 
-VERSION = "2"  # goes up when the test checks more: verdicts of other versions do not count
+VERSION = "2"  # goes up when the test checks more: stored outcomes of other versions do not count
 
 LANES, GROUPS = 256, 4  # every GPU has 256 invocations; barriers matter beyond one subgroup
 LARGE_GRID, SMALL_GRID = (MAX_WORKGROUPS, 2, 1), (1009, 3, 1)
-SEEN = 256  # invocations of a grid that are looked at before its fold, after it, and at its end
+SEEN = 256  # invocations of a grid that are checked before its fold, after it, and at its end
 DOTS = 16
 SEED = 4
 BINDINGS = ("read", "write", "uniform")
@@ -50,11 +50,11 @@ _WHAT_TO_DO = (
 
 @dataclass(frozen=True)
 class SelfTestKernel:
-    """One kernel of the self-test: what goes in, and the results by what they show."""
+    """A kernel of the self-test: its input values, and its results by the name of a feature."""
 
     kernel: str
     values: np.ndarray
-    expected: Mapping[str, np.ndarray]  # one after the other, as they come out
+    expected: Mapping[str, np.ndarray]  # in sequence, in the order of the output
     grid: Grid = (1, 1, 1)
     types: Types = ()
 
@@ -68,8 +68,8 @@ class SelfTestKernel:
 
 
 def trials(info: DeviceInfo) -> list[SelfTestKernel]:
-    """Return the kernels for what a device says that it has."""
-    # A CPU runs workgroups one after the other, so that as many as WebGPU allows take long.
+    """Return the kernels for the features that a device claims to have."""
+    # A CPU runs workgroups in sequence, so as many workgroups as WebGPU allows would take long.
     found = [_workgroup(), _grid(SMALL_GRID if info.software else LARGE_GRID)]
     if info.has_f16:
         found.append(_f16())
@@ -101,7 +101,7 @@ def _grid(grid: Grid) -> SelfTestKernel:
 
 
 def _f16() -> SelfTestKernel:
-    """Return a trial with numbers whose products are exact, up to the largest there is."""
+    """Return a trial with numbers whose products are exact, up to the largest f16."""
     numbers = (1, -2.5, 1 / 3, -0.1, 16376, -16376, 2.0**-14, 0)
     values = np.array(numbers, np.float16)
     return SelfTestKernel("f16", values, {F16: values * np.float16(SEED)}, (len(values) // 4, 1, 1))
@@ -109,7 +109,7 @@ def _f16() -> SelfTestKernel:
 
 def _packed_dot() -> SelfTestKernel:
     four = np.random.default_rng(5).integers(-128, 128, (2, DOTS, 4)).astype(np.int8)
-    four[:, 0], four[0, 1], four[1, 1] = -128, -128, 127  # the largest of both signs
+    four[:, 0], four[0, 1], four[1, 1] = -128, -128, 127  # the largest numbers of both signs
     dots = (four[0].astype(np.int32) * four[1]).sum(axis=1) + SEED
     expected = {PACKED_DOT: dots.astype(np.int32)}
     return SelfTestKernel("packed_dot", four, expected, types=(("COUNT", str(DOTS)),))
@@ -131,7 +131,7 @@ def _subgroup_matrix() -> SelfTestKernel:
     )
 
 
-# What kernels can do without, and the device info without it.
+# The optional features, each with a function that removes it from the device info.
 _OPTIONS: dict[str, Callable[[DeviceInfo], DeviceInfo]] = {
     F16: lambda info: _without(info, SHADER_F16),
     PACKED_DOT: lambda info: replace(info, packed_dot=False),
@@ -144,12 +144,12 @@ def _without(info: DeviceInfo, feature: str) -> DeviceInfo:
 
 
 def can_do_without(name: str) -> bool:
-    """Return whether kernels can do without what a part of the self-test checks."""
+    """Return whether the feature behind a part of the self-test is optional."""
     return name in _OPTIONS
 
 
 def apply_self_test(info: DeviceInfo, verdict: SelfTest) -> DeviceInfo:
-    """Return the info of a device without what failed; raises FaultyDeviceError if it must not."""
+    """Turn off the features that failed the test; raise FaultyDeviceError if any is required."""
     fatal = {name: fault for name, fault in verdict.faults.items() if not can_do_without(name)}
     if fatal:
         faults = "; ".join(f"{name}: {fault}" for name, fault in fatal.items())
@@ -165,9 +165,9 @@ def apply_self_test(info: DeviceInfo, verdict: SelfTest) -> DeviceInfo:
 
 
 async def run_self_test(device: Device, texts: Mapping[str, str] | None = None) -> SelfTest:
-    """Run the kernels and compare what comes out; leaves no buffers and no plan behind.
+    """Run the kernels and compare their results; leaves no buffers and no plan behind.
 
-    texts  WGSL in place of that of a kernel, by its name, to see that a fault is found
+    texts  WGSL in place of a kernel's text, by the kernel's name, to test that a fault is found
     """
     started = perf_counter()
     wanted, faults = trials(device.info), dict[str, str]()
@@ -191,7 +191,7 @@ async def run_self_test(device: Device, texts: Mapping[str, str] | None = None) 
 
 
 async def _execute(device: Device, running: Sequence[tuple[SelfTestKernel, int]]) -> dict[str, str]:
-    """Run all kernels as one plan; returns the faults."""
+    """Run all kernels as a single plan; returns the faults."""
     sizes = [size for trial, _ in running for size in (_words(trial.values.nbytes), trial.nbytes)]
     buffers: list[int] = []
     plan = None
@@ -237,7 +237,7 @@ def _commands(
 
 
 def _faults(ran: Sequence[SelfTestKernel], data: bytes) -> dict[str, str]:
-    """Compare the bytes that came back with those expected; returns what is wrong."""
+    """Compare the bytes that came back with the expected bytes; returns the differences."""
     faults, at = dict[str, str](), 0
     for trial in ran:
         pairs = [(UPLOADS, trial.values), *trial.expected.items()]
@@ -251,7 +251,7 @@ def _faults(ran: Sequence[SelfTestKernel], data: bytes) -> dict[str, str]:
 
 
 def _fault(got: np.ndarray, wanted: np.ndarray) -> str:
-    """Describe the first element that is wrong; empty if none is."""
+    """Describe the first wrong element; "" if all elements are right."""
     if got.size != wanted.size:
         return f"{got.size} of {wanted.size} results came back"
     wrong = np.flatnonzero(got != wanted)

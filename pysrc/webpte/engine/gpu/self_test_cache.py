@@ -16,11 +16,11 @@ from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.device_info import DeviceInfo, SelfTest
 from webpte.engine.gpu.self_test import VERSION, apply_self_test, can_do_without, run_self_test
 
-MOST_KEPT = 8  # adapters and versions, the newest
+MOST_KEPT = 8  # entries for the newest adapters and versions
 
 
 class KeptText(Protocol):
-    """A text that outlives the device; empty if there is none."""
+    """A text that outlives the device; empty before the first write."""
 
     async def read(self) -> str: ...
 
@@ -41,7 +41,7 @@ class MemoryText:
 
 
 def _key(info: DeviceInfo, browser: str) -> str:
-    """Return everything that a verdict depends on."""
+    """Return the key of a test's outcome: everything that the outcome depends on."""
     names = info.kind, info.vendor, info.architecture, info.description, browser, VERSION
     return " ".join((*names, *sorted(info.features), str(info.packed_dot)))
 
@@ -49,7 +49,7 @@ def _key(info: DeviceInfo, browser: str) -> str:
 async def checked_info(
     device: Device, store: KeptText, browser: str = "", texts: Mapping[str, str] | None = None
 ) -> DeviceInfo:
-    """Return the info of a device without what fails its self-test, which runs if it has to.
+    """Return the info of a device, tested if need be, with only the features that passed.
 
     Raises FaultyDeviceError if the device cannot be used.
     """
@@ -73,7 +73,7 @@ async def _read(store: KeptText) -> dict[str, object]:
 
 
 def _parse(row: object) -> SelfTest | None:
-    """Return a stored verdict; None if there is none, or if it is not one."""
+    """Return a stored outcome, or None if it is missing or malformed."""
     if not isinstance(row, dict):
         return None
     table = Table(row, "self_test.json", ValueError)

@@ -1,8 +1,8 @@
 """Stores the configs that `Program.tune` chose: in the browser's storage, or natively in a file.
 
 Both hold JSON: {"adapter and version": {"tunable": "label"}}. The file is `tuning.json` in the
-user's cache folder, or what WEBPTE_TUNING names; if that is set to nothing, or the user has no home
-folder, nothing is kept.
+user's cache folder, or the file that WEBPTE_TUNING names; if that is set to "", or the user has no
+home folder, nothing is kept.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from webpte.engine.ops.core.target import TunedConfigs
 from webpte.errors import SourceError
 
 VARIABLE = "WEBPTE_TUNING"
-VERSION = "1"  # of the kernels' tile configs: measurements of other versions do not apply
+VERSION = "1"  # version of the kernels' tile configs: measurements of other versions do not apply
 
 Table = dict[str, dict[str, str]]
 
 
 class Store(Protocol):
-    """A text that outlives the process; empty if there is none."""
+    """A text that outlives the process; empty before the first write."""
 
     async def read(self) -> str: ...
 
@@ -43,12 +43,12 @@ class FileStore:
         self._path = path
 
     def locked(self) -> AbstractAsyncContextManager[None]:
-        return contextlib.nullcontext()  # nothing awaits between reading and writing a file
+        return contextlib.nullcontext()  # no await lies between reading and writing a file
 
     async def read(self) -> str:
         try:
             return self._path.read_text("utf-8")
-        except (OSError, ValueError):  # no UTF-8
+        except (OSError, ValueError):  # not UTF-8
             return ""
 
     async def write(self, text: str) -> None:
@@ -90,12 +90,12 @@ def adapter_key(info: DeviceInfo) -> str:
 
 
 async def kept_choices(info: DeviceInfo) -> TunedConfigs:
-    """Return the configs that are stored for an adapter; none if there are none readable."""
+    """Return the configs that are stored for an adapter; () if no configs can be read."""
     return tuple(sorted((await _table(_store(info))).get(adapter_key(info), {}).items()))
 
 
 async def keep_choices(info: DeviceInfo, choices: TunedConfigs) -> None:
-    """Beside those that are kept already."""
+    """Add configs to the stored configs of an adapter."""
     store = _store(info)
     if store is None:
         return

@@ -1,4 +1,4 @@
-"""Statistics of a file's constants, read in pieces: a constant can be larger than Python's memory."""
+"""Statistics of a file's constants, read in pieces: a constant can exceed Python's memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The adapters of this machine, by Dawn.
 
-Its C interface gives the adapter that suits options best, and no list. Its C++ interface has
-one, `dawn::native::Instance::EnumerateAdapters`, which the binding's libraries for Linux and macOS
-export. Where it is missing, the adapters are those that requests with different options find.
+Its C interface gives the adapter that suits options best, and no list. Its C++ interface gives a
+list, `dawn::native::Instance::EnumerateAdapters`, which the binding's libraries for Linux and macOS
+export. Where the list is missing, the adapters are found by requests with different options.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from webpte.engine.gpu.device_info import DeviceInfo, is_software
 from webpte.engine.gpu.native.dawn import FEATURES, INSTALL, Dawn, Owned, text_of
 from webpte.errors import NoWebGPUError
 
-_LARGEST_PCI_VENDOR = 0xFFFF  # larger numbers are those that Khronos gives to software
+_LARGEST_PCI_VENDOR = 0xFFFF  # Khronos gives larger numbers to software
 _ENUMERATE = "_ZNK4dawn6native8Instance17EnumerateAdaptersEPK25WGPURequestAdapterOptions"
 
 
@@ -28,7 +28,7 @@ class Adapter:
 
     place       its number among all adapters, which is its identity in this process
     adapter     facts, with its number among the visible adapters
-    info        what a device on it has
+    info        the features and limits of a device on it
     """
 
     place: int
@@ -50,8 +50,8 @@ def list_adapters(dawn: Dawn) -> list[Adapter]:
 def find_adapter(dawn: Dawn, wanted: str = "") -> Adapter:
     """Return the first adapter that `wanted` describes; see `choose`.
 
-    Where nothing is chosen and nothing hidden, Dawn is asked for the one that it prefers: the list
-    is for those who choose.
+    If nothing is chosen and nothing hidden, Dawn is asked for its preferred adapter, without a
+    list.
     """
     hiding = [name for name in HIDING if name in os.environ]
     if not wanted and not hiding:
@@ -79,7 +79,7 @@ _Described = tuple[Owned, AdapterInfo, DeviceInfo]
 
 
 def _enumerate(dawn: Dawn) -> Iterator[_Described]:
-    """Yield all adapters with their facts, the preferred ones first."""
+    """Yield all adapters with their facts, Dawn's preferred adapters first."""
     c = dawn.c
     options = c.WGPURequestAdapterOptions()
     options.powerPreference = c.WGPUPowerPreference_HighPerformance
@@ -94,14 +94,15 @@ def _enumerate(dawn: Dawn) -> Iterator[_Described]:
     found = enumerate_adapters(ctypes.byref(instance), ctypes.byref(options))
     size = ctypes.sizeof(ctypes.c_void_p)
     for address in range(found.begin or 0, found.end or 0, size):
-        handle = ctypes.c_void_p.from_address(address)  # with a reference, which is ours now
+        # each adapter comes with a reference, which this process now owns
+        handle = ctypes.c_void_p.from_address(address)
         owned = Owned(ctypes.cast(handle, c.WGPUAdapter), c.wgpuAdapterRelease)
         if (described := _describe(dawn, owned)) is not None:
             yield described
 
 
 def _request(dawn: Dawn) -> Iterator[_Described]:
-    """Yield the adapters that requests find, with their facts; they can miss some."""
+    """Yield the adapters that requests find, with their facts; requests can miss some."""
     c = dawn.c
     seen = set()
     for preference in (c.WGPUPowerPreference_HighPerformance, c.WGPUPowerPreference_LowPower):
@@ -120,9 +121,9 @@ def _request(dawn: Dawn) -> Iterator[_Described]:
 
 
 def _describe(dawn: Dawn, owned: Owned) -> _Described | None:
-    """Return the adapter's facts, or None for the one that does nothing.
+    """Return the adapter's facts, or None for the adapter that computes nothing.
 
-    Dawn offers that one on every machine.
+    Dawn offers the latter on every machine.
     """
     c, adapter = dawn.c, owned.handle
     facts = c.WGPUAdapterInfo()

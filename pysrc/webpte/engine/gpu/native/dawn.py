@@ -26,18 +26,19 @@ INSTALL = (
     "one of them for CPUs); without these, use device='numpy'"
 )
 
-# Requested if the adapter has them: WebGPU's names, and the binding's.
+# Requested if the adapter has them: WebGPU's names, and the binding's names.
 FEATURES = {
     "shader-f16": "WGPUFeatureName_ShaderF16",
     "subgroups": "WGPUFeatureName_Subgroups",
     "timestamp-query": "WGPUFeatureName_TimestampQuery",
 }
 
-# Disabled: it rounds timestamps to 0.1 ms, which protects browsers from timing attacks.
+# Disabled: this feature rounds timestamps to 0.1 ms, which protects browsers from timing attacks.
 _ROUNDED_TIMESTAMPS = b"timestamp_quantization"
 
 # Results are polled in growing intervals, a sixteenth of the time waited so far, with a turn of the
-# event loop between. Its timers are no finer than a millisecond, so short intervals are slept.
+# event loop between. The loop's timers are no finer than a millisecond, so short intervals are
+# slept.
 _SHARE = 16
 _LONGEST_NAP_S = 0.0002
 _NAPPING_S = 0.02
@@ -65,7 +66,7 @@ def load_dawn() -> Dawn:
 
 
 class Owned:
-    """A C handle with one reference, released with this object."""
+    """A C handle with a single reference, released with this object."""
 
     def __init__(self, handle: Any, release: Callable[[Any], None]) -> None:
         self.handle = handle
@@ -123,7 +124,7 @@ class Dawn:
         return info, promise
 
     def poll(self) -> None:
-        """Settle the promises whose answers are there."""
+        """Settle the promises whose answers have arrived."""
         self.c.wgpuInstanceProcessEvents(self.instance)
 
     async def wait(self, promise: Promise) -> None:
@@ -149,7 +150,7 @@ class Dawn:
         return number
 
     def open_device(self, adapter: Any, info: DeviceInfo) -> DawnDevice:
-        """Open a device with the features and limits of `info`, at most those of the adapter."""
+        """Open a device with the features and limits of `info`, at most the adapter's."""
         c = self.c
         limits = c.WGPUSupportedLimits()
         c.wgpuAdapterGetLimits(adapter, limits)
@@ -212,7 +213,7 @@ class DawnDevice:
     def _pop_scope(self) -> str | None:
         info, popped = self.dawn.promise("scope", at_once=True)
         self.c.wgpuDevicePopErrorScope2(self.handle, info)
-        while not popped.done:  # Dawn settles it at once, but does not guarantee that
+        while not popped.done:  # Dawn settles the promise at once, but does not guarantee that
             self.dawn.poll()
         return None if popped.status == self.c.WGPUErrorType_NoError else popped.message
 

@@ -1,8 +1,8 @@
 """WebGPU without a browser: the same plans and kernels on this machine's GPU, from CPython.
 
-Dawn executes here what engine.js has the browser do (see `dawn` and `plan`). Only results and
-pipelines take time after a call has returned, and the event loop goes on meanwhile. A device may
-be used by one thread.
+Dawn executes here the commands that engine.js gives to the browser (see `dawn` and `plan`). Only
+results and pipelines take time after a call has returned, and the event loop goes on meanwhile. A
+device may be used by a single thread.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ IN_FLIGHT_BYTES = 64 << 20  # Dawn holds a copy of all bytes that the GPU has no
 
 
 def usages_of(nbytes: int, uniform: bool) -> tuple[str, ...]:
-    """Return what a buffer can be bound as: uniform ones as nothing else, small ones as both."""
+    """Return the usages of a buffer: uniform buffers have no other, small buffers have both."""
     if uniform:
         return ("Uniform",)
     return ("Storage", "Uniform") if nbytes <= UNIFORM_BYTES else ("Storage",)
@@ -66,7 +66,7 @@ class NativeDevice:
     """A GPU of this machine. `create` it once and share it among programs."""
 
     interop_calls = 0  # no JavaScript here
-    verdicts = MemoryText()  # of self-tests, by adapter
+    verdicts = MemoryText()  # results of self-tests, by adapter
 
     def __init__(self, device: DawnDevice, info: DeviceInfo) -> None:
         self.info = info
@@ -129,7 +129,7 @@ class NativeDevice:
     # Buffers
 
     async def measure_waiting(self) -> None:
-        """Do nothing: results are waited for in one way."""
+        """Do nothing: there is only one way to wait for results."""
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         check_sizes(self.info, sizes, uniform)
@@ -238,7 +238,8 @@ class NativeDevice:
         stored = to_stored_bytes(await transfer.region.view(start, length), transfer.convert)
         if length == CHUNK_BYTES:
             await asyncio.sleep(0)
-        target = _find(self._buffers, transfer.buffer, doing)  # destroyed meanwhile?
+        # raises if the buffer was destroyed meanwhile
+        target = _find(self._buffers, transfer.buffer, doing)
         with self._device.scoped(doing):
             flat = np.frombuffer(stored, np.uint8)
             write_buffer(self._device, target, stored_offset(start, transfer.convert), flat)
@@ -317,7 +318,7 @@ class NativeDevice:
         return self._timed(self._start(doing, run, read=True, timed=True), doing)
 
     def _start(self, doing: str, run: PlanRun, read: bool, timed: bool = False) -> _Started:
-        """Submit one execution. Dawn's errors about it are raised when the results are awaited."""
+        """Submit an execution. Dawn's errors about it are raised when the results are awaited."""
         self._device.check(doing)
         device = self._device
         started = _Started(_find(self._plans, run.plan, doing))
@@ -347,7 +348,7 @@ class NativeDevice:
         elif read and not is_last:
             started.mapped = device.work_done()
         if not read:
-            device.dawn.poll()  # nobody will wait for this run; frees the memory of earlier ones
+            device.dawn.poll()  # nobody will wait for this run; frees the memory of earlier runs
         return started
 
     async def _results(self, started: _Started, doing: str) -> bytes:
@@ -355,7 +356,7 @@ class NativeDevice:
             raise started.failure
         if started.mapped is None:
             return b""
-        if started.staging is None:  # of a slice that is not the last one
+        if started.staging is None:  # after a slice that is not the last
             await self._device.dawn.wait(started.mapped)
             self._device.check(doing)
             return b""

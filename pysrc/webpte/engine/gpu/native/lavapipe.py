@@ -1,11 +1,11 @@
 """A dispatch of no workgroups, after which lavapipe does not compile a kernel again.
 
-Mesa's lavapipe reads the uniforms of a dispatch, puts those that end loops or decide conditions
-into the kernel as constants, and compiles that. If little changed, it uses the plain kernel from
-then on. But if a short loop was unrolled, or half of the kernel fell away, it compiles anew each
-time that the kernel is bound, and frees none of it: 0.4 MB and more (Mesa 22.3). Uniforms as large
-as those of the dispatch here unroll nothing and take little away, so it mostly settles on the plain
-kernel; not for conv3d.wgsl, whatever its uniforms.
+Mesa's lavapipe reads the uniforms of a dispatch, puts the uniforms that end loops or decide
+conditions into the kernel as constants, and compiles the result. If little changed, it uses the
+plain kernel from then on. But if a short loop was unrolled, or half of the kernel fell away, it
+compiles the kernel again each time that it is bound, and frees no result: 0.4 MB and more (Mesa
+22.3). Uniforms as large as in the dispatch here unroll nothing and take little away, so it mostly
+settles on the plain kernel; not for conv3d.wgsl, with any uniforms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from webpte.engine.gpu.native.plan import (
     write_buffer,
 )
 
-_LARGE = 0x7F7F7F7F  # whether it is read as signed, unsigned or a float
+_LARGE = 0x7F7F7F7F  # as a signed, an unsigned or a float number
 
 
 def is_lavapipe(description: str) -> bool:
@@ -43,7 +43,7 @@ class Settler:
         """Dispatch no workgroups of a pipeline, with large uniforms."""
         c, device = self._device.c, self._device
         with device.scoped(f"compiling kernels: {label}"):
-            # A buffer that is written to is bound once.
+            # A buffer that is written to may be bound only once.
             names = [f"write {n}" if use == "write" else use for n, use in enumerate(bindings)]
             entries = [
                 c.WGPUBindGroupEntry(

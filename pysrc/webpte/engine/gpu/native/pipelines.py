@@ -33,8 +33,8 @@ class _BindGroupLayout:
 class NativeCompiler:
     """A compiler of kernels; `pipelines` has all that it compiled, by number.
 
-    `has_packed_dot` tells whether kernels may use `dot4I8Packed` of WGSL, and `settles` whether
-    each kernel is settled, see lavapipe.py.
+    `has_packed_dot` is whether kernels may use `dot4I8Packed` of WGSL, and `settles` whether each
+    kernel is settled, see lavapipe.py.
     """
 
     def __init__(

@@ -19,8 +19,7 @@ MAX_TIMED = 2048  # dispatches per query set: WebGPU's limit is 4096 queries
 class NativeBuffer(Owned):
     """A `WGPUBuffer`. Its memory is freed by `destroy`, or with the last reference to it.
 
-    Code with buffers of its own wraps them as `NativeBuffer(c, handle)`, which takes over one
-    reference.
+    Other code wraps its buffers as `NativeBuffer(c, handle)`, which takes over a reference.
     """
 
     def __init__(self, c: Any, handle: Any) -> None:
@@ -62,7 +61,7 @@ def submission(device: DawnDevice) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class NativeCopy:
-    """A copy from one buffer to another."""
+    """A copy from a buffer to another."""
 
     source: NativeBuffer
     target: NativeBuffer
@@ -85,7 +84,7 @@ def encode_copies(c: Any, encoder: Any, copies: Iterable[NativeCopy]) -> None:
 
 @dataclass(frozen=True)
 class NativeDispatch:
-    """One dispatch: the handle of its pipeline, its bind group and grid."""
+    """A dispatch: the handle of its pipeline, its bind group and grid."""
 
     pipeline: Any
     group: Owned
@@ -132,7 +131,7 @@ class NativePlan:
             write_buffer(device, buffer, 0, payload[offset : offset + nbytes])
 
     def encode_before(self, c: Any, encoder: Any, copies: Iterable[NativeCopy]) -> None:
-        """Encode all that comes before the dispatches: clears, copies and parts."""
+        """Encode the commands before the dispatches: clears, copies and parts."""
         for buffer in self.clears:
             c.wgpuCommandEncoderClearBuffer(encoder, buffer.handle, 0, buffer.size)
         encode_copies(c, encoder, copies)
@@ -140,7 +139,7 @@ class NativePlan:
             part.encode(c, encoder)
 
     def encode(self, c: Any, encoder: Any, dispatches: Sequence[NativeDispatch]) -> None:
-        """Encode these of the plan's dispatches in one pass."""
+        """Encode these of the plan's dispatches in a single pass."""
         if not dispatches:
             return
         current, compute = None, begin_pass(c, encoder, None)
@@ -181,7 +180,7 @@ def begin_pass(c: Any, encoder: Any, timestamps: Any) -> Owned:
 def encode_timed(
     device: DawnDevice, encoder: Any, dispatches: Sequence[NativeDispatch]
 ) -> NativeBuffer | None:
-    """Encode one timed pass per dispatch; returns the staging buffer of the timestamps."""
+    """Encode a timed pass per dispatch; returns the staging buffer of the timestamps."""
     if not dispatches:
         return None
     c, nbytes = device.c, 16 * len(dispatches)

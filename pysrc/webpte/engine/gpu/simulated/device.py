@@ -1,8 +1,8 @@
 """A device in plain Python, as strict as a GPU, for tests of planning and scheduling.
 
 It logs every call, has real memory, and computes with the references (see `emulation`). Work is
-done when it is submitted, in that order; results come later, so every await suspends. Commands that
-WebGPU refuses raise DeviceError (see `validation`), and faults can be injected.
+done at its submission, in order; results come later, so every await suspends. Commands that WebGPU
+refuses raise DeviceError (see `validation`), and faults can be injected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
     "SimulatedDevice",
 ]
 
-# Methods that can be made to fail. Destroying cannot, not even on a lost device.
+# Methods that can be made to fail. Destroying cannot fail, not even on a lost device.
 FALLIBLE = (
     *("create_buffers", "create_pipelines", "create_plan", "transfer"),
     *("write", "read", "run", "profile", "copy"),
@@ -71,11 +71,11 @@ class RecordedRun(NamedTuple):
 
 
 class SimulatedDevice:
-    """A device for tests. `log` has one (name, detail) entry per call, in order.
+    """A device for tests. `log` has a (name, detail) entry per call, in order.
 
     memory_limit  bytes of buffers above which OutOfMemoryError is raised
     features      of the simulated GPU: "shader-f16", "timestamp-query"
-    pauses        returns how often the next await suspends; it always does at least once
+    pauses        returns how often the next await suspends, at least once
     """
 
     def __init__(
@@ -89,12 +89,13 @@ class SimulatedDevice:
         self.lost = False
         self.pauses = pauses
         self.log: list[tuple[str, object]] = []
-        self.buffers: dict[int, int] = {}  # id to bytes
+        self.buffers: dict[int, int] = {}  # size in bytes, by buffer
         self.pipelines: dict[PipelineSpec, int] = {}
         self.plans: dict[int, PlanCommands] = {}
-        self.contents: dict[int, bytes] = {}  # of constants: their first MAX_KEPT bytes in the file
+        # contents of constants: their first MAX_KEPT bytes in the file
+        self.contents: dict[int, bytes] = {}
         self.adopted: dict[int, RecordedBuffer] = {}
-        self.memory: dict[int, RecordedBuffer] = {}  # all buffers, adopted ones too
+        self.memory: dict[int, RecordedBuffer] = {}  # all buffers, including adopted buffers
         self._recorded: dict[int, SimulatedPlan] = {}
         self._memory_limit = memory_limit
         self._injected: list[_Injected] = []
@@ -110,11 +111,11 @@ class SimulatedDevice:
         method: str | None = None,
         at_result: bool = False,
     ) -> None:
-        """Make the `after`-th call from now fail, of one method or of any.
+        """Make the `after`-th call from now fail, of the given method or of any method.
 
-        It fails at once and does nothing, or with `at_result` when it is awaited: a run has then
-        uploaded and done nothing else, as when WebGPU finds its commands invalid. A DeviceLostError
-        loses the device for good.
+        The call fails at once and does nothing, or with `at_result` when it is awaited: a run has
+        then uploaded and done nothing else, as when WebGPU finds its commands invalid. A
+        DeviceLostError loses the device for good.
         """
         assert method is None or method in FALLIBLE
         self._injected.append(_Injected(error, method, after, at_result))
@@ -135,7 +136,7 @@ class SimulatedDevice:
         self.log.append((name, detail))
 
     def _begin(self, name: str, detail: object) -> DeviceError | None:
-        """Log a call; raise an injected error, or return the one to raise when it is awaited."""
+        """Log a call; raise an injected error, or return the error to raise when it is awaited."""
         self._record(name, detail)
         if self.lost:
             raise DeviceLostError(f"{name}: the device is lost")
@@ -177,7 +178,7 @@ class SimulatedDevice:
     # Buffers
 
     async def measure_waiting(self) -> None:
-        """Do nothing: results are waited for in one way."""
+        """Do nothing: there is only one way to wait for results."""
 
     async def create_buffers(self, sizes: Sequence[int], uniform: bool = False) -> list[int]:
         failure = self._begin("create_buffers", (tuple(sizes), uniform))
@@ -267,7 +268,8 @@ class SimulatedDevice:
             await self._pause()
             if self.lost:
                 raise DeviceLostError("the device was lost while constants were uploaded")
-            target = find_buffer(self.memory, transfer.buffer, "a constant")  # destroyed meanwhile?
+            # raises if the buffer was destroyed meanwhile
+            target = find_buffer(self.memory, transfer.buffer, "a constant")
             stored = to_stored_bytes(data, transfer.convert)
             check_range(target, 0, len(stored), f"a constant in buffer {transfer.buffer}")
             self.contents[transfer.buffer] = data[:MAX_KEPT]
@@ -288,7 +290,7 @@ class SimulatedDevice:
             progress("compile", 0, len(new))
         await self._settle(failure)
         for done, spec in enumerate(new, 1):
-            if spec not in self.pipelines:  # another call may have compiled it meanwhile
+            if spec not in self.pipelines:  # another call may have compiled this spec meanwhile
                 self.pipelines[spec] = self._new_id()
             if progress is not None:
                 progress("compile", done, len(new))
@@ -331,7 +333,7 @@ class SimulatedDevice:
         return await self._later(data, failure), [1.0] * count
 
     def _execute(self, name: str, run: RecordedRun) -> tuple[bytes, DeviceError | None]:
-        """Do the work of one submission; returns its results, or the error to raise with them."""
+        """Do the work of a submission; returns its results, or the error to raise with them."""
         failure = self._begin(name, run)
         if run.plan not in self._recorded:
             raise DeviceError(f"plan {run.plan} does not exist, or was destroyed")

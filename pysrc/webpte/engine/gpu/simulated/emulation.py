@@ -27,7 +27,7 @@ HUGE_BYTES = 64 << 20
 
 
 class RecordedBuffer:
-    """A stand-in for a `GPUBuffer`: zeros, without memory until something is written.
+    """A stand-in for a `GPUBuffer`: zeros, without memory before the first write.
 
     `copyable` is the usage COPY_SRC; `uniform` is UNIFORM without STORAGE.
     """

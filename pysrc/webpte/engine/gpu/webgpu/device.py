@@ -48,7 +48,8 @@ from webpte.errors import (
     NoWebGPUError,
 )
 
-# JavaScript writes results up to this size into an array of Python's; larger ones are copied twice.
+# JavaScript writes results up to this size into an array of Python's; larger results are copied
+# twice.
 _IN_PLACE_BYTES = 4 << 20
 
 _COPY_SRC = 0x0004  # as in GPUBufferUsage
@@ -60,7 +61,7 @@ _NO_WEBGPU = (
 
 
 async def find_adapter() -> tuple[Any, DeviceInfo]:
-    """Return the adapter and its description; raises NoWebGPUError if there is none."""
+    """Return the adapter and its description; raises NoWebGPUError without an adapter."""
     module = load_script("gpu/webgpu/adapter.js")
     adapter = await module.request()
     if adapter is None:
@@ -80,15 +81,16 @@ async def find_adapter() -> tuple[Any, DeviceInfo]:
 
 
 class WebGPUDevice:
-    """The device of one browser context. `create` it once and share it among programs."""
+    """The device of a browser context. `create` it once and share it among programs."""
 
     def __init__(
         self, engine: Any, waiter: Any, info: DeviceInfo, requests: PendingRequests
     ) -> None:
         self._engine, self._waiter = engine, waiter
         self._requests = requests
-        self._results: dict[int, np.ndarray | None] = {}  # by plan: where JavaScript writes them
-        self._payloads: dict[int, np.ndarray] = {}  # by plan: the engine has a view of it
+        # by plan: the array to which JavaScript writes results
+        self._results: dict[int, np.ndarray | None] = {}
+        self._payloads: dict[int, np.ndarray] = {}  # by plan: the array that the engine views
         self._pipelines = PipelineCache(self._compile)
         self.interop_calls = 0
         self.info = info
@@ -103,7 +105,7 @@ class WebGPUDevice:
     ) -> WebGPUDevice:
         """Open the browser's GPU and test it, once per adapter and version of the browser.
 
-        waiting          a way to wait for results; without it, `measure_waiting` finds the best
+        waiting          a way to wait for results; without it, `measure_waiting` finds the fastest
         phone            with no more than the limits and features of a phone's GPU
         self_test_texts  as in `run_self_test`: then nothing is kept
         """
@@ -215,7 +217,8 @@ class WebGPUDevice:
             if not isinstance(source, JsFile | BytesSource | ColumnSource | ConvertedSource):
                 raise DeviceError(f"{source.name}: constants must be in files of the browser")
         for source, ordered in files:
-            if not isinstance(source, JsFile):  # made when the program was built, and small
+            # sources that were made when the program was built, and are small
+            if not isinstance(source, JsFile):
                 for t in ordered:
                     stored = to_stored_bytes(await t.region.view(0, t.region.size), t.convert)
                     self.write(t.buffer, 0, np.frombuffer(stored, np.uint8))
@@ -281,7 +284,7 @@ class WebGPUDevice:
             return
         self.interop_calls += 1
         with translated("running"):
-            result = self._results.get(plan)  # for a plan that does not exist the engine raises
+            result = self._results.get(plan)  # if the plan does not exist, the engine raises
             self._engine.attach(plan, payload if payload.size else None, result)
         self._payloads[plan] = payload
 
@@ -327,7 +330,7 @@ def _rows(copies: Sequence[GpuCopy]) -> list[list[int]]:
 
 
 def _described(run: PlanRun) -> str:
-    """Return the copies of a run as JSON; empty if there are none."""
+    """Return the copies of a run as JSON; "" without copies."""
     if not run.copies and not run.copies_after:
         return ""
     return json.dumps([_rows(run.copies), _rows(run.copies_after)])

@@ -2,7 +2,7 @@
 
 An asyncio future resumes a task in the loop's next turn. In a browser each turn is a message that
 the page sends to itself, which takes as long as all of Python's work for a small call. An
-EagerFuture is settled in a turn of its own already: the browser's callback that the GPU is done.
+EagerFuture is settled in a separate turn already: the browser's callback that the GPU is done.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class EagerFuture(Generic[T]):
         self._done, self._result, self._error = True, result, error
         callbacks, self._callbacks = self._callbacks, []
         for callback, context in callbacks:
-            # A task that waits inside a step (Pyodide's `run_sync`) stays the current one until the
-            # step ends, and no other may run meanwhile.
+            # A task that waits inside a step (Pyodide's `run_sync`) stays the current task until
+            # the step ends, and no other task may run meanwhile.
             if context is None or asyncio.current_task(self._loop) is not None:
                 self._loop.call_soon(callback, self, context=context)
             else:
                 self._call(callback, context)
 
     def _call(self, callback: _Callback, context: Context) -> None:
-        """Call back as the loop would; an error (SystemExit, ...) is raised in its next turn."""
+        """Call back as the loop would; raise an error (SystemExit, ...) in the loop's next turn."""
         try:
             context.run(callback, self)
         except BaseException as error:
@@ -66,7 +66,7 @@ class EagerFuture(Generic[T]):
             self._callbacks.append((callback, context))
 
     def cancel(self, msg: Any = None) -> bool:
-        """Raise CancelledError in whoever waits; the GPU's work goes on."""
+        """Raise CancelledError in the waiting task; the GPU's work goes on."""
         if self._done:
             return False
         self._done, self._error = True, asyncio.CancelledError(*([] if msg is None else [msg]))

@@ -51,7 +51,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def _bytes_of(data: Any, place: np.ndarray | None) -> bytes:
-    """Copy the bytes that JavaScript passed, or those that it wrote to `place`."""
+    """Copy the bytes that JavaScript passed, or else the bytes that it wrote to `place`."""
     try:
         return place.tobytes() if data is None and place is not None else bytes(data.to_bytes())
     except MemoryError as error:
@@ -66,7 +66,7 @@ class PendingRequests:
         self._numbers = count(1)
 
     def expect(self, doing: str, place: np.ndarray | None = None) -> tuple[int, EagerFuture[bytes]]:
-        """Return a new number and its future. `place` has the bytes if `completed` gets none."""
+        """Return a new number and its future; `place` has the bytes unless `completed` does."""
         number, future = next(self._numbers), EagerFuture[bytes]()
         self._awaited[number] = doing, future, place
         return number, future
