@@ -22,7 +22,7 @@ from support.harness.bounded import bounded_work
 from support.harness.mutants import Random, damaged_json, outcomes
 from support.page.fake_page import ROOT, FakeBrowser, drive, open_sample, run
 from webpte.engine.files.json_reader import parse_json
-from webpte_export.catalog import all_recipes
+from webpte_export.all_recipes import all_recipes
 from webpte_host.serving.gallery import gallery
 
 WEB = ROOT / "web"

@@ -16,7 +16,7 @@ from page.inputs.match_inputs import is_sound_file
 from page.inputs.sounds import LONGEST_SECONDS
 from page.session.session import Session
 from page.session.state import AppState, Change
-from page.views.speech.markup import Line, recognizer, transcript, voice
+from page.views.speech.markup import TimedLine, recognizer, transcript, voice
 from page.views.speech.model import hears, open_task, speaks
 from page.views.view import Need, Panel, View
 from webpte.tasks.sound.speech.wave_file import wave_file
@@ -40,7 +40,7 @@ SPEECH = Need("Open a model of speech.", _speech, hides=True)
 class Speech:
     """A file's texts, heard and to be said."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TimedLine] = field(default_factory=list)
     task: Task | None = None
     searched: bool = False  # for the files next to the program
     problem: str = ""
@@ -132,7 +132,7 @@ class SpeechPanel(Panel):
                 async for one in heard:
                     del now.lines[known:]
                     start, end = one["timestamp"]
-                    now.lines.append(Line(one["text"], start, end, one["final"]))
+                    now.lines.append(TimedLine(one["text"], start, end, one["final"]))
                     known += one["final"]
                     self._show_lines(now)
         except asyncio.CancelledError:
@@ -169,7 +169,7 @@ class SpeechPanel(Panel):
             async with aclosing(task.stream(samples, language=now.language or None)) as chunks:
                 async for chunk in chunks:
                     start, end = chunk["timestamp"]
-                    now.lines.append(Line(chunk["text"], start, end, True))
+                    now.lines.append(TimedLine(chunk["text"], start, end, True))
                     self._show_lines(now)
                     done = min(end, length)
                     self.state.tell(f"Transcribing {name}: {done:.0f} of {length:.0f} s", "busy")

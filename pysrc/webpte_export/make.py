@@ -1,4 +1,4 @@
-"""Builds and exports a model: `python -m webpte_export.catalog.make NAME OUT WHEEL...`
+"""Builds and exports a model: `python -m webpte_export.make NAME OUT WHEEL...`
 
 It runs in the export environment. OUT gets `model/` (the files to install, without the card),
 `suite/` (PyTorch's results) and `report.json` (the exporter's report).
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte_export.catalog.catalog import all_recipes
+from webpte_export.all_recipes import all_recipes
 from webpte_export.catalog.recipe import LanguageModel, Methods, Network, Recipe
 
 PROGRAM = "model.pte"

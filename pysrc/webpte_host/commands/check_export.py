@@ -1,4 +1,4 @@
-"""Checks an export: `python -m webpte_host.models.check_export NAME MADE OUT.json`. Needs NumPy.
+"""Checks an export: `python -m webpte_host.commands.check_export NAME MADE OUT.json`. Needs NumPy.
 
 It runs the code of `serve.py verify --device numpy`. OUT.json gets the verdict, and a sentence
 about the program's output for the example.
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import webpte
-from webpte_export.catalog.catalog import all_recipes
-from webpte_export.catalog.make import PROGRAM
+from webpte_export.all_recipes import all_recipes
 from webpte_export.catalog.recipe import Recipe
+from webpte_export.make import PROGRAM
 from webpte_host.commands.suites import read_manifest
 from webpte_host.commands.verify import check_entries, run_here
 from webpte_host.models.stages import summary

@@ -1,6 +1,6 @@
 """Writes the data of `digits` and `photo` into DATA: digits.npz and pictures.npz.
 
-    python -m webpte_export.samples.prepare DATA
+    python -m webpte_export.samples.base.prepare DATA
 
 Needs scikit-learn (its scans of digits, CC BY 4.0), scikit-image (those of its photos that are CC0
 or in the public domain) and Pillow. Training needs none of them.
