@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,10 @@ LONG = (
 )
 
 
+# Files whose tests are independent and long: each test may run in another process.
+SPLIT = ("tests/unit/schedules/test_random_schedules.py",)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The top of the checkout."""
@@ -56,7 +61,7 @@ def root() -> Path:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add options; --schedules and --seed are for tests/unit/schedules/test_schedules_*.py."""
+    """Add options; --schedules and --seed are for tests/unit/schedules/test_random_schedules.py."""
     parser.addoption("--all", action="store_true", help="also run tests that are usually left out")
     parser.addoption("--schedules", type=int, help="the number of schedules to run")
     parser.addoption("--seed", type=int, default=0, help="the seed of random schedules")
@@ -71,6 +76,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if terminal is not None:  # as in one process of several
         config.pluginmanager.register(FailureReporter(terminal))
         config.pluginmanager.register(TimeReporter(terminal))
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist, nothing is distributed
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute whole files, but the tests of SPLIT one by one."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from support.harness.distribute import FilesAndTests
+
+    return FilesAndTests(config, log, SPLIT)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The shape of the code base: imports point one way, and only the browser's folders use JavaScript."""
+"""Imports point one way, and only two folders of the engine use JavaScript: shapes of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes follow subjects: shelves have budgets, classes a limit, long files and folders a warning."""
+"""Shelves have budgets of lines, classes a limit; long files and full folders are warned about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The third quarter of the schedules: tests are distributed to processes by file."""
+"""Random schedules. Each test may run in another process: see SPLIT in tests/conftest.py."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import pytest
 
 from support.schedules.quick import CHUNKS, first_failure_of, schedule_count
 
-QUARTER = 2
-
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_schedules(chunk: int, pytestconfig: pytest.Config) -> None:
     failure = first_failure_of(
-        QUARTER * CHUNKS + chunk,
+        chunk,
         schedule_count(pytestconfig.getoption("schedules")),
         pytestconfig.getoption("seed"),
     )
