@@ -101,8 +101,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return in_browser, ranks.get(item.path.name, len(ranks)) if in_browser else 0
 
     items.sort(key=place)
-    if not extent.everything():
-        _keep(config, items, lambda item: item.get_closest_marker("thorough") is None)
+    usual = {item for item in items if item.get_closest_marker("thorough") is None}
+    if usual and not extent.everything():  # otherwise it is a thorough test that was named
+        _keep(config, items, usual.__contains__)
     if text := config.getoption("--part"):
         chosen = files_of(Part.parse(text), [item.path for item in items])
         _keep(config, items, lambda item: item.path in chosen)
