@@ -133,6 +133,7 @@ def test_faces_are_framed_where_they_are(page: Page) -> None:
     expect(view).to_contain_text("No face found")
 
 
+@pytest.mark.thorough
 def test_a_line_is_read_letter_by_letter(page: Page) -> None:
     view = card(page, "line")
     pixels = np.zeros((HEIGHT, HEIGHT * PLACES))
