@@ -36,6 +36,7 @@ from page.inputs.photos import PhotoPart
 from page.npy import Array
 from page.outputs.pictures import bmp
 from page.session import open_tabs
+from page.session.engine import PageEngine
 from page.session.typed_address import origin_of
 from webpte.engine.browser.scripts import load_script
 from webpte.engine.gpu.webgpu.device import find_adapter
@@ -272,7 +273,7 @@ async def _keep(file: LibraryFile) -> None:
 
 
 browser = WorkerBrowser()
-app = App(browser, webpte)
+app = App(browser, PageEngine())
 
 
 def receive(event: JsProxy) -> None:

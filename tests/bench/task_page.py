@@ -308,7 +308,7 @@ async def decoders(bench: Bench) -> Figures:
     cache = bench.asked.get("kv_cache")
     for name in bench.asked["programs"].split(","):
         path = f"{bench.base}/{name}"
-        async with await webpte.load(path, device=bench.device, kv_cache=cache) as program:
+        async with await webpte.llm.load(path, device=bench.device, kv_cache=cache) as program:
             generator, random = Generator(program), np.random.default_rng(0)
             rates = found[name] = {}
             for length in bench.numbers("at", "128,512,2047"):

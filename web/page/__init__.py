@@ -15,5 +15,6 @@ views/        one folder per tab, found by its place; `view.py` says what a view
 npy.py        `.npy` and `.npz` files
 
 A session is replaced only by a complete one, and its runner lets one task at a time use the
-program. `AppState.announce` tells controllers and views what has changed. docs/page.md has more.
+program. `AppState.announce` tells controllers and views what has changed. docs/start/page.md has
+more.
 """

@@ -1,4 +1,4 @@
-"""The examples of docs/javascript.md: a page, Vite with TypeScript, an extension; another site.
+"""The examples of docs/use/javascript.md: a page, Vite with TypeScript, an extension; another site.
 
 Each starts Python once more, and one fetches tools from npm: they run with `--all`.
 """

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import webpte
 from page.app import App
 from page.cards.cards import BOXES, CardError, read_card
 from page.inputs.inputs import TensorInput
 from page.npy import write_npy
 from page.outputs.renderers.boxes import FORMS
+from page.session.engine import PageEngine
 from support.harness import extent
 from support.harness.bounded import bounded_work
 from support.harness.mutants import Random, damaged_json, outcomes
@@ -192,7 +192,7 @@ def test_a_link_that_opens_nothing_is_told_and_can_be_tried_again(
     async def script() -> None:
         browser = FakeBrowser()
         browser.asked = asyncio.Event()
-        app = App(browser, webpte)
+        app = App(browser, PageEngine())
         hello = app.receive({"act": "hello"})
         await app.receive({"act": "link", **link})
         browser.asked.set()  # the adapter comes later than the page's address

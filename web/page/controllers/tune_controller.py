@@ -11,7 +11,7 @@ from page.session.palette import Command
 from page.session.session import Session
 from page.session.state import AppState, Change
 from webpte.errors import ClosedError, WebpteError
-from webpte.inspection.inspecting import can_tune_now
+from webpte.program import can_tune_now
 
 REST = 0.2  # seconds that are left to other calls after each candidate
 

@@ -196,7 +196,7 @@ var<workgroup> other: array<f32, ROWS>;
 
 
 def test_no_workgroup_memory_is_sized_by_an_override() -> None:
-    """Not every browser takes that: docs/extending.md says what happens there."""
+    """Not every browser takes that: docs/inside/extending.md says what happens there."""
 
     def check(file: str) -> None:
         assert sized_by_overrides(ShaderLibrary()._read(file, half=True)) == set()

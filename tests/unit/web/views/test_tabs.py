@@ -16,6 +16,7 @@ import webpte
 from page.app import App
 from page.browser import Message
 from page.npy import write_npy
+from page.session.engine import PageEngine
 from page.session.state import AppState, Change
 from page.views import find_views
 from page.views.view import LANGUAGE_MODEL, PROGRAM, RUN, TIMESTAMPS, Panel, View
@@ -106,7 +107,7 @@ def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
 
     async def script() -> FakeBrowser:
         browser = FakeBrowser()
-        app = App(browser, webpte)
+        app = App(browser, PageEngine())
         await app.receive({"act": "hello"})
         await open_sample(app)
         assert {"run", "python"} < set(tabs(browser))
@@ -281,7 +282,7 @@ def test_the_python_view_computes_the_same(
 ) -> None:
     async def script() -> None:
         browser = FakeBrowser()
-        app = App(browser, webpte)
+        app = App(browser, PageEngine())
         await app.receive({"act": "hello"})
         await open_sample(app, "add.pte")
         await choose(app, "python")

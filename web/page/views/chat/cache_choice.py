@@ -8,7 +8,7 @@ from page.html.fields import choice
 from page.html.markup import Html, h
 from page.html.units import bytes_text
 from page.session.session import Session
-from webpte.program import kv_cache_bytes
+from webpte.llm.cache.pack_cache import kv_cache_bytes
 
 AS_IN_FILE = ""
 _BITS = {AS_IN_FILE: "As in the file", "f16": "16 bits", "int8": "8 bits"}
