@@ -40,7 +40,7 @@ ORDER = (
     *("errors", "engine.files", "engine.dtypes", "engine.shapes", "engine.format", "engine.graph"),
     *("engine.ops", "engine.portable", "engine.rewrite", "engine.plan"),
     *("engine.browser", "engine.gpu", "engine.open", "engine.call", "engine.load", "engine.run"),
-    *("inspection", "program", "llm", "tasks", "training", "webpte"),
+    *("inspection", "program", "llm", "tasks", "training", "_names", "webpte"),
 )
 # Each package of pysrc, and those that it may import.
 PACKAGES: dict[str, set[str]] = {

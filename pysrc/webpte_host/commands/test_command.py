@@ -57,7 +57,7 @@ import what changed, the nearest first. Run it often, and all tests before you p
 --all also runs the tests that are left out by default: more random cases (schedules, broken files),
 in browsers what native and unit tests check, too (kernels, programs, details of the page), and, on
 Linux, a cluster of Ray on this machine, which an environment of its own is set up for. A file of
-which nothing runs by default runs whole when it is named. docs/inside/testing.md lists what is left out:
+which nothing runs by default runs whole when it is named. docs/inside/testing.md has a list:
 
     python3 serve.py test --all
     python3 serve.py test tests/cluster       the cluster alone
