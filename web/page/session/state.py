@@ -19,7 +19,7 @@ from page.session.throttle import Ticker
 from page.session.undo import Undo
 from page.store import Store
 from webpte import DeviceInfo
-from webpte.engine.call.call_context import reporting
+from webpte.engine.call.call import reporting
 from webpte.errors import DeviceLostError
 
 MOST_LOSSES = 2  # of the GPU, one after the other: then someone has to ask for a new one
