@@ -37,10 +37,11 @@ class Import:
 # A unit is a folder or module of the engine, another shelf, or a module of the package itself. It
 # may import units before it; circles between the folders inside of a unit have a test of their own.
 ORDER = (
-    *("errors", "engine.files", "engine.dtypes", "engine.shapes", "engine.format", "engine.graph"),
+    *("_names", "errors", "engine.files", "engine.dtypes", "engine.shapes"),
+    *("engine.format", "engine.graph"),
     *("engine.ops", "engine.portable", "engine.rewrite", "engine.plan"),
     *("engine.browser", "engine.gpu", "engine.open", "engine.call", "engine.load", "engine.run"),
-    *("inspection", "program", "llm", "tasks", "training", "_names", "webpte"),
+    *("inspection", "program", "llm", "tasks", "training", "webpte"),
 )
 # Each package of pysrc, and those that it may import.
 PACKAGES: dict[str, set[str]] = {
@@ -201,13 +202,20 @@ def module_graph(package: Path) -> Graph:
 
 
 def folder_graph(package: Path) -> Graph:
-    """Map each folder of a package to those that its modules import from."""
+    """Map each folder of a package to those that its modules import from.
+
+    Late imports from folders inside of it do not count: so a folder chooses among its devices.
+    """
     modules = module_files(package)
     graph: Graph = {}
-    for module, targets in module_graph(package).items():
+    for module in modules:
         unit = folder_of(module, modules)
-        units = {folder_of(target, modules) for target in targets}
-        graph[unit] = graph.get(unit, set()) | (units - {unit})
+        found = graph.setdefault(unit, set())
+        for one in imports_of(module, modules):
+            if one.target in modules:
+                other = folder_of(one.target, modules)
+                if other != unit and not (one.late and other.startswith(f"{unit}.")):
+                    found.add(other)
     return graph
 
 
@@ -246,6 +254,12 @@ def test_circles_are_found(tmp_path: Path) -> None:
     assert not circle_in(folder_graph(package))
     (package / "low" / "b.py").write_text("def run():\n    import some.high\n")
     assert set(circle_in(folder_graph(package))) == {"high", "low"}
+    (package / "low" / "inner").mkdir()
+    (package / "low" / "inner" / "c.py").write_text("from some.low import a\n")
+    (package / "low" / "b.py").write_text("def run():\n    import some.low.inner.c\n")
+    assert not circle_in(folder_graph(package))
+    (package / "low" / "b.py").write_text("import some.low.inner.c\n")
+    assert set(circle_in(folder_graph(package))) == {"low", "low.inner"}
 
 
 @pytest.mark.parametrize("package", ALL_PACKAGES, ids=lambda path: path.name)
@@ -316,10 +330,14 @@ def test_modules_import_in_cpython_unless_they_need_a_browser() -> None:
 
 
 def test_public_names_are_complete_and_sorted() -> None:
+    values = {name: getattr(webpte, name) for name in {*vars(webpte), *webpte.__all__}}
+    helpers = {"__future__", "typing", "webpte._names"}
     own = {
         name
-        for name, value in vars(webpte).items()
-        if not name.startswith("_") and name != "annotations" and not inspect.ismodule(value)
+        for name, value in values.items()
+        if not name.startswith("_")
+        and not inspect.ismodule(value)
+        and getattr(value, "__module__", "typing") not in helpers
     }
     modules = {name for name in webpte.__all__ if inspect.ismodule(getattr(webpte, name))}
     assert webpte.__all__ == sorted(webpte.__all__)

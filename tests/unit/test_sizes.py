@@ -26,6 +26,7 @@ LONGER = {
     "pysrc/webpte/engine/gpu/native/device.py:NativeDevice": 310,
     "pysrc/webpte/engine/run/delegate.py:GpuDelegate": 308,
     "pysrc/webpte/engine/run/method.py:Method": 326,
+    "pysrc/webpte/program.py:Program": 359,
     "pysrc/webpte/llm/decode/batched_graph.py:_Rewriter": 302,
     "pysrc/webpte/llm/kv_session.py:KVSession": 367,
     "web/page/app.py:App": 317,

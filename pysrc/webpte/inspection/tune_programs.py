@@ -12,7 +12,7 @@ from webpte.inspection.inspecting import Subject, can_tune, remembers
 from webpte.inspection.tune.tuning import Measured, Tuning
 
 
-class Tunable(Protocol):
+class TunableProgram(Protocol):
     """A loaded program, as `tune` uses it."""
 
     @property
@@ -25,10 +25,12 @@ class Tunable(Protocol):
     ) -> Tuning: ...
 
 
-LOADED: WeakSet[Tunable] = WeakSet()  # programs that are not closed
+LOADED: WeakSet[TunableProgram] = WeakSet()  # programs that are not closed
 
 
-async def tune(*programs: Tunable, progress: Progress | None = None, rest: float = 0.0) -> Tuning:
+async def tune(
+    *programs: TunableProgram, progress: Progress | None = None, rest: float = 0.0
+) -> Tuning:
     """Time every tile config that kernels can have here, and keep the fastest: see `Program.tune`.
 
     Each method is tuned with the inputs of its last run; one that has not run is left out. In the
@@ -61,6 +63,6 @@ async def tune(*programs: Tunable, progress: Progress | None = None, rest: float
     return Tuning(tuple(rows.values()), tuple(refused))
 
 
-def _has_run(program: Tunable, method: str) -> bool:
+def _has_run(program: TunableProgram, method: str) -> bool:
     """Tell whether the inputs of a method's last run are still there."""
     return remembers(program._subject(), method)
