@@ -50,10 +50,6 @@ LONG = (
 )
 
 
-# Files whose tests are independent and long: each test may run in another process.
-SPLIT = ("tests/unit/schedules/test_random_schedules.py",)
-
-
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The top of the checkout."""
@@ -80,12 +76,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist, nothing is distributed
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Distribute whole files, but the tests of SPLIT one by one."""
+    """Distribute whole files, but the tests of a few one by one."""
     if config.getoption("dist") != "loadfile":
         return None
     from support.harness.distribute import FilesAndTests
 
-    return FilesAndTests(config, log, SPLIT)
+    return FilesAndTests(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -5,21 +5,16 @@ The tests of a file share what its fixtures prepare, so a file stays in a proces
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
-import pytest
-from xdist.scheduler import LoadFileScheduling
+# Files whose tests are independent and long: each test may run in another process.
+SPLIT = ("tests/unit/schedules/test_random_schedules.py",)
 
 
-class FilesAndTests(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist exports no types
-    """A scheduler of whole files; `split` names the files whose tests go one by one."""
-
-    def __init__(self, config: pytest.Config, log: Any, split: Collection[str]) -> None:
-        super().__init__(config, log)
-        self._split = split
+class FilesAndTests(LoadFileScheduling):  # type: ignore[misc]
+    """A scheduler of whole files, and of single tests of the files in SPLIT."""
 
     def _split_scope(self, nodeid: str) -> str:
         """Return the name of the group that a test belongs to."""
         file = nodeid.partition("::")[0]
-        return nodeid if file in self._split else file
+        return nodeid if file in SPLIT else file

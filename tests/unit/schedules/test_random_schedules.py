@@ -1,4 +1,4 @@
-"""Random schedules. Each test may run in another process: see SPLIT in tests/conftest.py."""
+"""Random schedules. Each test may run in another process: support/harness/distribute.py."""
 
 from __future__ import annotations
 
