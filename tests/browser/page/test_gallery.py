@@ -107,6 +107,7 @@ def test_a_drawing_goes_in(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("0 to 0")
 
 
+@pytest.mark.thorough
 def test_after_a_reload_the_view_is_in_sight_and_typed_values_are_there(page: Page) -> None:
     card(page, "add")
     page.get_by_label("input values").nth(1).select_option("typed")

@@ -173,6 +173,7 @@ def test_a_pad_is_drawn_on_by_keys(page: Page) -> None:
     expect(page.locator("#input-0-preview")).to_contain_text("Draw something first")
 
 
+@pytest.mark.thorough
 def test_a_drawing_stays_when_its_canvas_was_lost(page: Page) -> None:
     """A browser empties a canvas whose GPU process died, and says so."""
     open_card(page, "digits")
