@@ -14,7 +14,7 @@ CODE = """
 import js
 from webpte import llm
 from webpte.engine.call.options import DeveloperOptions
-from webpte.llm import decode
+from webpte.llm import decode_loop as decode
 
 decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
 data = (await (await js.fetch(url)).arrayBuffer()).to_bytes()

@@ -134,7 +134,7 @@ def test_a_conversation_is_its_whole_context(harness: Harness, name: str) -> Non
 AHEAD = """
 import js
 from webpte import llm
-from webpte.llm import decode
+from webpte.llm import decode_loop as decode
 
 decode.BATCH_SECONDS = 1e6  # batches are as long here as they are on a fast GPU
 reply = await js.fetch(url)
