@@ -15,10 +15,10 @@ from webpte_host.base.layout import ROOT
 # number here and gives the reason in its commit.
 BUDGET = {
     "pysrc/webpte/engine": 41_000,
-    "pysrc/webpte/llm": 14_000,
+    "pysrc/webpte/llm": 14_500,
     "pysrc/webpte/tasks": 9_000,
     "web/page": 27_000,
-    "tests": 113_500,
+    "tests": 114_000,
 }
 CLASS_LINES = 300
 # Classes that were longer when the limit came. They may shrink, not grow.
