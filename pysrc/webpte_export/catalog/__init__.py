@@ -1,4 +1,4 @@
-"""Real models, each a recipe: where its weights are, and how they become a program.
+"""Real models, each with a recipe: the place of its weights, and the code that exports them.
 
     ../recipes/  one small file per model; they import in any Python
     ../networks/ the networks in PyTorch, and readers of ONNX, TFLite and ncnn files

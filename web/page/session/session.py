@@ -149,7 +149,7 @@ class Session:
 
     @property
     def near(self) -> str:
-        """What makes texts near each other for an encoder, in the words of its card."""
+        """The trait by which an encoder compares texts, in the words of its card."""
         card = self.source.card
         return (card.near if card is not None else "") or "meaning"
 
