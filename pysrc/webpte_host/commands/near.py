@@ -136,7 +136,7 @@ def _by_rules(root: Path, path: str) -> Iterator[str]:
 
 
 def _modules_with(root: Path, texts: dict[str, str], path: str) -> list[str]:
-    """Return the modules that name a file: for a shader, those of the kernels that include it."""
+    """Return the modules that name a file; for a shader, the modules of kernels that include it."""
     name, folder = Path(path).name, Path(path).parent
     if path.endswith(".wgsl"):
         kernels = _kernels_with(root / "wgsl", path.removeprefix("wgsl/"))
