@@ -2,7 +2,7 @@
 
 The page has `js.query` with `what`, names of parts such as "speech,pictures,search,chats", and
 perhaps settings of these; `js.say` shows progress. The value of the last line is a JSON text. See
-`page.html` for the page, and `python -m bench.task_bench` for the models and for the same figures
+`page.shared.html` for the page, and `python -m bench.task_bench` for the models and for the same figures
 on this machine's GPU.
 
     speech     `speech`: the folder of a Whisper on the page's own server; `seconds` of sounds

@@ -12,30 +12,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from page.act_names import DOING, doing_text
 from page.browser import Browser, FilesError, Message
-from page.controllers.batch_controller import BatchController
-from page.controllers.check_controller import CheckController
-from page.controllers.file_section import draw_file
-from page.controllers.gallery_controller import FILE, GalleryController
-from page.controllers.input_controller import ASSIGNING, InputController
-from page.controllers.library_controller import LibraryController
-from page.controllers.listen_controller import ListenController
-from page.controllers.open_controller import OpenController
-from page.controllers.output_controller import OutputController
-from page.controllers.run_controller import RunController
-from page.controllers.share_controller import ShareController
-from page.controllers.tune_controller import TuneController
-from page.controllers.view_controller import ViewController
-from page.inputs.match_inputs import is_input_file, is_media_file
-from page.parts.act_names import DOING, doing_text
-from page.parts.gpu_view import adapter_banner, no_gpu_banner, waiting_banner
-from page.persistence.last_program import LastProgram
-from page.persistence.manifests import read_dropped
-from page.persistence.saved_inputs import SavedInputs
-from page.session.palette import Command
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.last_program import LastProgram
+from page.core.palette import Command
+from page.core.saved_inputs import SavedInputs
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.sections.adapter.view import adapter_banner, no_gpu_banner, waiting_banner
+from page.sections.batch.controller import BatchController
+from page.sections.check.controller import CheckController
+from page.sections.gallery.controller import FILE, GalleryController
+from page.sections.inputs.controller import ASSIGNING, InputController
+from page.sections.library.controller import LibraryController
+from page.sections.listen.controller import ListenController
+from page.sections.open.controller import OpenController
+from page.sections.open.file_section import draw_file
+from page.sections.outputs.controller import OutputController
+from page.sections.run.controller import RunController
+from page.sections.share.controller import ShareController
+from page.sections.tune.controller import TuneController
+from page.shared.inputs.match_inputs import is_input_file, is_media_file
+from page.shared.persistence.manifests import read_dropped
 from page.views import FoundViews, find_views
+from page.views.tabs import ViewController
 from page.views.view import Panel, View
 from webpte import DeviceInfo
 from webpte.engine.files.detached import detach
@@ -50,8 +50,9 @@ class App:
         self._outputs = OutputController(self._state, chosen=self._save_inputs)
         self._inputs = InputController(self._state, changed=self._inputs_changed)
         self._running = RunController(self._state, self._draw_file, self._inputs, self._outputs)
-        self._batch = BatchController(self._state, self._inputs)
-        self._listening = ListenController(self._state, self._inputs)
+        self._batch = BatchController(self._state, self._inputs.on_npy)
+        self._inputs.many_pictures = self._batch.start
+        self._listening = ListenController(self._state)
         self._saved = SavedInputs(self._state.store, browser.photo)
         self._last = LastProgram(self._state)
         self._opening = OpenController(self._state, self._draw_session, self._restore)

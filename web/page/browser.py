@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from page.cards.cards import Card
-from page.inputs.photos import Photo
-from page.npy import Array
+from page.shared.cards.cards import Card
+from page.shared.inputs.photos import Photo
+from page.shared.npy import Array
 from webpte import DeviceInfo, Download
 from webpte.engine.open.library import Entry, LibraryFile, Usage
 

@@ -1,7 +1,7 @@
 """`gallery.json`: the cards of the samples and of the installed models, for the page's gallery.
 
 A card is a small JSON file: `web/samples/NAME.json`, or `card.json` of an installed model. The
-gallery shows every card in these places: there is no list to edit. `web/page/cards/cards.py` reads
+gallery shows every card in these places: there is no list to edit. `web/page/shared/cards/cards.py` reads
 them.
 """
 

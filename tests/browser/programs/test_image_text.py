@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
-from page.outputs.pictures import bmp
+from page.shared.outputs.pictures import bmp
 from support.harness import extent
 from support.harness.image_text_cases import CASES, EXPECTED, made
 from support.page.page import python

@@ -11,7 +11,7 @@ import pytest
 
 import page.views
 from page.app import App
-from page.cards.cards import read_card
+from page.shared.cards.cards import read_card
 from page.views import find_views
 from support.docs.documents import blocks_of
 from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, open_sample, run

@@ -13,10 +13,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from page.html.markup import Html, render
-from page.parts.device_note import device_note
-from page.session.palette import Command
-from page.session.state import AppState, Change
+from page.core.palette import Command
+from page.core.state import AppState, Change
+from page.shared.html.device_note import device_note
+from page.shared.html.markup import Html, render
 from webpte.errors import InputError
 from webpte.llm import Generator
 from webpte.llm.text import encodes_sentences

@@ -15,8 +15,8 @@ import page.views
 import webpte
 from page.app import App
 from page.browser import Message
-from page.npy import write_npy
-from page.session.state import AppState, Change
+from page.core.state import AppState, Change
+from page.shared.npy import write_npy
 from page.views import find_views
 from page.views.view import LANGUAGE_MODEL, PROGRAM, RUN, TIMESTAMPS, Panel, View
 from support.harness.virtual_time import run_virtually

@@ -16,7 +16,7 @@ import pytest
 
 import webpte
 from page.app import App
-from page.npy import write_npy
+from page.shared.npy import write_npy
 from page.views.task.forms import ELSEWHERE, FORMS
 from page.views.task.results import WAYS, way_of
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from page.html.fields import choice
-from page.html.markup import Html, h
-from page.html.units import bytes_text
-from page.session.session import Session
+from page.core.session import Session
+from page.shared.html.fields import choice
+from page.shared.html.markup import Html, h
+from page.shared.html.units import bytes_text
 from webpte.program import kv_cache_bytes
 
 AS_IN_FILE = ""

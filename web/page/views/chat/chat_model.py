@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from page.browser import Browser, Source
-from page.persistence import codec as codecs
-from page.persistence.codec import Codec
-from page.persistence.manifests import MANIFEST
-from page.session.session import Session
+from page.core.session import Session
+from page.shared.persistence import codec as codecs
+from page.shared.persistence.codec import Codec
+from page.shared.persistence.manifests import MANIFEST
 from page.views.chat.sight import FILES, MakeReader, Sight, find_sight
 from page.views.chat.talk import Talk
 from webpte import Program

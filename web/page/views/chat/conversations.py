@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from page.browser import Source
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.session import Session
+from page.core.state import AppState, Change
 from page.views.chat import saved_chats
 from page.views.chat.archive import Archive
 from page.views.chat.chat_model import ChatModel

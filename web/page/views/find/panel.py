@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from page.browser import Message
-from page.cards.fills import CHOSEN, FILLS
-from page.html.markup import Html, h
-from page.html.units import plural
-from page.inputs.inputs import TensorInput
-from page.npy import Array
-from page.outputs.pictures import seen
-from page.session.session import Held, Session
-from page.session.state import AppState, Change
+from page.core.session import Held, Session
+from page.core.state import AppState, Change
+from page.shared.cards.fills import CHOSEN, FILLS
+from page.shared.html.markup import Html, h
+from page.shared.html.units import plural
+from page.shared.inputs.inputs import TensorInput
+from page.shared.npy import Array
+from page.shared.outputs.pictures import seen
 from page.views.view import Need, Panel, View
 from webpte.tasks.vision.vision import LEAST_SCORE, Face, Line, faces, line_of
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from page.browser import Message
-from page.html.markup import Html, h
-from page.session.palette import Command
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.palette import Command
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.shared.html.markup import Html, h
 from page.views.graph.boxes import Column, node_id
 from page.views.graph.choices import COLOURS, DRAWINGS, STAGES, Choices
 from page.views.graph.controls import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from math import prod
 
-from page.cards.fills import integer_range, range_period
-from page.inputs.inputs import Input, ScalarInput, TensorInput
-from page.inputs.match_inputs import is_bytes_file
-from page.session.session import Session
+from page.core.session import Session
+from page.shared.cards.fills import integer_range, range_period
+from page.shared.inputs.inputs import Input, ScalarInput, TensorInput
+from page.shared.inputs.match_inputs import is_bytes_file
 from webpte.engine.open.library import LOCAL
 from webpte.errors import InputError
 from webpte.llm import Generator

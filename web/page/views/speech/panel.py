@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from page.browser import Message
-from page.inputs.match_inputs import is_sound_file
-from page.inputs.sounds import LONGEST_SECONDS
-from page.session.session import Session
-from page.session.state import AppState, Change
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.shared.inputs.match_inputs import is_sound_file
+from page.shared.inputs.sounds import LONGEST_SECONDS
 from page.views.speech.markup import Line, recognizer, transcript, voice
 from page.views.speech.model import hears, open_task, speaks
 from page.views.view import Need, Panel, View

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from page.html.fields import labelled
-from page.html.markup import Html, h
-from page.html.units import ms_text, number_text
-from page.outputs.figures import plot
+from page.shared.html.fields import labelled
+from page.shared.html.markup import Html, h
+from page.shared.html.units import ms_text, number_text
+from page.shared.outputs.figures import plot
 from page.views.task.asked import AskedTask
 from page.views.task.forms import PICTURE, SOUND, Field, Slider
 from page.views.task.results import way_of

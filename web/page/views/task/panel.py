@@ -9,14 +9,14 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Message
-from page.html.markup import render
-from page.html.units import ms_text
-from page.inputs.match_inputs import is_picture_file, is_sound_file
-from page.inputs.photos import Photo, whole_of
-from page.inputs.sounds import LONGEST_SECONDS
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.session.task_files import bind_task
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.core.task_files import bind_task
+from page.shared.html.markup import render
+from page.shared.html.units import ms_text
+from page.shared.inputs.match_inputs import is_picture_file, is_sound_file
+from page.shared.inputs.photos import Photo, whole_of
+from page.shared.inputs.sounds import LONGEST_SECONDS
 from page.views.task.asked import AskedTask
 from page.views.task.forms import FORMS, PICTURE, SOUND
 from page.views.task.markup import DEVICE, RESULT, result_view, task_view, title_of

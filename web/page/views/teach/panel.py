@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from page.browser import Message
-from page.html.markup import render
-from page.npy import Array
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.session.throttle import Throttle
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.core.throttle import Throttle
+from page.shared.html.markup import render
+from page.shared.npy import Array
 from page.views.teach import markup, saved_lessons
 from page.views.teach.drawings import centred, is_empty, varied
 from page.views.teach.lesson import Lesson

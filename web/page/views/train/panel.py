@@ -9,13 +9,13 @@ from time import perf_counter
 from typing import Any
 
 from page.browser import Message
-from page.html.markup import render
-from page.parts.tokenizer_note import reading_note
-from page.persistence import codec as codecs
-from page.persistence.codec import Codec
-from page.session.session import Session
-from page.session.state import AppState, Change
-from page.session.throttle import Throttle
+from page.core.session import Session
+from page.core.state import AppState, Change
+from page.core.throttle import Throttle
+from page.shared.html.markup import render
+from page.shared.html.tokenizer_note import reading_note
+from page.shared.persistence import codec as codecs
+from page.shared.persistence.codec import Codec
 from page.views.train import course as courses
 from page.views.train import markup
 from page.views.train.course import Course
