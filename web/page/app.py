@@ -68,10 +68,10 @@ class App:
         self._closed: Session | None = None  # the last one, until another is open
         self._tasks: set[asyncio.Task[None]] = set()
         self._state.commands.append(self._commands)
-        self._sent_commands: list[dict[str, object]] = []
         self._awake = False  # whether the page was last told to keep the screen on
-        # The last listener: what a change leads to is done by the time that commands are listed.
-        self._state.listeners.append(self._follow)
+        self._state.follow(self._open_gpu_early, Change.OPENING, Change.ADAPTER)
+        self._state.follow(self._keep_awake, Change.OPENING, Change.BUSY, Change.SESSION)
+        self._state.follow(self._note_address, Change.ADDRESS)
 
     # ---- messages
 
@@ -84,8 +84,6 @@ class App:
     async def _act(self, message: Message) -> None:
         act = str(message.get("act"))
         session, before = self._state.session, self._state.failure
-        panel = self._views.panel(act.partition(":")[0])
-        doing = doing_text(act, panel.view.title if panel is not None and ":" in act else "")
         try:
             result = self._handler(act)(message)
             if result is not None:
@@ -93,11 +91,16 @@ class App:
         except Exception as error:
             # Errors of a program that was closed meanwhile are dropped.
             if session is None or session is self._state.session:
-                self._state.show_error(error, doing)
+                self._state.show_error(error, self._doing(act))
         else:
-            same = before is not None and before is self._state.failure and before[0] == doing
-            if same and act in DOING:  # all others are called the same
+            same = before is not None and before is self._state.failure and act in DOING
+            if same and before[0] == self._doing(act):  # other acts are all called the same
                 self._state.show(error="")
+
+    def _doing(self, act: str) -> str:
+        """Say what an act does, for an error of it."""
+        panel = self._views.panel(act.partition(":")[0])
+        return doing_text(act, panel.view.title if panel is not None and ":" in act else "")
 
     def _handler(self, act: str) -> Any:
         view, _, own = act.rpartition(":")
@@ -126,7 +129,7 @@ class App:
         self._last.load(linked=bool(message.get("linked")))
         self._views.start()
         looking = asyncio.ensure_future(self._library.refresh())
-        self._send_commands()
+        self.on_palette(message)
         asking = asyncio.ensure_future(state.browser.adapter())
         await asyncio.wait({asking}, timeout=_ADAPTER_SECONDS)
         if not asking.done():
@@ -282,40 +285,31 @@ class App:
                 yield Command(info.name, "method", {"name": info.name}, kind="Choose the method")
         yield Command(f"Close {session.source.name}", "close", late=True)
 
-    def _open_gpu_early(self) -> None:
+    def _open_gpu_early(self, change: Change) -> None:
         """Open and test the GPU while a program is fetched; loading it reports what fails."""
         state = self._state
         if state.opening and state.adapter is not None and state.device == "webgpu":
             detach(state.engine.shared_device())
 
-    def _follow(self, change: Change) -> None:
-        if change in (Change.OPENING, Change.ADAPTER):
-            self._open_gpu_early()
-        if change in (Change.OPENING, Change.BUSY, Change.SESSION):
-            self._keep_awake()
-        if change is Change.ADDRESS:  # a copy that was kept may have another name
-            self._draw_file()
-            self._save_inputs()
-        if change is not Change.INPUTS:  # comes with every key, and changes no command
-            self._send_commands()
+    def _note_address(self, change: Change) -> None:
+        """Show and keep the name of a copy, which may be another."""
+        self._draw_file()
+        self._save_inputs()
 
-    def _keep_awake(self) -> None:
+    def _keep_awake(self, change: Change) -> None:
         """Keep the screen on while a program is opened, works or is tuned."""
         session = self._state.session
         busy = session is not None and session.runner.busy
-        works = bool(self._state.opening) or busy or self._tuning.busy
+        works = bool(self._state.opening) or busy or self._state.tuning
         if works != self._awake:
             self._awake = works
             self._state.browser.show(awake=works)
 
-    def _send_commands(self) -> None:
-        """Send the palette's commands to the page, if they have changed."""
+    def on_palette(self, message: Message) -> None:
+        """List the commands of the palette, which has been opened."""
         found = [command for source in self._state.commands for command in source()]
         found.sort(key=lambda command: command.late)
-        rows = [command.message() for command in found]
-        if rows != self._sent_commands:
-            self._sent_commands = rows
-            self._state.browser.show(commands=rows)
+        self._state.browser.show(commands=[command.message() for command in found])
 
     def _restore(self, session: Session) -> None:
         """Restore the inputs, outputs and method of the last visit."""

@@ -21,7 +21,7 @@ class LastProgram:
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._last: Mapping[str, Any] = {}
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.SESSION, Change.ADDRESS, Change.METHOD)
 
     def load(self, linked: bool) -> None:
         """Read what was open before the reload; `linked`: the page's address opens a program."""
@@ -44,8 +44,6 @@ class LastProgram:
             session.choose(str(method))
 
     def _follow(self, change: Change) -> None:
-        if change not in (Change.SESSION, Change.ADDRESS, Change.METHOD):
-            return
         session = self._state.session
         values: dict[str, str] = {}
         if session is not None:

@@ -1,9 +1,17 @@
-"""The status after a program was loaded: how long it took, and where the file came from."""
+"""The stages of a load, and the status after it: how long it took, and where the file came from."""
 
 from __future__ import annotations
 
 from page.core.session import Session
 from page.shared.html.units import ms_text
+
+STAGES = {
+    "fetch": "Fetch the file",
+    "check": "Check the file",
+    "read": "Read the program",
+    "compile": "Compile kernels",
+    "constants": "Send constants to the GPU",
+}
 
 
 def _origin_text(came: str) -> str:

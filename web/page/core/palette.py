@@ -1,8 +1,8 @@
 """Commands of the palette that Ctrl K opens.
 
 A controller lists its commands in a function that it adds to `state.commands`, a view in `commands`
-of its declaration. The list is sent to the page whenever it has changed, so that the palette opens
-at once even while Python is busy; `palette.js` searches it.
+of its declaration. They are listed when the palette opens: it shows the last list until the new one
+comes, so it opens at once even while Python is busy; `palette.js` searches it.
 """
 
 from __future__ import annotations

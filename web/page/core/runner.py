@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
 from time import perf_counter
 from typing import Any
 
 from page.browser import Progress
 from page.core.sound_stream import SoundStream
-from page.core.timing import Timing
 from page.shared.html.units import ms_text
 from webpte import Program
+
+
+@dataclass
+class Timing:
+    """The times of one program, in milliseconds."""
+
+    load: float | None = None
+    stages: Mapping[str, float] = field(default_factory=dict)  # of the load
+    first: float | None = None
+    last: float | None = None
+    repeats: list[float] = field(default_factory=list)
+    wanted: int = 0
+
+    @property
+    def median(self) -> float | None:
+        return median(self.repeats) if self.repeats else None
 
 
 async def work_done(program: Program) -> None:

@@ -6,38 +6,24 @@ A session is built completely before it replaces the old one, which stays if any
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from page.browser import Source
 from page.core.history import History, PastCall
-from page.core.runner import Runner
+from page.core.runner import Runner, Timing
 from page.core.sound_stream import SoundStream, stream_of
-from page.core.timing import Timing
 from page.shared.html.markup import Html
-from page.shared.inputs.inputs import Input, carry_over, inputs_of
-from page.shared.npy import Array
-from page.shared.outputs.renderers.base import Choice, Output
+from page.shared.inputs.inputs import Input, TensorInput, carry_over, inputs_of
+from page.shared.outputs.renderers.base import Backdrop, Choice, Output
 from webpte import MethodInfo, Program
 from webpte.errors import InputError
 from webpte.inspection.report import Trace
 
 DEVICE_NAMES = {"webgpu": "WebGPU", "numpy": "NumPy (CPU)"}
+Ability = Callable[["Session"], bool]
 Held = tuple[object, ...]  # what the inputs of a method held; equal if they hold the same
-
-
-class Backdrop(NamedTuple):
-    """The input picture of a run.
-
-    pixels  as the model saw them, (height, width, 3) uint8; None without a picture
-    size    (height, width) of the input; `pixels` may be fewer
-    photo   (height, width) of the picture before it was scaled to the input; (0, 0): unknown
-    """
-
-    pixels: Array | None = None
-    size: tuple[int, int] = (0, 0)
-    photo: tuple[int, int] = (0, 0)
 
 
 @dataclass(eq=False)
@@ -80,11 +66,22 @@ class Session:
     choices: dict[str, dict[int, Choice]] = field(default_factory=dict)  # by method and output
     losses: int = 0  # of the GPU, since work on the program last succeeded
     _inputs: dict[str, list[Input]] = field(default_factory=dict)  # by method
+    # What `can` has found out, for this source and method.
+    _abilities: tuple[Source, str, dict[Ability, bool]] | None = None
 
     def __post_init__(self) -> None:
         if not self.method:
             runnable = [info.name for info in self.methods.values() if not info.is_constant]
             self.method = "forward" if "forward" in runnable else next(iter(runnable), "")
+
+    def can(self, ability: Ability) -> bool:
+        """Tell whether the program has an ability; found out once for its source and method."""
+        known = self._abilities
+        if known is None or known[0] is not self.source or known[1] != self.method:
+            known = self._abilities = self.source, self.method, {}
+        if ability not in known[2]:
+            known[2][ability] = ability(self)
+        return known[2][ability]
 
     @property
     def inputs(self) -> list[Input]:
@@ -165,7 +162,8 @@ class Session:
     def stream(self) -> SoundStream | None:
         """Return the calls that the sound in an input takes, if it takes several."""
         card = self.source.card
-        return stream_of(self.inputs, card.outputs) if card is not None else None
+        sounds = any(isinstance(one, TensorInput) and one.sound for one in self.inputs)
+        return stream_of(self.inputs, card.outputs) if card is not None and sounds else None
 
     # ---- runs
 

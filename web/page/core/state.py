@@ -27,7 +27,7 @@ MOST_LOSSES = 2  # of the GPU, one after the other: then someone has to ask for 
 
 
 class Change(Enum):
-    """Kinds of changes that `AppState.announce` passes to listeners."""
+    """The kinds of changes that sections and views follow."""
 
     ADAPTER = auto()  # the adapter is known
     SESSION = auto()  # another program is open, or the same on another device, or none
@@ -38,7 +38,9 @@ class Change(Enum):
     VIEW = auto()  # another view is in front
     BUSY = auto()  # work on the program has begun or ended
     OPENING = auto()  # a program is being opened, or that has ended
-    UNDO = auto()  # there is something that can be undone, or no longer
+
+
+Follower = Callable[[Change], None]
 
 
 class _CompileProgress:
@@ -83,10 +85,11 @@ class AppState:
     cards: Sequence[Card] = ()  # of the gallery, those that can be used
     kept: frozenset[str] = frozenset()  # addresses of files that the library has
     session: Session | None = None
+    tuning: bool = False  # kernels are being timed in the background
     opening: str = ""  # the name of the program that is being opened
     front: str = HOME  # the view that is in front
     status: str = ""  # the text of the status line
-    listeners: list[Callable[[Change], None]] = field(default_factory=list)
+    followers: dict[Change, list[Follower]] = field(default_factory=dict)  # in their order
     commands: list[Commands] = field(default_factory=list)  # of the palette, in its order
     store: Store = field(init=False)  # from visit to visit
     tab_store: Store = field(init=False)  # for a reload of this tab
@@ -99,7 +102,7 @@ class AppState:
     def __post_init__(self) -> None:
         self.store = Store(self.browser)
         self.tab_store = Store(self.browser, "tab")
-        self.undo = Undo(self.browser, changed=lambda: self.announce(Change.UNDO))
+        self.undo = Undo(self.browser)
         self.commands.append(self.undo.commands)
 
     @property
@@ -107,9 +110,19 @@ class AppState:
         """The limits of the adapter; {} while it is unknown."""
         return self.adapter.limits if self.adapter is not None else {}
 
+    def follow(self, follower: Follower, *changes: Change) -> None:
+        """Call `follower` at each of these changes, after those that came before it."""
+        for change in changes:
+            self.followers.setdefault(change, []).append(follower)
+
+    def leave(self, follower: Follower, change: Change) -> None:
+        """Call `follower` at a change no longer."""
+        self.followers[change].remove(follower)
+
     def announce(self, change: Change) -> None:
-        for listener in self.listeners:
-            listener(change)
+        """Tell a change to the sections and views that follow it, and to no others."""
+        for follower in tuple(self.followers.get(change, ())):
+            follower(change)
 
     def tell(self, line: str, mood: str = "good") -> None:
         """Set the status line; its dot is green, amber ("busy") or red ("bad")."""
@@ -213,14 +226,19 @@ class AppState:
         compiling = _CompileProgress(lambda: self.status, self._show_line)
         with reporting(compiling.progress):  # the task inherits the context
             task = session.runner.start(work, doing, can_stop, at_once)
-        self.announce(Change.BUSY)
+        self._note_busy(True)
         try:
             await asyncio.wait({task})
             if not task.cancelled():
                 task.result()
         finally:
             compiling.end()
-            self.announce(Change.BUSY)
+            self._note_busy(False)
+
+    def _note_busy(self, busy: bool) -> None:
+        """Lock controls with `data-idle`, or unlock them, and announce that."""
+        self.browser.show(busy=busy)
+        self.announce(Change.BUSY)
 
     def _show_line(self, line: str) -> None:
         self.browser.show(text={"status": line})

@@ -25,10 +25,8 @@ class _Offer:
 
 
 class Undo:
-    def __init__(self, browser: Browser, changed: Callable[[], None]) -> None:
-        """Build an empty undo; `changed` is called whenever the offer changes."""
+    def __init__(self, browser: Browser) -> None:
         self._browser = browser
-        self._changed = changed
         self._offer: _Offer | None = None
         self._number = 0  # a line that follows another is a new one, and fades anew
 
@@ -38,14 +36,12 @@ class Undo:
         self._number += 1
         # Whoever pressed a button that is gone with all the rest goes on from here.
         self._browser.show(html={_TOAST: _toast(text, self._number)}, rescue=UNDO_ID)
-        self._changed()
 
     def forget(self) -> None:
         """Withdraw the offer."""
         if self._offer is not None:
             self._offer = None
             self._browser.show(html={_TOAST: ""})
-            self._changed()
 
     def commands(self) -> Iterator[Command]:
         if self._offer is not None:

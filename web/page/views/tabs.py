@@ -36,7 +36,7 @@ class ViewController:
         self._tabs: list[str] = []
         self._program = ""  # the address or name of the one that was opened last
         state.front = HOME
-        state.listeners.append(self._follow)
+        state.follow(self._follow, *Change)
         state.commands.append(self._commands)
 
     def start(self) -> None:
@@ -130,7 +130,8 @@ class ViewController:
             if change is Change.SESSION:
                 panel.end_work()
                 self._safely(panel.forget, panel.view)
-        self._draw_tabs()
+        if change in (Change.SESSION, Change.METHOD, Change.ADDRESS):
+            self._draw_tabs()
         if change is Change.SESSION:
             self._lead()
         self._draw_front()
@@ -162,7 +163,7 @@ class ViewController:
 
     def _draw_front(self) -> None:
         name, panel = self._state.front, self._panels[self._state.front]
-        missing = panel.view.missing(self._state)
+        missing = panel.view.missing(self._state) if panel.view.needs else None
         if name not in self._stale and self._drawn_need.get(name) is missing:
             return
         self._stale.discard(name)

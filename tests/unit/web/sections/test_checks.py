@@ -57,10 +57,10 @@ def test_an_example_that_agrees() -> None:
 
 def test_the_usual_variant_goes_without_saying() -> None:
     agrees, differs = Verdict(True, "largest error: 2.0% of what is allowed"), Verdict(False, "x")
-    told = check_view(agrees, USUAL, "", False)
+    told = check_view(agrees, USUAL, "")
     assert "</strong> (largest error: 2.0% of what is allowed)" in told
-    assert "</strong>: x." in check_view(differs, USUAL, "", False)
-    assert "</strong> (without f16): x." in check_view(differs, "without f16", "", False)
+    assert "</strong>: x." in check_view(differs, USUAL, "")
+    assert "</strong> (without f16): x." in check_view(differs, "without f16", "")
 
 
 def test_an_example_is_not_checked_with_another_kv_cache_than_its_own() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from page.core.timing import Timing
+from page.core.runner import Timing
 from page.sections.adapter.view import adapter_banner, no_gpu_banner
 from page.sections.inputs.view import inputs_card
 from page.sections.open.file_section import folder_title

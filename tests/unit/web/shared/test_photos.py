@@ -17,7 +17,7 @@ from page.shared.inputs.preview import input_preview
 from page.shared.inputs.typed import TypedError, parse_values
 from page.shared.npy import NpyError, write_npy
 from page.shared.outputs.pictures import seen
-from page.shared.outputs.scores import rank
+from page.shared.outputs.renderers.scores import rank
 from support.page.fake_page import SAMPLES, FakeBrowser, File, drive, drop, open_sample, run
 from support.page.fake_photo import FakePhoto
 from webpte import TensorInfo

@@ -14,7 +14,7 @@ from page.sections.outputs.view import rendered_view
 from page.shared.cards.cards import CardValue, read_card
 from page.shared.npy import read_npz
 from page.shared.outputs.curves import envelope, lines_chart
-from page.shared.outputs.renderers.base import Choice, Output, OutputContext
+from page.shared.outputs.renderers.base import Backdrop, Choice, Output, OutputContext
 from page.shared.outputs.renderers.boxes import boxes_of
 from page.shared.outputs.renderers.choose import RENDERERS, chosen_renderer, renderers_for
 from page.shared.outputs.renderers.mask import classes_of, colour_of, overlaid, planes_over
@@ -26,7 +26,9 @@ GREY = np.full((24, 32, 3), 100, np.uint8)  # a picture that went in
 
 def context(array: Any, **more: Any) -> OutputContext:
     if "backdrop" in more:
-        more.setdefault("size", more["backdrop"].shape[:2])
+        pixels = more.pop("backdrop")
+        seen = Backdrop(pixels, more.pop("size", pixels.shape[:2]), more.pop("photo", (0, 0)))
+        more["picture"] = lambda: seen
     return OutputContext(Output(0, "y", np.asarray(array)), **more)
 
 
@@ -35,7 +37,7 @@ def named(name: str) -> Any:
 
 
 def names(one: OutputContext) -> list[str]:
-    return [renderer.name for renderer in renderers_for(one)]
+    return [renderer.name for renderer in renderers_for(one, Choice())]
 
 
 def pixels(html: str) -> np.ndarray:
@@ -74,7 +76,7 @@ def test_every_look_of_everything_can_be_drawn() -> None:
     for array in arrays:
         for backdrop in (None, GREY):
             one = context(array, backdrop=backdrop) if backdrop is not None else context(array)
-            for renderer in renderers_for(one):
+            for renderer in renderers_for(one, Choice()):
                 assert renderer.draw(one, {})
                 assert renderer.draw(one, {"plane": "99", "row": "x", "line": "-3", "top": "nan"})
                 if renderer.point is not None:

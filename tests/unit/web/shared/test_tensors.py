@@ -5,14 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from page.shared.outputs.tensors import (
-    first_values,
-    grid,
-    histogram,
-    largest,
-    summarise,
-    values_text,
-)
+from page.shared.outputs.renderers.scores import largest
+from page.shared.outputs.tensors import first_values, grid, histogram, summarise, values_text
 
 
 def test_summary() -> None:

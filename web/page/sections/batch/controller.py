@@ -36,7 +36,7 @@ class BatchController:
         self._state = state
         self._load = load
         self._batch: PictureBatch | None = None
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.SESSION, Change.METHOD)
 
     async def start(self, files: Sequence[Any], target: TensorInput) -> None:
         """Answer pictures for an input, one after the other."""
@@ -154,7 +154,7 @@ class BatchController:
     def _follow(self, change: Change) -> None:
         """Remove the table when its program or method is gone."""
         session, batch = self._state.session, self._batch
-        if batch is None or change not in (Change.SESSION, Change.METHOD):
+        if batch is None:
             return
         if session is None or batch.target not in session.inputs:
             self._batch = None

@@ -14,7 +14,7 @@ import numpy as np
 from page.shared.cards.cards import CardValue
 from page.shared.html.units import number_text, shape_text
 from page.shared.inputs.inputs import TensorInput
-from page.shared.outputs.scores import Score, rank
+from page.shared.outputs.renderers.scores import Score, rank
 from page.shared.outputs.tensors import Summary, summarise
 
 TOP = 3  # classes of a row

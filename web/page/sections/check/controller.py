@@ -24,7 +24,7 @@ class CheckController:
     def __init__(self, state: AppState, opening: OpenSection) -> None:
         self._state = state
         self._opening = opening
-        state.listeners.append(self._follow)
+        state.follow(lambda change: self._draw(), Change.SESSION, Change.METHOD)
         state.commands.append(self._commands)
 
     def _commands(self) -> Iterator[Command]:
@@ -65,10 +65,6 @@ class CheckController:
         else:
             self._state.tell("Differs from the reference", "bad")
 
-    def _follow(self, change: Change) -> None:
-        if change in (Change.SESSION, Change.BUSY, Change.METHOD):
-            self._draw()
-
     def _draw(self) -> None:
         session = self._state.session
         if session is None or not _has_example(session):
@@ -78,9 +74,7 @@ class CheckController:
         verdict = Verdict.read(kept, _place(session))
         safer = safer_variant(session.program.options, session.program.device_info)
         variant = variant_label(session.program.options, session.program.device_info)
-        view: Html = check_view(
-            verdict, variant, safer.label if safer is not None else "", session.runner.busy
-        )
+        view: Html = check_view(verdict, variant, safer.label if safer is not None else "")
         self._state.show(run_check=view)
 
 

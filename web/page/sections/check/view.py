@@ -38,7 +38,7 @@ class Verdict:
         return {"place": place, "agrees": self.agrees, "detail": self.detail}
 
 
-def check_view(verdict: Verdict | None, variant: str, safer: str, running: bool) -> Html:
+def check_view(verdict: Verdict | None, variant: str, safer: str) -> Html:
     """Return the button that checks the example, with the last verdict.
 
     `safer` is the next safer variant; empty if there is none.
@@ -48,7 +48,7 @@ def check_view(verdict: Verdict | None, variant: str, safer: str, running: bool)
         "Check the example",
         type="button",
         data_act="check-example",
-        disabled=running,
+        data_idle=True,
         title="Run the example of this model and compare its outputs with the reference",
     )
     if verdict is None:
@@ -76,7 +76,7 @@ def check_view(verdict: Verdict | None, variant: str, safer: str, running: bool)
         f"Run {safer}",
         type="button",
         data_act="safer",
-        disabled=running,
+        data_idle=True,
         title="Open the program again in this variant, and check it there",
     )
     return h("div", h("div", button, switch if safer else None, class_="controls"), told)

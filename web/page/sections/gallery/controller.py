@@ -45,7 +45,7 @@ class GalleryController:
         self._linked: dict[str, str] = {}  # what the page's address names, until something is open
         self._entry: tuple[str, str] | None = None  # the program of the history's current entry
         self._going = -1  # the newest opening for which the history has an entry already
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING)
 
     def load(self, cards: Sequence[Mapping[str, Any]]) -> None:
         """Take over the server's cards; those that cannot be used show why."""
@@ -204,8 +204,6 @@ class GalleryController:
         return _entry_of(session.source if session is not None else None)
 
     def _follow(self, change: Change) -> None:
-        if change not in (Change.SESSION, Change.ADDRESS, Change.VIEW, Change.OPENING):
-            return
         session = self._state.session
         card = session.source.card if session is not None else None
         if change is Change.SESSION:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from page.shared.html.fields import choice, labelled
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, choice, h, labelled
 from page.shared.inputs.inputs import TensorInput
 from page.shared.inputs.sounds import HIGHEST_RATE, LEVELS, LOWEST_RATE, PARTS
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from page.sections.inputs.photo_view import pad, picture_controls
 from page.sections.inputs.sound_view import sound_controls, text_controls
 from page.shared.cards.fills import FILLS
-from page.shared.html.fields import choice, labelled
-from page.shared.html.markup import Html, h, render
+from page.shared.html.markup import Html, choice, h, labelled, render
 from page.shared.html.units import plural, shape_text
 from page.shared.inputs.inputs import Input, ScalarInput, TensorInput
 from page.shared.inputs.preview import PictureUrl, input_preview, is_simple, png_url

@@ -51,7 +51,7 @@ class LibraryController:
         self._asked = ""  # the address of a file whose deletion waits for a confirmation
         self._copied: Session | None = None  # whose copy is being written
         self._tasks: set[asyncio.Future[None]] = set()
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.SESSION, Change.ADDRESS)
 
     # ---- the session
 
@@ -63,8 +63,7 @@ class LibraryController:
                 going = asyncio.ensure_future(self._keep(session.source))
                 self._tasks.add(going)
                 going.add_done_callback(self._tasks.discard)
-        if change in (Change.SESSION, Change.ADDRESS):
-            self._draw()
+        self._draw()
 
     async def _keep(self, source: Source) -> None:
         """Fetch the rest of a file that the load has left out, in the background."""

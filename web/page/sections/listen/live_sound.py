@@ -16,7 +16,7 @@ from page.shared.html.units import number_text
 from page.shared.inputs.inputs import TensorInput
 from page.shared.inputs.sounds import levelled
 from page.shared.npy import Array
-from page.shared.outputs.scores import rank
+from page.shared.outputs.renderers.scores import rank
 from webpte.engine.dtypes import INT32_MAX
 
 _PARTS = 8  # of a single window: the next call is due when so small a part of it is new

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from page.shared.html.fields import choice
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, choice, h
 from page.shared.html.units import count_text
 from webpte.inspection.report import MemoryForecast
 from webpte.inspection.report.forecast import megabytes

@@ -17,10 +17,10 @@ from page.browser import FilesError, Message, OpenProgram, Progress, Source
 from page.core.loaded_text import loaded_text
 from page.core.open_tabs import elsewhere_text
 from page.core.palette import Command
+from page.core.runner import Timing
 from page.core.saved_inputs import read_fingerprint
 from page.core.session import Session
 from page.core.state import AppState, Change
-from page.core.timing import Timing
 from page.core.typed_address import origin_of, typed_address
 from page.sections.open.constant_methods import read_constant_methods
 from page.sections.open.context_question import ContextQuestion, TooLargeError, longest_context

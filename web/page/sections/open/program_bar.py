@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from page.shared.html.fields import choice
-from page.shared.html.markup import Html, h, render
+from page.shared.html.markup import Html, choice, h, render
 from webpte import MethodInfo
 
 

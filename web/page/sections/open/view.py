@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from page.core.timing import STAGES
+from page.core.loaded_text import STAGES
 from page.shared.html.markup import Html, h, render
 from page.shared.html.units import bytes_text, count_text
 

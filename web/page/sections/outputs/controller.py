@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from page.browser import FilesError, Message
-from page.core.output_contexts import contexts_of, input_picture
+from page.core.session import Results, Session
 from page.core.state import AppState
 from page.sections.outputs.view import (
     age_view,
@@ -16,18 +18,21 @@ from page.sections.outputs.view import (
     rendered_view,
     unknown_state_view,
 )
+from page.shared.cards.cards import CardValue
 from page.shared.html.markup import Html, h
 from page.shared.html.units import plural
 from page.shared.inputs.inputs import Input, TensorInput
-from page.shared.npy import NpyError, read_npy, write_npy, write_npz
-from page.shared.outputs.pictures import LARGEST_SIDE
+from page.shared.npy import Array, NpyError, read_npy, write_npy, write_npz
+from page.shared.outputs.pictures import LARGEST_SIDE, seen_pixels
 from page.shared.outputs.renderers import picture
-from page.shared.outputs.renderers.base import Output, OutputContext
+from page.shared.outputs.renderers.base import Backdrop, Output, OutputContext
 from page.shared.outputs.renderers.choose import chosen_renderer
-from page.shared.outputs.scores import answer_text, rank
+from page.shared.outputs.renderers.scores import answer_text, rank
 from page.shared.outputs.tensors import values_text
 from webpte import TensorInfo
 from webpte.inspection.report.difference import Difference, Tolerance, difference
+
+BACKDROP = 1024  # pixels of its longer side
 
 
 class OutputController:
@@ -243,3 +248,67 @@ def _is_blank(state: Input) -> bool:
 
 def _file_name(output: Output) -> str:
     return re.sub(r"[^\w.-]+", "_", output.name).strip("._") or f"output{output.index}"
+
+
+def contexts_of(session: Session, picture_url: Callable[[Array], str]) -> list[OutputContext]:
+    """Return the context of each output that is shown, in order."""
+    results = session.shown
+    if results is None:
+        return []
+    card = session.source.card
+    told = card.outputs if card is not None else ()
+    inputs = results.calls[-1].inputs if results.calls else ()
+    given = tuple(np.shape(one) for one in inputs)
+    row_seconds = _frame_seconds(session)
+    return [
+        OutputContext(
+            output,
+            session.labels.get(output.index, ()),
+            told[output.index] if output.index < len(told) else CardValue(),
+            lambda: _backdrop(session, results),
+            given,
+            [other for other in results.outputs if other is not output],
+            picture_url,
+            row_seconds,
+        )
+        for output in results.outputs
+    ]
+
+
+def _backdrop(session: Session, results: Results) -> Backdrop:
+    """Return the input picture of the results that are shown, scaled once."""
+    if results.backdrop is None:
+        results.backdrop = input_picture(session, BACKDROP)
+    return results.backdrop
+
+
+def _frame_seconds(session: Session) -> float:
+    """Return the time from frame to frame of the sound that was answered; 0 without one."""
+    for state in session.inputs:
+        if isinstance(state, TensorInput) and state.fill == "sound" and state.sound is not None:
+            settings = state.sound_settings
+            if state.sound.frames is not None and settings.hop:
+                return settings.hop / settings.rate
+    return 0.0
+
+
+def input_picture(session: Session, side: int) -> Backdrop:
+    """Return the input picture of the last run with no side over `side`."""
+    results = session.shown
+    calls = results.calls if results is not None else ()
+    for state, array in zip(session.inputs, calls[-1].inputs if calls else (), strict=False):
+        form = state.form if isinstance(state, TensorInput) else None
+        if form is not None and isinstance(array, np.ndarray) and array.size:
+            assert isinstance(state, TensorInput)
+            known = state.fill in ("picture", "draw")
+            scale = state.settings.mean_std if known else None
+            pixels = seen_pixels(array, form.layout, side, scale)
+            if state.settings.order == "BGR":
+                pixels = pixels[:, :, ::-1]
+            size = array.shape[form.rows], array.shape[form.columns]
+            assert results is not None
+            is_current = results.held == session.held() and state.fill == "picture"
+            photo = state.photo if is_current else None
+            loaded = (photo.height, photo.width) if photo is not None else (0, 0)
+            return Backdrop(pixels, size, loaded)
+    return Backdrop()

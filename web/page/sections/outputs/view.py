@@ -136,7 +136,7 @@ def rendered_view(context: OutputContext, choice: Choice) -> Html:
             data_output=context.output.index,
             data_renderer=renderer.name,
         )
-        for renderer in renderers_for(context)
+        for renderer in renderers_for(context, choice)
     ]
     label = f"How to see {context.output.name}"
     tabs = h("div", buttons, class_="tabs renderers", role="group", aria_label=label)

@@ -10,12 +10,11 @@ from typing import Any
 from page.browser import Message
 from page.core.history import count_calls, follow
 from page.core.interfaces import InputSection, OutputSection
-from page.core.loaded_text import loaded_text
+from page.core.loaded_text import STAGES, loaded_text
 from page.core.palette import Command
 from page.core.session import DEVICE_NAMES, Held, Results, Session
 from page.core.state import AppState, Change
 from page.core.throttle import Throttle
-from page.core.timing import STAGES
 from page.sections.run.kernel_view import kernel_times, kernels_view
 from page.sections.run.live_runs import LiveRuns
 from page.sections.run.view import further_work, run_card, stats_strip, timing_brief, timing_strip
@@ -46,7 +45,8 @@ class RunController:
         self._live = LiveRuns(state, self._run_live)
         self._live.ended.append(inputs.ask_for_frame)
         inputs.live = lambda: self._live.active
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.BUSY)
+        state.follow(lambda change: self._live.follow(), Change.VIEW, Change.SESSION)
         state.commands.append(self._commands)
 
     def _commands(self) -> Iterator[Command]:
@@ -204,7 +204,7 @@ class RunController:
         self._outputs.draw()
         if not live:
             self._outputs.scroll_into_view()
-        if first or not live:
+        if (first or not live) and _has_host_times(session):
             self._draw_file()
         self._state.announce(Change.RESULTS)
         loaded = f"; {loaded_text(session)}" if live and first else ""
@@ -332,10 +332,8 @@ class RunController:
         session = self._state.session
         begun = session is not None and session.runner.busy
         # The beginning of a live run is not shown: a short one moves nothing.
-        if change is Change.BUSY and not (begun and self._live.running):
+        if not (begun and self._live.running):
             self.draw()
-        if change in (Change.VIEW, Change.SESSION):
-            self._live.follow()
 
     def draw(self) -> None:
         """Draw buttons and times; hide them without a session."""
@@ -396,3 +394,9 @@ class RunController:
         stats = stats_strip(session.program.stats, DEVICE_NAMES.get(kind, kind))
         self._state.browser.show(text={"figures-brief": timing_brief(session.runner.timing)})
         self._state.show(timing=strip, stats=stats)
+
+
+def _has_host_times(session: Session) -> bool:
+    """Tell whether operators of the method run on the CPU: the file card shows their times."""
+    rows = session.program.report
+    return any(row.where == "host" for row in rows if row.method == session.method)

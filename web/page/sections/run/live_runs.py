@@ -25,6 +25,7 @@ class LiveRuns:
         self._run = run
         self.wanted = False  # the inputs have changed since the last run began
         self.running = False
+        self._on: bool | None = None  # None until the store is asked
         self._task: asyncio.Future[None] | None = None
         # Of the last live run: the session, its inputs and the error.
         self._failure: tuple[Session, Held, str] | None = None
@@ -32,11 +33,14 @@ class LiveRuns:
 
     @property
     def on(self) -> bool:
-        return bool(self._state.store.read(_KEY) != _OFF)
+        if self._on is None:
+            self._on = self._state.store.read(_KEY) != _OFF
+        return self._on
 
     def switch(self) -> None:
         """Switch live runs on or off; the next visit finds them so."""
-        self._state.store.write(_KEY, _OFF if self.on else None)
+        self._on = not self.on
+        self._state.store.write(_KEY, None if self._on else _OFF)
         self.follow()
 
     def can_follow(self, session: Session) -> bool:

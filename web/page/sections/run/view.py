@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from page.core.timing import Timing
-from page.shared.html.fields import choice
-from page.shared.html.markup import Html, h
+from page.core.runner import Timing
+from page.shared.html.markup import Html, choice, h
 from page.shared.html.units import bytes_text, count_text, ms_text
 from page.shared.outputs.figures import plot, tile
 from webpte import Stats

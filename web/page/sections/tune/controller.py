@@ -11,7 +11,7 @@ from page.core.session import Session
 from page.core.state import AppState, Change
 from page.sections.tune.view import tune_offer, tune_progress, tuning_seconds
 from webpte.errors import ClosedError, WebpteError
-from webpte.inspection.inspecting import can_tune_now
+from webpte.inspection.inspecting import can_tune, can_tune_now
 
 REST = 0.2  # seconds that are left to other calls after each candidate
 
@@ -22,7 +22,8 @@ class TuneController:
         self._task: asyncio.Task[None] | None = None
         self._tuned: Session | None = None  # the session of the task
         self._progress = (0, 0)
-        state.listeners.append(self._follow)
+        self._estimates = False  # whether the offer follows runs
+        state.follow(self._follow, Change.SESSION)
         state.commands.append(self._commands)
 
     def _commands(self) -> Iterator[Command]:
@@ -32,10 +33,6 @@ class TuneController:
         elif session is not None and can_tune_now(session.program):
             yield Command("Tune kernels", "tune", view="run")
 
-    @property
-    def busy(self) -> bool:
-        return self._task is not None
-
     # ---- acts
 
     async def on_tune(self, message: Message) -> None:
@@ -44,12 +41,12 @@ class TuneController:
             return
         self._progress, self._tuned = (0, 0), session
         self._task = asyncio.ensure_future(self._tune(session))
-        self._state.announce(Change.BUSY)
+        self._tell()
         try:
             await asyncio.wait({self._task})
         finally:
             self._task = self._tuned = None
-            self._state.announce(Change.BUSY)
+            self._tell()
 
     def on_stop_tuning(self, message: Message) -> None:
         if self._task is not None:
@@ -84,10 +81,25 @@ class TuneController:
     # ---- drawing
 
     def _follow(self, change: Change) -> None:
+        """End the tuning of another session; a program that can be tuned is asked after runs."""
         if self._task is not None and self._tuned is not self._state.session:
             self._task.cancel()
-        if change in (Change.SESSION, Change.BUSY):
-            self._draw()
+        session = self._state.session
+        if self._estimates:
+            self._state.leave(self._estimate, Change.BUSY)
+        self._estimates = session is not None and can_tune(session.program)
+        if self._estimates:
+            self._state.follow(self._estimate, Change.BUSY)
+        self._draw()
+
+    def _tell(self) -> None:
+        """Draw the progress, and announce that the GPU works or no longer does."""
+        self._state.tuning = self._task is not None
+        self._draw()
+        self._state.announce(Change.BUSY)
+
+    def _estimate(self, change: Change) -> None:
+        self._draw()
 
     def _draw(self) -> None:
         session, line = self._state.session, ""

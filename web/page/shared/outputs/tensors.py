@@ -1,4 +1,4 @@
-"""A tensor in a few numbers: summary, histogram, first values, largest values."""
+"""A tensor in a few numbers: summary, histogram, first values."""
 
 from __future__ import annotations
 
@@ -117,19 +117,6 @@ def grid(array: Array, rows: int = 8, columns: int = 7) -> Grid:
 
 def _text(lines: list[Array]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(number_text(value) for value in line.tolist()) for line in lines)
-
-
-def largest(array: Array, count: int = 5) -> list[tuple[int, float]]:
-    """Return (index, value) of the largest elements if the tensor is one row of scores; else []."""
-    if array.dtype.kind != "f" or array.ndim == 0 or array.size != array.shape[-1]:
-        return []
-    flat = array.reshape(-1)
-    count = min(count, flat.size)
-    if flat.size < 2 or not np.isfinite(flat).all():
-        return []
-    top = np.argpartition(flat, -count)[-count:]
-    top = top[np.argsort(-flat[top], kind="stable")]
-    return [(int(index), float(flat[index])) for index in top]
 
 
 def values_text(array: Array) -> str:

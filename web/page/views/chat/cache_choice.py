@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from page.core.session import Session
-from page.shared.html.fields import choice
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, choice, h
 from page.shared.html.units import bytes_text
 from webpte.program import kv_cache_bytes
 

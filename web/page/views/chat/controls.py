@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from page.core.state import AppState
-from page.shared.html.fields import choice, labelled, marked, problem_note
-from page.shared.html.markup import Html, h, render
+from page.shared.html.markup import Html, choice, h, labelled, marked, problem_note, render
 from page.shared.html.units import plural
 from page.shared.persistence.codec import CHAT, IDS, TEXT, Codec
 from page.views.chat.model_picker import model_picker

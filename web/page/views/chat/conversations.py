@@ -30,12 +30,12 @@ class Conversations:
         self._kept: KeptPictures | None = None  # of the saved one; None: not read yet
         self._outdated = False  # the conversation is with a closed program
         self._said = False  # whether something was said on this visit
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.ADDRESS)
 
     def _follow(self, change: Change) -> None:
         """Move the conversations to the address that a kept copy gives their program."""
         session = self._state.session
-        if change is not Change.ADDRESS or session is None or not self.model.file:
+        if session is None or not self.model.file:
             return
         before, after = self.model.file, session.source.address or session.source.name
         if before == after:

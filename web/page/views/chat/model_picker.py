@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from page.core.state import AppState
 from page.shared.cards.cards import Card
-from page.shared.html.fields import choice
-from page.shared.html.markup import Html
+from page.shared.html.markup import Html, choice
 from page.shared.html.units import bytes_text
 
 _VIEW = "chat"

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from page.shared.html.fields import labelled
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, h, labelled
 from page.shared.html.tables import scrolled
 from page.shared.html.units import count_text, number_text, plural, shape_text
 from page.shared.npy import Array

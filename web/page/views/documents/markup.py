@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from page.shared.cards.cards import Card
-from page.shared.html.fields import choice
-from page.shared.html.markup import Html, h, render
+from page.shared.html.markup import Html, choice, h, render
 from page.shared.html.units import bytes_text, count_text, plural
 from page.shared.outputs.figures import bar
 from page.views.documents.answering import Answered

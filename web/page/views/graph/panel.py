@@ -46,7 +46,7 @@ class GraphPanel(Panel):
         self._choices = Choices()
         self._counted: dict[str, Histogram | None] = {}  # None: being counted
         self._sent = ("", "")  # the drawing and its colours, as the script has them
-        state.listeners.append(self._follow)
+        state.follow(self._follow, Change.VIEW)
 
     def forget(self) -> None:
         self._leave_full()
@@ -57,7 +57,7 @@ class GraphPanel(Panel):
         self._counted, self._sent = {}, ("", "")
 
     def _follow(self, change: Change) -> None:
-        if change is Change.VIEW and self.state.front != self.view.name:
+        if self.state.front != self.view.name:
             self._leave_full()
 
     def _leave_full(self) -> None:

@@ -10,8 +10,7 @@ from page.browser import Message
 from page.core.palette import Command
 from page.core.session import DEVICE_NAMES, Held, Session
 from page.core.state import AppState, Change
-from page.shared.html.fields import choice
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, choice, h
 from page.shared.html.units import us_text
 from page.views.profile.memory import memory_view
 from page.views.profile.pair import Kept, pair_view

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from page.shared.html.fields import choice
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, choice, h
 from page.shared.html.tables import table
 from page.shared.html.units import bytes_text, count_text, plural, us_text
 from page.views.profile.chart import Bar, call_act, chart, legend, thinned

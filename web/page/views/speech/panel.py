@@ -18,7 +18,7 @@ from page.shared.inputs.match_inputs import is_sound_file
 from page.shared.inputs.sounds import LONGEST_SECONDS
 from page.views.speech.markup import Line, recognizer, transcript, voice
 from page.views.speech.model import hears, open_task, speaks
-from page.views.view import Need, Panel, View
+from page.views.view import Panel, View, ability
 from webpte.tasks.sound.speech.wave_file import wave_file
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.sound.text_to_speech import TextToSpeech
@@ -28,12 +28,11 @@ MICROPHONE = "speech"  # the name of the view's microphone, where inputs have a 
 _WANTED = 1600  # samples that are sent at once
 
 
-def _speech(state: AppState) -> bool:
-    session = state.session
-    return session is not None and (hears(session.methods) or speaks(session.methods))
+def _has_speech(session: Session) -> bool:
+    return hears(session.methods) or speaks(session.methods)
 
 
-SPEECH = Need("Open a model of speech.", _speech, hides=True)
+SPEECH = ability("Open a model of speech.", _has_speech)
 
 
 @dataclass(eq=False)

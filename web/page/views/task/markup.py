@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from page.shared.html.fields import labelled
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, h, labelled
 from page.shared.html.units import ms_text, number_text
 from page.shared.outputs.figures import plot
 from page.views.task.asked import AskedTask

@@ -23,7 +23,7 @@ from page.views.task.markup import DEVICE, RESULT, result_view, task_view, title
 from page.views.task.results import way_of
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json
-from page.views.view import Need, Panel, View
+from page.views.view import Panel, View, ability
 from webpte.errors import SourceError, WebpteError
 
 LONG_SECONDS = 1.0  # an answer that has taken longer is cancelled for newer inputs
@@ -32,11 +32,11 @@ _RATE = 16_000  # of sounds, where a task says no other
 _DOING = "answering"
 
 
-def _has_task(state: AppState) -> bool:
-    return state.session is not None and state.session.source.task in FORMS
+def _has_task(session: Session) -> bool:
+    return session.source.task in FORMS
 
 
-TASK = Need("Open a model with a task, by its manifest or its card.", _has_task, hides=True)
+TASK = ability("Open a model with a task, by its manifest or its card.", _has_task)
 
 
 class TaskPanel(Panel):
@@ -110,7 +110,7 @@ class TaskPanel(Panel):
     # ---- what is given
 
     def accepts(self, name: str) -> bool:
-        if self.state.front != self.view.name or not _has_task(self.state):
+        if self.state.front != self.view.name or not TASK.met(self.state):
             return False
         kind = self._now.form.kind
         return (kind == PICTURE and is_picture_file(name)) or (
@@ -322,7 +322,7 @@ class TaskPanel(Panel):
 
     def draw(self) -> None:
         session = self.state.session
-        if session is None or not _has_task(self.state):
+        if session is None or not TASK.met(self.state):
             return
         asked = self._now
         self.show(task_view(asked, self.act, self._answering))

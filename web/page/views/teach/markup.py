@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from page.shared.html.fields import labelled
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, h, labelled
 from page.shared.html.units import plural
 from page.shared.outputs.figures import bar, loss_figure
 from page.views.teach.lesson import FEWEST, MOST, Kind, Lesson

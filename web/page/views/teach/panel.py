@@ -19,7 +19,7 @@ from page.shared.npy import Array
 from page.views.teach import markup, saved_lessons
 from page.views.teach.drawings import centred, is_empty, varied
 from page.views.teach.lesson import Lesson
-from page.views.view import Need, Panel, View
+from page.views.view import Panel, View, ability
 from webpte.errors import InputError
 from webpte.training import Learner, can_be_taught
 
@@ -27,11 +27,11 @@ _LEARNING, _LOOKING = "learning", "looking at the drawing"
 _MOST_STEPS = 2000
 
 
-def _teachable(state: AppState) -> bool:
-    return state.session is not None and can_be_taught(state.session.methods)
+def _is_teachable(session: Session) -> bool:
+    return can_be_taught(session.methods)
 
 
-TEACHABLE = Need("Open a program with the methods learn and predict.", _teachable, hides=True)
+TEACHABLE = ability("Open a program with the methods learn and predict.", _is_teachable)
 
 
 class TeachPanel(Panel):

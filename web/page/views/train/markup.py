@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from page.shared.html.fields import labelled
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, h, labelled
 from page.shared.html.tokenizer_note import tokenizer_note
 from page.shared.html.units import plural
 from page.shared.outputs.figures import loss_figure

@@ -20,7 +20,7 @@ from page.views.train import course as courses
 from page.views.train import markup
 from page.views.train.course import Course
 from page.views.train.trained_program import TrainedProgram
-from page.views.view import Need, Panel, View
+from page.views.view import Panel, View, ability
 from webpte.errors import WebpteError
 from webpte.llm import Chat
 from webpte.training import lora_rank
@@ -29,13 +29,11 @@ _TRAINING, _ANSWERING = "training", "answering"
 _MOST_TOKENS = 160  # of an answer
 
 
-def _trainable(state: AppState) -> bool:
-    return state.session is not None and lora_rank(state.session.methods) > 0
+def _is_trainable(session: Session) -> bool:
+    return lora_rank(session.methods) > 0
 
 
-TRAINABLE = Need(
-    "Open a language model that was exported with --train lora.", _trainable, hides=True
-)
+TRAINABLE = ability("Open a language model that was exported with --train lora.", _is_trainable)
 
 
 class TrainPanel(Panel):
@@ -105,7 +103,7 @@ class TrainPanel(Panel):
         await self.accept_files(message["files"])
 
     def accepts(self, name: str) -> bool:
-        return name.lower().endswith(".txt") and _trainable(self.state)
+        return name.lower().endswith(".txt") and TRAINABLE.met(self.state)
 
     async def accept_files(self, files: Sequence[Any]) -> None:
         """Add the lines of text files to those that are there."""
@@ -247,7 +245,7 @@ class TrainPanel(Panel):
 
     def draw(self) -> None:
         session = self.state.session
-        if session is None or not _trainable(self.state):
+        if session is None or not TRAINABLE.met(self.state):
             return
         if self._codec is None:
             if self._search is None:

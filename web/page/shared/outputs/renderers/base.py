@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from page.shared.cards.cards import CardValue
-from page.shared.html.fields import choice, labelled
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, choice, h, labelled
 from page.shared.html.units import count_text
 from page.shared.npy import Array
 from page.shared.outputs.figures import zoomed
@@ -43,6 +42,23 @@ class Choice:
 
     renderer: str = ""
     settings: dict[str, str] = field(default_factory=dict)
+    # A form of the output, and the renderers that fit it, each with whether it is the best.
+    fitting: tuple[object, list[tuple[Renderer, bool]]] | None = field(
+        default=None, compare=False, repr=False
+    )
+
+
+class Backdrop(NamedTuple):
+    """The input picture of a run.
+
+    pixels  as the model saw them, (height, width, 3) uint8; None without a picture
+    size    (height, width) of the input; `pixels` may be fewer
+    photo   (height, width) of the picture before it was scaled to the input; (0, 0): unknown
+    """
+
+    pixels: Array | None = None
+    size: tuple[int, int] = (0, 0)
+    photo: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +67,9 @@ class OutputContext:
 
     labels    names of its last dim, or of the classes that it contains
     card      what the program's card says of it
-    backdrop  (height, width, 3) uint8: the input picture, as the model saw it
-    size      (height, width) of the picture input; the backdrop may be smaller
+    picture   returns the input picture, for those that draw over it
+    given     dims of the inputs of the run, on which those of the picture depend
     others    the other outputs of the same run
-    photo     (height, width) of the picture before it was scaled to the input; (0, 0): unknown
     row_seconds  from row to row, if its rows are frames of a sound; else 0
     picture_url  returns an address for pixels (height, width, 3) uint8
     """
@@ -62,12 +77,22 @@ class OutputContext:
     output: Output
     labels: Sequence[str] = ()
     card: CardValue = field(default_factory=CardValue)
-    backdrop: Array | None = None
-    size: tuple[int, int] = (0, 0)
+    picture: Callable[[], Backdrop] = Backdrop
+    given: tuple[tuple[int, ...], ...] = ()
     others: Sequence[Output] = ()
     picture_url: Callable[[Array], str] = lambda pixels: data_url(png_rgb(pixels))
     row_seconds: float = 0.0
-    photo: tuple[int, int] = (0, 0)
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """Everything but values on which it depends how the output can be shown."""
+        array = self.array
+        return array.dtype, array.shape, tuple(self.labels), self.card, self.given
+
+    @property
+    def backdrop(self) -> Array | None:
+        """The pixels of the input picture, if there is one."""
+        return self.picture().pixels
 
     @property
     def array(self) -> Array:
@@ -80,6 +105,7 @@ class Renderer:
 
     fits   whether it can show an output
     best   whether it is the best one for it
+    by_value  whether `fits` depends on values, too; `best` never does
     draw   returns the markup
     point  returns the value at a place, from 0 to 1 across and down; None if it has none
     """
@@ -89,6 +115,7 @@ class Renderer:
     fits: Callable[[OutputContext], bool]
     draw: Callable[[OutputContext, Settings], Html]
     best: Callable[[OutputContext], bool] = lambda context: False
+    by_value: bool = False
     point: Callable[[OutputContext, Settings, float, float], str] | None = None
 
 

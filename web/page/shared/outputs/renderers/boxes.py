@@ -74,7 +74,7 @@ def _beside(context: OutputContext, kinds: str) -> Array | None:
 def _size(context: OutputContext) -> tuple[int, int]:
     """Return the (height, width) in which boxes are drawn."""
     if context.backdrop is not None:
-        return context.size
+        return context.picture().size
     rows = _rows(context)
     assert rows is not None
     finite = np.nan_to_num(rows[:, :4].astype(np.float64), posinf=0, neginf=0)

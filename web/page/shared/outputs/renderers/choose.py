@@ -10,13 +10,24 @@ RENDERERS: tuple[Renderer, ...] = tuple(
 )
 
 
-def renderers_for(context: OutputContext) -> list[Renderer]:
-    return [renderer for renderer in RENDERERS if renderer.fits(context)]
+def renderers_for(context: OutputContext, choice: Choice) -> list[Renderer]:
+    """Return the renderers that fit an output."""
+    return [one for one, _ in _fitting(context, choice)]
 
 
 def chosen_renderer(context: OutputContext, choice: Choice) -> Renderer:
     """Return the chosen renderer if it still fits the output; else the best one."""
-    renderers = renderers_for(context)
-    named = [renderer for renderer in renderers if renderer.name == choice.renderer]
-    best = [renderer for renderer in renderers if renderer.best(context)]
-    return (*named, *best, *renderers)[0]
+    fitting = _fitting(context, choice)
+    named = [one for one, _ in fitting if one.name == choice.renderer]
+    best = [one for one, is_best in fitting if is_best]
+    return (*named, *best, *(one for one, _ in fitting))[0]
+
+
+def _fitting(context: OutputContext, choice: Choice) -> list[tuple[Renderer, bool]]:
+    """Return renderers that fit; the form of an output, which most depend on, seldom changes."""
+    form = context.form
+    if choice.fitting is None or choice.fitting[0] != form:
+        fitting = [one for one in RENDERERS if one.by_value or one.fits(context)]
+        choice.fitting = form, [(one, one.best(context)) for one in fitting]
+    known = choice.fitting[1]
+    return [(one, best) for one, best in known if not one.by_value or one.fits(context)]

@@ -132,7 +132,7 @@ def _draw(context: OutputContext, settings: Settings) -> Html:
 def _smaller_note(context: OutputContext, width: int, height: int) -> Html | None:
     """Say that an enlarged picture is smaller than the one that was loaded, which was scaled
     down for the program."""
-    (rows, columns), (loaded_rows, loaded_columns) = context.size, context.photo
+    (rows, columns), (loaded_rows, loaded_columns) = context.picture()[1:]
     if not (rows < height < loaded_rows and columns < width):
         return None
     loaded, taken = (
@@ -168,12 +168,13 @@ def _beside_input(
 ) -> Html | None:
     """Return the picture over the input picture, with a slider that uncovers one of them; None if
     their proportions differ. `compare.js` moves the edge."""
-    if context.backdrop is None or context.card.mask:
+    seen = context.picture()
+    if seen.pixels is None or context.card.mask:
         return None
-    rows, columns = context.size
+    rows, columns = seen.size
     if abs(rows * width - columns * height) > 0.02 * rows * width:
         return None
-    before = h("img", src=context.picture_url(context.backdrop), alt="Before: the input picture",
+    before = h("img", src=context.picture_url(seen.pixels), alt="Before: the input picture",
                width=width, height=height, class_="compare-before")  # fmt: skip
     edge = h("input", type="range", min="0", max="100", value="50", autocomplete="off",
              aria_label="Share of the picture that shows the input",
@@ -181,7 +182,7 @@ def _beside_input(
     pictures = h("div", before, image, class_="compare-pictures")
     return h(
         "div",
-        _zoomed(context, pictures, "", is_whole and context.backdrop.shape[:2] == context.size),
+        _zoomed(context, pictures, "", is_whole and seen.pixels.shape[:2] == seen.size),
         edge,
         h("p", h("span", "Before"), h("span", "After"), class_="ends note"),
         class_="compare-box",

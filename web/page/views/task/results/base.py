@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from page.shared.html.fields import labelled
-from page.shared.html.markup import Html, h
+from page.shared.html.markup import Html, h, labelled
 from page.shared.npy import Array
 from page.shared.outputs.pictures import data_url, png_grey, png_rgb, png_rgba
 from page.shared.outputs.renderers.mask import colour_of
