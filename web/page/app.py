@@ -93,8 +93,8 @@ class App:
             if session is None or session is self._state.session:
                 self._state.show_error(error, self._doing(act))
         else:
-            same = before is not None and before is self._state.failure and act in DOING
-            if same and before[0] == self._doing(act):  # other acts are all called the same
+            still = before if before is self._state.failure and act in DOING else None
+            if still is not None and still[0] == self._doing(act):  # other acts are called the same
                 self._state.show(error="")
 
     def _doing(self, act: str) -> str:

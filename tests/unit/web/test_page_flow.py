@@ -65,8 +65,8 @@ def test_a_click_on_run_passes_few_files() -> None:
             counts.append(sorted(files))
         first, *later = counts
         assert len(first) <= MOST_FILES_FIRST, first
-        for files in later:
-            assert len(files) <= MOST_FILES, files
+        for repeated in later:
+            assert len(repeated) <= MOST_FILES, repeated
 
     run_virtually(script())
 

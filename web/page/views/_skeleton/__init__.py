@@ -1,0 +1,4 @@
+"""A view to copy: `cp -r _skeleton NAME`, then fill in the places marked SKELETON.
+
+The page does not show folders that begin with an underscore. docs/page.md explains every part.
+"""
