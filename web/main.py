@@ -33,6 +33,7 @@ import webpte
 from page.app import App
 from page.browser import OpenProgram, Progress, Source
 from page.core import open_tabs
+from page.core.engine import PageEngine
 from page.core.typed_address import origin_of
 from page.shared.inputs.photos import PhotoPart
 from page.shared.npy import Array
@@ -272,7 +273,7 @@ async def _keep(file: LibraryFile) -> None:
 
 
 browser = WorkerBrowser()
-app = App(browser, webpte)
+app = App(browser, PageEngine())
 
 
 def receive(event: JsProxy) -> None:

@@ -8,7 +8,11 @@ program = await webpte.load("model.pte")
 
 from __future__ import annotations
 
-from webpte import errors, llm, tasks, training
+import sys
+from typing import TYPE_CHECKING
+
+from webpte import errors
+from webpte._names import ShortNames, lazy_names
 from webpte.engine.call.gpu_tensor import GpuTensor
 from webpte.engine.call.info import (
     ConstantInfo,
@@ -25,22 +29,45 @@ from webpte.engine.gpu.choose_adapter import AdapterInfo
 from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.gpu.devices import native_adapters, shared_device
-from webpte.engine.open import library
 from webpte.errors import WebpteError
-from webpte.inspection import report
 from webpte.inspection.forecast import forecast
 from webpte.inspection.inspect_file import inspect
 from webpte.inspection.tune.tune_programs import tune
 from webpte.inspection.tune.tuning import Tuning
-from webpte.llm import text
-from webpte.llm.lora.slots import LoraRoom
-from webpte.llm.lora.switch import Lora
 from webpte.program import Program, load
-from webpte.tasks import retrieval
-from webpte.tasks.sound import speech
-from webpte.tasks.vision import vision
+
+if TYPE_CHECKING:
+    from webpte import llm, tasks, training
+    from webpte.engine.open import library
+    from webpte.inspection import report
+    from webpte.llm import text
+    from webpte.llm.lora.slots import LoraRoom
+    from webpte.llm.lora.switch import Lora
+    from webpte.tasks import retrieval
+    from webpte.tasks.sound import speech
+    from webpte.tasks.vision import vision
 
 __version__ = "0.1.0"
+
+# Modules that users import by a short name, of the shelves that they are on.
+_SHORT_NAMES = {
+    "webpte.library": "webpte.engine.open.library",
+    "webpte.report": "webpte.inspection.report",
+    "webpte.retrieval": "webpte.tasks.retrieval",
+    "webpte.speech": "webpte.tasks.sound.speech",
+    "webpte.text": "webpte.llm.text",
+    "webpte.vision": "webpte.tasks.vision.vision",
+}
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **{name.removeprefix("webpte."): f"{place}:" for name, place in _SHORT_NAMES.items()},
+        **{name: f"webpte.{name}:" for name in ("llm", "tasks", "training")},
+        "Lora": "webpte.llm.lora.switch",
+        "LoraRoom": "webpte.llm.lora.slots",
+    },
+)
+sys.meta_path.append(ShortNames(_SHORT_NAMES))
 
 __all__ = [
     "AdapterInfo",

@@ -3,45 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakSet
 
-import numpy as np
-
-from webpte.engine.call.call_context import CallLog, executing
+from webpte.engine.call.call_context import CallLog
 from webpte.engine.call.clock import Clock
 from webpte.engine.call.gpu_tensor import GpuTensor, allocated_bytes
-from webpte.engine.call.info import MethodInfo, Placement, Stats, TensorInfo
-from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.call.info import MethodInfo, Placement, Stats
 from webpte.engine.call.options import Options, applied_to
 from webpte.engine.files.detached import detach
 from webpte.engine.files.download import Download, Progress
+from webpte.engine.format.bundled import BundledCase
 from webpte.engine.gpu.device import Device
 from webpte.engine.gpu.device_info import DeviceInfo, check_clock
 from webpte.engine.gpu.devices import NAMES, SHARED, kind_of, shared_device
 from webpte.engine.load.fingerprint import fingerprint
-from webpte.engine.load.program_file import Contents, read_contents
+from webpte.engine.load.program_file import Contents, Prepare, read_contents
 from webpte.engine.load.supported import check_supported
 from webpte.engine.open.manifest_files import is_manifest, open_manifest, open_part
 from webpte.engine.open.open_source import keeping, open_source
 from webpte.engine.run.build import Build
-from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.method import Method
 from webpte.engine.run.request import DryRun, OutputPlacement
 from webpte.engine.run.timings import Timings
 from webpte.errors import ClosedError, DeviceError, DeviceLostError, InputError
+from webpte.inspection import inspecting
 from webpte.inspection.display import program_table
 from webpte.inspection.forecast import forecast_contents
+from webpte.inspection.inspecting import Subject
+from webpte.inspection.report import (
+    Check,
+    Comparison,
+    MemoryReport,
+    MethodGraph,
+    RunValues,
+    Trace,
+)
+from webpte.inspection.report.difference import ATOL, RTOL
 from webpte.inspection.report.forecast import MemoryForecast
-from webpte.llm.cache.pack_cache import cache_bytes, fit_caches
-from webpte.llm.decode.decoder import Decoder
-from webpte.llm.decode.sampler_graph import ARGMAX
-from webpte.llm.lora.branches import with_room
-from webpte.llm.lora.lora_program import TakesLora
-from webpte.llm.lora.slots import LoraRoom, LoraSlots
+from webpte.inspection.tune.tune_programs import LOADED
+from webpte.inspection.tune.tuning import Tuning
 
+A = TypeVar("A")
 OUTPUTS = {"numpy": OutputPlacement.HOST, "gpu": OutputPlacement.OWNED}
 
 
@@ -57,16 +62,14 @@ async def load(
     keep: bool = False,
     download: Download | None = None,
     on_forecast: Callable[[MemoryForecast], None] | None = None,
-    max_context: int | None = None,
-    kv_cache: str | None = None,
-    lora: LoraRoom | int | None = None,
-    training: bool = False,
+    prepare: Prepare | None = None,
+    optional: Collection[str] = (),
 ) -> Program:
     """Open a `.pte`, or the one in a `.bpte`, and make it ready to run.
 
     source    bytes, a path, or in the browser also a URL (str), a Blob or a file of `library.open`.
               A path or URL of a `.json` is a manifest: its files are opened and checked
-    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/native.md; of
+    device    "webgpu" (in the browser), "native" (the GPU, from CPython: see docs/use/native.md; of
               several "native:1", by index, name or PCI id), "numpy" (the references, anywhere), or
               a Device to share
     data      the `.ptd` files that belong to the program, each given like `source`
@@ -79,14 +82,10 @@ async def load(
     download  limits of a download, and a handle to pause it
     on_forecast  called with the GPU memory that the program will need, before weights are read;
               what it raises ends the load
-    max_context  of a language model: keep a KV cache of at most so many tokens, which takes less
-              memory than what the file says
-    kv_cache  of a language model: "f16" or "int8" keeps its KV cache in fewer bits than the file
-              says, "f32" only if the file says so
-    lora      of a language model: room for LoRAs of up to this rank, or a `webpte.LoraRoom`; see
-              `Program.load_lora`
-    training  of a language model that was exported with `--train lora`: also read its method
-              `learn`, for `webpte.training.LoraTrainer`
+    prepare   called with the file that was read, returns the one to build: `webpte.llm.load` makes
+              caches shorter or smaller by it, and room for LoRAs
+    optional  methods to read that are left out by default, such as "learn", by which
+              `webpte.training` trains
     """
     if isinstance(device, str) and kind_of(device) not in NAMES:
         known = ", ".join(map(repr, NAMES))
@@ -107,10 +106,9 @@ async def load(
         for file in data:
             files.append(await open_source(file, **fetch))
         clock.lap("fetch")
-        contents = await read_contents(files[0], files[1:], training)
-        contents, slots = fit_caches(contents, max_context, kv_cache), None
-        if lora is not None:
-            contents, slots = with_room(contents, lora)
+        contents = await read_contents(files[0], files[1:], optional)
+        if prepare is not None:
+            contents = prepare(contents)
         if progress is not None:
             progress("read", 1, 1)
         clock.lap("read")
@@ -125,12 +123,24 @@ async def load(
             on_forecast(forecast_contents(contents, info, chosen.fuse))
         build = await Build.create(contents, device, strict, progress, chosen)
         clock.lap("build")
-    program = Program(contents, build, clock, strict, shared, slots)
+    program = Program(contents, build, clock, strict, shared)
     program.origin = str(source) if isinstance(source, str | Path) else ""
     return program
 
 
-class Program(TakesLora):
+class Attachment(Protocol):
+    """An object that belongs to a program, such as its LoRAs."""
+
+    @property
+    def allocated(self) -> Mapping[int, int]:
+        """GPU buffers by number, with their bytes."""
+        ...
+
+    def close(self) -> None:
+        """Free its memory: the program is closed."""
+
+
+class Program:
     """A loaded program. Close it, or use `async with`, to free its GPU memory.
 
     Calls may overlap. One that is under way when the program is closed or rebuilt ends with its
@@ -144,14 +154,13 @@ class Program(TakesLora):
         clock: Clock,
         strict: bool = False,
         shared: str | None = None,
-        slots: LoraSlots | None = None,
     ) -> None:
         """`shared` is the name of a shared device; None if the caller gave the device."""
-        self._init_lora(slots)
         self._contents, self._build, self._clock = contents, build, clock
         self._strict, self._shared = strict, shared
         self._recovery = asyncio.Lock()
         self._tensors: WeakSet[GpuTensor] = WeakSet()  # outputs that callers still hold
+        self._attached: dict[type, Attachment] = {}
         self.name = contents.source.name
         self._log = CallLog(self.name)
         self.origin = ""
@@ -205,28 +214,6 @@ class Program(TakesLora):
             raise ClosedError(f"{self.name} was closed while it ran")
         self._tensors.update(tensors)
 
-    async def run_argmax(self, method: str, *inputs: Any) -> np.ndarray:
-        """Run a method with one output, and return where it is largest along its last dim.
-
-        The search runs on the GPU, so a few bytes come back instead of the whole output.
-        """
-        build, found = self._build, self._method(method)
-        if len(found.info.outputs) != 1 or not isinstance(found.info.outputs[0], TensorInfo):
-            raise InputError(f"method {method!r} does not have exactly one tensor as its output")
-        with build.lifetime.lease(), self._log.context():
-            delegate = found.only_delegate
-            if not isinstance(delegate, GpuDelegate):
-                (output,) = await found.run(found.request(inputs))
-                return np.argmax(output, axis=-1)
-            given = found.take_inputs(inputs)
-            with executing(method):
-                (indices,) = await build.with_sampler(delegate, ARGMAX).run(given)
-            return indices
-
-    def _decoder(self, method: str, embedding: str | None) -> Decoder:
-        before = None if embedding is None else self._known(embedding)
-        return Decoder(self._build, self._known(method), self._log, before)
-
     def _method(self, name: str) -> Method:
         """Return a method, and count a call that may change state."""
         found = self._known(name)
@@ -234,12 +221,11 @@ class Program(TakesLora):
         return found
 
     def _known(self, name: str) -> Method:
+        return self._subject().method(name)
+
+    def _subject(self) -> Subject:
         self._log.check_open()
-        methods = self._build.methods
-        if name not in methods:
-            listed = ", ".join(methods) or "none"
-            raise InputError(f"{self.name} has no method {name!r}; it has: {listed}")
-        return methods[name]
+        return Subject(self.name, self.origin, self._build, self._contents)
 
     @property
     def _methods(self) -> dict[str, Method]:
@@ -261,13 +247,162 @@ class Program(TakesLora):
             await found.run(found.request(inputs, dry_run=DryRun(timings)))
             return timings.rows
 
+    def __repr__(self) -> str:
+        device = inspecting.device_name(self._build)
+        return f"<{self.name} on {device}: {', '.join(self._contents.methods)}>"
+
+    @property
+    def options(self) -> Options:
+        """The options that the program was loaded with."""
+        return self._build.options
+
+    @property
+    def cases(self) -> dict[str, tuple[BundledCase, ...]]:
+        """The cases in a bundled program (`.bpte`), by method; other files have none."""
+        return dict(self._contents.cases)
+
+    @property
+    def kernels(self) -> frozenset[str]:
+        """The kernels compiled so far, each with a digest of its text and constants."""
+        return inspecting.kernels(self._subject())
+
+    def graph(self, method: str = "forward", stage: str = "planned") -> MethodGraph:
+        """Return the graph of a method: calls, values between them, repeated blocks.
+
+        stage  "planned": as it runs on the device, at the shapes of the last call; "file": as the
+               exporter wrote it, before anything was folded, offloaded or stitched
+        """
+        return inspecting.graph(self._subject(), method, stage)
+
+    async def values(
+        self,
+        method: str = "forward",
+        *inputs: Any,
+        nodes: Collection[int],
+        progress: Progress | None = None,
+    ) -> RunValues:
+        """Run a method once and keep what went into some of its calls and came out.
+
+        The device computes; NumPy only does what no kernel does. State (caches, mutable buffers)
+        is afterwards as it was before. Without inputs, those of the last `run` are taken.
+
+        nodes     ids of nodes of `graph(method)`, of calls inside of delegates
+        progress  called as progress("values", done, total) after each call
+        """
+        return await inspecting.values(
+            self._subject(), method, *inputs, nodes=nodes, progress=progress
+        )
+
+    async def compare(
+        self,
+        method: str = "forward",
+        *inputs: Any,
+        rtol: float = RTOL,
+        atol: float = ATOL,
+        expected: Any = None,
+        drift: bool = True,
+        keep: Collection[int] = (),
+        progress: Progress | None = None,
+    ) -> Comparison:
+        """Run a method once, call by call, and compare what the device computes with NumPy.
+
+        Each call is computed in NumPy from what the device gave it, so the first that is off is the
+        one at fault. State (caches, mutable buffers) is taken from the device, and is afterwards as
+        it was before. Without inputs, those of the last `run` are taken. On device="numpy" there is
+        nothing to compare call by call, but NaN, infinities and `expected` are looked at.
+
+        rtol, atol  |device - NumPy| <= atol + rtol·|NumPy| is what agrees
+        expected    outputs that are wanted: arrays in order (None for one that does not matter), a
+                    mapping by name (output0, ...), or the path of an .npy or .npz file
+        drift       also run NumPy alone, to see how differences add up: takes twice the time
+        keep        ids of nodes of `graph(method)` whose arrays, in and out, the result has as well
+        progress    called as progress("compare", done, total) after each call
+        """
+        return await inspecting.compare(
+            self._subject(),
+            method,
+            *inputs,
+            rtol=rtol,
+            atol=atol,
+            expected=expected,
+            drift=drift,
+            keep=keep,
+            progress=progress,
+        )
+
+    async def check(
+        self,
+        inputs: Any = None,
+        expected: Any = None,
+        *,
+        method: str = "forward",
+        rtol: float | None = None,
+        atol: float | None = None,
+    ) -> Check:
+        """Run a method once and compare its outputs with those of a reference.
+
+        State (caches, mutable buffers) is afterwards as it was before.
+
+        inputs      the inputs, in order, with `expected`; or the file of an example (bytes, a path,
+                    a URL); None: the first case of a bundled program, or the example beside the
+                    program, NAME.check.npz for NAME.pte
+        expected    as in `compare`
+        rtol, atol  |actual - expected| <= atol + rtol·|expected| is what agrees; by default the
+                    example's, or those of `compare`
+        """
+        return await inspecting.check(
+            self._subject(), inputs, expected, method=method, rtol=rtol, atol=atol
+        )
+
+    async def trace(self, method: str = "forward", *inputs: Any) -> Trace:
+        """Run a method once and write down what takes how long, on the host and on the GPU.
+
+        Kernels are timed by the GPU's own clock, one by one; where it has none, the trace says
+        so, and has the rest. State (caches, mutable buffers) is afterwards as it was before.
+        Without inputs, those of the last `run` are taken.
+        """
+        return await inspecting.trace(self._subject(), method, *inputs)
+
+    async def tune(
+        self,
+        method: str = "forward",
+        *inputs: Any,
+        progress: Progress | None = None,
+        rest: float = 0.0,
+    ) -> Tuning:
+        """Time every tile config that kernels of a method can have here, and keep the fastest.
+
+        From now on this program uses them, and so does every program that is loaded later on this
+        adapter, for GEMMs of the same sizes; `Options(tuned=False)` does without. Results do
+        not change beyond the order of sums. State is afterwards as it was before. Without inputs,
+        those of the last `run` are taken. See docs/inside/tuning.md.
+
+        progress  called as progress("tune", done, total)
+        rest      seconds that are left to other calls after each candidate: for a background task
+        """
+        return await inspecting.tune(self._subject(), method, *inputs, progress=progress, rest=rest)
+
+    @property
+    def needs_tuning(self) -> bool:
+        """Whether `tune` may help: a method has run on a GPU of a kind that nobody measured."""
+        return inspecting.needs_tuning(self._subject())
+
+    def memory(self, method: str = "forward") -> MemoryReport:
+        """Return what a method has in GPU memory: buffers, the tensors that share them, the peak.
+
+        Tensors that calls returned and that are still there are not among them; `stats` has those.
+        """
+        return inspecting.memory(self._subject(), method)
+
     @property
     def stats(self) -> Stats:
         """The counters of the program."""
         build = self._build
         gpu, runs = build.gpu_delegates, list[Any](build.delegates)
         tensors = [tensor for tensor in self._tensors if tensor.device is build.device]
-        allocated = build.allocated | self._lora_buffers()
+        allocated = build.allocated
+        for attached in self._attached.values():
+            allocated |= attached.allocated
         for tensor in tensors:
             allocated |= allocated_bytes(tensor)
         return Stats(
@@ -355,7 +490,8 @@ class Program(TakesLora):
         self._build.end(f"{self.name} was closed while this call was being prepared")
         for tensor in list(self._tensors):
             tensor.destroy()
-        self._close_loras()
+        for attached in self._attached.values():
+            attached.close()
 
     async def __aenter__(self) -> Program:
         return self
@@ -364,17 +500,22 @@ class Program(TakesLora):
         self.close()
 
 
-# The use that `webpte.llm`, tasks and the page make of a program: no part of the public API
+# What the shelves above and the page use of a program: no part of the public API
 
 
-def lifetime_of(program: Program) -> Lifetime:
-    """Return the lifetime of what the program has on its device, until `recover`."""
-    return program._build.lifetime
+def build_of(program: Program) -> Build:
+    """Return the program on its device, until `recover`."""
+    return program._build
 
 
-def decoder_of(program: Program, method: str, embedding: str | None = None) -> Decoder:
-    """Return a method, after one that embeds tokens, with a sampler; until `recover`."""
-    return program._decoder(method, embedding)
+def method_of(program: Program, name: str) -> Method:
+    """Return a method on its device, until `recover`."""
+    return program._known(name)
+
+
+def contents_of(program: Program) -> Contents:
+    """Return the file that the program is built from."""
+    return program._contents
 
 
 def call_log_of(program: Program) -> CallLog:
@@ -382,9 +523,19 @@ def call_log_of(program: Program) -> CallLog:
     return program._log
 
 
-def kv_cache_bytes(program: Program) -> dict[str, int]:
-    """Count the bytes of the KV caches by the `kv_cache` that the program could be loaded with."""
-    return cache_bytes(program._contents)
+def rebuilding(program: Program) -> asyncio.Lock:
+    """Return the lock that is held while the program is rebuilt."""
+    return program._recovery
+
+
+def attach(program: Program, attachment: Attachment) -> None:
+    """Count an object as the program's, until that is closed."""
+    program._attached[type(attachment)] = attachment
+
+
+def attached(program: Program, kind: type[A]) -> A | None:
+    """Return the object of this class that was attached to a program."""
+    return cast("A | None", program._attached.get(kind))
 
 
 async def fingerprint_of(program: Program) -> str:
@@ -392,4 +543,6 @@ async def fingerprint_of(program: Program) -> str:
     return await fingerprint(program._contents)
 
 
-LOADED: WeakSet[Program] = WeakSet()  # those that something still holds: see `webpte.tune`
+def can_tune_now(program: Program) -> bool:
+    """Tell whether there is something to time: a method has run, with kernels that have configs."""
+    return inspecting.can_tune_now(program._subject())

@@ -6,15 +6,35 @@ report = export(model, (x,), "out/model")       # writes out/model.pte, out/mode
 print(report.text())
 
 It needs PyTorch and ExecuTorch, which `python3 serve.py export` sets up in an environment of its
-own; importing the package needs neither. docs/exporting.md explains the rest.
+own; importing the package needs neither. docs/use/export.md explains the rest.
 """
 
 from __future__ import annotations
 
-from webpte_export.errors import ExportError
-from webpte_export.exporter import export
-from webpte_export.llm import export_llm
-from webpte_export.quantize import QUANTIZATIONS
-from webpte_export.report import HostOp, Report
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from webpte_export.errors import ExportError
+    from webpte_export.exporter import export
+    from webpte_export.llm import export_llm
+    from webpte_export.quantize import QUANTIZATIONS
+    from webpte_export.report import HostOp, Report
 
 __all__ = ["QUANTIZATIONS", "ExportError", "HostOp", "Report", "export", "export_llm"]
+
+_PLACES = {
+    "ExportError": "errors",
+    "export": "exporter",
+    "export_llm": "llm",
+    "QUANTIZATIONS": "quantize",
+    "HostOp": "report",
+    "Report": "report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used: the table of recipes needs no NumPy."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import webpte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
-from webpte.engine.load.program_file import read_contents
+from webpte.engine.load.program_file import OPTIONAL_METHODS, read_contents
 from webpte.engine.open.open_source import open_source
 from webpte_export.report import HostOp
 from webpte_export.suites.suite import parse_entry, run_entry
@@ -111,12 +111,12 @@ def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placed:
 
 async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
     entry = parse_entry(raw)
-    contents = await read_contents(await open_source(suite / entry.pte), training=True)
+    contents = await read_contents(await open_source(suite / entry.pte), optional=OPTIONAL_METHODS)
     method = contents.methods[entry.method]
     submissions, where, problem = None, {}, None
     try:
         async with await webpte.load(
-            suite / entry.pte, device=SimulatedDevice(), training=True
+            suite / entry.pte, device=SimulatedDevice(), optional=OPTIONAL_METHODS
         ) as program:
             where = _places(program, entry.method)
             if method.info.constant_bytes <= _MOST_BYTES_TO_COUNT:

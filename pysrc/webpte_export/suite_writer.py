@@ -70,7 +70,7 @@ def write_suite(
 def write_example(path: Path, call: Call, tolerance: Tolerance) -> bool:
     """Write a call as an example for `Program.check`; returns whether it is small enough for one.
 
-    docs/inspecting.md describes the file.
+    docs/use/inspecting.md describes the file.
     """
     arrays: dict[str, Any] = {f"input{i}": np.asarray(value) for i, value in enumerate(call.inputs)}
     arrays |= {f"output{i}": array for i, array in enumerate(call.expected) if array is not None}

@@ -1,4 +1,4 @@
-// Runs a script of tests/bench in Pyodide: page.shared.html?script=task_page.py&what=search, for example.
+// Runs a script of tests/bench in Pyodide: page.html?script=task_page.py&what=search, for example.
 //
 // The script runs in a worker, as in the real page. It has `js.query`, the parameters of the address, and
 // `js.say(text)`. Its value, a text or a promise of one, is posted to /result of the page's own server; what it

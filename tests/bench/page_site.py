@@ -1,11 +1,11 @@
-"""Writes a small site with page.shared.html and the scripts of tests/bench that run in a page.
+"""Writes a small site with page.html and the scripts of tests/bench that run in a page.
 
     PYTHONPATH=pysrc:tests python -m bench.page_site OUT
 
-It has Pyodide and webpte, and no models: put folders or programs beside page.shared.html, or links to
+It has Pyodide and webpte, and no models: put folders or programs beside page.html, or links to
 them. Any server will do that sends `Cross-Origin-Opener-Policy: same-origin` and
 `Cross-Origin-Embedder-Policy: require-corp`; one that takes POST /log and /result gets the figures.
-Open page.shared.html?script=task_page.py&what=search, for example; each script says what it takes.
+Open page.html?script=task_page.py&what=search, for example; each script says what it takes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def write_site(out: Path) -> None:
     (out / START).parent.mkdir(exist_ok=True)
     shutil.copy(WEB / START, out / START)
     (out / "webpte.zip").write_bytes(package_bundle().archive().data)
-    for path in (HERE / "page.shared.html", HERE / "page.js", *HERE.glob("*_page.py")):
+    for path in (HERE / "page.html", HERE / "page.js", *HERE.glob("*_page.py")):
         shutil.copy(path, out)
 
 

@@ -1,6 +1,6 @@
 """Times the preparation of pictures for models, in NumPy and on the GPU; no model is needed.
 
-    page.shared.html?script=picture_page.py                        in a page: see page_site.py
+    page.html?script=picture_page.py                        in a page: see page_site.py
     PYTHONPATH=pysrc:tests python -m bench.picture_page     on this machine's GPU
 
 The page has `js.query` with perhaps `height` and `width` of the picture (768 and 1024), and `runs`

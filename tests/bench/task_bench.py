@@ -10,7 +10,7 @@ and an archive of each beside it; their weights repeat themselves (see repeating
 second prints the figures of `task_page.py`, which takes the same settings in a browser:
 
     python -m bench.page_site SITE; tar xf FOLDER/whisper.tar.xz -C SITE
-        # then serve SITE, and open page.shared.html?script=task_page.py&what=speech
+        # then serve SITE, and open page.html?script=task_page.py&what=speech
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The page has `js.query` with `what`, names of parts such as "speech,pictures,search,chats", and
 perhaps settings of these; `js.say` shows progress. The value of the last line is a JSON text. See
-`page.shared.html` for the page, and `python -m bench.task_bench` for the models and for the same figures
+`page.html` for the page, and `python -m bench.task_bench` for the models and for the same figures
 on this machine's GPU.
 
     speech     `speech`: the folder of a Whisper on the page's own server; `seconds` of sounds
@@ -308,7 +308,7 @@ async def decoders(bench: Bench) -> Figures:
     cache = bench.asked.get("kv_cache")
     for name in bench.asked["programs"].split(","):
         path = f"{bench.base}/{name}"
-        async with await webpte.load(path, device=bench.device, kv_cache=cache) as program:
+        async with await webpte.llm.load(path, device=bench.device, kv_cache=cache) as program:
             generator, random = Generator(program), np.random.default_rng(0)
             rates = found[name] = {}
             for length in bench.numbers("at", "128,512,2047"):

@@ -120,7 +120,9 @@ def test_a_prompt_with_a_lora() -> None:
     async def logits(on: Any) -> tuple[Array, set[str]]:
         async with await open_model("llama_4w", on) as program:
             name, *_ = LORAS
-            await program.use_lora(await program.load_lora(folder() / "llama_4w" / name))
+            await webpte.llm.use_lora(
+                program, await webpte.llm.load_lora(program, folder() / "llama_4w" / name)
+            )
             (found, *_) = await program.forward(np.arange(1, 25)[None], np.array([0]))
             return found, {kernel.split()[0] for kernel in program.kernels}
 

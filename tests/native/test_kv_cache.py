@@ -115,8 +115,8 @@ def compare(case: CacheCase, adapter: str, kind: str | None) -> None:
     async def check() -> None:
         program = case.program()
         async with (
-            await webpte.load(program, device="numpy", kv_cache=kind) as reference,
-            await webpte.load(program, device=device_for(adapter), kv_cache=kind) as native,
+            await webpte.llm.load(program, device="numpy", kv_cache=kind) as reference,
+            await webpte.llm.load(program, device=device_for(adapter), kv_cache=kind) as native,
         ):
             for index in range(len(case.steps)):
                 (wanted,) = await reference.forward(*case.inputs(index))
@@ -138,9 +138,9 @@ def test_a_conversation_goes_on_elsewhere(name: str, kind: str | None) -> None:
     async def check() -> None:
         path, device = LLAMAS / f"{name}.pte", device_for("gpu")
         async with (
-            await webpte.load(path, device=device, kv_cache=kind) as here,
-            await webpte.load(path, device=device, kv_cache=kind) as there,
-            await webpte.load(path, device="numpy", kv_cache=kind) as reference,
+            await webpte.llm.load(path, device=device, kv_cache=kind) as here,
+            await webpte.llm.load(path, device=device, kv_cache=kind) as there,
+            await webpte.llm.load(path, device="numpy", kv_cache=kind) as reference,
         ):
             generator = Generator(here)
             first = [token async for token in generator.generate(PROMPT, 9)]

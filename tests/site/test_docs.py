@@ -29,12 +29,12 @@ def pages(out: Path) -> Iterator[Path]:
 
 
 def test_every_page_and_module_is_there(out: Path) -> None:
-    for path in DOCS.glob("*.md"):
-        assert (out / address(path.name)).is_file(), path
+    for path in DOCS.rglob("*.md"):
+        assert (out / address(path.relative_to(DOCS).as_posix())).is_file(), path
     for module in MODULES:
-        text = (out / "reference" / f"{module.replace('.', '/')}.html").read_text(encoding="utf-8")
+        text = (out / "api" / f"{module.replace('.', '/')}.html").read_text(encoding="utf-8")
         assert f"<title>{module} " in text
-    reference = (out / "reference/webpte.html").read_text(encoding="utf-8")
+    reference = (out / "api/webpte.html").read_text(encoding="utf-8")
     assert 'id="Program.forward"' in reference
     assert "always returns a tuple, one item per output" in reference
 
@@ -58,11 +58,11 @@ def test_the_policy_of_the_page_lets_it_be_seen(out: Path) -> None:
         page = browser.new_page()
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
-        for name in ("how_it_works.html", "reference/webpte.html"):
+        for name in ("inside/how_it_works.html", "api/webpte.html"):
             page.goto(f"{site.url}docs/{name}")
             ground = page.evaluate("getComputedStyle(document.body).fontFamily")
             assert "sans" in ground
-        page.goto(f"{site.url}docs/how_it_works.html")
+        page.goto(f"{site.url}docs/inside/how_it_works.html")
         drawn = page.locator("main img").evaluate_all("all => all.map(i => i.naturalWidth)")
         assert len(drawn) == 6
         assert min(drawn) > 0

@@ -1,4 +1,4 @@
-"""webpte in Node, on Dawn: runs the example of docs/your_own_page.md."""
+"""webpte in Node, on Dawn: runs the example of docs/use/python.md."""
 
 from __future__ import annotations
 

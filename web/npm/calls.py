@@ -14,6 +14,7 @@ from npm.inputs import method_inputs
 from npm.values import DESTROYED, ForeignObject, unshaped
 from webpte import GpuTensor, MethodInfo, Program, ScalarInfo, TensorInfo, tasks
 from webpte.errors import ClosedError, InputError, Told, retold
+from webpte.llm.open_program import open_program
 from webpte.tasks import Task
 from webpte_serve.openai import Client, open_model
 
@@ -68,7 +69,7 @@ class Calls:
 
     async def on_load(self, source: Any, options: Mapping[str, Any], progress: Progress) -> Any:
         """Load a program, and return all that is known of it."""
-        program = await webpte.load(source, **_loading(options), progress=progress)
+        program = await open_program(source, **_loading(options), progress=progress)
         try:
             facts = await _facts(program)
         except BaseException:

@@ -1,4 +1,4 @@
-// Types of webpte for JavaScript. docs/javascript.md explains them.
+// Types of webpte for JavaScript. docs/use/javascript.md explains them.
 
 export * from "./errors.js";
 

@@ -15,7 +15,7 @@ export const folderOf = (indexURL) => absolute(indexURL ?? CDN).replace(/\/?$/, 
 
 function makeWorker() {
   if (!globalThis.location || !globalThis.Worker) {
-    throw new StartError("Python starts in a worker of a browser, and there is no browser here: use webpte in a page, or see docs/javascript.md for Node", { code: "start" });
+    throw new StartError("Python starts in a worker of a browser, and there is no browser here: use webpte in a page, or see docs/use/javascript.md for Node", { code: "start" });
   }
   const own = new URL(import.meta.url);
   if (own.origin === globalThis.location.origin || own.protocol === "file:") {

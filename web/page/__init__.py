@@ -15,5 +15,5 @@ views/      one folder per tab, found by its place; `view.py` says what a view i
 
 `shared` imports no other folder, `core` only `shared`, sections and views both. A session is
 replaced only by a complete one, and its runner lets one task at a time use the program.
-`AppState.announce` tells sections and views what has changed. docs/page.md has more.
+`AppState.announce` tells sections and views what has changed. docs/start/page.md has more.
 """

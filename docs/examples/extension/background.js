@@ -1,2 +1,2 @@
 // A service worker cannot start workers: webpte runs in a page of the extension.
-chrome.action.onClicked.addListener(() => chrome.tabs.create({ url: "page.shared.html" }));
+chrome.action.onClicked.addListener(() => chrome.tabs.create({ url: "page.html" }));

@@ -21,7 +21,7 @@ async function ask(client: webpte.Client, content: string): Promise<void> {
 
 webpte.configure({ indexURL: new URL("webpte/pyodide/", document.baseURI) });
 try {
-  const client = await webpte_serve.openai(new URL("model/", document.baseURI), {
+  const client = await webpte.openai(new URL("model/", document.baseURI), {
     onProgress: ({ stage, done, total }) => { status.textContent = `${stage}: ${done} of ${total}`; },
   });
   form.onsubmit = (event) => {

@@ -50,7 +50,7 @@ async def read_example(info: MethodInfo, source: Any) -> Example:
         name = Path(source).name if isinstance(source, str | Path) else "the example"
         raise InputError(
             f"{name} cannot be read, which would hold inputs and expected outputs ({error}): give "
-            "check(inputs, expected), or write that file (docs/inspecting.md says how)"
+            "check(inputs, expected), or write that file (docs/use/inspecting.md says how)"
         ) from error
     return parse_example(info, read_npz(data, opened.name), opened.name)
 

@@ -7,7 +7,7 @@ a program of several delegates can need somewhat more or less.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from webpte.engine.call.options import Options, applied_to
@@ -17,7 +17,7 @@ from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.gpu.devices import SHARED, kind_of, shared_device
 from webpte.engine.graph.graph import Graph
 from webpte.engine.graph.live_state import LiveState
-from webpte.engine.load.program_file import Contents, read_contents
+from webpte.engine.load.program_file import Contents, Prepare, read_contents
 from webpte.engine.open.open_source import open_source
 from webpte.engine.ops.core.records import Scratch
 from webpte.engine.plan.binding_limits import check_bindable, check_scratch
@@ -28,9 +28,6 @@ from webpte.engine.run.prepared_graph import PreparedGraph, prepare_graph
 from webpte.engine.run.shared_weights import ConstantKey, shareable
 from webpte.errors import OutOfMemoryError, WebpteError
 from webpte.inspection.report.forecast import MemoryForecast
-from webpte.llm.cache.pack_cache import fit_caches
-from webpte.llm.lora.branches import with_room
-from webpte.llm.lora.slots import LoraRoom
 
 # Of the host's memory, while weights are uploaded: ranges of 32 MB, three at a time, in a browser.
 STAGING_BYTES = 96 << 20
@@ -44,22 +41,19 @@ async def forecast(
     name: str | None = None,
     options: Options | None = None,
     budget: int | None = None,
-    max_context: int | None = None,
-    kv_cache: str | None = None,
-    lora: LoraRoom | int | None = None,
-    training: bool = False,
+    prepare: Prepare | None = None,
+    optional: Collection[str] = (),
 ) -> MemoryForecast:
     """Tell how much GPU memory a program will need, before its weights are fetched.
 
-    source, data, name, options, max_context, kv_cache, lora, training   as for `load`
+    source, data, name, options, prepare, optional   as for `load`
     device    what it would run on, by name, or as a Device, or as the info of one
     budget    the most bytes that it may take, for example `report.PHONE_BUDGET`
     """
     files = [await open_source(file) for file in data]
-    contents = await read_contents(await open_source(source, name=name), files, training)
-    contents = fit_caches(contents, max_context, kv_cache)
-    if lora is not None:
-        contents, _ = with_room(contents, lora)
+    contents = await read_contents(await open_source(source, name=name), files, optional)
+    if prepare is not None:
+        contents = prepare(contents)
     chosen = options or Options()
     info = applied_to(chosen, await _info_of(device))
     return forecast_contents(contents, info, chosen.fuse, budget)

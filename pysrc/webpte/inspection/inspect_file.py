@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from webpte.engine.call.info import MethodInfo
@@ -11,12 +11,16 @@ from webpte.engine.open.open_source import open_source
 
 
 async def inspect(
-    source: Any, *, data: Sequence[Any] = (), name: str | None = None, training: bool = False
+    source: Any,
+    *,
+    data: Sequence[Any] = (),
+    name: str | None = None,
+    optional: Collection[str] = (),
 ) -> dict[str, MethodInfo]:
     """Describe the methods of a file without a device; unsupported operators are listed.
 
     The arguments are those of `load`.
     """
     files = [await open_source(file) for file in data]
-    contents = await read_contents(await open_source(source, name=name), files, training)
+    contents = await read_contents(await open_source(source, name=name), files, optional)
     return {name: method.info for name, method in contents.methods.items()}

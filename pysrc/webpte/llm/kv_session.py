@@ -10,7 +10,7 @@ import numpy as np
 
 from webpte.errors import ContextError, InputError
 from webpte.llm.decode.decode_steps import DecodeSteps, PendingSteps
-from webpte.llm.decode.decoder import Decoder
+from webpte.llm.decode.decoder import Decoder, decoder_of
 from webpte.llm.decode.rollback_safety import leaves_traces
 from webpte.llm.decode.sampling import SampledToken, SamplerSettings
 from webpte.llm.program_signature import (
@@ -21,7 +21,7 @@ from webpte.llm.program_signature import (
     numbers_of,
 )
 from webpte.llm.saved import SavedContext, check_layout
-from webpte.program import Program, call_log_of, decoder_of
+from webpte.program import Program, call_log_of
 
 
 class KVSession:

@@ -23,6 +23,7 @@ from typing import Any
 from webpte.errors import ClosedError, InputError
 from webpte.llm.batched_generation import BatchedGeneration, BatchSequence
 from webpte.llm.decode.batched_steps import BatchedSteps, BatchRow
+from webpte.llm.decode.decoder import decoder_of
 from webpte.llm.decode.sampling import SamplerSettings, Sampling, check_most, check_stop
 from webpte.llm.program_signature import (
     check_token_ids,
@@ -31,7 +32,7 @@ from webpte.llm.program_signature import (
     language_model,
     numbers_of,
 )
-from webpte.program import Program, call_log_of, decoder_of
+from webpte.program import Program, call_log_of
 
 SLOTS = 8
 CHUNK = 256  # tokens of a step, at most: prompts are read in parts of what other answers leave

@@ -4,7 +4,7 @@
     print(await task("What a day!"))        # [{"label": "glad", "score": 0.98}]
 
 Names, options and results are those of transformers' pipelines. How an input is prepared, and what
-the numbers of a result mean, is read from the files beside the program. See docs/tasks.md.
+the numbers of a result mean, is read from the files beside the program. See docs/use/tasks.md.
 
 The first use imports every module of this package, and so fills the table of tasks: a new task is
 a new file and no list to edit.

@@ -11,8 +11,9 @@ from webpte.engine.browser import IN_BROWSER
 from webpte.engine.files.json_reader import Table, parse_table
 from webpte.engine.open.siblings import names_beside, read_sibling
 from webpte.errors import InputError, SourceError
+from webpte.llm.open_program import open_program
 from webpte.llm.text import Tokenizer, load_tokenizer
-from webpte.program import Program, load
+from webpte.program import Program
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
@@ -81,7 +82,7 @@ async def open_files(
         elif name in needed:
             raise SourceError(f"{source} has no {name}, which {task} needs{_advice(task)}")
     read = await _read_contents(contents)
-    program = await load(entry, **loading)
+    program = await open_program(entry, **loading)
     return ModelFiles(program, str(source), *read)
 
 

@@ -3,7 +3,7 @@
     learner = webpte.training.Learner(program)  # methods `learn` and `predict`
     trainer = webpte.training.LoraTrainer(program, tokenizer)  # methods `learn` and `forward`
 
-See docs/samples.md (teach) and docs/training.md.
+See docs/start/samples.md (teach) and docs/use/training.md.
 """
 
 from __future__ import annotations

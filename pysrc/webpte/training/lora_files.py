@@ -24,7 +24,7 @@ _EPOCH = (2020, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class SavedLora:
-    """The two files of a LoRA: `program.load_lora(saved.weights, config=saved.config)` takes them.
+    """The two files of a LoRA: `webpte.llm.load_lora(program, saved.weights, config=saved.config)`.
 
     weights  the bytes of adapter_model.safetensors
     config   the content of adapter_config.json

@@ -19,12 +19,13 @@ import numpy as np
 
 from webpte.engine.call.info import MethodInfo, ScalarInfo
 from webpte.engine.files.json_reader import Table, parse_table
-from webpte.engine.load.program_file import LORA_FACTS, LORA_TRAINING
+from webpte.engine.load.program_file import OPTIONAL_METHODS
 from webpte.errors import InputError
 from webpte.llm.lora.slots import LinearModule
 from webpte.training.learner import shapes_of
 
-LEARN, FACTS = LORA_TRAINING, LORA_FACTS
+LEARN = "learn"
+FACTS = OPTIONAL_METHODS[LEARN]
 _LARGEST = 1 << 24  # of a layer's width
 
 
@@ -91,7 +92,9 @@ class LoraForm:
 def lora_form(methods: Mapping[str, MethodInfo]) -> LoraForm:
     """Return the form of a program; raise InputError if it does not train LoRAs."""
     if LEARN not in methods and FACTS in methods:
-        raise InputError(f"{LEARN!r} was not read: load the program with training=True")
+        raise InputError(
+            f"{LEARN!r} was not read: load the program by `webpte.llm.load(..., training=True)`"
+        )
     if LEARN not in methods or FACTS not in methods:
         listed = ", ".join(methods) or "none"
         raise InputError(

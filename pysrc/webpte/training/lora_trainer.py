@@ -1,6 +1,6 @@
 """LoRA training of a language model on a user's own lines, on the GPU.
 
-    program = await webpte.load("chat.pte", training=True, lora=8)  # exported with --train lora
+    program = await webpte.llm.load("chat.pte", training=True, lora=8)  # exported with --train lora
     trainer = webpte.training.LoraTrainer(program, tokenizer)
     async for loss in trainer.learn(["A line.", ("A question?", "Its answer.")], steps=100):
         print(loss)
@@ -23,6 +23,7 @@ import numpy as np
 from webpte.engine.call.gpu_tensor import GpuTensor
 from webpte.errors import DeviceLostError, InputError
 from webpte.llm.lora.files import read_lora
+from webpte.llm.lora.program_loras import load_lora, use_lora
 from webpte.llm.lora.switch import Lora
 from webpte.llm.text import ChatTemplate, Tokenizer
 from webpte.llm.text.tokenizer import check_fits
@@ -157,7 +158,7 @@ class LoraTrainer:
         return saved_lora(self.form, await array_of(self._state[0]), self._program.name)
 
     async def load(self, source: Any, *, config: Any = None, name: str | None = None) -> None:
-        """Go on with a LoRA of the same form; the arguments are those of `Program.load_lora`."""
+        """Go on with a LoRA of the same form; the arguments are those of `webpte.llm.load_lora`."""
         self._check_idle()
         read = await read_lora(source, config=config, name=name)
         self._check_idle()
@@ -166,11 +167,12 @@ class LoraTrainer:
     async def use(self, name: str = "trained") -> Lora:
         """Let the program compute with the LoRA as it is now, and return that.
 
-        The program needs room for it: `load(..., lora=RANK)`. What `use` loaded before is freed.
+        The program needs room for it: `webpte.llm.load(..., lora=RANK)`. The LoRA of the `use`
+        before is freed.
         """
         saved = await self.save()
-        lora = await self._program.load_lora(saved.weights, config=saved.config, name=name)
-        await self._program.use_lora(lora)
+        lora = await load_lora(self._program, saved.weights, config=saved.config, name=name)
+        await use_lora(self._program, lora)
         if self._used is not None:
             self._used.close()
         self._used = lora

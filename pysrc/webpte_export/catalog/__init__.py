@@ -6,7 +6,7 @@
     catalog.py   finds all recipes
     make.py      builds and exports one, in the export environment
 
-`python3 serve.py models` is the command; docs/models.md explains how to add a model.
+`python3 serve.py models` is the command; docs/use/export.md explains how to add a model.
 """
 
 from __future__ import annotations

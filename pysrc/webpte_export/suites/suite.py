@@ -33,6 +33,7 @@ from webpte.engine.dtypes import DTYPES
 from webpte.engine.files.arrays import MAX_DIMS
 from webpte.engine.files.json_reader import Table, shown
 from webpte.engine.gpu.device import Device
+from webpte.engine.load.program_file import OPTIONAL_METHODS
 from webpte.errors import WebpteError
 from webpte.inspection.report.difference import EXACT, Difference, Tolerance, difference
 
@@ -254,7 +255,7 @@ async def _load(
     """Load the program; the report gets its operators even if loading fails."""
     try:
         program = await webpte.load(
-            source, device=device, progress=progress, options=options, training=True
+            source, device=device, progress=progress, options=options, optional=OPTIONAL_METHODS
         )
         methods = program.methods
     except Exception:

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 def table_of(adapters: Sequence[AdapterInfo]) -> str:
     """Return the adapters as a table; those that compute on the CPU are marked below it."""
     if not adapters:
-        return "no GPU: docs/native.md says which driver device='native' needs"
+        return "no GPU: docs/use/native.md says which driver device='native' needs"
     rows = [_HEADINGS, *map(_cells, adapters)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [

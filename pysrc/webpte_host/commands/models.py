@@ -1,6 +1,6 @@
 """`serve.py models`: lists real models; fetches, exports, checks and installs them.
 
-Without arguments it prints the list. The page shows the installed models; see docs/models.md.
+Without arguments it prints the list. The page shows the installed models; see docs/use/export.md.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Models:
 
 
 def _card(recipe: Recipe, made: Path, verdicts: Mapping[str, Verdict]) -> Card:
-    """Build the card of a model for the page; docs/models.md lists its fields."""
+    """Build the card of a model for the page; docs/use/export.md lists its fields."""
     report: dict[str, Any] = json.loads((made / "report.json").read_text(encoding="utf-8"))
     model = made / "model"
     optional: dict[str, Any] = {"picture": recipe.picture, "notes": recipe.notes}

@@ -61,7 +61,7 @@ a share of all, with --all every one:
     python3 serve.py test --native tests/native/test_matrices.py
 
 --adapter hardware runs the browser tests on this machine's GPU, if it has one, instead of on the
-CPU (docs/adapters.md lists what may differ):
+CPU (docs/inside/adapters.md lists what may differ):
 
     python3 serve.py test --adapter hardware
     python3 serve.py test --adapter hardware tests/browser/kernels/test_tables.py

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from webpte_host.base.errors import HostError
 
 _NO_GPU = """--adapter hardware: Chromium finds no GPU here{instead}.
-On Linux it needs the GPU's Vulkan driver and the loader (libvulkan1); docs/native.md explains how
-to set them up on a machine without a screen. Without --adapter, WebGPU runs on the CPU."""
+On Linux it needs the GPU's Vulkan driver and the loader (libvulkan1); docs/use/native.md explains
+how to set them up on a machine without a screen. Without --adapter, WebGPU runs on the CPU."""
 
 
 def check_hardware(adapter: Mapping[str, str] | None) -> str:

@@ -18,7 +18,7 @@ _SOURCES = (
     *("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"),
     "docs/package.md",  # the description that registries show
 )
-_FOLDERS = ("pysrc/webpte", "wgsl")
+_FOLDERS = ("pysrc/webpte", "pysrc/webpte_serve", "wgsl")
 _SETUPTOOLS = 77  # the first version that reads `license = "..."`
 _HINT = "Check the network connection and pip's settings, then run this again."
 

@@ -1,7 +1,7 @@
 """Writes the documentation as HTML; run by `reference.py` in an environment with pdoc.
 
 OUT/index.html          docs/README.md, and so on for every page
-OUT/reference/          the public modules, by pdoc, with docstrings as they are written
+OUT/api/                the public modules, by pdoc, with docstrings as they are written
 OUT/webpte-docs.css     for all pages but the reference, light and dark
 """
 
@@ -32,12 +32,12 @@ MODULES = (
         "webpte_export",
     ),
 )
-_OF_REFERENCE = "reference/reference.css"
+_OF_REFERENCE = "api/reference.css"
 _SHEETS = (
     *("resources/bootstrap-reboot.min.css", "theme.css", "layout.css", "content.css"),
     "reference.css",
 )
-_LISTED = re.compile(r"^## (?P<section>.+)$|\[(?P<page>\w+\.md)\]|^# .*", re.M)
+_LISTED = re.compile(r"^## (?P<section>.+)$|\]\((?P<page>[\w/]+\.md)|^# .*", re.M)
 
 
 def main(out: Path) -> None:
@@ -49,7 +49,7 @@ def main(out: Path) -> None:
         up = "../" * (len(target.relative_to(out).parts) - 1)
         text = framed(path.read_text(encoding="utf-8"), navigation, up)
         target.write_text(text, encoding="utf-8")
-    write_reference(out / "reference")
+    write_reference(out / "api")
     write_styles(out)
 
 
@@ -89,11 +89,11 @@ def framed(text: str, navigation: list[tuple[str, list[str]]], up: str) -> str:
     items = [f'<p><a href="{up}index.html">Documentation</a></p>']
     for section, pages in navigation:
         links = "".join(
-            f'<li><a href="{up}{address(page)}">{page[:-3].replace("_", " ")}</a></li>'
+            f'<li><a href="{up}{address(page)}">{Path(page).stem.replace("_", " ")}</a></li>'
             for page in pages
         )
         items.append(f"<p>{escape(section)}</p><ul>{links}</ul>")
-    items.append(f'<p><a href="{up}reference/webpte.html">Reference</a></p>')
+    items.append(f'<p><a href="{up}api/webpte.html">API</a></p>')
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -2,7 +2,7 @@
 
     serve run webpte_serve.api.ray_serve:deploy models=out/chat replicas=4
 
-docs/scaling.md has the commands for a cluster.
+docs/use/serve.md has the commands for a cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from webpte_serve.openai import Client
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The options of the deployment: see docs/scaling.md.
+    """The options of the deployment: see docs/use/serve.md.
 
     models    folders or files as for `serve.py api`, NAME=PLACE too; places are those of the nodes
     replicas  how many copies there are; 0 lets Ray choose, by the number of requests

@@ -11,9 +11,9 @@ from webpte.engine.open.manifest_files import beside, is_manifest, open_manifest
 from webpte.engine.open.open_source import keeping, open_source
 from webpte.engine.open.siblings import file_name, is_missing, names_beside, read_sibling, stem_of
 from webpte.errors import InputError, SourceError, TextError
+from webpte.llm.open_program import open_program
 from webpte.llm.program_signature import VISION
 from webpte.llm.text import Tokenizer, encodes_sentences, load_tokenizer
-from webpte.program import load
 from webpte.tasks.files import CONFIG, PREPROCESSOR, TOKENIZER, TOKENIZER_CONFIG, find_program
 from webpte_serve.openai.models import WAITING, EmbeddingModel, Model
 
@@ -42,7 +42,7 @@ async def open_model(
     entry = await find_program(source, keep)
     found = await _tokenizer(entry, tokenizer, keep)
     called = name or (stem_of(file_name(entry)) if entry == source else file_name(source))
-    program = await load(entry, **loading)
+    program = await open_program(entry, **loading)
     try:
         if encodes_sentences(program.methods):
             return EmbeddingModel(called, program, found, waiting=waiting)

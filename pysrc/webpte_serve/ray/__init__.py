@@ -11,7 +11,7 @@
         num_gpus=1,
     )
 
-Nothing here imports Ray: docs/scaling.md has the whole way from a laptop to a cluster.
+Nothing here imports Ray: docs/use/serve.md has the whole way from a laptop to a cluster.
 """
 
 from __future__ import annotations

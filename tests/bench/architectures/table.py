@@ -1,4 +1,4 @@
-"""docs/architectures.md, from the results: one line per architecture."""
+"""docs/reference/architectures.md, from the results: one line per architecture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ partitioner) and checked against PyTorch on {device}: {passed} give PyTorch's re
 {refused} are not exported.{others} This page is written by
 
 ```sh
-PYTHONPATH=pysrc:tests python -m bench.architectures --doc docs/architectures.md
+PYTHONPATH=pysrc:tests python -m bench.architectures --doc docs/reference/architectures.md
 ```
 
 in the export environment (see [exporting.md](exporting.md)); `serve.py test` does not run it. The rows are tables in

@@ -65,7 +65,7 @@ async def run(options: argparse.Namespace) -> None:
     texts = [tokenizer.encode(path.read_text("utf-8"))[: options.tokens] for path in options.texts]
     exact = list[list[Array]]()
     for cache in options.caches:
-        loaded = await webpte.load(options.program, device=options.device, kv_cache=cache)
+        loaded = await webpte.llm.load(options.program, device=options.device, kv_cache=cache)
         async with loaded as program:
             found = [await expectations(program, tokens) for tokens in texts]
         exact = exact or found

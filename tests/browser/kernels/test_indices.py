@@ -100,7 +100,7 @@ def test_an_index_out_of_range_is_an_error_and_the_next_call_is_right(
 
 def test_an_index_out_of_range_is_an_error_of_a_run_that_is_not_read_too(harness: Harness) -> None:
     code = """
-    from webpte.program import decoder_of
+    from webpte.llm.decode.decoder import decoder_of
     inside, none = np.array([1, -5, 4, 0], np.int32), np.zeros(1, np.int32)
     async with await webpte.load(base64.b64decode(program)) as loaded:
         outside = decoder_of(loaded, "forward").run_unread([inside + 1, none])

@@ -191,7 +191,7 @@ prompt = [5, 9, 33, 7]
 async def tokens_of(answer):
     return [token async for token in answer]
 
-load = lambda device: webpte.load(url, device=device, kv_cache=kind)
+load = lambda device: webpte.llm.load(url, device=device, kv_cache=kind)
 reference = await load("numpy")
 async with await load("webgpu") as program, await load("webgpu") as other:
     found = []

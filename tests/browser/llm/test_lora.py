@@ -17,14 +17,14 @@ reply = await js.fetch("/data/llm/lora.zip")
 packed = zipfile.ZipFile(io.BytesIO((await reply.arrayBuffer()).to_bytes()))
 expected = np.load(io.BytesIO(packed.read("llama_4w.npz")))
 tokens, errors = expected["tokens"], []
-async with await webpte.load(packed.read("llama_4w.pte"), strict=True, lora=5) as program:
+async with await webpte.llm.load(packed.read("llama_4w.pte"), strict=True, lora=5) as program:
     loras = {"base": None}
     for name in ("one", "two"):
         config = json.loads(packed.read(f"llama_4w/{name}/adapter_config.json"))
         data = packed.read(f"llama_4w/{name}/adapter_model.safetensors")
-        loras[name] = await program.load_lora(data, config=config, name=name)
+        loras[name] = await webpte.llm.load_lora(program, data, config=config, name=name)
     for name in ("one", "base", "two"):
-        await program.use_lora(loras[name])
+        await webpte.llm.use_lora(program, loras[name])
         found = [(await program.forward(tokens[None, :-1], np.array([0])))[0]]
         found.append((await program.forward(tokens[None, -1:], np.array([len(tokens) - 1])))[0])
         wanted = expected[name][-2:]
@@ -42,7 +42,7 @@ packed = zipfile.ZipFile(io.BytesIO((await reply.arrayBuffer()).to_bytes()))
 expected = np.load(io.BytesIO(packed.read("llama_8w.npz")))
 tokenizer = await webpte.text.load_tokenizer(packed.read("tokenizer.json"))
 found = []
-async with await webpte.load(
+async with await webpte.llm.load(
     packed.read("llama_8w.pte"), strict=True, lora=4, training=True
 ) as program:
     trainer = webpte.training.LoraTrainer(program, tokenizer, rate=2e-3, decay=0.01)

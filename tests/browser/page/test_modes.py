@@ -151,7 +151,7 @@ def plain_server(folder: Path) -> Iterator[str]:
 
 @pytest.mark.thorough
 def test_three_files(page: Page, root: Path, tmp_path: Path) -> None:
-    """The page of docs/your_own_page.md, with Pyodide from where its server would have it."""
+    """The page of docs/use/python.md, with Pyodide from where its server would have it."""
     build_wheel(tmp_path)
     shutil.copy(root / "docs/examples/own_page/index.html", tmp_path)
     (tmp_path / "model.pte").write_bytes(model())

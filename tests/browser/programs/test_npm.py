@@ -20,7 +20,7 @@ from webpte_host.base.layout import ROOT
 from webpte_host.harness.browser import PageLog
 
 ANSWER = "A cow says moo!"
-DOCUMENT = ROOT / "docs" / "javascript.md"
+DOCUMENT = ROOT / "docs/use/javascript.md"
 IMPORT = 'import * as webpte from "webpte";\n\n'
 
 # Runs an example, and returns what it logs.

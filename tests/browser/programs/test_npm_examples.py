@@ -1,4 +1,4 @@
-"""The examples of docs/javascript.md: a page, Vite with TypeScript, an extension; another site.
+"""The examples of docs/use/javascript.md: a page, Vite with TypeScript, an extension; another site.
 
 Each starts Python once more, and one fetches tools from npm: they run with `--all`.
 """
@@ -109,7 +109,7 @@ def test_an_extension(browser: Browser, tmp_path: Path) -> None:
         context.set_default_timeout(limits.EXPECT_MS)
         workers = context.service_workers or [context.wait_for_event("serviceworker")]
         page = context.new_page()
-        page.goto(workers[0].url.replace("background.js", "page.shared.html"))
+        page.goto(workers[0].url.replace("background.js", "page.html"))
         expect_status(page, "Ready.")
         page.click("button")
         expect_status(page, "glad: 0.80")

@@ -68,7 +68,7 @@ async def check(program: webpte.Program, given: list[Job], slots: int, chunk: in
 @pytest.mark.parametrize("kv_cache", extent.some(["int8"], None, "f16"))
 def test_seven_answers_in_three_slots(kv_cache: Any) -> None:
     async def run() -> None:
-        async with await webpte.load(LLAMA, device="native", kv_cache=kv_cache) as program:
+        async with await webpte.llm.load(LLAMA, device="native", kv_cache=kv_cache) as program:
             await check(program, jobs(7, 40, ASKED), 3)
 
     asyncio.run(run())

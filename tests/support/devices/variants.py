@@ -163,7 +163,7 @@ async def collect_batches(device: SimulatedDevice) -> None:
     """Run steps of several answers at once, with every kind of KV cache."""
     for kind in (None, *PACKINGS):
         async with (
-            await webpte.load(LLAMAS[0], device=device, kv_cache=kind) as program,
+            await webpte.llm.load(LLAMAS[0], device=device, kv_cache=kind) as program,
             Scheduler(program, slots=2, chunk=32) as scheduler,
         ):
             for answer in [scheduler.submit(PROMPT * length, 3) for length in (1, 5)]:

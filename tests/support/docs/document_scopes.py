@@ -20,7 +20,6 @@ from support.page.chats import Q4
 from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
-from webpte.engine.ops.elementwise.unary import Unary
 from webpte_host.base.layout import ROOT
 
 SAMPLES, LORAS = ROOT / "web/samples", lora_models.folder()
@@ -111,50 +110,29 @@ WRITTEN: dict[str, Path | str] = {
 
 PREPARED = {
     "README.md": Prepared(
-        {"llama": Q4, "prompt_tokens": [5, 9, 33], "Unary": Unary},
-        {"model.pte": DIGITS, "out/feelings": MODELS / "feelings", **TOKENIZER},
-        SimulatedDevice,
+        files={
+            "model.pte": DIGITS,
+            "out/chat.pte": Q4,
+            **{f"out/{name}": path for name, path in TOKENIZER.items()},
+            "out/feelings": MODELS / "feelings",
+        },
+        device=SimulatedDevice,
     ),
-    "docs/adapters.md": Prepared(files={"model.pte": DIGITS}, device=SimulatedDevice),
-    "docs/exporting.md": Prepared(
-        LINES,
+    "docs/inside/adapters.md": Prepared(files={"model.pte": DIGITS}, device=SimulatedDevice),
+    "docs/use/export.md": Prepared(
+        {**LINES, "picture": np.ones((1, 3, 128, 128), np.float32)},
         {
             "out/chat.pte": Q4,
             "out/model.pte": ROOT / "tests/data/kernels/quant.pte",
             **{f"out/{name}": path for name, path in TOKENIZER.items()},
-        },
-    ),
-    "docs/first_model.md": Prepared(
-        files={"out/model.pte": DIGITS},
-        device=SimulatedDevice,
-        printed=("float32 [1, 1, 28, 28]", "this is a 1", "all agree"),
-    ),
-    "docs/how_it_works.md": Prepared(LINES, {"llama.pte": Q4}, SimulatedDevice, printed=("58 19",)),
-    "docs/inspecting.md": Prepared(
-        CHAT,
-        device=timed_device,
-        options=APART,
-        printed=("layer x2", "all agree", "bytes on the GPU"),
-    ),
-    "docs/language_models.md": Prepared(
-        {**CHAT, **ENCODED, **SEEING, "draft": Q4.with_name("llama_tiny_fp32.pte")},
-        {
-            "chat.pte": Q4,
-            "model.pte": Q4,
-            "assistant.pte": LORAS / "llama_4w.pte",
-            "pirate": LORAS / "llama_4w/one",
-            "lawyer": LORAS / "llama_4w/two",
-        },
-    ),
-    "docs/models.md": Prepared(
-        {**LINES, "picture": np.ones((1, 3, 128, 128), np.float32)},
-        {
             "models/pitch/model.pte": DIGITS,
             "models/minilm": TEXT,
             "anchors.txt": "0.2 0.2\n0.8 0.8",
         },
         instead={
-            "tokenizer = await": {"program": sentence_encoder()},
+            'tokenizer = await webpte.text.load_tokenizer("/models': {
+                "program": sentence_encoder()
+            },
             "boxes, scores = await": {
                 "program": face_finder(),
                 "letters": np.eye(3)[None],
@@ -163,11 +141,46 @@ PREPARED = {
         },
         printed=("Wolves hunt", "(0.2", "hi"),
     ),
-    "docs/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, SimulatedDevice),
-    "docs/openai.md": Prepared(CHAT),
+    "docs/start/first_model.md": Prepared(
+        files={"out/model.pte": DIGITS},
+        device=SimulatedDevice,
+        printed=("float32 [1, 1, 28, 28]", "this is a 1", "all agree"),
+    ),
+    "docs/inside/how_it_works.md": Prepared(
+        LINES, {"llama.pte": Q4}, SimulatedDevice, printed=("58 19",)
+    ),
+    "docs/use/inspecting.md": Prepared(
+        CHAT,
+        {"model.pte": DIGITS},
+        device=timed_device,
+        options=APART,
+        printed=("layer x2", "all agree", "bytes on the GPU"),
+    ),
+    "docs/use/chat.md": Prepared(
+        {
+            **CHAT,
+            "special_tokens": SPECIAL,
+            **ENCODED,
+            **SEEING,
+            "draft": Q4.with_name("llama_tiny_fp32.pte"),
+        },
+        {
+            "model": TEXT,
+            "chat.pte": Q4,
+            "out/chat.pte": Q4,
+            **{f"out/{name}": path for name, path in TOKENIZER.items()},
+            "model.pte": Q4,
+            "assistant.pte": LORAS / "llama_4w.pte",
+            "pirate": LORAS / "llama_4w/one",
+            "lawyer": LORAS / "llama_4w/two",
+        },
+        printed=("'role': 'assistant'",),
+    ),
+    "docs/use/native.md": Prepared(PICTURE, {"model.pte": DIGITS}, SimulatedDevice),
+    "docs/use/serve.md": Prepared(CHAT, {"model.pte": DIGITS}),
     "docs/package.md": Prepared(files={"model.pte": DIGITS}, printed=("float32 [1, 1, 28, 28]",)),
-    "docs/page.md": Prepared(),
-    "docs/retrieval.md": Prepared(
+    "docs/inside/extending.md": Prepared(),
+    "docs/use/documents.md": Prepared(
         files={
             "out/minilm": MODELS / "vectors",
             "out/chat/model.pte": SAMPLES / "stories.pte",
@@ -177,7 +190,7 @@ PREPARED = {
         },
         printed=("manual.pdf", "memo.txt None Buy milk."),
     ),
-    "docs/samples.md": Prepared(
+    "docs/start/samples.md": Prepared(
         {
             **LINES,
             "program": SAMPLES / "teach.pte",
@@ -186,7 +199,7 @@ PREPARED = {
             "picture": np.zeros((1, 28, 28), np.float32),
         }
     ),
-    "docs/tasks.md": Prepared(
+    "docs/use/tasks.md": Prepared(
         {
             "picture": make_picture(9, 7),
             "reviews": ["Good.", "Bad."],
@@ -221,24 +234,17 @@ PREPARED = {
         },
         printed=("'label': ", "PER", "'answer': "),
     ),
-    "docs/training.md": Prepared(
+    "docs/use/training.md": Prepared(
         LINES,
         {
             "out/chat.pte": TRAINED / "llama_8w.pte",
             **{f"out/{name}": TRAINED / name for name in TOKENIZER},
         },
     ),
-    "docs/tuning.md": Prepared(
+    "docs/inside/tuning.md": Prepared(
         {"program": Q4, "tokens": np.array([[7]]), "position": np.array([0])},
         device=timed_device,
         printed=("tunable | default | chosen", "gemv_q4 n"),
     ),
-    "docs/scaling.md": Prepared(files={"model.pte": DIGITS}),
-    "docs/speed.md": Prepared(
-        {**PICTURE, "program": DIGITS}, {"model.pte": DIGITS}, timed_device, printed=("conv",)
-    ),
-    "docs/text.md": Prepared(
-        {**CHAT, "special_tokens": SPECIAL}, {"model": TEXT}, printed=("'role': 'assistant'",)
-    ),
-    "docs/troubleshooting.md": Prepared(PICTURE, {"model.pte": DIGITS}),
+    "docs/start/troubleshooting.md": Prepared(PICTURE, {"model.pte": DIGITS}),
 }

@@ -2,8 +2,8 @@
 
     PYTHONPATH=pysrc:tests python -m support.llm.export_decoders FOLDER [FAMILY ...]
 
-Run it in the export environment (docs/exporting.md). It writes FOLDER/FAMILY.pte, and raises if one
-does not give PyTorch's results; `--pack OUT.zip` then packs all of FOLDER. The weights repeat
+Run it in the export environment (docs/use/export.md). It writes FOLDER/FAMILY.pte, and raises if
+one does not give PyTorch's results; `--pack OUT.zip` then packs all of FOLDER. The weights repeat
 themselves, so that a zip of the programs is small.
 """
 

@@ -2,7 +2,7 @@
 
     PYTHONPATH=pysrc:tests python -m support.llm.export_lora OUT.zip
 
-Run it in the export environment (docs/exporting.md), with the PEFT library, which writes the LoRAs
+Run it in the export environment (docs/use/export.md), with the PEFT library, which writes the LoRAs
 and judges the model of floats. Quantized models are judged by their modules, to whose linear layers
 hooks add the branches.
 

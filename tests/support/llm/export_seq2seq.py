@@ -2,7 +2,7 @@
 
     PYTHONPATH=pysrc:tests python -m support.llm.export_seq2seq OUT.zip [FAMILY ...]
 
-Run it in the export environment (docs/exporting.md). OUT.zip gets FAMILY.pte and FAMILY.npz:
+Run it in the export environment (docs/use/export.md). OUT.zip gets FAMILY.pte and FAMILY.npz:
 inputs, the tokens of greedy answers, and the logits of each step; of Whisper, features and segments
 of sounds. It raises if a program does not
 give PyTorch's results.

@@ -2,9 +2,9 @@
 
     PYTHONPATH=pysrc:tests python -m support.llm.export_training OUT.zip [MODEL ...]
 
-Run it in the export environment (docs/exporting.md), with the PEFT library. A model of transformers
-that has the weights as the program has them, quantized and back, is trained by PEFT's LoRA and
-PyTorch's own AdamW for 100 steps.
+Run it in the export environment (docs/use/export.md), with the PEFT library. A model of
+transformers that has the weights as the program has them, quantized and back, is trained by PEFT's
+LoRA and PyTorch's own AdamW for 100 steps.
 
     MODEL.pte                    programs with the methods `forward` and `learn`
     MODEL.npz                    tokens and targets (batches, rows, length); the flat vector w to

@@ -38,9 +38,11 @@ async def check_model(name: str, device: Any, tolerance: float = 1e-3, **options
     expected = np.load(folder() / f"{name}.npz")
     tokens = expected["tokens"]
     async with await open_model(name, device, **options) as program:
-        loras = {lora: await program.load_lora(folder() / name / lora) for lora in LORAS}
+        loras = {
+            lora: await webpte.llm.load_lora(program, folder() / name / lora) for lora in LORAS
+        }
         for which in ("base", *LORAS, "base"):
-            await program.use_lora(loras.get(which))
+            await webpte.llm.use_lora(program, loras.get(which))
             wanted = expected[which]
             spread = np.abs(wanted).max() * tolerance
             (found,) = await program.forward(tokens[None], np.array([0]))

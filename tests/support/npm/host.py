@@ -29,7 +29,7 @@ def npm_host(folder: Path) -> Iterator[StaticHost]:
         "pyodide": runtime / "pyodide",
         "samples": WEB / "samples",
         "tasks": models_folder(),
-        # as docs/javascript.md calls them
+        # as docs/use/javascript.md calls them
         "model.pte": WEB / "samples" / "digits.pte",
         "models/feelings": models_folder() / "feelings",
         "models/minilm": models_folder() / "vectors",

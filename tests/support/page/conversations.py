@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 import webpte
 from webpte.errors import ExecutionError
-from webpte.llm import Generation, Generator
+from webpte.llm import Generation, Generator, kv_session
 from webpte.llm.decode.decode_steps import DecodeSteps
+from webpte.llm.decode.decoder import decoder_of
 
 
 async def load(path: Path) -> webpte.Program:
@@ -69,7 +71,7 @@ class failing:  # noqa: N801 - reads as a verb
             each.start()
 
     def __exit__(self, *_: object) -> None:
-        delattr(self._program, "_decoder")
+        restore_calls(self._program)
         for each in self._patches:
             each.stop()
 
@@ -89,11 +91,9 @@ def slow(program: webpte.Program) -> None:
 def change_calls(
     program: webpte.Program, change: Callable[[Awaitable[Any]], Awaitable[Any]]
 ) -> None:
-    """Wrap all that a Generator awaits of a program."""
-    decoder = program._decoder
+    """Wrap all that a Generator awaits of a program, until `restore_calls`."""
 
-    def changed_decoder(*methods: Any) -> Any:
-        inner: Any = decoder(*methods)
+    def changed_decoder(inner: Any) -> Any:
         sample, steps, run_unread = inner.sample, inner.steps, inner.run_unread
         inner.sample = lambda *given: change(sample(*given))
         inner.steps = lambda *given: changed_steps(steps(*given))
@@ -107,5 +107,18 @@ def change_calls(
             steps.sample = lambda *given: change(single(*given))
         return steps
 
-    changed: Any = program
-    changed._decoder = changed_decoder
+    _CHANGED[program] = changed_decoder
+
+
+def restore_calls(program: webpte.Program) -> None:
+    """Undo `change_calls`."""
+    del _CHANGED[program]
+
+
+def _decoder_of(program: webpte.Program, *methods: Any) -> Any:
+    found = decoder_of(program, *methods)
+    return _CHANGED[program](found) if program in _CHANGED else found
+
+
+_CHANGED: WeakKeyDictionary[webpte.Program, Callable[[Any], Any]] = WeakKeyDictionary()
+setattr(kv_session, "decoder_of", _decoder_of)  # noqa: B010 - the tests' own in its place

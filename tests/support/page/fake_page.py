@@ -16,6 +16,7 @@ import numpy as np
 import webpte
 from page.app import App
 from page.browser import OpenProgram, Progress, Source
+from page.core.engine import PageEngine
 from page.core.typed_address import origin_of
 from page.shared.npy import read_npy, write_npy
 from page.shared.outputs.pictures import data_url, png_rgb
@@ -23,6 +24,7 @@ from support.harness.virtual_time import run_virtually
 from support.page.fake_photo import FakePhoto, pixels_of_png
 from webpte import DeviceInfo
 from webpte.engine.open.library import Entry, Usage
+from webpte.llm.open_program import open_program
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "web" / "samples"
@@ -279,7 +281,7 @@ class Engine:
         return await webpte.inspect(source, **options)
 
     async def forecast(self, source: Any, **options: Any) -> Any:
-        return await webpte.forecast(source, **options)
+        return await webpte.llm.forecast(source, **options)
 
     async def shared_device(self) -> None:
         self.early += not self.devices
@@ -292,7 +294,7 @@ class Engine:
             await self.gate.wait()
         if self.failure is not None:
             raise self.failure
-        program = await webpte.load(source, **{**options, "device": "numpy"})
+        program = await open_program(source, **{**options, "device": "numpy"})
         self.programs.append(program)
         close = program.close
 
@@ -308,12 +310,10 @@ class Engine:
 Script = Callable[[App, FakeBrowser], Awaitable[None]]
 
 
-def drive(
-    script: Script, adapter: DeviceInfo | str = "missing", engine: Any = webpte
-) -> FakeBrowser:
+def drive(script: Script, adapter: DeviceInfo | str = "missing", engine: Any = None) -> FakeBrowser:
     async def all_of_it() -> FakeBrowser:
         browser = FakeBrowser(adapter)
-        app = App(browser, engine)
+        app = App(browser, engine or PageEngine())
         await app.receive({"act": "hello"})
         await script(app, browser)
         return browser

@@ -6,8 +6,8 @@ import asyncio
 import json
 import re
 
-import webpte
 from page.app import App
+from page.core.engine import PageEngine
 from support.page.fake_page import (
     SAMPLES,
     FakeBrowser,
@@ -37,7 +37,7 @@ async def reload(browser: FakeBrowser) -> App:
     """Reload the page, in the same tab and browser."""
     address = str(browser.other.get("address", ""))
     link = dict(re.findall(r"[?&](\w+)=([^&]+)", address.replace("%2F", "/")))
-    again = App(browser, webpte)
+    again = App(browser, PageEngine())
     await again.receive(
         {
             "act": "hello",

@@ -79,9 +79,9 @@ def quickly() -> Iterator[Runner]:
     library, read = ShaderLibrary(), read_contents
     contents: dict[str, Any] = {}
 
-    async def read_once(source: Any, files: Any = (), training: bool = False) -> Any:
+    async def read_once(source: Any, files: Any = (), optional: Any = ()) -> Any:
         if source.name not in contents:
-            contents[source.name] = await read(source, files, training)
+            contents[source.name] = await read(source, files, optional)
         return contents[source.name]
 
     runner = Runner()

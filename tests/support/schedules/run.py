@@ -12,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 import webpte
+from support.decoders.argmax import run_argmax
 from support.schedules.check_history import UNKNOWN, Event, History, check_history
 from support.schedules.generate import (
     Call,
@@ -30,7 +31,7 @@ from support.schedules.kinds import KINDS
 from support.schedules.talk import Conversation
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import DeviceError, DeviceLostError, OutOfMemoryError, WebpteError
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 
 ERRORS = {"error": DeviceError, "memory": OutOfMemoryError, "loss": DeviceLostError}
 MOST_TURNS = 3000  # of the loop, for everything to end; usually a few dozen are enough
@@ -207,7 +208,7 @@ class World:
         if step.how == "tune":
             return await program.tune(step.method, *given)
         if step.how == "argmax":
-            return [await program.run_argmax(step.method, *given)]
+            return [await run_argmax(program, step.method, *given)]
         output = "gpu" if step.how == "gpu" else "numpy"
         results = await program.run(step.method, *given, output=output)
         if step.how == "run":

@@ -2,7 +2,7 @@
 
     PYTHONPATH=pysrc:tests python tests/support/write/make_rows.py
 
-Run it in the export environment (docs/exporting.md).
+Run it in the export environment (docs/use/export.md).
 """
 
 from __future__ import annotations

@@ -42,43 +42,48 @@ MOST_STEPS = 3
 # (document, first line): why it is not run. Python among them is compiled.
 NOT_RUN = {
     (
-        "README.md",
-        ".pte ──format/──▶ methods, delegates ──graph/──▶ values, calls, constants, live shapes",
-    ): ("a picture"),
-    (
-        "docs/tasks.md",
+        "docs/use/tasks.md",
         'reader = await webpte.tasks.open("optical-character-recognition", "/models/ocr/")',
     ): "the model of `models add ocr`",
-    ("docs/exporting.md", "out/m.pte: 0.01 MB, of which weights 0.01 MB (8w)"): "what is printed",
-    ("docs/extending.md", "# pysrc/webpte/"): "test_extending.py does what it says",
-    ("docs/extending.md", "# tests/"): "test_extending.py does what it says",
-    ("docs/first_model.md", "Exporting my_model:make"): "what is printed",
-    ("docs/first_model.md", "webpte: http://localhost"): "what is printed",
-    ("docs/first_model.md", "input0: float32"): "what is printed",
-    ("docs/first_model.md", "1 passed, 0 failed"): "what is printed",
+    ("docs/use/export.md", "out/m.pte: 0.01 MB, of which weights 0.01 MB (8w)"): "what is printed",
+    ("docs/inside/extending.md", "# pysrc/webpte/"): "test_extending.py does what it says",
+    ("docs/inside/extending.md", "# tests/"): "test_extending.py does what it says",
+    ("docs/start/first_model.md", "Exporting my_model:make"): "what is printed",
+    ("docs/start/first_model.md", "webpte: http://localhost"): "what is printed",
+    ("docs/start/first_model.md", "input0: float32"): "what is printed",
+    ("docs/start/first_model.md", "1 passed, 0 failed"): "what is printed",
     (
-        "docs/library.md",
+        "docs/use/library.md",
         "program = await",
     ): "a browser's files; tests/browser/storage/test_library.py",
     (
-        "docs/library.md",
+        "docs/use/library.md",
         "download = webpte",
     ): "for a browser; test_broken_downloads.py",
     (
-        "docs/javascript.md",
+        "docs/use/javascript.md",
         "import { RuntimeHere }",
     ): "for a worker; support/npm/page.js has it, too",
-    ("docs/javascript.md", "webpte.configure"): "support/npm/page.js has it, too",
-    ("docs/models.md", 'program = await webpte.load("https'): "an address, for the browser only",
-    ("docs/openai.md", "import openai"): "needs a server; tests/unit/serve/api/test_api.py has one",
-    ("docs/scaling.md", "import ray"): "needs Ray; tests/cluster/test_ray_data.py does the same",
-    ("docs/scaling.md", "http_options:"): "a file for Ray Serve",
-    ("docs/page.md", "session = self.state.idle_session()"): "lines of a method",
-    ("docs/your_own_page.md", "<!doctype html>"): "files; tests/browser/page/test_modes.py",
-    ("docs/your_own_page.md", "import micropip"): "micropip is a package of Pyodide",
+    ("docs/use/javascript.md", "webpte.configure"): "support/npm/page.js has it, too",
+    (
+        "docs/use/export.md",
+        'program = await webpte.load("https',
+    ): "an address, for the browser only",
+    (
+        "docs/use/serve.md",
+        "import openai",
+    ): "needs a server; tests/unit/serve/api/test_api.py has one",
+    (
+        "docs/use/serve.md",
+        "import ray",
+    ): "needs Ray; tests/cluster/test_ray_data.py does the same",
+    ("docs/use/serve.md", "http_options:"): "a file for Ray Serve",
+    ("docs/inside/extending.md", "session = self.state.idle_session()"): "lines of a method",
+    ("docs/use/python.md", "<!doctype html>"): "files; tests/browser/page/test_modes.py",
+    ("docs/use/python.md", "import micropip"): "micropip is a package of Pyodide",
 }
 # Its JavaScript runs in tests/browser/programs/test_npm.py.
-IN_PAGE = "docs/javascript.md"
+IN_PAGE = "docs/use/javascript.md"
 # Commands, and modules behind `python -m`, that are no part of this project.
 OTHER_COMMANDS = {"pip", "export", "cat", "npm", "npx", "ray", "serve", ".webpte/native/bin/python"}
 OTHER_MODULES = {"pytest", "build", "http.server", "twine"}
@@ -128,24 +133,26 @@ def test_python(
 
 
 async def _run_all(path: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPatch) -> None:
-    load, load_tokenizer, device = webpte.load, webpte.text.load_tokenizer, prepared.device()
-    forecast, open_task = webpte.forecast, webpte.tasks.open
+    load_tokenizer, device = webpte.text.load_tokenizer, prepared.device()
+    open_task = webpte.tasks.open
 
-    async def load_here(source: Any, **options: Any) -> Any:
-        return await load(_local(source), **{**options, **prepared.options, "device": device})
+    def here(load: Any) -> Any:
+        async def load_here(source: Any, **options: Any) -> Any:
+            return await load(_local(source), **{**options, **prepared.options, "device": device})
+
+        return load_here
 
     async def load_tokenizer_here(source: Any, **options: Any) -> Any:
         return await load_tokenizer(_local(source), **options)
 
-    async def forecast_here(source: Any, **options: Any) -> Any:
-        return await forecast(_local(source), **{**options, "device": device})
-
     async def open_task_here(task: str, source: Any, **options: Any) -> Any:
         return await open_task(task, source, **{**options, "device": device})
 
-    monkeypatch.setattr(webpte, "load", load_here)
+    load_here = here(webpte.load)
+    for package in (webpte, webpte.llm):
+        monkeypatch.setattr(package, "load", here(package.load))
+        monkeypatch.setattr(package, "forecast", here(package.forecast))
     monkeypatch.setattr(webpte.tasks, "open", open_task_here)
-    monkeypatch.setattr(webpte, "forecast", forecast_here)
     monkeypatch.setattr(webpte.text, "load_tokenizer", load_tokenizer_here)
     _shorten(monkeypatch)
 

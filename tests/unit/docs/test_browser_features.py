@@ -1,4 +1,4 @@
-"""docs/adapters.md lists every feature of WGSL and of browsers that the code uses, and no other."""
+"""docs/inside/adapters.md lists the features of WGSL and browsers that the code uses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def used() -> set[str]:
 
 def listed(heading: str) -> set[str]:
     """Return the first column of the table below a heading."""
-    text = (ROOT / "docs" / "adapters.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/inside/adapters.md").read_text(encoding="utf-8")
     section = text.partition(f"### {heading}\n")[2].partition("\n#")[0]
     return {row.strip("`") for row in re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)[1:]}
 

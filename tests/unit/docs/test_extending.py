@@ -1,4 +1,4 @@
-"""docs/extending.md: a copy of the project is changed as the first recipes say, and tested."""
+"""docs/inside/extending.md: a copy of the project is changed as recipes say, and tested."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pytest
 from support.docs.documents import Block, blocks_of
 from webpte_host.base.layout import ROOT
 
-DOCUMENT = ROOT / "docs/extending.md"
+DOCUMENT = ROOT / "docs/inside/extending.md"
 COPIED = (
     "pyproject.toml",
-    "docs/kernels.md",
-    "docs/operators.md",
+    "docs/reference/kernels.md",
+    "docs/reference/operators.md",
     "pysrc/webpte",
     "pysrc/webpte_host",
     "tests/conftest.py",
@@ -91,17 +91,26 @@ def run(folder: Path, *arguments: str) -> str:
 def test_an_operator(copy: Path) -> None:
     for block in recipe("An operator"):
         follow(block, copy)
-    operators = copy / "docs/operators.md"
+    operators = copy / "docs/reference/operators.md"
     text = operators.read_text(encoding="utf-8")
     operators.write_text(
         text.replace("| unary | ", "| unary | `aten.exp2.default`, ", 1), encoding="utf-8"
     )
     run(copy, "tests/unit/engine/portable/test_document.py")
-    assert re.search(r"`aten::exp2.out`.* GPU \|$", (copy / "docs/kernels.md").read_text(), re.M)
+    assert re.search(
+        r"`aten::exp2.out`.* GPU \|$", (copy / "docs/reference/kernels.md").read_text(), re.M
+    )
     tests = ["tests/unit/engine/ops/test_reference.py", "tests/unit/docs/test_operators_doc.py"]
     wanted = "exp2 or every_op"
     said = run(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", wanted)
     assert int(re.findall(r"(\d+) passed", said)[0]) >= 10
+
+
+def test_a_task(copy: Path) -> None:
+    for block in recipe("A task"):
+        follow(block, copy)
+    found = run(copy, "-c", "from webpte import tasks; print(tasks.find('saliency').__module__)")
+    assert found.strip() == "webpte.tasks.vision.saliency"
 
 
 def test_a_rule_of_fusion(copy: Path) -> None:

@@ -1,4 +1,4 @@
-"""docs/glossary.md names places that exist."""
+"""docs/inside/glossary.md names places that exist."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from webpte_host.base.layout import ROOT
 
-TEXT = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/inside/glossary.md").read_text(encoding="utf-8")
 ROWS = [line.strip("| ").split(" | ") for line in TEXT.splitlines() if line.startswith("| ")]
 BASES = (ROOT, ROOT / "pysrc/webpte")
 

@@ -1,4 +1,4 @@
-"""docs/operators.md names exactly the existing operators, family by family."""
+"""docs/reference/operators.md names exactly the existing operators, family by family."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webpte.engine.ops import lookup, registered_names
 
 def documented(root: Path) -> dict[str, set[str]]:
     """Map families to operators, from the table's rows."""
-    text = (root / "docs" / "operators.md").read_text("utf-8")
+    text = (root / "docs/reference/operators.md").read_text("utf-8")
     rows = re.findall(r"^\| (\w+) \| (`.*?) \|", text, re.MULTILINE)
     return {family: set(re.findall(r"`([^`]+)`", names)) for family, names in rows}
 
@@ -33,5 +33,5 @@ def test_every_operator_is_documented_with_its_family(root: Path) -> None:
     """The message names the missing operator, instead of two long tables."""
     told, there = pairs(documented(root)), pairs(registered())
     missing, gone = sorted(there - told), sorted(told - there)
-    assert not missing, f"docs/operators.md lacks {missing}"
-    assert not gone, f"docs/operators.md has {gone}, which is no operator of that family"
+    assert not missing, f"docs/reference/operators.md lacks {missing}"
+    assert not gone, f"docs/reference/operators.md has {gone}, which is no operator of that family"

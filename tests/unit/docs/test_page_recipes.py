@@ -1,4 +1,4 @@
-"""The view and the card in docs/page.md work."""
+"""The view and the card in docs/inside/extending.md work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from page.views import find_views
 from support.docs.documents import blocks_of
 from support.page.fake_page import GPU, ROOT, Engine, FakeBrowser, open_sample, run
 
-DOCUMENT = ROOT / "docs/page.md"
+DOCUMENT = ROOT / "docs/inside/extending.md"
 BLOCKS = blocks_of(DOCUMENT)
 
 

@@ -1,4 +1,4 @@
-"""docs/fusion.md has a row for each rule, by its name."""
+"""docs/inside/fusion.md has a row for each rule, by its name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webpte.engine.rewrite.fusion import RULES
 
 
 def test_every_rule_has_a_row(root: Path) -> None:
-    text = (root / "docs/fusion.md").read_text(encoding="utf-8")
+    text = (root / "docs/inside/fusion.md").read_text(encoding="utf-8")
     table = text.split("| rule |")[1].split("\n\n")[0]
     rows = re.findall(r"^\| `(\w+)` \|", table, re.M)
     assert sorted(rows) == sorted(rule.__name__ for group in RULES for rule in group)

@@ -1,4 +1,4 @@
-"""Blocks of the docs that need PyTorch, in the export environment: docs/exporting.md."""
+"""Blocks of the docs that need PyTorch, in the export environment: docs/use/export.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md lists exactly the classes of errors, with their causes."""
+"""docs/start/troubleshooting.md lists exactly the classes of errors, with their causes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def classes(above: type[Exception] = errors.WebpteError) -> set[str]:
 
 
 def test_every_class_is_listed(root: Path) -> None:
-    text = (root / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    text = (root / "docs/start/troubleshooting.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\|.*\|$", text.partition("\n## Every class of error\n")[2], re.M)
     listed = re.findall(r"`([A-Z]\w+Error)`", "\n".join(rows))
     assert sorted(listed) == sorted(classes() - {"WebpteError"})
@@ -42,7 +42,7 @@ def page_texts(folder: Path) -> Iterator[tuple[str, ...]]:
 
 
 def test_what_the_page_says_is_quoted_as_it_is(root: Path) -> None:
-    text = (root / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    text = (root / "docs/start/troubleshooting.md").read_text(encoding="utf-8")
     quoted = re.findall("“(.+?)”", text.partition("\n## In Python\n")[0])
     assert len(quoted) > 20
     texts = [*page_texts(root / "web/page"), *page_texts(root / "pysrc/webpte/engine/format")]

@@ -1,6 +1,6 @@
 """GGUF files of other models than Llamas, written as llama.cpp's converter writes them.
 
-They need the export environment, and are skipped elsewhere: docs/exporting.md.
+They need the export environment, and are skipped elsewhere: docs/use/export.md.
 """
 
 from __future__ import annotations

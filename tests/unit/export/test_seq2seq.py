@@ -1,6 +1,6 @@
 """Folders of encoder-decoder models become programs with PyTorch's results.
 
-These tests need the export environment, and are skipped elsewhere: docs/exporting.md.
+These tests need the export environment, and are skipped elsewhere: docs/use/export.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Real exports. They need the export environment, and are skipped elsewhere: docs/exporting.md."""
+"""Real exports. They need the export environment, and are skipped elsewhere: docs/use/export.md."""
 
 from __future__ import annotations
 

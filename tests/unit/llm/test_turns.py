@@ -12,7 +12,15 @@ import pytest
 
 from support.graphs.graphs import wait
 from support.harness import extent
-from support.page.conversations import change_calls, failing, greedy, load, slow, tokens_of
+from support.page.conversations import (
+    change_calls,
+    failing,
+    greedy,
+    load,
+    restore_calls,
+    slow,
+    tokens_of,
+)
 from webpte.engine.run.build import Build
 from webpte.errors import ContextError, ExecutionError, InputError
 from webpte.llm import Generator
@@ -309,7 +317,7 @@ def test_a_timeout_leaves_the_conversation(fp32: Path) -> None:
         change_calls(program, never)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(generator.prefill(SECOND), 0.05)
-        del program._decoder
+        restore_calls(program)
         assert (generator.position, generator.pending) == before
         assert await by_count(generator, THIRD) == await greedy(fp32, [*FIRST, *said, *THIRD], 4)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.decoders.argmax import run_argmax
 from support.devices.recorded import ADD, RELU, names, ones
 from support.graphs.graphs import load, make_delegate, temporary_op, wait
 from support.graphs.turns import MOST_TURNS, lookup, nothing_left, outcome, turns
@@ -18,7 +19,7 @@ from webpte import errors
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.run import delegate as delegate_module
 from webpte.engine.run.request import RunRequest
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 
 
 def counting(extra: Callable[[GraphWriter, Any], Any] | None = None) -> GraphWriter:
@@ -313,7 +314,7 @@ def rows_of_state() -> GraphWriter:
 def test_an_index_that_only_the_gpu_sees_does_not_change_state(way: str) -> None:
     async def call(program: webpte.Program, *inputs: np.ndarray) -> Any:
         if way == "argmax":
-            return await program.run_argmax("forward", *inputs)
+            return await run_argmax(program, "forward", *inputs)
         if way == "unread":
             return await decoder_of(program, "forward").run_unread(inputs)
         return await program.forward(*inputs, output="gpu" if way == "gpu" else "numpy")

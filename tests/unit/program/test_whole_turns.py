@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.decoders.argmax import run_argmax
 from support.devices.recorded import RELU, add_graph, names, ones
 from support.graphs.graphs import chain, load, make_delegate, temporary_op, wait
 from support.graphs.turns import MOST_TURNS, lookup, nothing_left, outcome, turns
@@ -21,7 +22,7 @@ from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
 from webpte import errors
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.run.request import RunRequest
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 
 
 def test_a_fault_belongs_to_its_call() -> None:
@@ -75,7 +76,7 @@ CALLS: dict[str, tuple[Callable[[], Any], Callable[[webpte.Program], Any]]] = {
         lambda: add_graph((8, 3), dynamic=True),
         lambda program: program.forward(ones(5, 3), ones(5, 3), output="gpu"),
     ),
-    "argmax": (lambda: chain(2), lambda program: program.run_argmax("forward", ones(4))),
+    "argmax": (lambda: chain(2), lambda program: run_argmax(program, "forward", ones(4))),
     "unread": (
         lambda: chain(2),
         lambda program: decoder_of(program, "forward").run_unread([ones(4)]),
@@ -192,10 +193,10 @@ def test_first_calls_of_argmax_at_once_make_one_head() -> None:
         program = await load(chain(1, dims=(2, 4)), device=device)
         x = np.array([[1, 5, 2, 3], [4, 0, 1, 2]], np.float32)
         before = len(device.buffers)
-        first = await program.run_argmax("forward", x)
+        first = await run_argmax(program, "forward", x)
         each = len(device.buffers) - before
         await program.recover()
-        both = await asyncio.gather(*(program.run_argmax("forward", x) for _ in range(2)))
+        both = await asyncio.gather(*(run_argmax(program, "forward", x) for _ in range(2)))
         assert [r.tolist() for r in (first, *both)] == [[1, 0]] * 3
         assert len(device.buffers) - before == each
         program.close()

@@ -66,12 +66,12 @@ def test_lines_are_learned_and_spoken(tmp_path: Path) -> None:
             await program.forward(np.array([[0, 5, 6]]), np.array([0])), plain
         )
         lora = await trainer.use("mine")
-        assert program.lora is lora
+        assert webpte.llm.lora_in_use(program) is lora
         spoken = await program.forward(np.array([[0, 5, 6]]), np.array([0]))
         assert np.abs(spoken[0] - plain[0]).max() > 0.1
         (await trainer.save()).write(tmp_path / "mine")
-        again = await program.load_lora(tmp_path / "mine")
-        await program.use_lora(again)
+        again = await webpte.llm.load_lora(program, tmp_path / "mine")
+        await webpte.llm.use_lora(program, again)
         np.testing.assert_array_equal(
             await program.forward(np.array([[0, 5, 6]]), np.array([0])), spoken
         )
@@ -180,7 +180,7 @@ def test_other_programs_cannot_be_trained() -> None:
     assert "learn" not in plain
     with pytest.raises(InputError, match="training=True"):
         lora_form(plain)
-    methods = wait(webpte.inspect(folder() / "llama_8w.pte", training=True))
+    methods = wait(webpte.inspect(folder() / "llama_8w.pte", optional=["learn"]))
     assert can_train_lora(methods)
     assert not can_be_taught(methods)
     teach = wait(webpte.inspect(SAMPLES / "teach.pte"))

@@ -43,12 +43,12 @@ def test_no_page_fetches_or_imports_the_tools_of_developers() -> None:
 
     assert "webpte_export/suites/suite.py" in names(suites_bundle())
     shipped = [*names(package_bundle()), *names(page_bundle(WEB))]
-    assert [name for name in shipped if "dev" in name.split("/")[:-1] or "_dev/" in name] == []
+    assert [name for name in shipped if name.startswith("webpte_export/")] == []
     naming = [
         path.relative_to(WEB).as_posix()
         for path in WEB.rglob("*")
         if path.suffix in {".html", ".js", ".json", ".py"}
-        and "webpte_export.suites" in path.read_text(encoding="utf-8")
+        and "suites.zip" in path.read_text(encoding="utf-8")
     ]
     assert naming == ["harness.js"]
 

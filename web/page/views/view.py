@@ -3,7 +3,7 @@
     VIEW = View("python", "Python", order=90, make=PythonPanel, needs=(PROGRAM,))
 
 The declaration says where its tab is and when it exists; the panel draws, and handles its acts.
-`docs/page.md` shows a complete one.
+`docs/inside/extending.md` shows a complete one.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class CallLog:
     """The calls of a program's methods, and whether it was rebuilt or closed meanwhile.
 
     generation   the number of times that the program was rebuilt: earlier state is gone
-    loras        the number of times that another LoRA was chosen
+    weights      the number of times that weights were replaced
     submissions  those of the call that ended last
     closed       whether the program was closed
     """
@@ -86,7 +86,7 @@ class CallLog:
     def __init__(self, name: str) -> None:
         self.name = name
         self.generation = 0
-        self.loras = 0
+        self.weights = 0
         self.submissions = 0
         self.closed = False
         self._calls: Counter[str] = Counter()
@@ -94,7 +94,7 @@ class CallLog:
     @property
     def version(self) -> tuple[int, int]:
         """Numbers that change when keys and values computed before are not right any more."""
-        return self.generation, self.loras
+        return self.generation, self.weights
 
     def check_open(self) -> None:
         """Raise ClosedError after the program was closed."""

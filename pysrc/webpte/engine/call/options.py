@@ -1,7 +1,8 @@
 """Options of `load` that change how a program runs on a device, and never what it computes.
 
 Results are the same with all of them, up to the order of sums and the width of floats.
-docs/adapters.md says how far they may differ, and `serve.py verify SUITE --options` compares them.
+docs/inside/adapters.md says how far they may differ, and `serve.py verify SUITE --options` compares
+them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@
 
 Names are relative to the manifest. `data`, `tokenizer` and `task` (a name of `webpte.tasks`) may be
 missing, and so may `files`, or the size and the hash of one. The card of an installed
-model (docs/models.md) is a manifest, too.
+model (docs/use/export.md) is a manifest, too.
 """
 
 from __future__ import annotations

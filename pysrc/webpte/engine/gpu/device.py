@@ -178,8 +178,8 @@ class PlanRun:
 class Device(Protocol):
     """A GPU, or a stand-in for one: `WebGPUDevice`, `NativeDevice` and `SimulatedDevice`.
 
-    docs/native.md has the promises of a device; tests/support/devices/device_conformance.py checks
-    them.
+    docs/use/native.md has the promises of a device;
+    tests/support/devices/device_conformance.py checks them.
     """
 
     @property

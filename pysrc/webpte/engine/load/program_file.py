@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from webpte.engine.call.info import ConstantInfo, MethodInfo, ScalarInfo, TensorInfo
@@ -36,7 +36,9 @@ from webpte.engine.rewrite.passes import scale_after_norms, tie_buffer_outputs
 from webpte.engine.rewrite.validate import unsupported_ops
 from webpte.errors import FormatError, GraphError, SourceError
 
-LORA_TRAINING, LORA_FACTS = "learn", "get_lora"  # see webpte/training/lora_form.py
+# Methods that few callers need are read only if they are asked for, in files that have the other
+# method, which marks them.
+OPTIONAL_METHODS = {"learn": "get_lora"}
 WHOLE, WHOLE_ARGS = Operator("llama::sdpa_with_kv_cache", "out"), 13  # with the output, twice
 UPDATE, ATTENTION = Operator("llama::update_cache", "out"), Operator("llama::custom_sdpa", "out")
 BACKEND = "VulkanBackend"  # also the name under which the C++ WebGPU backend registers
@@ -78,14 +80,17 @@ class Contents:
     cases: Mapping[str, tuple[BundledCase, ...]] = field(default_factory=dict)
 
 
+# Rewrites a file that was read, before it is built.
+Prepare = Callable[[Contents], Contents]
+
+
 async def read_contents(
-    source: ByteSource, data: Sequence[ByteSource] = (), training: bool = False
+    source: ByteSource, data: Sequence[ByteSource] = (), optional: Collection[str] = ()
 ) -> Contents:
     """Read all that is not a constant. `data` are the `.ptd` files that belong to the program.
 
-    Of a bundled program, which is read as a whole, `cases` are those of each method. The method
-    that trains LoRAs of a language model, which is larger than all others, is left out unless it is
-    for `training`.
+    Of a bundled program, which is read as a whole, `cases` are those of each method. `optional`
+    names methods of OPTIONAL_METHODS to read as well.
     """
     with naming(source):
         source, cases = await _unbundled(source)
@@ -101,16 +106,16 @@ async def read_contents(
                 raise SourceError(f"{file.name}: {key!r} is in another file, too")
             named[key] = Region(file, entry.span.offset, entry.span.size)
     with naming(source):
-        methods = await _read_methods(source, program, named, training)
+        methods = await _read_methods(source, program, named, optional)
     return Contents(source, program, methods, cases)
 
 
 async def _read_methods(
-    source: ByteSource, program: FileProgram, named: dict[str, Region], training: bool
+    source: ByteSource, program: FileProgram, named: dict[str, Region], optional: Collection[str]
 ) -> dict[str, MethodContents]:
     methods: dict[str, MethodContents] = {}
     names = {plan.name for plan in program.methods}
-    unread = {LORA_TRAINING} if LORA_FACTS in names and not training else set()
+    unread = {name for name, mark in OPTIONAL_METHODS.items() if mark in names} - set(optional)
     for plan in program.methods:
         if plan.name in unread:
             continue

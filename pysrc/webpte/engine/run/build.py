@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
 
 from webpte.engine.call.info import Placement
 from webpte.engine.call.lifetime import Lifetime
@@ -32,16 +43,9 @@ from webpte.engine.run.request import Delegate
 from webpte.engine.run.shared_weights import ConstantStore
 from webpte.engine.shapes import Dims
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
-from webpte.llm.decode.batched_graph import batched_graph
-from webpte.llm.decode.batched_steps import BatchedSteps, GpuBatchedSteps, NumpyBatchedSteps
-from webpte.llm.decode.guessed_rounds import GuessedRounds
-from webpte.llm.decode.rollback_safety import unsafe_state
-from webpte.llm.decode.row_logits import row_logits
-from webpte.llm.decode.sampled_delegate import SampledDelegate
-from webpte.llm.decode.sampler_graph import SamplerKind
-from webpte.llm.decode.token_graph import token_graph
 
-_RoundsKey = tuple[SampledDelegate, SampledDelegate | None, int, int]
+T = TypeVar("T")
+NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -78,13 +82,9 @@ class Build:
         self._strict = strict
         self._library = ShaderLibrary()
         self._delegates_of: dict[str, list[Delegate]] = {}
-        self.sampled: dict[tuple[GpuDelegate, SamplerKind], SampledDelegate] = {}
         self._constants = constants or ConstantStore()
-        self._of_rows: dict[tuple[str, int], Delegate | str] = {}
-        self.of_tokens: dict[str, GpuDelegate | str] = {}
-        self._rounds: dict[_RoundsKey, GuessedRounds] = {}
-        self._batched: list[GpuBatchedSteps] = []
-        self._building = asyncio.Lock()
+        self._derived: dict[Hashable, Any] = {}
+        self._deriving = asyncio.Lock()
 
     @classmethod
     async def create(
@@ -143,140 +143,69 @@ class Build:
             info=self.info,
         )
 
-    async def with_row_logits(self, method: Method, rows: int) -> Delegate | str:
-        """Return a method's only delegate, changed to give the logits of each of `rows` tokens.
+    async def derive(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `make`, which is awaited once for each key.
 
-        It has the state and the constants of that delegate, for calls that come while no other run
-        of it is under way. It is built by the first call; returns the reason if it cannot be.
+        The result is kept with the build: a delegate, or an object with `delegates`, counts as one
+        of the build, and waits with it (`quiet`).
         """
-        key = method.info.name, rows
-        async with self._building:
-            if key not in self._of_rows:
-                self._of_rows[key] = await self._build_row_logits(method, rows)
-            return self._of_rows[key]
+        async with self._deriving:
+            if key not in self._derived:
+                self._derived[key] = await make()
+            return cast("T", self._derived[key])
 
-    async def _build_row_logits(self, method: Method, rows: int) -> Delegate | str:
-        body = method.only_delegate
+    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the result of `make`, which is called once for each key; kept as by `derive`."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return cast("T", self._derived[key])
+
+    def derived(self, key: Hashable) -> Any:
+        """Return the object that `derive` or `keep` has for a key; None if there is none yet."""
+        return self._derived.get(key)
+
+    def drop(self, unused: Callable[[Any], bool]) -> None:
+        """Forget derived objects for which `unused` is true; their memory is theirs to free."""
+        self._derived = {key: one for key, one in self._derived.items() if not unused(one)}
+
+    def only_graph(self, method: Method) -> Graph | None:
+        """Return the graph of a method that is one delegate; None if the method is more or less."""
         graphs = _graphs(self.stages[method.info.name].planned)
-        if body is None or len(graphs) != 1:
-            return "the method is not one delegate"
-        if reason := unsafe_state(graphs[0]):
-            return reason
-        graph = row_logits(graphs[0], rows)
-        if isinstance(graph, str):
-            return graph
-        if isinstance(body, NumpyDelegate):
-            return body.with_graph(graph)
-        assert isinstance(body, GpuDelegate)
-        return await self._with_state_of(body, graph, f"{rows} tokens at once")
+        return graphs[0] if len(graphs) == 1 and method.only_delegate is not None else None
 
-    async def _with_state_of(
-        self, body: GpuDelegate, graph: Graph, purpose: str
-    ) -> GpuDelegate | str:
+    async def make_delegate(
+        self,
+        graph: Graph,
+        like: GpuDelegate,
+        lifetime: Lifetime,
+        borrowed: Mapping[int, int] = NOTHING,
+    ) -> GpuDelegate:
+        """Build a delegate of a graph as `like` was built, with the constants of the program.
+
+        borrowed  buffers for values of the graph that the delegate does not allocate itself
+        """
+        return await GpuDelegate.create(
+            graph,
+            like.device,
+            self._library,
+            strict=self._strict,
+            constants=self._constants,
+            lifetime=lifetime,
+            borrowed=dict(borrowed),
+            fused=self.options.fuse,
+            info=like.info,
+        )
+
+    async def share_state(self, body: GpuDelegate, graph: Graph, purpose: str) -> GpuDelegate | str:
         """Return a delegate of a graph with the state and constants of another, or why not."""
         state = Dataflow.of(body.graph).state
+        borrowed = {value_id: body.memory.buffer_of(value_id) for value_id in state}
         try:
-            made = await GpuDelegate.create(
-                graph,
-                body.device,
-                self._library,
-                strict=self._strict,
-                constants=self._constants,
-                lifetime=self.lifetime,
-                borrowed={value_id: body.memory.buffer_of(value_id) for value_id in state},
-                fused=self.options.fuse,
-                info=body.info,
-            )
+            made = await self.make_delegate(graph, body, self.lifetime, borrowed)
         except (GraphError, UnsupportedError, OutOfMemoryError) as error:
             return f"the graph for {purpose} cannot be built: {error}"
         same = all(_kind(body.graph, i) == _kind(made.graph, i) for i in state)
         return made if same else f"the graph for {purpose} keeps other state"
-
-    async def with_tokens(self, method: Method, embedding: Method) -> GpuDelegate | str:
-        """Return a delegate that embeds tokens and decodes them, or the reason if it cannot be.
-
-        It has the state of the method that takes embeddings, and takes turns with it. It is built
-        by the first call.
-        """
-        name = method.info.name
-        async with self._building:
-            if name not in self.of_tokens:
-                self.of_tokens[name] = await self._build_of_tokens(method, embedding)
-            return self.of_tokens[name]
-
-    async def _build_of_tokens(self, method: Method, embedding: Method) -> GpuDelegate | str:
-        body, first = method.only_delegate, embedding.only_delegate
-        if not isinstance(body, GpuDelegate) or not isinstance(first, GpuDelegate):
-            return "the methods are not one delegate on a GPU each"
-        names = embedding.info.name, method.info.name
-        parts = [graph for name in names for graph in _graphs(self.stages[name].planned)]
-        if len(parts) != len(names):
-            return "the methods are not one delegate each"
-        graph = token_graph(*parts)
-        if isinstance(graph, str):
-            return graph
-        made = await self._with_state_of(body, graph, "tokens")
-        if isinstance(made, GpuDelegate):
-            made.take_turns_with(body)
-        return made
-
-    async def with_slots(
-        self, method: Method, slots: int, rows: int, context: int | None
-    ) -> BatchedSteps:
-        """Return a method's only delegate, changed to run the tokens of several sequences at once.
-
-        It has the constants of that delegate, and caches of its own until it is closed. Raises
-        UnsupportedError if rows of a call cannot be those of several sequences.
-        """
-        async with self._building:
-            body, graphs = method.only_delegate, _graphs(self.stages[method.info.name].planned)
-            if body is None or len(graphs) != 1:
-                raise UnsupportedError("the method is not one delegate")
-            batched = batched_graph(graphs[0], slots, rows, slots, context)
-            if isinstance(body, NumpyDelegate):
-                return NumpyBatchedSteps(body, batched, slots)
-            assert isinstance(body, GpuDelegate)
-            lifetime = Lifetime()
-            try:
-                made = await GpuBatchedSteps.create(
-                    *(batched, body, slots, self._library, lifetime),
-                    strict=self._strict,
-                    constants=self._constants,
-                    fused=self.options.fuse,
-                )
-            except BaseException:
-                lifetime.end("the batch could not be built")
-                raise
-            self._batched = [one for one in self._batched if one.delegates] + [made]
-            self.lifetime.hold(made.close)
-            return made
-
-    def with_sampler(self, body: GpuDelegate, kind: SamplerKind) -> SampledDelegate:
-        """Return a delegate with a sampler that takes its only output."""
-        if (body, kind) not in self.sampled:
-            self.sampled[body, kind] = SampledDelegate(body, kind, self._library, self.lifetime)
-        return self.sampled[body, kind]
-
-    def with_guesses(
-        self,
-        method: Method,
-        target: SampledDelegate,
-        draft: SampledDelegate | None,
-        count: int,
-        room: int,
-    ) -> GuessedRounds:
-        """Return rounds of `count` guessed tokens that a method's delegate checks.
-
-        A draft guesses them, or a lookup in a conversation of up to `room` tokens.
-        """
-        key = target, draft, count, room
-        for old in [one for one in self._rounds if one[1] and one[1].body.lifetime.ended]:
-            del self._rounds[old]
-        if key not in self._rounds:
-            body = method.only_delegate
-            assert isinstance(body, GpuDelegate)
-            self._rounds[key] = GuessedRounds(body, target, draft, count, room, self._library)
-        return self._rounds[key]
 
     @property
     def delegates(self) -> Iterator[Delegate]:
@@ -298,12 +227,9 @@ class Build:
 
     @property
     def all_gpu_delegates(self) -> list[GpuDelegate]:
-        """The delegates of methods, then samplers and variants of them that were built since."""
-        samplers = [sampled.sampler for sampled in self.sampled.values()]
-        leads = [rounds.lead for rounds in self._rounds.values()]
-        batched = [delegate for steps in self._batched for delegate in steps.delegates]
-        made = (*samplers, *leads, *self._of_rows.values(), *self.of_tokens.values(), *batched)
-        return [*self.gpu_delegates, *(one for one in made if isinstance(one, GpuDelegate))]
+        """The delegates of methods, then those that were derived from them."""
+        made = (_delegates_in(one) for one in self._derived.values())
+        return [*self.gpu_delegates, *(delegate for found in made for delegate in found)]
 
     @property
     def allocated(self) -> dict[int, int]:
@@ -314,7 +240,7 @@ class Build:
     @asynccontextmanager
     async def quiet(self) -> AsyncIterator[None]:
         """Wait until no call is being prepared or under way on the host, and let none begin."""
-        async with self._building, AsyncExitStack() as turns:
+        async with self._deriving, AsyncExitStack() as turns:
             locks = {id(method.turn): method.turn for method in self.methods.values()}
             for lock in locks.values():
                 await turns.enter_async_context(lock)
@@ -365,6 +291,11 @@ async def _seen_with(options: Options, info: DeviceInfo) -> DeviceInfo:
     """Return the device info for these options, with the tuned configs of the adapter."""
     choices = await kept_choices(info) if options.tuned else ()
     return replace(applied_to(options, info), choices=choices)
+
+
+def _delegates_in(derived: Any) -> Iterable[GpuDelegate]:
+    """Return the delegates of an object that `derive` has made."""
+    return [derived] if isinstance(derived, GpuDelegate) else getattr(derived, "delegates", ())
 
 
 def _kind(graph: Graph, value_id: int) -> tuple[str, Dims, bool]:

@@ -1,4 +1,4 @@
-"""Results of `Program.graph`, `values`, `compare`, `trace` and `memory`: see docs/inspecting.md."""
+"""Results of `Program.graph`, `values`, `compare`, `trace`, `memory` (docs/use/inspecting.md)."""
 
 from __future__ import annotations
 

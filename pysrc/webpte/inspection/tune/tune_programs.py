@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+from weakref import WeakSet
+
 from webpte.engine.files.download import Progress
 from webpte.errors import ClosedError, InputError
-from webpte.inspection.inspecting import can_tune, remembers
+from webpte.inspection.inspecting import Subject, can_tune, remembers
 from webpte.inspection.tune.tuning import Measured, Tuning
-from webpte.program import LOADED, Program
 
 
-async def tune(*programs: Program, progress: Progress | None = None, rest: float = 0.0) -> Tuning:
+class Tunable(Protocol):
+    """A loaded program, as `tune` uses it."""
+
+    @property
+    def methods(self) -> Mapping[str, object]: ...
+
+    def _subject(self) -> Subject: ...
+
+    async def tune(
+        self, method: str, *, progress: Progress | None = None, rest: float = 0.0
+    ) -> Tuning: ...
+
+
+LOADED: WeakSet[Tunable] = WeakSet()  # programs that are not closed
+
+
+async def tune(*programs: Tunable, progress: Progress | None = None, rest: float = 0.0) -> Tuning:
     """Time every tile config that kernels can have here, and keep the fastest: see `Program.tune`.
 
     Each method is tuned with the inputs of its last run; one that has not run is left out. In the
@@ -19,8 +38,10 @@ async def tune(*programs: Program, progress: Progress | None = None, rest: float
     progress  called as progress("tune", done, total), for each method anew
     rest      seconds that are left to other calls after each candidate
     """
-    chosen = programs or tuple(each for each in LOADED if can_tune(each))
-    found = [(each, name) for each in chosen for name in each.methods if remembers(each, name)]
+    chosen = programs or tuple(each for each in LOADED if can_tune(each._subject()))
+    found = [
+        (each, name) for each in chosen for name in each.methods if remembers(each._subject(), name)
+    ]
     if not found:
         raise InputError(
             "nothing to tune: load a program on a GPU that offers timestamps, and run it first"
@@ -28,7 +49,7 @@ async def tune(*programs: Program, progress: Progress | None = None, rest: float
     rows, refused = dict[str, Measured](), list[str]()
     for program, name in found:
         try:
-            if not remembers(program, name):
+            if not _has_run(program, name):
                 continue  # what it was called with has gone meanwhile
             tuning = await program.tune(name, progress=progress, rest=rest)
         except ClosedError:
@@ -38,3 +59,8 @@ async def tune(*programs: Program, progress: Progress | None = None, rest: float
         rows |= {row.key: row for row in tuning.rows}
         refused += tuning.refused
     return Tuning(tuple(rows.values()), tuple(refused))
+
+
+def _has_run(program: Tunable, method: str) -> bool:
+    """Tell whether the inputs of a method's last run are still there."""
+    return remembers(program._subject(), method)

@@ -21,6 +21,7 @@ from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.shapes import numel
 from webpte.errors import InputError, UnsupportedError
 from webpte.llm.cache.shorten_context import CACHES, shorten_context
+from webpte.program import Program, contents_of
 
 FLOAT32 = "f32"
 KV_CACHES = (FLOAT32, *PACKINGS)
@@ -129,3 +130,8 @@ def _pack_bytes(data: bytes | memoryview, dtype: str, size: int, packing: CacheP
     if not rows.any():  # as caches start
         return bytes(4 * len(rows) * packing.words(size))
     return pack_rows(rows, packing).tobytes()
+
+
+def kv_cache_bytes(program: Program) -> dict[str, int]:
+    """Count the bytes of the KV caches by the `kv_cache` that the program could be loaded with."""
+    return cache_bytes(contents_of(program))

@@ -17,7 +17,6 @@ import numpy as np
 
 from webpte.engine.call.call_context import count_submission
 from webpte.engine.call.gpu_tensor import DeviceTensor
-from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import GpuCopy, PlanRun
 from webpte.engine.ops.slots.slot_cache import KNOWN_BY_HISTORY, NO_SLOT, PLACE_WORDS
@@ -108,6 +107,9 @@ class GpuBatchedSteps:
     def __init__(
         self, body: GpuDelegate, batched: BatchedGraph, slots: int, library: ShaderLibrary
     ) -> None:
+        """Raise UnsupportedError if the body, which has caches of its own, runs on the host."""
+        if body.host_ops:
+            raise UnsupportedError(f"ops run on the host: {', '.join(body.host_ops)}")
         self.body = body
         self.slots, self.rows = slots, body.graph.tensor(body.graph.inputs[0]).dims[1]
         self.positions, self.vocabulary = batched.positions, batched.vocabulary
@@ -117,29 +119,6 @@ class GpuBatchedSteps:
         self._state = [body.graph.tensor(i) for i in (*batched.caches, batched.history)]
         self._library = library
         self._batches = StepBatches(body.device, body.memory)
-
-    @classmethod
-    async def create(
-        cls,
-        batched: BatchedGraph,
-        like: GpuDelegate,
-        slots: int,
-        library: ShaderLibrary,
-        lifetime: Lifetime,
-        **options: bool | object,
-    ) -> GpuBatchedSteps:
-        """Build it on the device of a delegate, with caches of its own; `options` as for that."""
-        body = await GpuDelegate.create(
-            batched.graph,
-            like.device,
-            library,
-            lifetime=lifetime,
-            info=like.info,
-            **options,  # type: ignore[arg-type]
-        )
-        if body.host_ops:
-            raise UnsupportedError(f"ops run on the host: {', '.join(body.host_ops)}")
-        return cls(body, batched, slots, library)
 
     @property
     def delegates(self) -> list[GpuDelegate]:

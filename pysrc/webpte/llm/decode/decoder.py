@@ -42,11 +42,20 @@ from webpte.llm.decode.cache_state import (
     write_caches,
 )
 from webpte.llm.decode.decode_steps import DecodeSteps, StepPacker
+from webpte.llm.decode.derived import (
+    batched_steps,
+    built_token_delegate,
+    guessed_rounds,
+    row_logits_delegate,
+    sampled_delegate,
+    token_delegate,
+)
 from webpte.llm.decode.guessed_rounds import PendingRounds, RoundStart
 from webpte.llm.decode.rollback_safety import unsafe_state
 from webpte.llm.decode.sampled_delegate import SampledDelegate
 from webpte.llm.decode.sampler_graph import SamplerKind, tokens_of_rows
 from webpte.llm.decode.sampling import SampledToken, SamplerSettings
+from webpte.program import Program, build_of, call_log_of, method_of
 
 _EMBEDDINGS = "the method takes embeddings, not tokens"
 
@@ -126,7 +135,7 @@ class Decoder:
         if embedding is None or not is_tokens:
             yield method.only_delegate, inputs
             return
-        joined = await self._build.with_tokens(method, embedding)
+        joined = await token_delegate(self._build, method, embedding)
         if isinstance(joined, GpuDelegate):
             info = replace(method.info, inputs=(*embedding.info.inputs, *method.info.inputs[1:]))
             yield joined, check_inputs(info, inputs, joined.device)
@@ -167,7 +176,7 @@ class Decoder:
                     return settings.on_host(logits, history, allowed)
                 taken = given if joined else method.take_inputs(given)
                 with executing(method.info.name):
-                    sampled = self._build.with_sampler(body, kind)
+                    sampled = sampled_delegate(self._build, body, kind)
                     extra: list[Input] = [*kind.inputs(settings, len(history))]
                     if allowed is not None:
                         extra.append(allowed)
@@ -210,7 +219,7 @@ class Decoder:
         room: int | None,
     ) -> list[SampledToken] | str:
         rows = given[0].shape[1]
-        verifier = await self._build.with_row_logits(self._method, rows)
+        verifier = await row_logits_delegate(self._build, self._method, rows)
         if isinstance(verifier, str):
             return verifier
         kind = SamplerKind.of(settings, room, rows=rows)
@@ -224,7 +233,7 @@ class Decoder:
         if kind.penalized:
             extra.append(_padded(history, kind.room))
         async with _turn_of(self._method.only_delegate):
-            found = await self._build.with_sampler(verifier, kind).run(given, extra)
+            found = await sampled_delegate(self._build, verifier, kind).run(given, extra)
         return tokens_of_rows(found, kind)
 
     def cache_positions(self) -> int:
@@ -240,7 +249,7 @@ class Decoder:
         if self._embedding is not None:
             raise UnsupportedError(_EMBEDDINGS)
         with self._build.lifetime.lease(), self._log.context(), executing(self._method.info.name):
-            return await self._build.with_slots(self._method, slots, rows, context)
+            return await batched_steps(self._build, self._method, slots, rows, context)
 
     async def rounds_ahead(
         self,
@@ -276,12 +285,12 @@ class Decoder:
             sampled = draft._drafting(body.device, settings, room) if draft else None
             if isinstance(sampled, str):
                 return sampled
-            verifier = await self._build.with_row_logits(method, most)
+            verifier = await row_logits_delegate(self._build, method, most)
             if isinstance(verifier, str):
                 return verifier
             assert isinstance(verifier, GpuDelegate)
-            target = self._build.with_sampler(verifier, kind)
-            guessed = self._build.with_guesses(method, target, sampled, count, room or 0)
+            target = sampled_delegate(self._build, verifier, kind)
+            guessed = guessed_rounds(self._build, method, target, sampled, count, room or 0)
             packers = [known.setdefault(target, StepPacker(target, settings, count))]
             if sampled is not None:
                 packers.append(known.setdefault(sampled, StepPacker(sampled, settings)))
@@ -301,7 +310,7 @@ class Decoder:
         if body.device is not device:
             return "the draft is on another device"
         assert kind is not None, "a draft has no penalty"
-        return self._build.with_sampler(body, kind)
+        return sampled_delegate(self._build, body, kind)
 
     def _calling(self) -> AbstractContextManager[None]:
         return self._log.calling(self._method.info.name, self._build.lifetime)
@@ -316,7 +325,7 @@ class Decoder:
         """
         body: Delegate | str | None = self._method.only_delegate
         if self._embedding is not None:  # a call with tokens has built it
-            body = self._build.of_tokens.get(self._method.info.name)
+            body = built_token_delegate(self._build, self._method)
             if isinstance(body, str):
                 return body
         kind = SamplerKind.of(settings, room, masked)
@@ -326,7 +335,7 @@ class Decoder:
             return "a rule changes the logits on the host"
         if kind is None:
             return "a penalty needs the program's `get_max_context_len`"
-        sampled = self._build.with_sampler(body, kind)
+        sampled = sampled_delegate(self._build, body, kind)
         return DecodeSteps(sampled, settings, self._method.info.name, self._log)
 
 
@@ -339,3 +348,9 @@ def _padded(history: Sequence[int], room: int) -> np.ndarray:
     padded = np.zeros(room, np.int32)
     padded[: len(history)] = history
     return padded.reshape(SamplerKind.history_dims(room))
+
+
+def decoder_of(program: Program, method: str, embedding: str | None = None) -> Decoder:
+    """Return a method of a program, after another that embeds tokens; until `recover`."""
+    before = None if embedding is None else method_of(program, embedding)
+    return Decoder(build_of(program), method_of(program, method), call_log_of(program), before)

@@ -94,6 +94,16 @@ class GuessedRounds:
         self._library = library
         self._batches = CombinedPlans[RoundBatch](body.device, body.memory)
 
+    @property
+    def delegates(self) -> list[GpuDelegate]:
+        """The delegate between rounds, once it is built."""
+        return [] if self.lead is None else [self.lead]
+
+    @property
+    def ended(self) -> bool:
+        """Whether the draft's program was closed or rebuilt."""
+        return self._draft is not None and self._draft.body.lifetime.ended
+
     async def submit(
         self,
         places: range,

@@ -54,6 +54,11 @@ class SampledDelegate:
         self.token: int | None = None  # the buffer of the token that was sampled last
         self._unsafe_state = unsafe_state(body.graph)
 
+    @property
+    def delegates(self) -> list[GpuDelegate]:
+        """The sampler, once it is built; the body is the method's."""
+        return [] if self.sampler is None else [self.sampler]
+
     async def built_sampler(self) -> GpuDelegate:
         """Return the sampler, built if need be. The caller holds the body's lock."""
         if self.sampler is None:

@@ -17,7 +17,7 @@ from webpte.engine.call.info import ScalarInfo
 from webpte.engine.files.json_reader import Table, parse_table, shown
 from webpte.engine.format.vulkan import IntValue, NullValue
 from webpte.engine.graph.graph import Call, Constant, Graph, Tensor, Value
-from webpte.engine.load.program_file import LORA_TRAINING, Contents, described
+from webpte.engine.load.program_file import OPTIONAL_METHODS, Contents, described
 from webpte.engine.ops import definition_of
 from webpte.engine.ops.gemm.fused_linear_q4 import ALL_LINEARS
 from webpte.engine.ops.gemm.matmul import LINEAR
@@ -42,7 +42,7 @@ def with_room(contents: Contents, room: LoraRoom | int) -> tuple[Contents, LoraS
     planner, found = SlotPlanner(room), dict[tuple[str, int], list[_Siblings]]()
     for name, method in contents.methods.items():
         for index, graph in enumerate(method.graphs):
-            if graph is not None and name != LORA_TRAINING:  # which takes one as its input
+            if graph is not None and name not in OPTIONAL_METHODS:  # "learn" takes one as its input
                 groups = list(_groups(graph, _layers(graph, modules)))
                 found[name, index] = groups
                 for group in groups:

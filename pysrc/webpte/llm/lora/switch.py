@@ -25,7 +25,7 @@ from webpte.llm.lora.weights import LoraWeights
 
 
 class Lora:
-    """A LoRA that a program can use, made by `Program.load_lora`. `close` frees its memory."""
+    """A LoRA that a program can use, made by `webpte.llm.load_lora`. `close` frees its memory."""
 
     def __init__(self, weights: LoraWeights) -> None:
         self._weights: LoraWeights | None = weights
@@ -199,7 +199,8 @@ def check_fits(slots: LoraSlots | None, program: str, lora: LoraWeights) -> Lora
     """Return the slots of a program; raise InputError if it has none, or a LoRA does not fit."""
     if slots is None:
         raise InputError(
-            f"{program} was loaded without room for LoRA: load it with lora={lora.rank}"
+            f"{program} was loaded without room for LoRA: load it by "
+            f"webpte.llm.load(..., lora={lora.rank})"
         )
     slots.check(lora)
     return slots

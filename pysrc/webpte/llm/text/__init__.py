@@ -6,7 +6,7 @@
 
 In the browser a tokenizer.json is read by Hugging Face's tokenizers in JavaScript, in CPython by
 their package `tokenizers`; a `tokenizer.model` of Llama 3 is read by `tiktoken` in both. See
-docs/text.md.
+docs/use/chat.md.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from webpte.engine.dtypes import DTYPES
 from webpte.engine.open.threads import in_thread
 from webpte.engine.shapes import numel
 from webpte.errors import OutOfMemoryError
-from webpte.program import Program, lifetime_of
+from webpte.program import Program, build_of
 from webpte.tasks.vision.scaling.gpu_scaler import GpuScaler, fits
 from webpte.tasks.vision.scaling.steps import PictureSteps, prepare_on_host
 
@@ -65,7 +65,7 @@ class PicturePreparer:
         return is_quicker and steps.work >= LEAST_WORK
 
     def _on_gpu(self) -> GpuScaler:
-        lifetime = lifetime_of(self.program)
+        lifetime = build_of(self.program).lifetime
         lifetime.check()
         if self._scaler is None or self._scaler[0] is not lifetime:
             made = GpuScaler(self.program.device)

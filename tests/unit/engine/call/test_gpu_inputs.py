@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.decoders.argmax import run_argmax
 from support.devices.recorded import Slow, add_graph, names, ones, runs
 from support.graphs.graphs import chain, load, temporary_op, wait
 from support.write.pte_writer import GraphWriter, MethodWriter, write_pte
@@ -17,7 +18,7 @@ from webpte import GpuTensor, errors
 from webpte.engine.call.gpu_tensor import allocated_bytes
 from webpte.engine.gpu import devices
 from webpte.engine.gpu.simulated.device import RecordedBuffer, SimulatedDevice
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 
 # Tensors
 
@@ -187,12 +188,12 @@ def test_argmax_is_of_the_call_it_was_asked_for() -> None:
     async def run() -> None:
         device = Slow()
         program = await load(add_graph((8, 3), dynamic=True), device=device)
-        await program.run_argmax("forward", ones(8, 3), ones(8, 3))
+        await run_argmax(program, "forward", ones(8, 3), ones(8, 3))
         await program.forward(ones(2, 3), ones(2, 3))
         rising = np.arange(15, dtype=np.float32).reshape(5, 3)
         before = len(runs(device))
         (done, _) = await asyncio.gather(
-            program.run_argmax("forward", rising, ones(5, 3)),
+            run_argmax(program, "forward", rising, ones(5, 3)),
             program.forward(ones(2, 3), ones(2, 3)),
         )
         assert done.tolist() == [2] * 5
@@ -308,7 +309,7 @@ def test_indices_on_the_gpu_are_checked_though_nothing_is_read_back() -> None:
         for call in (
             lambda: program.run(*inputs, output="gpu"),
             lambda: decoder_of(program, "forward").run_unread(inputs[1:]),
-            lambda: program.run_argmax(*inputs),
+            lambda: run_argmax(program, *inputs),
         ):
             buffer.write(np.array([0, 4], np.int32))
             with pytest.raises(errors.ExecutionError, match="an index is out of range"):

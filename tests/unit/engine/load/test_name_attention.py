@@ -17,7 +17,7 @@ from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.load.visible_keys import RelativeKeys
 from webpte.llm import Generator
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 
 FAMILIES = ["gemma2", "gemma3", "mistral"]
 SDPA = "sdpa_with_kv_cache.default"

@@ -21,7 +21,7 @@ from support.harness.samples import numbers
 from support.write.pte_writer import GraphWriter, Host, MethodWriter, write_pte
 from webpte import errors
 from webpte.engine.gpu.simulated.device import SimulatedDevice
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 
 Out = tuple[tuple[int, ...], str]  # dims and dtype
 Row = tuple[str, Sequence[Any], Sequence[Out]]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.decoders.argmax import run_argmax
 from support.devices.recorded import ones, runs
 from support.graphs.graphs import chain, wait
 from support.graphs.stitching import (
@@ -52,7 +53,7 @@ def test_it_is_the_whole_method_for_a_search_of_its_output() -> None:
         program = await webpte.load(write_pte(m), device=device)
         assert program._build.methods["forward"].only_delegate is not None
         y = np.array([0, 9, 0, 0], np.float32)
-        assert await program.run_argmax("forward", X, -y) == [1]
+        assert await run_argmax(program, "forward", X, -y) == [1]
         assert len(runs(device)) == 1
 
     wait(run())

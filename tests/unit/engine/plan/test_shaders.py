@@ -196,5 +196,5 @@ var<workgroup> other: array<f32, ROWS>;
 
 @pytest.mark.parametrize("file", kernel_files(shader_folder()).values())
 def test_no_workgroup_memory_is_sized_by_an_override(file: str) -> None:
-    """Not every browser takes that: docs/extending.md says what happens there."""
+    """Not every browser takes that: docs/inside/extending.md says what happens there."""
     assert sized_by_overrides(ShaderLibrary()._read(file, half=True)) == set()

@@ -1,4 +1,4 @@
-"""docs/kernels.md matches the registry. To write it again, run this file."""
+"""docs/reference/kernels.md matches the registry. To write it again, run this file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from webpte.engine.portable import PortableKernel, kernel_names, lookup_kernel, why_hosted
 from webpte.engine.portable.hosted import reasons
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "kernels.md"
+DOCUMENT = Path(__file__).parents[4] / "docs/reference/kernels.md"
 
 INTRODUCTION = """\
 # Kernels

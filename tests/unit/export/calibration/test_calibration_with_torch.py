@@ -1,4 +1,4 @@
-"""Exports of calibrated models, in the export environment: docs/exporting.md."""
+"""Exports of calibrated models, in the export environment: docs/use/export.md."""
 
 from __future__ import annotations
 

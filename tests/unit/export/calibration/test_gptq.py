@@ -1,6 +1,6 @@
 """Calibration: weights on the grid of 4-bit groups, layer after layer, by the inputs of a text.
 
-All but the arguments need PyTorch, and are skipped where it is missing: docs/exporting.md.
+All but the arguments need PyTorch, and are skipped where it is missing: docs/use/export.md.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def test_replaces_only_what_it_made(tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_document_are_the_files(root: Path) -> None:
-    document = (root / "docs" / "your_own_page.md").read_text(encoding="utf-8")
+    document = (root / "docs/use/python.md").read_text(encoding="utf-8")
     for name in (
         "docs/examples/own_page/index.html",
         "web/examples/worker.html",

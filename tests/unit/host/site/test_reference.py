@@ -34,16 +34,17 @@ def test_anchors_are_those_of_github() -> None:
 
 
 def test_the_navigation_is_the_list_of_pages() -> None:
-    one, two = "## One\n\n- [a.md](a.md): and [b.md](b.md)\n", "## Two\n\n- [c.md](c.md#d)\n"
+    one, two = "## One\n\n[a](x/a.md), [b](b.md)\n", "## Two\n\n- [c.md](c.md#d)\n"
     text = f"# A\n\n{one}\n## Empty\n\n{two}"
-    assert list(sections(text)) == [("One", ["a.md", "b.md"]), ("Two", ["c.md"])]
+    assert list(sections(text)) == [("One", ["x/a.md", "b.md"]), ("Two", ["c.md"])]
     listed = [page for _, pages in sections((DOCS / "README.md").read_text()) for page in pages]
-    assert "first_model.md" in listed
+    assert "start/first_model.md" in listed
 
 
 def test_every_public_module_is_in_the_reference() -> None:
-    public = [getattr(webpte, name) for name in webpte.__all__]
-    modules = {value.__name__ for value in public if isinstance(value, ModuleType)}
+    modules = {
+        f"webpte.{name}" for name in webpte.__all__ if isinstance(getattr(webpte, name), ModuleType)
+    }
     assert modules | {"webpte", "webpte_export"} == set(MODULES)
 
 

@@ -1,4 +1,4 @@
-"""docs/inspecting.md: what it names is there. That its examples run is seen in tests/unit/docs."""
+"""docs/use/inspecting.md: the names in it exist. tests/unit/docs runs its examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import webpte
 
-DOCUMENT = (Path(__file__).parents[4] / "docs/inspecting.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[4] / "docs/use/inspecting.md").read_text(encoding="utf-8")
 
 
 def test_every_attribute_in_the_text_exists() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.decoders.argmax import run_argmax
 from support.graphs.fusion_graphs import Net, Sizes, normed
 from support.graphs.graphs import remembering, wait
 from support.harness import extent
@@ -28,7 +29,7 @@ from webpte.engine.gpu.tuning_cache import FileStore, adapter_key, keep_choices,
 from webpte.engine.ops.core.target import GPU, Target, Tunable
 from webpte.errors import DeviceError, SourceError
 from webpte.inspection.tune import tuning
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 
 NATIVE = DeviceInfo("native", "maker", "kind", "its name")
 
@@ -189,7 +190,7 @@ def test_state_is_afterwards_as_it_was() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda program, inputs: program.run_argmax("forward", *inputs),
+        lambda program, inputs: run_argmax(program, "forward", *inputs),
         lambda program, inputs: program.values("forward", *inputs, nodes=[0]),
         lambda program, inputs: decoder_of(program, "forward").run_unread(inputs),
     ],

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import webpte
+from support.decoders.argmax import run_argmax
 from support.graphs.graphs import wait
 from support.graphs.small_llm import CONTEXT, VOCABULARY, logits_of, small_llm
 from support.page.conversations import tokens_of
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.errors import ContextError, DeviceError, ExecutionError
 from webpte.llm import Generator
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 
 
 def greedy(context: list[int], count: int) -> list[int]:
@@ -159,7 +160,7 @@ def test_an_index_that_only_the_gpu_sees_leaves_the_cache() -> None:
         program = await webpte.load(small_llm(negated=True), device=SimulatedDevice())
         await program.forward(np.array([[3, 1, 4]]), np.array([0]))
         with pytest.raises(ExecutionError, match="out of range"):
-            await program.run_argmax("forward", np.array([[50, 50, 50]]), np.array([0]))
+            await run_argmax(program, "forward", np.array([[50, 50, 50]]), np.array([0]))
         (logits,) = await program.forward(np.array([[1]]), np.array([3]))
         np.testing.assert_allclose(logits[0, 0], logits_of([3, 1, 4, 1])[-1], rtol=1e-5)
 

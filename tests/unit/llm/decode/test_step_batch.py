@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import webpte
+from support.decoders.argmax import run_argmax
 from support.graphs.graphs import wait
 from support.graphs.small_llm import logits_of, small_llm
 from support.page.conversations import tokens_of
@@ -32,7 +33,7 @@ def test_a_chain_goes_with_either_of_its_plans(monkeypatch: pytest.MonkeyPatch) 
 
         async def argmax(count: int) -> None:
             tokens = np.arange(count)[None]
-            found = await program.run_argmax("forward", tokens, start)
+            found = await run_argmax(program, "forward", tokens, start)
             assert found.tolist() == [logits_of(range(count)).argmax(axis=-1).tolist()]
 
         await argmax(1)
@@ -74,7 +75,7 @@ def test_a_chain_that_keeps_no_token_serves_no_steps() -> None:
         device = SimulatedDevice()
         program = await webpte.load(small_llm(), device=device)
         context = [3, 1, 4]
-        await program.run_argmax("forward", np.array([context]), np.array([0]))
+        await run_argmax(program, "forward", np.array([context]), np.array([0]))
         answer = Generator(program).generate(context, 5)
         found = await tokens_of(answer)
         for _ in range(5):

@@ -23,7 +23,7 @@ from webpte.errors import (
     InputError,
     UnsupportedError,
 )
-from webpte.llm import Generator
+from webpte.llm import Generator, load_lora, use_lora
 
 PROMPT = [5, 9, 3, 7]
 ROOM = 5
@@ -71,15 +71,15 @@ def test_results_are_those_of_changed_weights(device: str) -> None:
         program = await opened(device)
         before = await logits(program)
         close_to(before, WEIGHT)
-        one, two = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
-        used = [program.lora]
+        one, two = [await load_lora(program, ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
+        used = [webpte.llm.lora_in_use(program)]
         close_to(await logits(program), WEIGHT)
         for lora, weight in ((one, changed(ONE)), (two, changed(TWO)), (one, changed(ONE))):
-            await program.use_lora(lora)
-            used.append(program.lora)
+            await use_lora(program, lora)
+            used.append(webpte.llm.lora_in_use(program))
             close_to(await logits(program), weight)
         assert used == [None, one, two, one]
-        await program.use_lora(None)
+        await use_lora(program, None)
         np.testing.assert_array_equal(await logits(program), before)
         program.close()
 
@@ -89,12 +89,12 @@ def test_results_are_those_of_changed_weights(device: str) -> None:
 def test_switching_is_one_submission_of_copies() -> None:
     async def run() -> None:
         program = await opened()
-        one = await program.load_lora(ptd(ONE), alpha=ALPHA)
+        one = await load_lora(program, ptd(ONE), alpha=ALPHA)
         await logits(program)
         transfers = program.stats.prepack_transfers
-        await program.use_lora(one)
+        await use_lora(program, one)
         assert program.stats.submissions == 1
-        await program.use_lora(one)  # nothing to do
+        await use_lora(program, one)  # nothing to do
         assert program.stats.prepack_transfers == transfers
 
     wait(run())
@@ -103,18 +103,18 @@ def test_switching_is_one_submission_of_copies() -> None:
 def test_programs_share_weights_but_not_loras() -> None:
     async def run() -> None:
         device = SimulatedDevice()
-        first = await webpte.load(PROGRAM, device=device, lora=ROOM)
-        second = await webpte.load(PROGRAM, device=device, lora=ROOM)
+        first = await webpte.llm.load(PROGRAM, device=device, lora=ROOM)
+        second = await webpte.llm.load(PROGRAM, device=device, lora=ROOM)
         plain = await webpte.load(PROGRAM, device=device)
         # Of the table, the weights, two caches and two matrices, only the last four are its own.
         assert second.stats.prepack_transfers == 4
-        one = await first.load_lora(ptd(ONE), alpha=ALPHA)
-        await first.use_lora(one)
+        one = await load_lora(first, ptd(ONE), alpha=ALPHA)
+        await use_lora(first, one)
         close_to(await logits(first), changed(ONE))
         close_to(await logits(second), WEIGHT)
         close_to(await logits(plain), WEIGHT)
         with pytest.raises(InputError, match="was not loaded by"):
-            await second.use_lora(one)
+            await use_lora(second, one)
         first.close()
         close_to(await logits(second), WEIGHT)
 
@@ -125,10 +125,10 @@ def test_a_program_without_room_refuses() -> None:
     async def run() -> None:
         program = await webpte.load(PROGRAM, device="numpy")
         with pytest.raises(InputError, match="load it with lora=3"):
-            await program.load_lora(ptd(ONE), alpha=ALPHA)
-        await program.use_lora(None)
+            await load_lora(program, ptd(ONE), alpha=ALPHA)
+        await use_lora(program, None)
         with pytest.raises(UnsupportedError, match="does not name its linear layers"):
-            await webpte.load(small_llm(), device="numpy", lora=4)
+            await webpte.llm.load(small_llm(), device="numpy", lora=4)
         with pytest.raises(InputError, match="no linear layer 'q_proj'; it has out_proj"):
             await opened("numpy", lora=webpte.LoraRoom(4, ("q_proj",)))
         with pytest.raises(InputError, match="from 1 to 1024, not 0"):
@@ -151,10 +151,10 @@ WRONG: list[tuple[Any, str]] = [
 def test_a_lora_that_does_not_fit_changes_nothing(data: bytes, says: str) -> None:
     async def run() -> None:
         program = await opened()
-        one = await program.load_lora(ptd(ONE), alpha=ALPHA)
-        await program.use_lora(one)
+        one = await load_lora(program, ptd(ONE), alpha=ALPHA)
+        await use_lora(program, one)
         with pytest.raises(InputError, match=says):
-            await program.load_lora(data, alpha=ALPHA)
+            await load_lora(program, data, alpha=ALPHA)
         close_to(await logits(program), changed(ONE))
 
     wait(run())
@@ -167,10 +167,10 @@ def test_a_lora_that_does_not_fit_changes_nothing(data: bytes, says: str) -> Non
 def test_a_conversation_is_computed_anew_after_a_switch(device: str) -> None:
     async def run() -> None:
         program = await opened(device)
-        one = await program.load_lora(ptd(ONE), alpha=ALPHA)
+        one = await load_lora(program, ptd(ONE), alpha=ALPHA)
         generator = Generator(program)
         first = await tokens_of(generator.generate(PROMPT, 6))
-        await program.use_lora(one)
+        await use_lora(program, one)
         with pytest.raises(ContextError, match="another LoRA"):
             await tokens_of(generator.continue_([1], 3))
         talk = [*PROMPT, *first]
@@ -178,7 +178,7 @@ def test_a_conversation_is_computed_anew_after_a_switch(device: str) -> None:
         found = await tokens_of(answer)
         assert answer.stats.reused_tokens == 0
         fresh = await opened(device)
-        await fresh.use_lora(await fresh.load_lora(ptd(ONE), alpha=ALPHA))
+        await use_lora(fresh, await load_lora(fresh, ptd(ONE), alpha=ALPHA))
         assert found == await tokens_of(Generator(fresh).generate(talk, 6))
         again = generator.generate([*talk, *found], 2)
         await tokens_of(again)
@@ -190,11 +190,11 @@ def test_a_conversation_is_computed_anew_after_a_switch(device: str) -> None:
 def test_a_switch_in_the_middle_of_an_answer_ends_it() -> None:
     async def run() -> None:
         program = await opened()
-        one = await program.load_lora(ptd(ONE), alpha=ALPHA)
+        one = await load_lora(program, ptd(ONE), alpha=ALPHA)
         generator = Generator(program)
         answer = generator.generate(PROMPT, 20)
         await anext(answer)
-        await program.use_lora(one)
+        await use_lora(program, one)
         with pytest.raises(ContextError, match="another LoRA"):
             await tokens_of(answer)
 
@@ -204,15 +204,15 @@ def test_a_switch_in_the_middle_of_an_answer_ends_it() -> None:
 def test_saved_conversations_belong_to_their_lora() -> None:
     async def run() -> None:
         program = await opened()
-        one, two = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
-        await program.use_lora(one)
+        one, two = [await load_lora(program, ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
+        await use_lora(program, one)
         generator = Generator(program)
         await tokens_of(generator.generate(PROMPT, 3))
         data = await generator.save()
-        await program.use_lora(two)
+        await use_lora(program, two)
         with pytest.raises(InputError, match="was not saved with"):
             await Generator(program).restore(data)
-        await program.use_lora(one)
+        await use_lora(program, one)
         await Generator(program).restore(data)
 
     wait(run())
@@ -221,10 +221,10 @@ def test_saved_conversations_belong_to_their_lora() -> None:
 def test_speculation_uses_the_lora() -> None:
     async def run() -> None:
         program = await opened()
-        one = await program.load_lora(ptd(ONE), alpha=ALPHA)
+        one = await load_lora(program, ptd(ONE), alpha=ALPHA)
         talk = [1, 2, 3, 4] * 3
         await tokens_of(Generator(program).generate(talk, 8, speculate="lookup"))
-        await program.use_lora(one)  # after the graph of several rows was built
+        await use_lora(program, one)  # after the graph of several rows was built
         found = await tokens_of(Generator(program).generate(talk, 8, speculate="lookup"))
         assert found == await tokens_of(Generator(program).generate(talk, 8))
 
@@ -237,14 +237,14 @@ def test_speculation_uses_the_lora() -> None:
 def test_calls_end_with_the_lora_that_they_began_with() -> None:
     async def run() -> None:
         program = await opened()
-        loras = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
+        loras = [await load_lora(program, ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
         weights = [WEIGHT, changed(ONE), changed(TWO)]
         wanted = [logits_of(PROMPT, weight) for weight in weights]
 
         async def switch() -> None:
             for _ in range(6):
                 for lora in (*loras, None):
-                    await program.use_lora(lora)
+                    await use_lora(program, lora)
 
         found: list[np.ndarray] = []
 
@@ -262,18 +262,18 @@ def test_calls_end_with_the_lora_that_they_began_with() -> None:
 def test_a_rebuilt_program_has_its_lora() -> None:
     async def run() -> None:
         device = SimulatedDevice()
-        program = await webpte.load(PROGRAM, device=device, lora=ROOM)
-        one, two = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
-        await program.use_lora(one)
+        program = await webpte.llm.load(PROGRAM, device=device, lora=ROOM)
+        one, two = [await load_lora(program, ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
+        await use_lora(program, one)
         device.lost = True
         with pytest.raises(DeviceLostError):
             await program.recover()
         await program.recover(SimulatedDevice())
-        assert program.lora is one
+        assert webpte.llm.lora_in_use(program) is one
         close_to(await logits(program), changed(ONE))
-        await program.use_lora(two)
+        await use_lora(program, two)
         close_to(await logits(program), changed(TWO))
-        await program.use_lora(None)
+        await use_lora(program, None)
         close_to(await logits(program), WEIGHT)
 
     wait(run())
@@ -282,27 +282,27 @@ def test_a_rebuilt_program_has_its_lora() -> None:
 def test_everything_is_freed() -> None:
     async def run() -> None:
         device = SimulatedDevice()
-        program = await webpte.load(PROGRAM, device=device, lora=ROOM)
+        program = await webpte.llm.load(PROGRAM, device=device, lora=ROOM)
         before = program.stats.buffer_bytes
-        one, two = [await program.load_lora(ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
+        one, two = [await load_lora(program, ptd(pair), alpha=ALPHA) for pair in (ONE, TWO)]
         each = 4 * ROOM * (SIZE + VOCABULARY)  # A and B of floats, filled up to the room
         assert program.stats.buffer_bytes == before + 2 * each
-        await program.use_lora(one)
-        await program.use_lora(None)
+        await use_lora(program, one)
+        await use_lora(program, None)
         two.close()
         two.close()
         assert program.stats.buffer_bytes == before + each
         with pytest.raises(ClosedError, match="was closed; load it again"):
-            await program.use_lora(two)
-        await program.use_lora(one)
+            await use_lora(program, two)
+        await use_lora(program, one)
         one.close()
         close_to(await logits(program), changed(ONE))  # until another is chosen
         program.close()
         assert not device.memory
         with pytest.raises(ClosedError):
-            await program.load_lora(ptd(ONE), alpha=ALPHA)
+            await load_lora(program, ptd(ONE), alpha=ALPHA)
         with pytest.raises(ClosedError):
-            await program.use_lora(None)
+            await use_lora(program, None)
 
     wait(run())
 
@@ -310,7 +310,7 @@ def test_everything_is_freed() -> None:
 def test_comparing_reads_the_lora_in_use() -> None:
     async def run() -> None:
         program = await opened()
-        await program.use_lora(await program.load_lora(ptd(ONE), alpha=ALPHA))
+        await use_lora(program, await load_lora(program, ptd(ONE), alpha=ALPHA))
         comparison = await program.compare("forward", np.array([PROMPT]), np.array([0]))
         assert comparison.agrees, str(comparison)
 
@@ -321,7 +321,7 @@ def test_the_forecast_knows_the_room() -> None:
     async def run() -> None:
         device = SimulatedDevice()
         plain = await webpte.forecast(PROGRAM, device=device)
-        roomy = await webpte.forecast(PROGRAM, device=device, lora=ROOM)
+        roomy = await webpte.llm.forecast(PROGRAM, device=device, lora=ROOM)
         # A (5, 4) and B (12, 5) of floats
         assert roomy.weights - plain.weights == 4 * ROOM * (SIZE + VOCABULARY)
 
@@ -340,11 +340,11 @@ def test_a_folder_as_peft_writes_it(tmp_path: Path) -> None:
     async def run() -> None:
         program = await opened("numpy")
         for source in (tmp_path, str(tmp_path), tmp_path / "adapter_model.safetensors"):
-            lora = await program.load_lora(source)
+            lora = await load_lora(program, source)
             assert (lora.rank, lora.layers) == (3, (LAYER,))
-            await program.use_lora(lora)
+            await use_lora(program, lora)
             close_to(await logits(program), changed(ONE))
-            await program.use_lora(None)
-        assert (await program.load_lora(tmp_path)).name == tmp_path.name
+            await use_lora(program, None)
+        assert (await load_lora(program, tmp_path)).name == tmp_path.name
 
     wait(run())

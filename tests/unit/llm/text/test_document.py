@@ -1,4 +1,4 @@
-"""docs/text.md: the names in it exist. tests/unit/docs runs its examples."""
+"""docs/use/chat.md: the names in it exist. tests/unit/docs runs its examples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import webpte
 
-DOCUMENT = (Path(__file__).parents[4] / "docs/text.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[4] / "docs/use/chat.md").read_text(encoding="utf-8")
 
 
 def test_names_in_the_text_exist() -> None:

@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-import webpte
 from page.app import App
 from page.browser import OpenProgram, Progress, Source
+from page.core.engine import PageEngine
 from support.page.fake_page import SAMPLES, Engine, FakeBrowser, File
 
 SIGMOID = {"name": "sigmoid", "folder": "samples/", "files": {"program": "sigmoid.pte"}}
@@ -53,7 +53,7 @@ class Historian(FakeBrowser):
         return {"act": "go", **named, **({"file": file} if file else {})}
 
 
-def visit(script: Callable[[App, Historian], Awaitable[None]], engine: Any = webpte) -> None:
+def visit(script: Callable[[App, Historian], Awaitable[None]], engine: Any = PageEngine()) -> None:
     async def whole() -> None:
         browser = Historian()
         app = App(browser, engine)

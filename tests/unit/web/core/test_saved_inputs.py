@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import webpte
 from page.app import App
 from page.core import saved_inputs
+from page.core.engine import PageEngine
 from page.shared.inputs.inputs import TensorInput
 from support.page.fake_page import FakeBrowser, File, drive, drop
 from support.write.pte_writer import GraphWriter, write_pte
@@ -51,7 +51,7 @@ def test_programs_of_one_name_and_size_have_their_own() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         kept = await set_seed(app, browser)
-        again = App(browser, webpte)
+        again = App(browser, PageEngine())
         await again.receive({"act": "hello", "stored": kept})
         assert [await seed_after(again, file) for file in (ONE, TWO)] == [12, UNSET]
 
@@ -63,7 +63,7 @@ def test_those_that_were_kept_by_name_and_size_are_read() -> None:
 
     async def script(app: App, browser: FakeBrowser) -> None:
         (text,) = (await set_seed(app, browser)).values()
-        again = App(browser, webpte)
+        again = App(browser, PageEngine())
         await again.receive({"act": "hello", "stored": {f"net.pte:{len(ONE.data)}": text}})
         assert await seed_after(again, ONE) == 12
         assert await seed_after(again, ONE) == 12

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import webpte
 from page.app import App
+from page.core.engine import PageEngine
 from page.shared.cards.cards import BOXES, CardError, read_card
 from page.shared.inputs.inputs import TensorInput
 from page.shared.npy import write_npy
@@ -192,7 +192,7 @@ def test_a_link_that_opens_nothing_is_told_and_can_be_tried_again(
     async def script() -> None:
         browser = FakeBrowser()
         browser.asked = asyncio.Event()
-        app = App(browser, webpte)
+        app = App(browser, PageEngine())
         hello = app.receive({"act": "hello"})
         await app.receive({"act": "link", **link})
         browser.asked.set()  # the adapter comes later than the page's address

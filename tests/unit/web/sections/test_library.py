@@ -12,6 +12,7 @@ import pytest
 
 import webpte
 from page.app import App
+from page.core.engine import PageEngine
 from page.core.saved_inputs import file_json, restore_file
 from page.sections.library.view import age_text
 from page.shared.inputs.inputs import TensorInput
@@ -186,7 +187,7 @@ def test_small_files_of_inputs_are_there_after_a_reload() -> None:
         await open_sample(app)
         await drop(app, File("mine.npy", write_npy(values)))
         kept = browser.other["store"]
-        again = App(browser, webpte)
+        again = App(browser, PageEngine())
         await again.receive({"act": "hello", "stored": {kept["key"]: kept["text"]}})
         await open_sample(again)
         assert "from mine.npy" in browser.html["inputs"]
@@ -221,7 +222,7 @@ def test_drawings_are_there_after_another_program_and_after_a_reload() -> None:
         kept = browser.other["store"]
         await open_sample(app)
         await opened_again(app, browser)
-        again = App(browser, webpte)
+        again = App(browser, PageEngine())
         stored = {kept["key"]: kept["text"]}
         await again.receive({"act": "hello", "cards": [card], "stored": stored})
         await opened_again(again, browser)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-import webpte
 from page.app import App
+from page.core.engine import PageEngine
 from page.shared.npy import write_npy
 from support.page.fake_page import STATE, Engine, FakeBrowser, File, drive, open_file, open_sample
 from webpte.errors import InputError
@@ -150,7 +150,7 @@ def test_live_runs_can_be_switched_off_and_stay_off() -> None:
         assert engine.inputs == []
         await app.receive({"act": "run"})
         assert engine.inputs == [1]
-        again = App(browser, webpte)
+        again = App(browser, PageEngine())
         await again.receive({"act": "hello", "stored": {kept["key"]: kept["text"]}})
         await open_sample(again)
         assert "checked" not in browser.html["run-controls"]

@@ -7,8 +7,8 @@ import asyncio
 import numpy as np
 import pytest
 
-import webpte
 from page.app import App
+from page.core.engine import PageEngine
 from page.shared.npy import read_npy, write_npy
 from support.page.fake_page import (
     GPU,
@@ -337,7 +337,7 @@ def test_what_is_opened_early_waits_for_the_adapter() -> None:
     async def script() -> None:
         browser = FakeBrowser("no adapter")
         browser.asked = asyncio.Event()
-        app = App(browser, webpte)
+        app = App(browser, PageEngine())
         hello = app.receive({"act": "hello"})
         opening = app.receive({"act": "open-url", "fields": {"url": "samples/sigmoid.pte"}})
         await asyncio.sleep(0.05)

@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-import webpte
 from page.app import App
+from page.core.engine import PageEngine
 from page.shared.persistence.shared_inputs import MOST_CHARACTERS, from_fragment, to_fragment
 from support.page.fake_page import SAMPLES, FakeBrowser, drive, open_file, open_sample
 
@@ -26,7 +26,7 @@ def test_a_link_brings_back_inputs_and_view() -> None:
         link = urlsplit(browser.other["copy"]["text"])
         named = {name: values[0] for name, values in parse_qs(link.query).items()}
         assert named == {"url": "samples/add.pte", "view": "graph"}
-        again = App(FakeBrowser(), webpte)
+        again = App(FakeBrowser(), PageEngine())
         await again.receive({"act": "hello", "linked": True, "hash": f"#{link.fragment}"})
         await again.receive({"act": "link", **named})
         session = again._state.session

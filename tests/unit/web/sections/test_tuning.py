@@ -48,7 +48,7 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     def has_run(program: Program) -> bool:
         return program.stats.executions > 0
 
-    monkeypatch.setattr(tune_controller, "can_tune", lambda program: True)
+    monkeypatch.setattr(tune_controller, "_is_unmeasured", lambda info: True)
     monkeypatch.setattr(tune_controller, "can_tune_now", has_run)
     monkeypatch.setattr(Program, "needs_tuning", property(has_run))
 

@@ -11,6 +11,7 @@ import pytest
 
 import webpte
 from page.app import App
+from page.core.engine import PageEngine
 from page.views.chat import panel as chat_view
 from support.page.chat_page import (
     CONFIG,
@@ -26,8 +27,8 @@ from support.page.chats import Q4
 from support.page.fake_page import Engine, FakeBrowser, drive, open_file, open_sample, run
 from webpte.errors import DeviceLostError
 from webpte.llm import Chat
+from webpte.llm.decode.decoder import decoder_of
 from webpte.llm.text import load_tokenizer
-from webpte.program import decoder_of
 
 
 def test_runs_and_answers_share_the_cache() -> None:
@@ -161,7 +162,7 @@ def test_a_conversation_is_there_after_a_reload() -> None:
         await send(app, "Hello!")
         said = browser.html["view-chat"]
         stored = {browser.other["store"]["key"]: browser.other["store"]["text"]}
-        again = App(browser, webpte)
+        again = App(browser, PageEngine())
         await again.receive({"act": "hello", "stored": stored})
         await open_chat(again, TOKENIZER, CONFIG)
         assert lines_of(browser.html["view-chat"]) == lines_of(said)
@@ -185,7 +186,7 @@ def test_only_an_answer_that_was_cut_off_goes_on_after_a_reload(ended: str) -> N
         kept = json.loads(remembered["text"])
         (answer,) = kept["answers"].values()
         answer["ended"] = ended
-        again = App(browser, webpte)
+        again = App(browser, PageEngine())
         stored = {remembered["key"]: json.dumps(kept)}
         await again.receive({"act": "hello", "stored": stored})
         await open_chat(again, TOKENIZER)

@@ -14,6 +14,7 @@ import pytest
 
 import webpte
 from page.app import App
+from page.core.engine import PageEngine
 from page.shared.npy import write_npy
 from page.views.chat import panel as chat_view
 from page.views.chat import pictures as chat_pictures
@@ -23,7 +24,7 @@ from support.harness.task_cases import make_picture
 from support.page.chat_page import COUNT, act, found_tokenizer, open_chat, send, shown
 from support.page.fake_page import Engine, FakeBrowser, File, drive, drop
 from webpte.errors import DeviceLostError
-from webpte.program import decoder_of
+from webpte.llm.decode.decoder import decoder_of
 from webpte.tasks.vision.image_text import ImageTextToText
 
 WIDE, HIGH = make_picture(23, 61), make_picture(67, 29)
@@ -204,7 +205,7 @@ def test_an_answer_about_a_picture_goes_on_after_a_lost_gpu(
 async def reloaded(browser: FakeBrowser, start: str = "base64,", folder: Path | None = None) -> App:
     """Return the page after a reload; `start` is how it finds stored data to begin."""
     kept = browser.other["store"]
-    again = App(browser, webpte)
+    again = App(browser, PageEngine())
     stored = {kept["key"]: kept["text"].replace("base64,", start)}
     await again.receive({"act": "hello", "stored": stored})
     await open_seeing(again, folder=folder)

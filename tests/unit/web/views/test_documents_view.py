@@ -176,7 +176,7 @@ def test_a_model_that_cannot_answer_is_told_beside_the_choice() -> None:
         await app.receive({"act": "hello", "cards": [STORIES]})
         await open_view(app)
         assert "cannot answer questions about documents" in text_of(browser)
-        assert "docs/models.md says how to install one that can" in text_of(browser)
+        assert "docs/use/export.md says how to install one that can" in text_of(browser)
 
     drive(script)
     drive(alone)

@@ -16,6 +16,7 @@ import pytest
 import webpte
 from page.app import App
 from page.browser import Source
+from page.core.engine import PageEngine
 from page.views.speech.model import hears, speaks
 from support.harness.sounds import voices_folder
 from support.harness.virtual_time import run_virtually
@@ -177,7 +178,7 @@ def test_which_programs_hear_and_speak() -> None:
 def drive_with(script: Any) -> None:
     async def all_of_it() -> None:
         browser = SpeechBrowser()
-        app = App(browser, webpte)
+        app = App(browser, PageEngine())
         await app.receive({"act": "hello"})
         await script(app, browser)
 

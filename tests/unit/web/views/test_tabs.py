@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import page.views
-import webpte
 from page.app import App
 from page.browser import Message
+from page.core.engine import PageEngine
 from page.core.state import AppState, Change
 from page.shared.npy import write_npy
 from page.views import find_views
@@ -54,7 +54,7 @@ class Counting(Panel):
         self.show(f"hello {message['whom']}")
 
 
-def started(*views: View, adapter: Any = "missing", engine: Any = webpte) -> Any:
+def started(*views: View, adapter: Any = "missing", engine: Any = PageEngine()) -> Any:
     async def start() -> tuple[App, FakeBrowser]:
         browser = FakeBrowser(adapter)
         app = App(browser, engine, [HOME, *views])
@@ -106,7 +106,7 @@ def test_a_module_that_is_no_view_stops_no_other(more_views: Path) -> None:
 
     async def script() -> FakeBrowser:
         browser = FakeBrowser()
-        app = App(browser, webpte)
+        app = App(browser, PageEngine())
         await app.receive({"act": "hello"})
         await open_sample(app)
         assert {"run", "python"} < set(tabs(browser))
@@ -281,7 +281,7 @@ def test_the_python_view_computes_the_same(
 ) -> None:
     async def script() -> None:
         browser = FakeBrowser()
-        app = App(browser, webpte)
+        app = App(browser, PageEngine())
         await app.receive({"act": "hello"})
         await open_sample(app, "add.pte")
         await choose(app, "python")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import webpte
 from page.app import App
 from page.views.train.course import EXAMPLE, Course, from_json, to_json
 from support.llm.training_models import folder
@@ -61,7 +62,7 @@ def test_lines_are_learned_and_a_question_is_answered_twice(tmp_path: Path) -> N
         assert browser.other["download"]["name"] == "llama_8w.lora.zip"
         zipfile.ZipFile(io.BytesIO(browser.links[-1])).extractall(tmp_path)
         own = engine.programs[-1]
-        assert (await own.load_lora(tmp_path)).rank == 4
+        assert (await webpte.llm.load_lora(own, tmp_path)).rank == 4
         assert "learn" not in engine.programs[0].methods
         await act(app, "reset")
         assert "Train first." in text_of(browser)

@@ -10,8 +10,9 @@ from page.core.palette import Command
 from page.core.session import Session
 from page.core.state import AppState, Change
 from page.sections.tune.view import tune_offer, tune_progress, tuning_seconds
+from webpte import DeviceInfo
 from webpte.errors import ClosedError, WebpteError
-from webpte.inspection.inspecting import can_tune, can_tune_now
+from webpte.program import can_tune_now
 
 REST = 0.2  # seconds that are left to other calls after each candidate
 
@@ -87,7 +88,7 @@ class TuneController:
         session = self._state.session
         if self._estimates:
             self._state.leave(self._estimate, Change.BUSY)
-        self._estimates = session is not None and can_tune(session.program)
+        self._estimates = session is not None and _is_unmeasured(session.program.device_info)
         if self._estimates:
             self._state.follow(self._estimate, Change.BUSY)
         self._draw()
@@ -119,3 +120,8 @@ def _key(session: Session) -> str:
     """Return where the answer for this adapter is kept."""
     info = session.program.device_info
     return f"tuning:{' '.join((info.kind, info.vendor, info.architecture, info.description))}"
+
+
+def _is_unmeasured(info: DeviceInfo) -> bool:
+    """Tell whether a program is on a GPU of a kind that nobody measured, where tuning may help."""
+    return info.kind != "numpy" and not info.software and not info.adapter_class.measured

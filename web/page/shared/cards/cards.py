@@ -6,7 +6,7 @@ models` installed. They name files in different places: a sample by purpose,
     "files": {"program": "digits.pte", "example": "digits.npy", "tokenizer": "..."}
 
 an installed model next to its other fields (`"program": "model.pte"`); its `files` are hashes.
-`docs/page.md` has the fields.
+`docs/inside/extending.md` has the fields.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _WAYS_OUT = {
     "FormatError": "Check that the file is a complete .pte written by ExecuTorch.",
     "OtherFileError": "",  # its message says what to do with such a file
     "NoCardError": "Choose a sample, or install the model and reload the page.",
-    "CardError": "Correct the model's card, a small JSON file; docs/page.md lists its fields.",
+    "CardError": "Correct the model's card; docs/inside/extending.md lists its fields.",
     "UnsupportedOpError": "What the file contains is listed below. Export the model without "
     "these operators, or add them to webpte.",
     "ForeignDelegateError": "Export again with VulkanPartitioner (or WebGPUPartitioner).",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from page.core.session import Session
 from page.shared.html.markup import Html, choice, h
 from page.shared.html.units import bytes_text
-from webpte.program import kv_cache_bytes
+from webpte.llm.cache.pack_cache import kv_cache_bytes
 
 AS_IN_FILE = ""
 _BITS = {AS_IN_FILE: "As in the file", "f16": "16 bits", "int8": "8 bits"}

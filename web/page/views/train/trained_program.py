@@ -10,6 +10,7 @@ from typing import Any
 from page.core.session import Session
 from page.shared.persistence.codec import Codec
 from webpte import Program
+from webpte.llm import lora_in_use, use_lora
 from webpte.training import LoraTrainer, lora_rank
 
 
@@ -49,8 +50,8 @@ class TrainedProgram:
     async def prepared(self, trained: bool) -> Program:
         """Return the program as it was, or as trained."""
         if not trained:
-            await self._program.use_lora(None)
-        elif self.outdated or self._program.lora is None:
+            await use_lora(self._program, None)
+        elif self.outdated or lora_in_use(self._program) is None:
             await self.trainer.use()
             self.outdated = False
         return self._program

@@ -4,7 +4,7 @@
 // A plan has `dispatches`, each with a pipeline, a bind group and a grid.
 
 ((device) => {
-    // Dispatches per submission; docs/performance.md has the measured gain.
+    // Dispatches per submission; docs/inside/experiments.md has the measured gain.
     const FIRST_CHUNK = 32;
     const CHUNK = 128;
 

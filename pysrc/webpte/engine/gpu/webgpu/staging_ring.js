@@ -1,7 +1,7 @@
 // Uploads the inputs of a plan.
 //
 // Large inputs go through staging buffers that are already mapped: `writeBuffer` would copy them once more,
-// and the GPU process would have to receive that copy before it sees the first command (docs/performance.md
+// and the GPU process would have to receive that copy before it sees the first command (docs/inside/experiments.md
 // has both times). A used staging buffer is mapped again while its run is waited for.
 // Evaluates to a function of a device that returns `makeStagingRing`; a plan has one ring. `close` it.
 

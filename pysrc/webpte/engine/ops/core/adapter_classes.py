@@ -1,9 +1,9 @@
 """Classes of adapters: how much work fills a GPU of a kind, and how fast it is.
 
-Kernels choose tiles and splits by these numbers where nothing was tuned (docs/tuning.md). WebGPU
-tells neither cores nor memory, so a row stands for GPUs that call themselves alike. Only the first
-row for NVIDIA was measured; the others are typical numbers of their kind. To add a GPU, copy a row
-above the one that it falls into now, and change what is different.
+Kernels choose tiles and splits by these numbers where nothing was tuned (docs/inside/tuning.md).
+WebGPU tells neither cores nor memory, so a row stands for GPUs that call themselves alike. Only the
+first row for NVIDIA was measured; the others are typical numbers of their kind. To add a GPU, copy
+a row above the one that it falls into now, and change what is different.
 """
 
 from __future__ import annotations
