@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakSet
 
-from webpte.engine.call.call_context import CallLog
-from webpte.engine.call.clock import Clock
+from webpte.engine.call.call import CallLog, Clock
 from webpte.engine.call.gpu_tensor import GpuTensor, allocated_bytes
 from webpte.engine.call.info import MethodInfo, Placement, Stats
 from webpte.engine.call.options import Options, applied_to
@@ -25,8 +24,9 @@ from webpte.engine.load.supported import check_supported
 from webpte.engine.open.manifest_files import is_manifest, open_manifest, open_part
 from webpte.engine.open.open_source import keeping, open_source
 from webpte.engine.run.build import Build
+from webpte.engine.run.io import OutputPlacement
 from webpte.engine.run.method import Method
-from webpte.engine.run.request import DryRun, OutputPlacement
+from webpte.engine.run.request import DryRun
 from webpte.engine.run.timings import Timings
 from webpte.errors import ClosedError, DeviceError, DeviceLostError, InputError
 from webpte.inspection import inspecting
@@ -221,7 +221,8 @@ class Program:
         return found
 
     def _known(self, name: str) -> Method:
-        return self._subject().method(name)
+        self._log.check_open()
+        return self._build.methods.get(name) or self._subject().method(name)
 
     def _subject(self) -> Subject:
         self._log.check_open()

@@ -29,7 +29,8 @@ from webpte.engine.ops.gemm import fused_linear_q4, linear_q4
 from webpte.engine.ops.gemm.gemv_q4 import GemvConfig
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.request import Input, OutputPlacement, RunRequest
+from webpte.engine.run.io import Input, OutputPlacement
+from webpte.engine.run.request import RunRequest
 
 SIZES = ((64, 32), (128, 16), (128, 32), (128, 64), (256, 64))
 CONFIGS = tuple(GemvConfig(threads, slices) for threads, slices in SIZES)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.call.call_context import CallContext
+from webpte.engine.call.call import CallContext
 from webpte.engine.call.info import MethodInfo
 from webpte.engine.call.options import variant_label
 from webpte.engine.files.download import Progress

@@ -28,7 +28,8 @@ from webpte.engine.portable import CallBuilder
 from webpte.engine.rewrite.passes import store_f16
 from webpte.engine.rewrite.validate import resolve_ops
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.request import DryRun, OutputPlacement, RunRequest
+from webpte.engine.run.io import OutputPlacement
+from webpte.engine.run.request import DryRun, RunRequest
 from webpte.engine.run.timings import Timings
 from webpte.engine.shapes import Dims, numel
 from webpte.errors import GraphError, UnsupportedOpError

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.call.call_context import count_submission
+from webpte.engine.call.call import count_submission
 from webpte.engine.call.gpu_tensor import DeviceTensor, GpuTensor
 from webpte.engine.dtypes import convert_exactly
 from webpte.engine.gpu.device import PlanRun
@@ -25,8 +25,9 @@ from webpte.engine.plan.planner import PlannedCall
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.device_plan import DevicePlan, Segment, index_flags_of
+from webpte.engine.run.io import Input, OutputPlacement
 from webpte.engine.run.memory import PlanMemory
-from webpte.engine.run.request import Input, OutputPlacement, RunRequest
+from webpte.engine.run.request import RunRequest
 from webpte.errors import IndexRangeError
 from webpte.inspection.checker import CallChecker
 from webpte.inspection.recorder import Arrays

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import webpte
-from webpte.engine.call.call_context import executing
+from webpte.engine.call.call import executing
 from webpte.engine.call.info import TensorInfo
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.errors import InputError

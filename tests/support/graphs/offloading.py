@@ -11,7 +11,7 @@ import numpy as np
 import webpte
 from support.harness.samples import Dims, relu
 from support.write.pte_writer import MethodWriter, write_pte
-from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.call.call import Lifetime
 from webpte.engine.files.source import BytesSource
 from webpte.engine.gpu.device_info import DeviceInfo
 from webpte.engine.load.offload import offload

@@ -56,7 +56,7 @@ class Trace:
             self.files.add(name)
             if (caller := _caller(frame)) is not None and caller != name:
                 self.calls.add((caller, name))
-        if name.startswith("gpu/"):
+        if name.startswith("engine/gpu/"):
             self._on_device += 1 if event == "call" else -1
 
     @property
@@ -112,7 +112,11 @@ def test_a_decoded_token_takes_few_files_and_no_call_goes_up(options: dict[str, 
             assert len(trace.files) <= MOST_WAITING, sorted(trace.files)
         for trace in submitting:
             assert len(trace.files) <= MOST_FILES, sorted(trace.files)
-            assert not {f for f in trace.files if f.startswith(("plan/", "graph/", "ops/"))}
+            assert not {
+                f
+                for f in trace.files
+                if f.startswith(("engine/plan/", "engine/graph/", "engine/ops/"))
+            }
         calls = {call for trace in traces for call in trace.calls}
         listed = [(a, b) for a, b in calls if a in LAYERS and b in LAYERS]
         assert ("llm/decode_loop.py", "llm/kv_session.py") in listed, "the trace sees calls"

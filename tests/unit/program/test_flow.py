@@ -15,14 +15,14 @@ import pytest
 import webpte
 from support.devices.recorded import ones
 from support.graphs.graphs import chain, load, wait
-from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.call.call import Lifetime
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.request import RunRequest
 
 PACKAGE = Path(webpte.__file__).parent
 DEVICE = "gpu/simulated"
-MOST_FILES = 12
+MOST_FILES = 11
 
 
 @contextmanager

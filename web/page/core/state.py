@@ -19,7 +19,7 @@ from page.shared.html.errors import error_view, failure_text
 from page.shared.html.markup import Html
 from page.shared.html.units import count_text
 from webpte import DeviceInfo
-from webpte.engine.call.call_context import reporting
+from webpte.engine.call.call import reporting
 from webpte.errors import DeviceLostError
 
 HOME = "run"  # the view that is in front at the start

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.call.call_context import count_submission
+from webpte.engine.call.call import count_submission
 from webpte.engine.dtypes import DTYPES, NATIVE_HALF, DType, convert_exactly
 from webpte.engine.gpu.device import Device, GpuCopy
 from webpte.engine.gpu.devices import made_device

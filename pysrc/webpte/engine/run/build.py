@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+from webpte.engine.call.call import Lifetime
 from webpte.engine.call.info import Placement
-from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.call.options import AS_SUITS, Options, applied_to
 from webpte.engine.files.download import Progress
 from webpte.engine.gpu.device import Device

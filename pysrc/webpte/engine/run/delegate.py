@@ -9,8 +9,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
+from webpte.engine.call.call import Lifetime
 from webpte.engine.call.gpu_tensor import DeviceTensor
-from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.files.download import Progress
 from webpte.engine.gpu.device import Device, Transfer
 from webpte.engine.gpu.device_info import DeviceInfo
@@ -27,11 +27,11 @@ from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.rewrite.validate import ConstantTransfer, symint_sources
 from webpte.engine.run.device_plan import DevicePlan, PlanFactory
 from webpte.engine.run.guard import StateGuard
-from webpte.engine.run.io_binding import to_readable_inputs
+from webpte.engine.run.io import Input, to_readable_inputs
 from webpte.engine.run.memory import DelegateMemory
-from webpte.engine.run.plan_selection import PlanSelector
+from webpte.engine.run.plans import PlanSelector
 from webpte.engine.run.prepared_graph import prepare_graph
-from webpte.engine.run.request import DryRun, Input, RunRequest
+from webpte.engine.run.request import DryRun, RunRequest
 from webpte.engine.run.shared_weights import ConstantStore, conversion, shareable
 from webpte.engine.run.submission_queue import PreparedRun, SubmissionQueue
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from webpte.engine.call.call_context import call_progress
+from webpte.engine.call.call import call_progress
 from webpte.engine.call.gpu_tensor import DeviceTensor
 from webpte.engine.files.download import Progress
 from webpte.engine.gpu.device import (
@@ -31,8 +31,8 @@ from webpte.engine.plan.binding_limits import check_scratch
 from webpte.engine.plan.memory_plan import aligned
 from webpte.engine.plan.planner import PlannedCall, Planner, PlannerState, located_at
 from webpte.engine.plan.shaders import Shader, ShaderLibrary
+from webpte.engine.run.io import Output, Payload, PayloadLayout
 from webpte.engine.run.memory import INDEX_FLAG_BYTES, DelegateMemory, PlanMemory
-from webpte.engine.run.payload import Output, Payload, PayloadLayout
 from webpte.engine.run.slices import Workgroups
 from webpte.engine.shapes import Dims, numel
 from webpte.errors import GraphError, ShaderError

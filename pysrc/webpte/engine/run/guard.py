@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from webpte.engine.call.call_context import count_submission
+from webpte.engine.call.call import count_submission
 from webpte.engine.gpu.device import Device, GpuCopy
 from webpte.engine.run.memory import DelegateMemory
 from webpte.errors import DeviceError

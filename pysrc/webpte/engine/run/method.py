@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.call.call_context import located_in_call
+from webpte.engine.call.call import Lifetime, located_in_call
 from webpte.engine.call.gpu_tensor import DeviceTensor, GpuTensor, share_memory, upload, with_dtype
 from webpte.engine.call.info import MethodInfo, ScalarInfo, TensorInfo
-from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.dtypes import DTYPES, as_declared
 from webpte.engine.format.program import (
     DelegateCall,
@@ -39,8 +38,8 @@ from webpte.engine.load.values import Values, host_values, with_sources
 from webpte.engine.load.writes import Writes, targets
 from webpte.engine.portable import lookup_kernel
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.inputs import check_inputs
-from webpte.engine.run.request import Delegate, DryRun, OutputPlacement, Probe, RunRequest
+from webpte.engine.run.io import OutputPlacement, check_inputs
+from webpte.engine.run.request import Delegate, DryRun, Probe, RunRequest
 from webpte.engine.run.timings import Timings
 from webpte.errors import ExecutionError, InputError
 

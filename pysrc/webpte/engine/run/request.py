@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
-from webpte.engine.call.gpu_tensor import DeviceTensor, GpuTensor
 from webpte.engine.ops.core.target import TunedConfigs
+from webpte.engine.run.io import OutputPlacement
 from webpte.engine.run.timings import Timings
-
-OnGpu = DeviceTensor | GpuTensor
-Input = np.ndarray | int | OnGpu
-
-
-class OutputPlacement(Enum):
-    """The place of an output tensor after a run. SymInts always come back to the host."""
-
-    HOST = "read back as an array"
-    BORROWED = "left in the delegate's memory, valid until its next run"
-    OWNED = "copied to GPU memory of its own"
 
 
 class Probe(Protocol):

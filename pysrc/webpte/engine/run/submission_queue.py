@@ -14,19 +14,17 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
-from webpte.engine.call.call_context import count_submission
+from webpte.engine.call.call import Lifetime, count_submission
 from webpte.engine.call.gpu_tensor import GpuTensor
-from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.gpu.device import Device, GpuCopy, PlanRun
 from webpte.engine.graph.graph import Graph
 from webpte.engine.graph.live_state import LiveState
 from webpte.engine.plan.reference import run_reference
 from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.run.device_plan import DevicePlan, Segment
-from webpte.engine.run.io_binding import NONE_OWNED, OwnedOutputs, input_copies
+from webpte.engine.run.io import NONE_OWNED, OutputPlacement, OwnedOutputs, Payload, input_copies
 from webpte.engine.run.memory import INDEX_FLAG_BYTES, DelegateMemory
-from webpte.engine.run.payload import Payload
-from webpte.engine.run.request import OutputPlacement, RunRequest
+from webpte.engine.run.request import RunRequest
 from webpte.engine.run.slices import Pace, Workgroups
 from webpte.engine.run.timings import Timings, untimed
 from webpte.errors import IndexRangeError

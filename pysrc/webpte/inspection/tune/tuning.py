@@ -20,7 +20,8 @@ from webpte.engine.files.download import Progress
 from webpte.engine.format.program import DelegateCall, Instruction
 from webpte.engine.ops.core.target import Tunable, TunedConfigs
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.request import DryRun, OutputPlacement, RunRequest
+from webpte.engine.run.io import OutputPlacement
+from webpte.engine.run.request import DryRun, RunRequest
 from webpte.engine.run.timings import Timings
 from webpte.inspection.report.difference import Tolerance, difference
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from webpte.engine.call.call_context import count_submission
+from webpte.engine.call.call import count_submission
 from webpte.engine.call.gpu_tensor import DeviceTensor
 from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import GpuCopy, PlanRun
@@ -23,8 +23,9 @@ from webpte.engine.ops.slots.slot_cache import KNOWN_BY_HISTORY, NO_SLOT, PLACE_
 from webpte.engine.plan.memory_plan import aligned
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.engine.run.delegate import GpuDelegate
+from webpte.engine.run.io import Input, OutputPlacement
 from webpte.engine.run.numpy_delegate import NumpyDelegate
-from webpte.engine.run.request import Input, OutputPlacement, RunRequest
+from webpte.engine.run.request import RunRequest
 from webpte.errors import UnsupportedError
 from webpte.llm.decode.batched_graph import BatchedGraph
 from webpte.llm.decode.batched_sampler import HISTORY, BatchedSamplerKind

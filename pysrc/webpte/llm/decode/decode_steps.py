@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from webpte.engine.call.call_context import CallLog, count_submission, executing
+from webpte.engine.call.call import CallLog, count_submission, executing
 from webpte.engine.call.gpu_tensor import DeviceTensor
 from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import PlanRun

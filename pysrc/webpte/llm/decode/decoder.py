@@ -22,16 +22,16 @@ from typing import Any
 
 import numpy as np
 
-from webpte.engine.call.call_context import CallLog, executing
+from webpte.engine.call.call import CallLog, executing
 from webpte.engine.call.gpu_tensor import GpuTensor
 from webpte.engine.gpu.device import Device
 from webpte.engine.load.fingerprint import fingerprint
 from webpte.engine.run.build import Build
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.inputs import check_inputs
+from webpte.engine.run.io import Input, OutputPlacement, check_inputs
 from webpte.engine.run.method import Method
 from webpte.engine.run.numpy_delegate import NumpyDelegate
-from webpte.engine.run.request import Delegate, Input, OutputPlacement, RunRequest
+from webpte.engine.run.request import Delegate, RunRequest
 from webpte.errors import IndexRangeError, ResizeError, UnsupportedError
 from webpte.llm.decode.batched_steps import BatchedSteps
 from webpte.llm.decode.cache_state import (

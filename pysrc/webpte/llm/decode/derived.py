@@ -5,7 +5,7 @@ A build keeps each with its own delegates, and frees them together (`Build.deriv
 
 from __future__ import annotations
 
-from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.call.call import Lifetime
 from webpte.engine.run.build import Build
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.method import Method

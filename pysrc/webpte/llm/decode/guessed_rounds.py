@@ -14,14 +14,15 @@ from time import perf_counter
 
 import numpy as np
 
-from webpte.engine.call.call_context import count_submission
+from webpte.engine.call.call import count_submission
 from webpte.engine.call.gpu_tensor import DeviceTensor
 from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import PlanRun
 from webpte.engine.ops.sampling.next_round import accepted_of
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.request import Input, OutputPlacement, RunRequest
+from webpte.engine.run.io import Input, OutputPlacement
+from webpte.engine.run.request import RunRequest
 from webpte.errors import GraphError, OutOfMemoryError, UnsupportedError
 from webpte.llm.decode.combined_plan import CombinedPlans, Scratches
 from webpte.llm.decode.decode_steps import StepPacker

@@ -25,7 +25,7 @@ from webpte.engine.gpu.device import Device, GpuCopy, PlanCommands, Readback, Su
 from webpte.engine.graph.graph import Call, Graph, Tensor, Value
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.device_plan import DevicePlan, Segment
-from webpte.engine.run.payload import PayloadLayout
+from webpte.engine.run.io import PayloadLayout
 from webpte.engine.shapes import Dims
 from webpte.llm.decode.combined_plan import Scratches
 from webpte.llm.decode.decode_steps import PackedStep

@@ -12,16 +12,16 @@ from time import perf_counter
 
 import numpy as np
 
-from webpte.engine.call.call_context import count_submission
+from webpte.engine.call.call import Lifetime, count_submission
 from webpte.engine.call.gpu_tensor import DeviceTensor
-from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.gpu.device import PlanRun
 from webpte.engine.plan.memory_plan import aligned
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.engine.run.delegate import GpuDelegate
 from webpte.engine.run.device_plan import DevicePlan
+from webpte.engine.run.io import Input, OutputPlacement
 from webpte.engine.run.memory import ScratchKey
-from webpte.engine.run.request import Input, OutputPlacement, RunRequest
+from webpte.engine.run.request import RunRequest
 from webpte.engine.run.submission_queue import PreparedRun
 from webpte.llm.decode.rollback_safety import unsafe_state
 from webpte.llm.decode.sampler_graph import SamplerKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webpte.engine.call.call_context import CallContext
+from webpte.engine.call.call import CallContext
 from webpte.engine.files.download import Download, Progress
 from webpte.engine.run.numpy_delegate import NumpyDelegate
 from webpte.errors import InputError

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from webpte.engine.call.call_context import count_submission
-from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.call.call import Lifetime, count_submission
 from webpte.engine.files.source import BytesSource, Region
 from webpte.engine.gpu.device import Device, GpuCopy, Transfer
 from webpte.engine.plan.memory_plan import aligned

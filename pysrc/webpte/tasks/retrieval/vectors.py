@@ -22,7 +22,8 @@ from webpte.engine.files.source import Region
 from webpte.engine.gpu.device import Device, GpuCopy, Transfer
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.request import Input, RunRequest
+from webpte.engine.run.io import Input
+from webpte.engine.run.request import RunRequest
 from webpte.tasks.retrieval.search_graph import FIRST_BLOCK, search_graph
 
 Array = np.ndarray

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from webpte.engine.call.call import Lifetime
 from webpte.engine.call.gpu_tensor import WORD_BYTES, GpuTensor, join_rows, upload, with_shape
-from webpte.engine.call.lifetime import Lifetime
 from webpte.engine.dtypes import DTYPES
 from webpte.engine.open.threads import in_thread
 from webpte.engine.shapes import numel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webpte import errors
-from webpte.engine.call.call_context import executing
+from webpte.engine.call.call import executing
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from support.devices.recorded import add_graph, ones
 from support.graphs.graphs import chain, load, wait
-from webpte.engine.call.call_context import reporting
+from webpte.engine.call.call import reporting
 from webpte.engine.files.download import Progress
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.run import numpy_delegate

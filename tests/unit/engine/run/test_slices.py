@@ -14,7 +14,8 @@ from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import PlanRun
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.request import OutputPlacement, RunRequest
+from webpte.engine.run.io import OutputPlacement
+from webpte.engine.run.request import RunRequest
 from webpte.engine.run.slices import FIRST_WORKGROUPS, LONG_MS, SLICE_MS, Pace, Workgroups
 
 COUNT = 6  # of calls

@@ -256,8 +256,8 @@ def test_recipes_are_complete() -> None:
 
 
 def test_the_table_needs_neither_numpy_nor_torch() -> None:
-    program = "import sys; sys.modules['numpy'] = None; from webpte_host.commands import models as command; "
-    program += "sys.exit(command.main([]))"
+    program = "import sys; sys.modules['numpy'] = None; "
+    program += "from webpte_host.commands import models; sys.exit(models.main([]))"
     command = [sys.executable, "-c", program]
     variables = {**os.environ, "PYTHONPATH": str(PYSRC)}
     shown = subprocess.run(

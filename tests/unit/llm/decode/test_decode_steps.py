@@ -14,7 +14,7 @@ from support.graphs.small_llm import small_llm
 from support.page.conversations import tokens_of
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.plan_selection import PlanSelector
+from webpte.engine.run.plans import PlanSelector
 from webpte.llm import Generator
 from webpte.llm import decode_loop as decode
 from webpte.llm.decode.decode_steps import DecodeSteps

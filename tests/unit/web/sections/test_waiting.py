@@ -23,7 +23,7 @@ from support.page.fake_page import (
     run,
 )
 from webpte import DeviceInfo
-from webpte.engine.call.call_context import call_progress
+from webpte.engine.call.call import call_progress
 from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import PlanRun
 from webpte.engine.gpu.simulated.device import SimulatedDevice

@@ -17,7 +17,8 @@ from webpte.engine.ops.pictures.picture_planes import OUTSIDE, PLANES
 from webpte.engine.ops.pictures.scale_pixels import CHANNELS
 from webpte.engine.plan.shaders import ShaderLibrary
 from webpte.engine.run.delegate import GpuDelegate
-from webpte.engine.run.request import OutputPlacement, RunRequest
+from webpte.engine.run.io import OutputPlacement
+from webpte.engine.run.request import RunRequest
 from webpte.engine.shapes import Dims, numel
 from webpte.errors import ClosedError
 from webpte.tasks.vision.scaling.steps import ORDER, PictureSteps

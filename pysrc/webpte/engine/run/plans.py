@@ -7,22 +7,66 @@ are as they were before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from webpte.engine.call.lifetime import Lifetime
+from webpte.engine.call.call import Lifetime
 from webpte.engine.format.vulkan import SymIntValue
 from webpte.engine.graph.graph import Graph
 from webpte.engine.graph.live_state import LiveState
 from webpte.engine.ops.core.records import IndexFlag
 from webpte.engine.plan.planner import PlannedCall, Planner, check_bounds
 from webpte.engine.rewrite.validate import SymIntSource, read_symint
-from webpte.engine.run.device_plan import DevicePlan, PlanFactory, Signature, index_flags_of
-from webpte.engine.run.io_binding import host_arrays
-from webpte.engine.run.plan_cache import PlanCache
-from webpte.engine.run.request import Input, OnGpu, RunRequest
+from webpte.engine.run.device_plan import (
+    DevicePlan,
+    PlanFactory,
+    PlanKey,
+    Signature,
+    index_flags_of,
+)
+from webpte.engine.run.io import Input, OnGpu, host_arrays
+from webpte.engine.run.request import RunRequest
 from webpte.errors import ExecutionError, IndexRangeError, UnsupportedOpError
+
+
+class PlanCache:
+    """A cache of plans that destroys the least recently used; never the one used last."""
+
+    def __init__(self, destroy: Callable[[DevicePlan], None], most: int) -> None:
+        self._destroy = destroy
+        self._most = most
+        self._plans: dict[PlanKey, DevicePlan] = {}  # least recently used first
+        self._latest: dict[Signature, DevicePlan] = {}
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def find(self, key: PlanKey) -> DevicePlan | None:
+        return self._plans.get(key)
+
+    def latest(self, signature: Signature) -> DevicePlan | None:
+        """Return the plan that inputs of these shapes had the last time."""
+        return self._latest.get(signature)
+
+    def use(self, plan: DevicePlan) -> None:
+        """Add a plan, or note that a cached one is used again."""
+        self._plans.pop(plan.key, None)
+        self._plans[plan.key] = plan
+        self._latest[plan.key[0]] = plan
+        self._forget()
+
+    def _forget(self) -> None:
+        while len(self._plans) > self._most:
+            oldest = self._plans.pop(next(iter(self._plans)))
+            if self._latest.get(oldest.key[0]) is oldest:
+                del self._latest[oldest.key[0]]
+            self._destroy(oldest)
+
+    def clear(self) -> None:
+        for plan in self._plans.values():
+            self._destroy(plan)
+        self._plans, self._latest = {}, {}
 
 
 class PlanSelector:
