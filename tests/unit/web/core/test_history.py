@@ -53,10 +53,10 @@ class Historian(FakeBrowser):
         return {"act": "go", **named, **({"file": file} if file else {})}
 
 
-def visit(script: Callable[[App, Historian], Awaitable[None]], engine: Any = PageEngine()) -> None:
+def visit(script: Callable[[App, Historian], Awaitable[None]], engine: Any = None) -> None:
     async def whole() -> None:
         browser = Historian()
-        app = App(browser, engine)
+        app = App(browser, engine or PageEngine())
         await app.receive({"act": "hello", "cards": [SIGMOID, ADD]})
         await script(app, browser)
 

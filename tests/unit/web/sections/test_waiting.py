@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import webpte
 from page.app import App
 from page.sections.run.waiting import waiting_view
 from support.page.fake_page import (
@@ -27,6 +26,7 @@ from webpte.engine.call.call import call_progress
 from webpte.engine.files.detached import detach
 from webpte.engine.gpu.device import PlanRun
 from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.llm.open_program import open_program
 
 SOFTWARE = DeviceInfo("webgpu", "google", "swiftshader", software=True)
 
@@ -127,7 +127,7 @@ def test_the_clock_starts_when_the_gpu_is_free_of_a_cancelled_run(
 
     class BusyEngine(Engine):
         async def load(self, source: Any, **options: Any) -> Any:
-            return await webpte.load(source, **{**options, "device": device})
+            return await open_program(source, **{**options, "device": device})
 
     def clock() -> float:
         return asyncio.get_running_loop().time()

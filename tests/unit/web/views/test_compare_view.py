@@ -22,6 +22,7 @@ from support.harness.inspecting import APART, broken
 from support.page.fake_page import GPU, FakeBrowser, File, drive, drop, open_sample, run
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
+from webpte.llm.open_program import open_program
 
 RELU, SIGMOID, NEG = (f"aten.{name}.default" for name in ("relu", "sigmoid", "neg"))
 SHAPE = (5, 7)
@@ -38,7 +39,7 @@ class Recording:
         return await webpte.inspect(source, **options)
 
     async def load(self, source: Any, **options: Any) -> Any:
-        return await webpte.load(source, **{**options, **APART, "device": SimulatedDevice()})
+        return await open_program(source, **{**options, **APART, "device": SimulatedDevice()})
 
 
 def three_calls() -> bytes:

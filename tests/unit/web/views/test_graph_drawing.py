@@ -20,6 +20,7 @@ from support.page.chats import Q4
 from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, run
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.inspection.report import MethodGraph
+from webpte.llm.open_program import open_program
 
 DIGITS = SAMPLES / "digits.pte"
 
@@ -34,7 +35,7 @@ class Recorded:
 
     async def load(self, source: Any, **options: Any) -> Any:
         device = SimulatedDevice(features=("timestamp-query",))
-        return await webpte.load(source, **{**options, "device": device})
+        return await open_program(source, **{**options, "device": device})
 
 
 async def act(app: App, what: str, **more: object) -> None:

@@ -23,6 +23,7 @@ from support.page.fake_page import GPU, SAMPLES, FakeBrowser, drive, open_file, 
 from support.write.pte_writer import write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.inspection.report import MethodGraph
+from webpte.llm.open_program import open_program
 
 
 class Recorded:
@@ -34,7 +35,7 @@ class Recorded:
         """Do nothing: each program gets its device when it is loaded."""
 
     async def load(self, source: Any, **options: Any) -> Any:
-        return await webpte.load(source, **{**options, "device": SimulatedDevice()})
+        return await open_program(source, **{**options, "device": SimulatedDevice()})
 
 
 async def act(app: App, what: str, **more: object) -> None:

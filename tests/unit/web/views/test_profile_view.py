@@ -22,6 +22,7 @@ from page.views.profile.timeline import amount_text, kernel_colours, rows_view
 from support.page.fake_page import GPU, ROOT, FakeBrowser, drive, open_file, open_sample, run
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte.inspection.report import Rates, TimedStep, Trace, Work
+from webpte.llm.open_program import open_program
 
 LLAMA = ROOT / "tests" / "data" / "llm" / "llama_tiny_fp32.pte"
 ADDER = "add.pte"
@@ -43,7 +44,7 @@ class Recording:
         return await webpte.inspect(source, **options)
 
     async def load(self, source: Any, **options: Any) -> Any:
-        program = await webpte.load(source, **{**options, "device": self.device})
+        program = await open_program(source, **{**options, "device": self.device})
         self.programs.append(program)
         return program
 

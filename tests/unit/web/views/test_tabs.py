@@ -54,10 +54,10 @@ class Counting(Panel):
         self.show(f"hello {message['whom']}")
 
 
-def started(*views: View, adapter: Any = "missing", engine: Any = PageEngine()) -> Any:
+def started(*views: View, adapter: Any = "missing", engine: Any = None) -> Any:
     async def start() -> tuple[App, FakeBrowser]:
         browser = FakeBrowser(adapter)
-        app = App(browser, engine, [HOME, *views])
+        app = App(browser, engine or PageEngine(), [HOME, *views])
         await app.receive({"act": "hello"})
         return app, browser
 
