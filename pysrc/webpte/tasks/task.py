@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar
 from webpte.errors import InputError
 from webpte.program import Program
 from webpte.tasks.files import CONFIG, ModelFiles
+from webpte.tasks.form import TaskForm
 
 
 class Held(ABC):
@@ -38,6 +39,8 @@ class Task(ABC):
     name     that of transformers' pipelines
     needed   files beside the program without which it cannot be opened
     wanted   files that are read if they are there
+    form     its inputs, with an example, and its options; None if a page needs more than a form
+    view     the view of the page that shows it
     calls    names of further methods that JavaScript can call: they take and give plain values, or
              give something `Held`
     """
@@ -46,6 +49,8 @@ class Task(ABC):
     needed: ClassVar[Sequence[str]] = (CONFIG,)
     wanted: ClassVar[Sequence[str]] = ()
     calls: ClassVar[Sequence[str]] = ()
+    form: ClassVar[TaskForm | None] = None
+    view: ClassVar[str] = ""
 
     def __init__(self, files: ModelFiles) -> None:
         """Check that the files fit the task; raise InputError if they do not."""
@@ -129,12 +134,17 @@ TASKS: dict[str, type[Task]] = {}
 Made = TypeVar("Made", bound=type[Task])
 
 
-def task(name: str) -> Callable[[Made], Made]:
-    """Add a class to the table, by the name that it is opened by."""
+def task(name: str, *, form: TaskForm | None = None, view: str = "task") -> Callable[[Made], Made]:
+    """Add a class to the table, by the name that it is opened by.
+
+    form   its inputs, with an example, and its options; None only for a `view` of its own
+    view   the view of the page that shows it
+    """
+    assert (form is None) == (view != "task"), name
 
     def add(made: Made) -> Made:
         assert name not in TASKS, name
-        made.name = name
+        made.name, made.form, made.view = name, form, view
         TASKS[name] = made
         return made
 

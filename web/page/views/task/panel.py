@@ -18,13 +18,14 @@ from page.shared.inputs.match_inputs import is_picture_file, is_sound_file
 from page.shared.inputs.photos import Photo, whole_of
 from page.shared.inputs.sounds import LONGEST_SECONDS
 from page.views.task.asked import AskedTask
-from page.views.task.forms import FORMS, PICTURE, SOUND
 from page.views.task.markup import DEVICE, RESULT, result_view, task_view, title_of
 from page.views.task.results import way_of
 from page.views.task.results.answer import GivenPicture, GivenSound, TaskAnswer
 from page.views.task.results.base import as_json
 from page.views.view import Panel, View, ability
+from webpte import tasks
 from webpte.errors import SourceError, WebpteError
+from webpte.tasks.form import PICTURE, SOUND, TaskForm
 
 LONG_SECONDS = 1.0  # an answer that has taken longer is cancelled for newer inputs
 LARGEST = 2048  # pixels a side of a picture
@@ -32,8 +33,14 @@ _RATE = 16_000  # of sounds, where a task says no other
 _DOING = "answering"
 
 
+def _form_of(session: Session) -> TaskForm | None:
+    """Return the form of the program's task, if it has a task that this view shows."""
+    name = session.source.task
+    return tasks.find(name).form if name in tasks.names() else None
+
+
 def _has_task(session: Session) -> bool:
-    return session.source.task in FORMS
+    return _form_of(session) is not None
 
 
 TASK = ability("Open a model with a task, by its manifest or its card.", _has_task)
@@ -68,8 +75,9 @@ class TaskPanel(Panel):
         session = self.state.session
         assert session is not None  # as TASK says
         if self._asked is None:
-            name = session.source.task
-            self._asked = AskedTask(name, FORMS[name])
+            form = _form_of(session)
+            assert form is not None  # as TASK says
+            self._asked = AskedTask(session.source.task, form)
             self.start(self._bind(session, self._asked), "reading the model's files")
         return self._asked
 
