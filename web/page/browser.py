@@ -37,6 +37,11 @@ class Source:
     task: str = ""  # of `webpte.tasks`, as its manifest or card says; a card may describe it
     beside: Mapping[str, Any] = field(default_factory=dict)  # files dropped with it, by name
 
+    @property
+    def key(self) -> str:
+        """The address, or the name of a file without one: what is kept for a program has it."""
+        return self.address or self.name
+
 
 @dataclass(frozen=True)
 class OpenProgram:

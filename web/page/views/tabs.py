@@ -140,7 +140,7 @@ class ViewController:
         """Bring a view that leads to the front, if another program was opened."""
         session = self._state.session
         before = self._program
-        self._program = "" if session is None else session.source.address or session.source.name
+        self._program = "" if session is None else session.source.key
         if self._program not in ("", before) and self.leading != HOME:
             self.bring_to_front(self.leading)
 

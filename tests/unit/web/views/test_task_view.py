@@ -85,7 +85,8 @@ def test_the_example_of_a_form_is_a_call_of_its_task(name: str) -> None:
     places = [] if task.form.kind == TEXT else ["given"]
     places += [value for named, _, value in texts if not named]
     names = {key: value for named, key, value in texts if named}
-    names |= {one.name: one.start for one in task.form.sliders} | task.form.fixed
+    names |= {one.name: one.start for one in task.form.sliders}
+    names |= task.form.fixed
     names |= {"points": []} if task.form.points else {}
     call = inspect.signature(task.__call__)
     assert call.bind(None, *places, **names).arguments

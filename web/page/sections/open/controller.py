@@ -345,7 +345,7 @@ class OpenController:
     async def _note_tabs(self, session: Session) -> None:
         """Say if another tab has the same large program open."""
         source, state, stats = session.source, self._state, session.program.stats
-        key = source.address or source.name
+        key = source.key
         await state.browser.hold(OpenProgram(source.name, key, stats.buffer_bytes))
         shared = any(program.key == key for program in self._elsewhere)
         if shared and source.size >= LARGE_BYTES and session is state.session:

@@ -27,7 +27,7 @@ class CacheChoice:
     def view(self, session: Session) -> Html | None:
         """Return the choice; None for a program whose cache is always as in its file."""
         source = session.source
-        file = source.address or source.name
+        file = source.key
         if source.kv_cache is None and file != self._file:
             self._file, self._sizes = file, kv_cache_bytes(session.program)
         sizes = self._sizes if file == self._file else {}

@@ -34,7 +34,7 @@ class ChatModel:
 
     def turn_to(self, source: Source) -> bool:
         """Begin with another program; return False if it is the same one, opened again."""
-        file = source.address or source.name
+        file = source.key
         if file == self.file:
             if source.beside:  # they may have been missing before
                 self._sight = None

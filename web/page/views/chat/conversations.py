@@ -37,7 +37,7 @@ class Conversations:
         session = self._state.session
         if session is None or not self.model.file:
             return
-        before, after = self.model.file, session.source.address or session.source.name
+        before, after = self.model.file, session.source.key
         if before == after:
             return
         self.model.file, store = after, self._state.store

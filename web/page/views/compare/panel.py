@@ -52,7 +52,7 @@ class ComparePanel(Panel):
         session = self.state.session
         if session is None:
             return  # the program may be opened again
-        file = session.source.address or session.source.name
+        file = session.source.key
         if file != self._file:
             self._file = file
             self._expected.clear()

@@ -51,7 +51,7 @@ class RankPanel(Panel):
     def _now(self) -> Asked:
         session = self.state.session
         assert session is not None  # as SENTENCE_ENCODER says
-        file = session.source.address or session.source.name
+        file = session.source.key
         return self._asked.setdefault(file, Asked())
 
     async def _search(self, session: Session, asked: Asked) -> None:

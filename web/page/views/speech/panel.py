@@ -59,7 +59,7 @@ class SpeechPanel(Panel):
     def _now(self) -> Speech:
         session = self.state.session
         assert session is not None  # as SPEECH says
-        return self._speech.setdefault(session.source.address or session.source.name, Speech())
+        return self._speech.setdefault(session.source.key, Speech())
 
     def forget(self) -> None:
         for one in self._speech.values():

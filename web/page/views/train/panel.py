@@ -16,6 +16,7 @@ from page.shared.html.markup import render
 from page.shared.html.tokenizer_note import reading_note
 from page.shared.persistence import codec as codecs
 from page.shared.persistence.codec import Codec
+from page.views.kept_by_file import KeptByFile
 from page.views.train import course as courses
 from page.views.train import markup
 from page.views.train.course import Course
@@ -39,7 +40,7 @@ TRAINABLE = ability("Open a language model that was exported with --train lora."
 class TrainPanel(Panel):
     def __init__(self, view: View, state: AppState) -> None:
         super().__init__(view, state)
-        self._courses: dict[str, Course] = {}  # by file: it may be opened again, or elsewhere
+        self._kept = KeptByFile(state, courses.key_of, Course, courses.from_json, courses.to_json)
         self._codec: Codec | None = None
         self._note = ""  # why there is no tokenizer
         self._search: asyncio.Task[None] | None = None
@@ -48,19 +49,7 @@ class TrainPanel(Panel):
 
     @property
     def _course(self) -> Course:
-        session = self.state.session
-        assert session is not None  # as TRAINABLE says
-        file = _file_of(session)
-        if file not in self._courses:
-            saved = self.state.store.read(courses.key_of(file))
-            self._courses[file] = courses.from_json(saved) or Course()
-        return self._courses[file]
-
-    def _save(self) -> None:
-        """Keep the course for the next visit."""
-        if self.state.session is not None:
-            key = courses.key_of(_file_of(self.state.session))
-            self.state.store.write(key, courses.to_json(self._course))
+        return self._kept.value
 
     def forget(self) -> None:
         """Drop what belongs to a program; lines and LoRA stay with its file."""
@@ -96,7 +85,7 @@ class TrainPanel(Panel):
     def on_example(self, message: Message) -> None:
         if self.state.idle_session() is not None:
             self._course.text = courses.EXAMPLE
-            self._save()
+            self._kept.save()
             self.draw()
 
     async def on_file(self, message: Message) -> None:
@@ -118,7 +107,7 @@ class TrainPanel(Panel):
             data = await self.state.browser.read(file)
             texts.append(data.decode("utf-8", "replace").strip())
         self._course.text = "\n".join(texts)[: courses.MOST_TEXT]
-        self._save()
+        self._kept.save()
         self.draw()
 
     # ---- training
@@ -131,7 +120,7 @@ class TrainPanel(Panel):
         if wrong:
             self.state.tell(wrong, "bad")
             return
-        self._save()
+        self._kept.save()
         self.state.show(error="")
         self.state.tell("Training", "busy")
         await self._work(session, self._train(session, self._codec, course), _TRAINING)
@@ -179,7 +168,7 @@ class TrainPanel(Panel):
             await learning.aclose()
         course.lora, course.answers = await trainer.save(), ("", "")
         own.outdated = True
-        self._save()
+        self._kept.save()
         self.state.tell(markup.told_after(course, done / (perf_counter() - started)))
 
     def on_stop(self, message: Message) -> None:
@@ -193,7 +182,7 @@ class TrainPanel(Panel):
             self._course.forget()
             if self._own is not None:
                 self._own.trainer.reset()
-            self._save()
+            self._kept.save()
             self.draw()
             self.state.tell("Reset: the lines are kept")
 
@@ -260,10 +249,6 @@ class TrainPanel(Panel):
             markup.ask_card(course, busy, answering, self.act),
         )
         self.show(render(cards))
-
-
-def _file_of(session: Session) -> str:
-    return session.source.address or session.source.name
 
 
 VIEW = View(
