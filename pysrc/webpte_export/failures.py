@@ -36,48 +36,50 @@ COMPLEX = (
     "spectrum (stft, fft) as a matmul with cosines and sines, a rotary embedding by cos and sin."
 )
 # What the text of an error says, and what to do about it: the first that fits.
-_ADVICE: tuple[tuple[str, str], ...] = (
-    (r"complex(32|64|128)|ComplexFloat|torch\.c(float|double)", COMPLEX),
+_ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(?i)complex(32|64|128)|ComplexFloat|torch\.c(float|double)"), COMPLEX),
     (
-        r"data-dependent|GuardOnDataDependent|Could not guard|_local_scalar_dense",
+        re.compile(r"(?i)data-dependent|GuardOnDataDependent|Could not guard|_local_scalar_dense"),
         "What is computed depends on the values of a tensor, but a program takes the same way for "
         "all values. Use torch.where for a branch, a mask for a choice of elements, and torch.cond "
         "where two parts must not both run.",
     ),
     (
-        r"while_loop|Unsupported control flow",
+        re.compile(r"(?i)while_loop|Unsupported control flow"),
         "ExecuTorch has no loops whose number of rounds depends on values. Write a Python loop "
         "with a fixed number of rounds, or export one round and call it from Python.",
     ),
     (
-        r"Constraints violated|inconsistent|ConstraintViolation|specialized|"
-        r"expected to be .*dynamic|Dim\.AUTO",
+        re.compile(
+            r"(?i)Constraints violated|inconsistent|ConstraintViolation|specialized|"
+            r"expected to be [^\n]{0,200}dynamic|Dim\.AUTO"
+        ),
         "The model does not take all of the sizes that dynamic_shapes allows, or fixes a dim to "
         "the example's size. Change min and max of the Dim as suggested below, give a Dim to the "
         "other inputs of the same size, or leave that dim fixed.",
     ),
     (
-        r"not (a )?Core ATen|not in Core ATen|non-core ATen|Missing out variant",
+        re.compile(r"(?i)not (a )?Core ATen|not in Core ATen|non-core ATen|Missing out variant"),
         "ExecuTorch does not have this operator. Write it with others: sums, matmuls, gathers and "
         "element-wise functions.",
     ),
     (
-        r"mismatched dtypes",
+        re.compile(r"(?i)mismatched dtypes"),
         "An operator gets tensors of different element types. Convert one of them (x.float(), "
         "x.to(y.dtype)).",
     ),
     (
-        r"graph_output_allocated|alloc_graph_output",
+        re.compile(r"(?i)graph_output_allocated|alloc_graph_output"),
         "ExecuTorch cannot plan the memory of an output: its size depends on values, or on sizes "
         "without an upper bound. Return a tensor of a bounded size.",
     ),
     (
-        r"Cannot create value for|Cannot determine insertion point",
+        re.compile(r"(?i)Cannot create value for|Cannot determine insertion point"),
         "ExecuTorch's Vulkan partitioner cannot write this model: mostly because of tensors with 0 "
         "rows, sizes that are computed from values, or a dim that depends on another input.",
     ),
     (
-        r"bool value of Tensor|as_tensor|\.numpy\(\)|FakeTensor|\.item\(\)",
+        re.compile(r"(?i)bool value of Tensor|as_tensor|\.numpy\(\)|FakeTensor|\.item\(\)"),
         "The model leaves PyTorch on its way (numpy(), item(), a Python number of a tensor). Use "
         "operators of torch instead.",
     ),
@@ -158,7 +160,7 @@ def line_of_operator(text: str, nodes: Iterable[Any]) -> Line | None:
 
 def advice_for(text: str) -> str | None:
     """Return what to do about an error of this text; None: nothing is known."""
-    return next((do for says, do in _ADVICE if re.search(says, text, re.IGNORECASE)), None)
+    return next((do for says, do in _ADVICE if says.search(text)), None)
 
 
 def failure(tool: str, what: str, error: BaseException, nodes: Iterable[Any] = ()) -> ExportError:

@@ -15,6 +15,7 @@ from webpte_export.layer_names import recorded_weights
 from webpte_export.state import keep_initial_values, separate_state
 
 _NO_LIMIT = 2**30
+_QUANTIZED = ("torchao.dequantize_affine.default", "torchao.quantize_affine.default")
 
 
 def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -67,6 +68,31 @@ def _check_graph(exported: Any) -> None:
                 )
 
 
+def order_rows(exported: Any) -> None:
+    """Let linear layers read rows that lie in order in memory, whatever order they were made in.
+
+    PyTorch decomposes others, such as those of a transposed tensor, into a product for each batch
+    with a copy of the weight. For that there is no quantized operator, and ExecuTorch then leaves
+    out the quantization of activations.
+    """
+    import torch
+
+    aten, graph = torch.ops.aten, exported.graph_module.graph
+    for layer in graph.find_nodes(op="call_function", target=aten.linear.default):
+        made = layer.args[0]
+        while str(made.target) in _QUANTIZED:
+            made = made.args[0]
+        value = made.meta["val"]
+        if value.dim() < 3 or value.is_contiguous():
+            continue
+        order = {"memory_format": torch.contiguous_format}
+        with graph.inserting_after(made):
+            copy = graph.call_function(aten.clone.default, (made,), order)
+        copy.meta = {**made.meta, "val": value.clone(**order)}
+        made.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
+    exported.graph_module.recompile()
+
+
 def lower(
     exported: Mapping[str, Any],
     half: bool,
@@ -82,6 +108,7 @@ def lower(
         options["force_fp16"] = True
     for program in exported.values():
         _check_graph(program)
+        order_rows(program)
     exported = {name: separate_state(program) for name, program in exported.items()}
     # Otherwise a mutated buffer is an extra output, of which the file does not say whose it is.
     in_place = options | {"alias_buffer_mutations": True}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -34,6 +35,7 @@ from webpte_serve.openai.tools import ToolFormat, format_of
 from webpte_serve.openai.values import RequestError
 
 WAITING = 64  # requests that wait for a model, at most
+MOST_SCHEMA = 1 << 17  # characters of the schemas that an answer has to fit
 _BUSY = 429
 ConstraintMaker = Callable[[], Awaitable[Constraint]]
 
@@ -269,6 +271,7 @@ class Model:
         if answer is None:
             return None
         try:
+            _check_schemas(answer)
             return self._grammars.json(answer)
         except InputError as error:
             name = "response_format" if request.tool_choice.name is None else "tools"
@@ -286,6 +289,19 @@ class Model:
                 (JsonForm({"type": "object"}, automaton=any_object()),), "json_object"
             )
         return None
+
+
+def _check_schemas(answer: JsonAnswer) -> None:
+    """Raise InputError for schemas that are too large to be read, without writing them whole."""
+    left = MOST_SCHEMA
+    for form in answer.forms:
+        try:
+            for part in json.JSONEncoder().iterencode(form.schema):
+                left -= len(part)
+                if left < 0:
+                    raise InputError(f"{answer.name} has more than {MOST_SCHEMA:,} characters")
+        except (TypeError, ValueError, RecursionError):
+            pass  # it is not JSON: who reads it says so
 
 
 def must_be_alone(decoding: Decoding, top: int | None, constraint: object) -> bool:

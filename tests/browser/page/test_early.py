@@ -100,6 +100,12 @@ def test_a_picture_chosen_before_python_is_there_is_enlarged(page: Page, site: S
     expect(page.locator("#outputs")).to_contain_text("32 × 48")
 
 
+def test_an_address_may_have_a_percent_sign_of_its_own(page: Page, site: Site) -> None:
+    slashes = "/" * 3
+    page.goto(f"{site.url}?url={site.url}none/50%25.pte{slashes}", wait_until="commit")
+    expect(page.locator("#early h2")).to_have_text("50%.pte")
+
+
 def test_cancel_leads_back_to_the_samples(page: Page, site: Site) -> None:
     page.add_init_script(NO_DATABASE)
     page.goto(f"{site.url}?model=digits&view=graph", wait_until="commit")

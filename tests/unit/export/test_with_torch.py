@@ -47,6 +47,34 @@ def test_every_quantization_gives_pytorchs_results(tmp_path: Path, quantize: str
     assert any(kind[quantize] in op for op in report.gpu_ops), report.gpu_ops
 
 
+class Turned(torch.nn.Module):  # type: ignore[name-defined,misc]
+    """A linear layer of rows that lie in another order, as `MultiheadAttention` makes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 32)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x.sin().transpose(0, 1)), x.sin()
+
+
+@pytest.mark.parametrize("quantize", [None, "8w", "4w", "8da4w"])
+def test_layers_of_transposed_rows_are_one_operator(tmp_path: Path, quantize: str | None) -> None:
+    torch.manual_seed(0)
+    rows, given = torch.export.Dim("rows", min=1, max=8), torch.randn(2, 7, 64)
+    shapes, more = ({1: rows},), [torch.randn(2, n, 64) for n in (1, 8)]
+    report = export(
+        Turned(),
+        given,
+        tmp_path / "m",
+        quantize=quantize,
+        dynamic_shapes=shapes,
+        more_inputs=more,
+    )
+    assert report.passed, report.text()
+    assert not any("bmm" in op for op in report.gpu_ops), report.gpu_ops
+
+
 class Deep(torch.nn.Module):  # type: ignore[name-defined,misc]
     """Layers after each other, where rounding decides about levels of activations."""
 

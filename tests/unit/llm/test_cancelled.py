@@ -107,6 +107,25 @@ def test_a_call_that_was_refused_leaves_all_as_it_was() -> None:
     wait(run())
 
 
+def test_a_call_that_never_began_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache is still known to be the conversation's."""
+
+    async def refuse(*_: object) -> None:
+        raise ExecutionError("refused before it was counted")
+
+    async def run() -> None:
+        generator = Generator(await webpte.load(FOLLOWING, device=SimulatedDevice()))
+        await generator.prefill(PROMPT)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(generator._session._decoder), "sample", refuse)
+            with pytest.raises(ExecutionError, match="refused"):
+                await generator.prefill(TURN)
+        found = await tokens_of(generator.continue_(TURN, 4))
+        assert found == await fresh(FOLLOWING, [*PROMPT, *TURN])
+
+    wait(run())
+
+
 def test_a_refusal_behind_the_first_chunk_leaves_what_that_wrote() -> None:
     async def run() -> None:
         generator = Generator(await webpte.load(FEW_ROWS, device=SimulatedDevice()))

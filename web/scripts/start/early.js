@@ -36,6 +36,14 @@ const withData = (element, data) => {
 };
 const acting = (text, act, className = "") => withData(button(text, null, className), { act });
 
+const decoded = (name) => {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name; // it has a % of its own
+  }
+};
+
 // ---- inputs by kind
 
 const drawing = () => {
@@ -116,8 +124,8 @@ export const makeEarly = ({ gallery, addStyles, tell, leave }) => {
 
   const draw = (card) => {
     const { wanted } = now;
-    const address = wanted.url && wanted.url.split(/[?#]/)[0].replace(/\/+$/, "");
-    const title = card?.title ?? card?.name ?? wanted.model ?? wanted.file ?? decodeURIComponent(address.split("/").pop() || address);
+    const address = wanted.url && wanted.url.split(/[?#]/)[0].replace(/(?<!\/)\/+$/, "");
+    const title = card?.title ?? card?.name ?? wanted.model ?? wanted.file ?? decoded(address.split("/").pop() || address);
     now.view = wanted.view || card?.view || (card?.inputs?.length ? "run" : "");
     now.kind = card?.problem ? "" : kindOf(card, now.view);
     giveBack();

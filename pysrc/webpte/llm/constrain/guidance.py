@@ -11,7 +11,8 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from concurrent.futures import Future
+from functools import cache, partial
 from reprlib import repr as shown
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from webpte.errors import InputError, TextError, WebpteError
 from webpte.llm.constrain.closed_objects import closed
 from webpte.llm.constrain.constraint import Allowed
+from webpte.llm.constrain.deep_threads import in_deep_thread
 from webpte.llm.constrain.json_answer import JsonAnswer
 from webpte.llm.constrain.json_values import Schema
 from webpte.llm.text import Tokenizer
@@ -29,6 +31,8 @@ INSTALL = (
     "llguidance takes more and larger schemas: in CPython `pip install webpte[constraints]` has it"
 )
 CHECKED_AT_ONCE = 16_384  # characters of a grammar, which take up to some 30 ms
+MOST_SECONDS = 30.0  # for reading a grammar: some never end
+MOST_UNFINISHED = 2  # grammars that are still read although nobody waits any more
 _WRITTEN = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 # Errors of llguidance's limits, as it tells them while an answer is generated.
 _LIMIT = re.compile(r"\bmax is \d|too (complex|large|many)")
@@ -72,7 +76,8 @@ def _checked(matcher: Any, grammar: str, name: str) -> str:
     if len(grammar) > CHECKED_AT_ONCE:
         return grammar
     with engine_errors("llguidance", f"reading {name}"):
-        wrong, messages = matcher.validate_grammar_with_warnings(grammar)
+        check = partial(matcher.validate_grammar_with_warnings, grammar)
+        wrong, messages = in_deep_thread(check).result()
     if wrong:
         raise InputError(f"{name}: {_first_lines(messages[0])}")
     return grammar
@@ -103,6 +108,7 @@ class Guide:
         self._library = library
         self._tokenizer = tokenizer
         self._tokens = tokens
+        self._unfinished: set[Future[Guided]] = set()
 
     @classmethod
     async def load(cls, tokenizer: Tokenizer) -> Guide | None:
@@ -125,9 +131,19 @@ class Guide:
     async def follow(self, grammar: str, name: str) -> Guided:
         """Return the constraint of a grammar, which errors call by `name`.
 
-        Raises InputError for a grammar that llguidance does not take.
+        Raises InputError for a grammar that llguidance does not take, or not within
+        MOST_SECONDS.
         """
-        return await asyncio.to_thread(self._follow, grammar, name)
+        self._unfinished = {work for work in self._unfinished if not work.done()}
+        if len(self._unfinished) >= MOST_UNFINISHED:
+            raise InputError(f"{name}: others are still being read; try again later")
+        work = in_deep_thread(partial(self._follow, grammar, name))
+        self._unfinished.add(work)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(work), MOST_SECONDS)
+        except TimeoutError:
+            told = f"{name} takes more than {MOST_SECONDS:.0f} s to read: make it simpler"
+            raise InputError(told) from None
 
     def _follow(self, grammar: str, name: str) -> Guided:
         matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -22,7 +23,7 @@ from support.llm.schemas import Schemas, fits
 from support.page.chats import open_chat, open_tokenizer
 from webpte.errors import InputError, TextError
 from webpte.llm import Constraint, Grammars, Matching
-from webpte.llm.constrain import grammar
+from webpte.llm.constrain import grammar, guidance
 from webpte.llm.constrain.closed_objects import closed
 from webpte.llm.constrain.grammar import LazyGrammars
 from webpte.llm.constrain.guidance import Guide, Guided, _Words, grammar_of, load_guidance
@@ -323,6 +324,43 @@ def test_a_large_schema_that_is_wrong_is_found_later() -> None:
     build = lazy()[1].json(JsonAnswer((JsonForm(wide),)))
     with pytest.raises(InputError, match=r"the schema: .*not"):
         wait(build())
+
+
+@pytest.mark.parametrize(("links", "levels"), [(12, 110), (4000, 0)])
+def test_definitions_of_any_depth_do_not_end_the_process(links: int, levels: int) -> None:
+    def link(number: int) -> Any:
+        schema: Any = {"$ref": f"#/$defs/{number + 1}"}
+        for _ in range(levels):
+            schema = {"items": schema}
+        return schema
+
+    inner = {str(number): link(number) for number in range(links)}
+    made = guided({"$ref": "#/$defs/0", "$defs": {**inner, str(links): {"type": "string"}}})
+    assert made.after(()).tokens.size
+
+
+def test_who_waits_for_a_schema_is_told_when_it_takes_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guidance, "MOST_SECONDS", 0.01)
+    go_on, given = threading.Event(), {"type": "string"}
+
+    async def run() -> None:
+        guide = await Guide.load(lazy()[0])
+        assert guide is not None
+        monkeypatch.setattr(guide, "_follow", lambda *_: go_on.wait())
+        for _ in range(guidance.MOST_UNFINISHED):
+            with pytest.raises(InputError, match=r"the schema takes more than .* simpler"):
+                await guide.follow("", "the schema")
+        with pytest.raises(InputError, match="the schema: others are still being read"):
+            await guide.follow("", "the schema")
+        go_on.set()
+        await asyncio.gather(*map(asyncio.wrap_future, guide._unfinished))
+        monkeypatch.undo()
+        made = await guide.follow(grammar_of(JsonAnswer((JsonForm(given),))), "the schema")
+        assert made.after(()).tokens.size
+
+    asyncio.run(run())
 
 
 def test_the_library_is_here() -> None:

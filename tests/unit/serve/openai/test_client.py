@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from support.harness import extent
 from support.page.chats import Q4, open_chat, open_tokenizer
 from webpte.llm.text import ChatTemplate
 from webpte_serve.openai import Client, EmbeddingModel, Model, RequestError
+from webpte_serve.openai.models import MOST_SCHEMA
 
 ASKED = [{"role": "user", "content": "Hi"}]
 # A template that takes tools, in few tokens: the tiny model's context holds 128.
@@ -156,6 +158,25 @@ def test_an_answer_in_json() -> None:
                 await found.chat.completions.create(
                     model="tiny", messages=ASKED, response_format=form
                 )
+
+    wait(check())
+
+
+def test_schemas_are_measured_before_they_are_read() -> None:
+    names = [f"name {number}" for number in range(MOST_SCHEMA // 8)]
+    table = {"type": "object", "properties": {"a": {"enum": names}}}
+    call = {"type": "function", "function": {"name": "rate", "parameters": table}}
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": table}}
+
+    async def check() -> None:
+        async with client(template=await ChatTemplate.load(TOOLS)) as found:
+            create = partial(found.chat.completions.create, model="tiny", messages=ASKED)
+            with pytest.raises(RequestError, match="schema has more than 131,072 char") as error:
+                await create(response_format=form)
+            assert error.value.param == "response_format"
+            with pytest.raises(RequestError, match="has more than 131,072 characters") as error:
+                await create(tools=[call], tool_choice="required")
+            assert error.value.param == "tools"
 
     wait(check())
 
