@@ -151,7 +151,7 @@ class Session:
 
     @property
     def near(self) -> str:
-        """What makes texts near each other for an encoder, in the words of its card."""
+        """The card's words for how an encoder's texts are near each other, or "meaning"."""
         card = self.source.card
         return (card.near if card is not None else "") or "meaning"
 
