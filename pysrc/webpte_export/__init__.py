@@ -5,8 +5,8 @@ from webpte_export import export
 report = export(model, (x,), "out/model")       # writes out/model.pte, out/model.suite, ...
 print(report.text())
 
-It needs PyTorch and ExecuTorch, which `python3 serve.py export` sets up in an environment of its
-own; importing the package needs neither. docs/use/export.md explains the rest.
+Exports need PyTorch and ExecuTorch, which `python3 serve.py export` sets up in a separate
+environment; importing the package needs neither. docs/use/export.md explains the rest.
 """
 
 from __future__ import annotations

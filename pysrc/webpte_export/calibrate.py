@@ -1,9 +1,9 @@
-"""Runs texts through a model, all up to one layer at a time, so that each layer can be calibrated.
+"""Runs texts through a model, layer by layer, so that each layer can be calibrated.
 
-A linear layer is rounded (`gptq.py`) when all texts have come to it, and computes with the rounded
-weights from then on: later layers are calibrated with the inputs that they will have. One pass over
-the texts is enough, nothing but the texts' values at one layer is kept, and nothing needs to be
-known about the model but that every text takes the same way through it.
+A linear layer is rounded (`gptq.py`) when all texts have reached it, and computes with the rounded
+weights from then on, so that later layers are calibrated with their final inputs. A single pass
+over the texts is enough, and only the texts' values at a single layer are kept. The model may have
+any form in which every text takes the same way through the layers.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ import torch
 from torch import Tensor, nn
 
 from webpte_export.errors import ExportError
-from webpte_export.gptq import Inputs, Rounded, relative_error, round_weights
+from webpte_export.gptq import Inputs, RoundedWeights, relative_error, round_weights
 
 
 @dataclass(frozen=True)
-class Calibrated:
-    """A layer's weights on the grid, those before it, and the change of its results."""
+class CalibratedLayer:
+    """A layer's rounded weights, the weights before, and the change of its results."""
 
-    rounded: Rounded
+    rounded: RoundedWeights
     weight: Tensor  # (rows, width), float32
     error: float  # squared, relative to the squared results
 
 
 def calibrate(
     model: nn.Module, names: Collection[str], runs: Sequence[Callable[[], Any]], group: int
-) -> dict[str, Calibrated]:
-    """Round linear layers of these names, as soon as all runs have come to them.
+) -> dict[str, CalibratedLayer]:
+    """Round linear layers with these names, as soon as all runs have reached them.
 
-    The layers then have the rounded weights. Those to which no run comes are left alone, and are
-    not in the result. Each run computes a text by the model, all texts of one length.
+    The layers then have the rounded weights. Layers that no run reaches stay unchanged, and are not
+    in the result. Each run computes a text by the model; all texts have the same length.
     """
     turns = _Turns(len(runs))
-    found: dict[str, Calibrated] = {}
+    found: dict[str, CalibratedLayer] = {}
     seen: dict[str, Inputs] = {}
     arrived: dict[str, int] = {}
 
     def meet(name: str, layer: nn.Linear, x: Tensor) -> None:
         # The other layers are meeting places, too: runs share the model's caches, and must not be
-        # further apart than from one layer to the next.
+        # further apart than a layer.
         if name in names and name not in found:
             seen.setdefault(name, Inputs.none(layer.in_features)).add(x)
             arrived[name] = arrived.get(name, 0) + 1
@@ -70,7 +70,7 @@ def calibrate(
     return found
 
 
-def _round(name: str, layer: nn.Linear, inputs: Inputs, group: int) -> Calibrated:
+def _round(name: str, layer: nn.Linear, inputs: Inputs, group: int) -> CalibratedLayer:
     if not bool(inputs.products.isfinite().all()):
         raise ExportError(
             f"the text gives {name} inputs that are not finite: the model computes wrongly in "
@@ -80,15 +80,15 @@ def _round(name: str, layer: nn.Linear, inputs: Inputs, group: int) -> Calibrate
     rounded = round_weights(before, inputs, group)
     after = rounded.weights()
     layer.weight = nn.Parameter(after, requires_grad=False)
-    return Calibrated(rounded, before, relative_error(before, after, inputs))
+    return CalibratedLayer(rounded, before, relative_error(before, after, inputs))
 
 
 class _Stopped(BaseException):
-    """Ends a run because another one failed."""
+    """Ends a run because another run failed."""
 
 
 class _Turns:
-    """Threads of which one runs at a time, in turn; `hand_over` gives the turn to the next one."""
+    """Threads that run in turn, one at a time; `hand_over` starts the next thread."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -116,7 +116,7 @@ class _Turns:
             raise self._failure
 
     def hand_over(self) -> None:
-        """Let the other threads come to this place, then go on."""
+        """Let the other threads come to this place, then continue."""
         with self._changed:
             self._next()
             self._wait()
@@ -126,7 +126,7 @@ class _Turns:
         try:
             with self._changed:
                 self._wait()
-            with torch.no_grad():  # holds for one thread only
+            with torch.no_grad():  # holds for a single thread
                 function()
         except _Stopped:
             pass

@@ -1,4 +1,4 @@
-"""Checks an export: its error on NumPy, and where each of its operators runs with a GPU."""
+"""Checks an export: its error on NumPy, and the place of each of its operators with a GPU."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from webpte_export.suites.suite import parse_entry, run_entry
 _MOST_BYTES_TO_COUNT = 64 * 2**20
 
 T = TypeVar("T")
-Reasons = Mapping[str, tuple[str, ...]]  # operator -> why the partitioner left it
+Reasons = Mapping[str, tuple[str, ...]]  # operator -> reason of the partitioner
 
 
 @dataclass(frozen=True)
-class Placed:
-    """The operators of a program, and where they run."""
+class Placement:
+    """The operators of a program, and their places."""
 
     delegates: int
-    constants: dict[str, int]  # their bytes, by a name that methods with the same have in common
+    constants: dict[str, int]  # bytes by name; methods share constants with the same name
     gpu_ops: dict[str, int]
     host_ops: tuple[HostOp, ...]
-    submissions: int | None  # of one call; with several methods, of the one that has most
-    problem: str | None = None  # why it would not run on a GPU
+    submissions: int | None  # of a call; with several methods, the largest number
+    problem: str | None = None  # reason why it would not run on a GPU
 
     @property
     def constant_bytes(self) -> int:
         """Bytes of all constants."""
         return sum(self.constants.values())
 
-    def __or__(self, other: Placed) -> Placed:
+    def __or__(self, other: Placement) -> Placement:
         """Return both methods together."""
         counts = [n for n in (self.submissions, other.submissions) if n is not None]
-        return Placed(
+        return Placement(
             delegates=self.delegates + other.delegates,
             constants=self.constants | other.constants,
             gpu_ops=dict(Counter(self.gpu_ops) + Counter(other.gpu_ops)),
@@ -55,7 +55,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The errors of a method, or of several."""
+    """The errors of a method, or of several methods."""
 
     passed: bool
     max_abs: float | None
@@ -73,7 +73,7 @@ class Verdict:
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end; in a thread if a loop already runs here, as in notebooks."""
+    """Run a coroutine to its end; in a thread if a loop is already running, as in notebooks."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -104,12 +104,12 @@ def _largest(errors: list[float | None]) -> float | None:
     return max(known) if known and len(known) == len(errors) else None
 
 
-def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placed:
+def place(suite: Path, entry: dict[str, Any], reasons: Reasons) -> Placement:
     """Find where the operators of a program run."""
     return wait_for(_place(suite, entry, reasons))
 
 
-async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
+async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placement:
     entry = parse_entry(raw)
     contents = await read_contents(await open_source(suite / entry.pte), optional=OPTIONAL_METHODS)
     method = contents.methods[entry.method]
@@ -130,7 +130,7 @@ async def _place(suite: Path, raw: dict[str, Any], reasons: Reasons) -> Placed:
         problem = f"on a GPU: {type(error).__name__}: {error}"
     except MemoryError as error:
         problem = f"there is not enough memory to try it: {error}; is the max of a Dim too large?"
-    return Placed(
+    return Placement(
         delegates=len(method.plan.delegates),
         constants={
             constant.key or f"{entry.method} {number}": constant.nbytes

@@ -1,15 +1,15 @@
-"""The one error of exports, and the text of errors that exporters raise."""
+"""The error of exports, and the text of exporters' errors."""
 
 from __future__ import annotations
 
 import traceback
 from pathlib import Path
 
-_MOST_LINES = 24  # of an exporter's error: its suggested fixes come last
+_MOST_LINES = 24  # kept of an exporter's error
 
 
 class ExportError(Exception):
-    """A model cannot be exported as requested. The message says what to change.
+    """A model cannot be exported as requested. The message advises a change.
 
     details  the text of the library that failed, `tool`; `whole` has its traceback, too
     """
@@ -20,9 +20,9 @@ class ExportError(Exception):
 
 
 def error_text(error: BaseException, most: int | None = _MOST_LINES) -> str:
-    """Return the text of the original error: exporters wrap it in ones that say less.
+    """Return the text of the original error, which exporters wrap in vaguer errors.
 
-    Lines stay lines, with their indentation; what is left out of a very long text is counted.
+    Lines keep their indentation; a very long text is shortened, with the number of lines left out.
     """
     while error.__cause__ is not None:
         error = error.__cause__

@@ -1,9 +1,9 @@
 """Mixtures of experts, in a form that exports to few large operators.
 
-A model runs each token by a few of its experts, which are chosen while it runs. The library's ways
-to do that sort the tokens, or copy the weights of every token's experts. Here all experts run as
-one wide layer, and those that were not chosen are multiplied by zero: more arithmetic, but the
-weights are linear layers, which are quantized and run as any other.
+A model runs each token by a few of its experts, which are chosen at run time. The library sorts the
+tokens, or copies the weights of every token's experts. Here all experts run as a single wide layer,
+and the results of experts that were not chosen are multiplied by zero: more arithmetic, but the
+weights are ordinary linear layers, which can be quantized.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from torch.overrides import TorchFunctionMode
 
 _MOST_CANDIDATES = 512
 _MOST_COMPARISONS = 1 << 24
-# An attribute of indices that `SmallTopK` has found: which candidate has which place, (..., k, n).
-# Experts that are given it need no 64-bit integers, which would split the program.
+# An attribute of indices from `SmallTopK`: which candidate has which place, (..., k, n). Experts
+# that get it need no 64-bit integers, which would split the program.
 _PLACES = "_webpte_places"
 
 
@@ -34,12 +34,12 @@ def replace_experts(model: Any) -> int:
 
 
 def has_experts(model: Any) -> bool:
-    """Tell whether a model has experts that `replace_experts` would replace."""
+    """Return whether a model has experts that `replace_experts` would replace."""
     return any(_are_experts(module) for module in model.modules())
 
 
 def _are_experts(module: Any) -> bool:
-    """Tell whether a module has the attributes that the library gives to experts."""
+    """Return whether a module has the attributes that the library gives to experts."""
     weights = (getattr(module, name, None) for name in ("gate_up_proj", "up_proj"))
     return (
         hasattr(module, "_apply_gate")
@@ -52,8 +52,8 @@ def _are_experts(module: Any) -> bool:
 class WideExperts(nn.Module):
     """All experts side by side: tokens (n, width), numbers and weights (n, k) -> (n, width).
 
-    `original` is the library's module. Its function between the two layers is used, or, if that is
-    the library's own (an activation times a linear layer), two layers take its place.
+    `original` is the library's module. The function between its two layers is used; the library's
+    default, an activation times a linear layer, becomes two layers.
     """
 
     def __init__(self, original: Any) -> None:
@@ -97,14 +97,14 @@ def _has_usual_gate(original: Any) -> bool:
 
 
 def _weights(original: Any, name: str) -> tuple[Tensor, Tensor | None]:
-    """Return weights (experts, outputs, inputs) and biases (experts, outputs) of one layer."""
+    """Return weights (experts, outputs, inputs) and biases (experts, outputs) of a layer."""
     weight = getattr(original, name).detach()
     bias = getattr(original, f"{name}_bias").detach() if original.has_bias else None
     return weight.transpose(1, 2) if original.is_transposed else weight, bias
 
 
 def _halves(weight: Tensor, bias: Tensor | None, concatenated: bool) -> tuple[Any, Any]:
-    """Return gate and up of weights in which they are one after the other, or take turns."""
+    """Return gate and up from weights that have them one after the other, or alternating."""
     half = weight.shape[1] // 2
     parts = (
         (slice(half), slice(half, None)) if concatenated else (slice(0, None, 2), slice(1, None, 2))
@@ -114,7 +114,7 @@ def _halves(weight: Tensor, bias: Tensor | None, concatenated: bool) -> tuple[An
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """Build one layer of the experts' layers: weights (experts, outputs, inputs)."""
+    """Build a layer from the experts' layers: weights (experts, outputs, inputs)."""
     rows = weight.reshape(-1, weight.shape[-1]).contiguous()
     layer = nn.Linear(rows.shape[1], rows.shape[0], bias=bias is not None)
     layer.weight = nn.Parameter(rows, requires_grad=False)
@@ -126,7 +126,7 @@ def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
 class SmallTopK(TorchFunctionMode):
     """A context in which the largest of a few values are found by comparing all pairs.
 
-    Routers choose experts so. It is the same result as a sort's, but runs on the GPU.
+    Routers choose experts so. The result equals a sort's, but this way runs on the GPU.
     """
 
     def __torch_function__(

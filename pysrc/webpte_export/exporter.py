@@ -56,19 +56,18 @@ def export(
                     `serve.py verify`) and PATH.report.json; PATH may end in .pte
     dynamic_shapes  as for torch.export
     quantize        None, "4w", "8w" or "8da4w": see `webpte_export.quantize`. PyTorch's results in
-                    the suite are those of the quantized model
+                    the suite come from the quantized model
     half            weights and values on the GPU are f16; inputs and outputs keep their types
     metadata        name -> int, float, bool or list of ints: methods of the program that return it
     more_inputs     further calls for the suite, in order, such as other sizes; a model that keeps
-                    state in buffers sees them one after the other
+                    state in buffers sees them in this order
     tolerance       (atol, rtol) of the suite; by default 1e-3 each, 2e-2 with `half`; with 8da4w
-                    more, if PyTorch's own results move more by rounding
+                    more, if PyTorch's results move more by rounding
     strict          as for torch.export: finds more faults of models, and fails on more models
     beside          names of files in the program's folder that its manifest lists, too
 
-    Raises ExportError with what to change, whatever went wrong; what the libraries say about it is
-    in PATH.export.log. A program that differs from PyTorch raises nothing: the
-    report says so (`passed`, `problem`).
+    Every failure raises ExportError with advice; the libraries' messages are in PATH.export.log. A
+    program that differs from PyTorch raises nothing: see the report (`passed`, `problem`).
     """
     program = program_path(path)
     _check_arguments(model, quantize, tolerance)
@@ -111,8 +110,8 @@ def export(
 class PreparedMethod:
     """A method to export: its module, already quantized, and calls of it, in order.
 
-    `rewrite` changes the graph module between PyTorch's export and ExecuTorch's; `tolerance` is
-    the method's own in the suite.
+    `rewrite` changes the graph module between PyTorch's export and ExecuTorch's; `tolerance` is the
+    method's tolerance in the suite.
     """
 
     module: Any
@@ -132,7 +131,7 @@ def export_prepared(
     before: Mapping[str, PreparedMethod] | None = None,
     **options: Any,
 ) -> Report:
-    """Export the method `forward`, after those of `before`, if there are any.
+    """Export the methods of `before`, then the method `forward`.
 
     The other options are those of `export_methods`.
     """
@@ -154,10 +153,10 @@ def export_methods(
     beside: Sequence[str] = (),
     names: LayerNames | None = None,
 ) -> Report:
-    """Export methods as one program; `quantize` says how they were quantized.
+    """Export methods as a single program; `quantize` names their quantization.
 
-    `beside` names files in the same folder that the manifest lists, too. `names` gives linear
-    layers of the last method the names that LoRAs know them by.
+    `beside` names further files in the same folder for the manifest. `names` maps linear layers of
+    the last method to their names in LoRAs.
     """
     import torch
 
@@ -209,7 +208,7 @@ def export_methods(
 
 
 def _exported(method: PreparedMethod, strict: bool) -> tuple[Any, WeightChanges]:
-    """Return a method as PyTorch exports it, rewritten if it is to be."""
+    """Return a method as PyTorch exports it, rewritten if requested."""
     given = method.calls[0], method.dynamic_shapes, strict
     exported, changes = torch_export(method.module, *given), WeightChanges()
     if method.rewrite is not None:
@@ -220,7 +219,7 @@ def _exported(method: PreparedMethod, strict: bool) -> tuple[Any, WeightChanges]
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name; an earlier one stays until it is complete."""
+    """Write a file under a temporary name; an earlier file stays until the new file is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".pte.part")
     try:
@@ -276,9 +275,9 @@ def _as_inputs(given: Any) -> tuple[Any, ...]:
 
 
 def _eager(module: Any, calls: Sequence[tuple[Any, ...]]) -> list[Call]:
-    """Compute PyTorch's results with a copy, so that state of these calls is not exported.
+    """Compute PyTorch's results with a copy, so that the state of these calls is not exported.
 
-    A program returns None, too, in its place.
+    Results of None are kept, because a program returns None, too.
     """
     from torch.utils._pytree import tree_leaves
 

@@ -1,4 +1,4 @@
-"""Patches for faults of ExecuTorch 1.5.1's exporter, each with the fault that it works around."""
+"""Patches for faults of ExecuTorch 1.5.1's exporter, each with the fault that it mends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def patch_exporter() -> None:
     from torch.fx.traceback import NodeSource
 
     # Every pass records a node's origin with a deep copy of all earlier records, which takes most
-    # of the time of a long chain of passes. They are never changed, so they can be shared.
+    # of the time of a long chain of passes. The records never change, so they can be shared.
     NodeSource.__deepcopy__ = lambda source, _memo: source
     # Building the pattern graphs takes longer than most models. Their functions are cached, but
-    # were registered uncached, so that every delegate built them again.
+    # were registered without the cache, so that every delegate built them again.
     for entry in fusable_patterns.values():
         if entry.get_graphs_fn is not None and not hasattr(entry.get_graphs_fn, "cache_info"):
             entry.get_graphs_fn = functools.cache(entry.get_graphs_fn)
@@ -38,10 +38,10 @@ def patch_exporter() -> None:
 
 @functools.cache
 def describe_rotary_shapes() -> None:
-    """Tell the shapes that the operator for rotary embeddings gives, without running it.
+    """Compute the result shapes of the operator for rotary embeddings without running it.
 
-    Its own code slices tables at the position. Passes that run it on a position of which nothing
-    is known any more refused that.
+    The operator's code slices tables at the position. Passes that run it on an unknown position
+    refused the slice.
     """
     import executorch.backends.vulkan.custom_ops_lib  # noqa: F401
     import torch
@@ -53,7 +53,7 @@ def describe_rotary_shapes() -> None:
 
 
 def keep_fake_mode() -> None:
-    """Run each pass in the fake tensor mode of the graph that it is given.
+    """Run each pass in the fake tensor mode of its graph.
 
     A pass looks for the mode among the graph's inputs, where lifted constants are real tensors. A
     graph with no other inputs got a second mode, and a later pass refused to mix the two.
@@ -86,9 +86,9 @@ def keep_fake_mode() -> None:
 
 
 def keep_shared_state() -> None:
-    """Keep a buffer outside of delegates if one of them reads it and another computes its content.
+    """Keep a buffer outside of delegates if a delegate reads it and another computes its content.
 
-    The partitioner gave it to the one that reads it, and the program was then refused as invalid.
+    The partitioner gave it to the reader, and the program was then refused as invalid.
     """
     from executorch.backends.vulkan.partitioner import vulkan_partitioner
 
@@ -115,9 +115,10 @@ def keep_shared_state() -> None:
 
 
 def keep_unused_inputs() -> None:
-    """Keep the inputs of a delegate that nothing in it uses, such as sizes that passes replaced.
+    """Keep the unused inputs of a delegate, such as sizes that passes replaced.
 
-    They were left out of its graph, but not out of its calls, and the file does not say which.
+    The exporter left them out of the delegate's graph, but not out of its calls, and the file does
+    not name them.
     """
     from executorch.backends.vulkan.serialization.vulkan_graph_builder import VkGraphBuilder
 
@@ -140,8 +141,8 @@ def keep_unused_inputs() -> None:
 def take_masks_as_given() -> None:
     """Keep torch.nn.Transformer from comparing its mask with a causal one.
 
-    It does so to choose a kernel, but what it does next then depends on values, which torch.export
-    refuses. The mask is applied in either case.
+    The comparison chooses a kernel by values, which torch.export refuses. The mask is applied in
+    either case.
     """
     from torch.nn.modules import transformer
 
@@ -153,7 +154,7 @@ def take_masks_as_given() -> None:
 
 
 def hide_broken_torchvision() -> None:
-    """Hide a torchvision built for another torch, whose import fails in libraries that try it."""
+    """Hide a torchvision built for another torch: libraries fail when they try to import it."""
     if "torchvision" in sys.modules or importlib.util.find_spec("torchvision") is None:
         return
     try:
@@ -164,7 +165,7 @@ def hide_broken_torchvision() -> None:
 
 @contextmanager
 def fewer_collections() -> Iterator[None]:
-    """Rarer garbage collections, which else take a quarter of an export's time.
+    """Make garbage collections rarer, which otherwise take a quarter of an export's time.
 
     The libraries hold millions of objects, and passes allocate so many more that each collection
     traverses all of them.

@@ -1,7 +1,7 @@
-"""Explains why an export failed: the line of the model, advice, and below the exporter's own text.
+"""Explains failed exports: the line of the model, advice, and the exporter's text.
 
-Exporters' texts are pages long and begin with their own affairs. The user gets a sentence, the line
-of the model, and what to write instead; the whole text goes to OUT.export.log.
+Exporters' texts are pages long and begin with internals. The user gets a sentence, the line of the
+model, and a replacement; the whole text goes to OUT.export.log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOG = ".export.log"
-_SHOWN_LINES = 6  # of the details
+_SHOWN_LINES = 6  # lines of details in a message
 _FRAME = re.compile(r'File "(?P<file>[^"\n]+)", line (?P<line>\d+)')
 _OPERATOR = re.compile(r"\b(?:aten|torchvision|higher_order)(?:\.|::)(?P<name>\w+)")
 _OWN = Path(__file__).resolve().parents[1]
@@ -35,7 +35,7 @@ COMPLEX = (
     "webpte has no complex numbers. Compute with the real and the imaginary part as two tensors: a "
     "spectrum (stft, fft) as a matmul with cosines and sines, a rotary embedding by cos and sin."
 )
-# What the text of an error says, and what to do about it: the first that fits.
+# Patterns in the text of an error, and advice: the first match counts.
 _ADVICE: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)complex(32|64|128)|ComplexFloat|torch\.c(float|double)"), COMPLEX),
     (
@@ -115,7 +115,7 @@ def line_of(places: Iterable[tuple[str, int]]) -> Line | None:
 
 
 def _is_users(file: str) -> bool | None:
-    """Tell whether a file is the user's, not a library's; None: of PyTorch, Python or webpte."""
+    """Return whether a file is the user's, not a library's; None: of PyTorch, Python or webpte."""
     path = Path(file)
     if file.startswith("<") or path.is_relative_to(_OWN):
         return None
@@ -128,12 +128,12 @@ def _is_users(file: str) -> bool | None:
 
 
 def places_in(text: str) -> list[tuple[str, int]]:
-    """List the places that a text names as tracebacks do, outermost first."""
+    """List the places that a text names in the form of tracebacks, outermost first."""
     return [(match["file"], int(match["line"])) for match in _FRAME.finditer(text or "")]
 
 
 def places_of(error: BaseException) -> list[tuple[str, int]]:
-    """List the places through which an error, and those before it, went."""
+    """List the places that an error, and the errors that caused it, passed through."""
     found: list[tuple[str, int]] = []
     seen: set[int] = set()
     each: BaseException | None = error
@@ -147,7 +147,7 @@ def places_of(error: BaseException) -> list[tuple[str, int]]:
 
 
 def line_of_operator(text: str, nodes: Iterable[Any]) -> Line | None:
-    """Return the line of the first node whose operator the text names."""
+    """Return the line of the first node with an operator that the text names."""
     named = set(_OPERATOR.findall(text))
     for node in nodes:
         operator = _OPERATOR.search(str(getattr(node, "target", "")))
@@ -159,16 +159,16 @@ def line_of_operator(text: str, nodes: Iterable[Any]) -> Line | None:
 
 
 def advice_for(text: str) -> str | None:
-    """Return what to do about an error of this text; None: nothing is known."""
+    """Return advice for an error of this text; None without known advice."""
     return next((do for says, do in _ADVICE if says.search(text)), None)
 
 
 def failure(tool: str, what: str, error: BaseException, nodes: Iterable[Any] = ()) -> ExportError:
     """Return the error for a user.
 
-    tool   who says the details: ExecuTorch, torch.export, ...
-    what   what it cannot do: a sentence without its end
-    nodes  those of the graphs that it was given, of which the text may name operators
+    tool   the source of the details: ExecuTorch, torch.export, ...
+    what   the failure: a sentence without its end
+    nodes  nodes of the tool's graphs, whose operators the text may name
     """
     text = error_text(error, most=None)
     line = line_of(places_of(error)) or line_of_operator(text, nodes)
@@ -189,7 +189,7 @@ def _suggested(text: str) -> str | None:
 
 @contextmanager
 def explained(tool: str, what: str, *programs: Any) -> Iterator[None]:
-    """Raise ExportError for any error; `programs` are those that the tool was given."""
+    """Raise ExportError for any error; `programs` are the tool's programs."""
     try:
         yield
     except ExportError:
@@ -199,21 +199,21 @@ def explained(tool: str, what: str, *programs: Any) -> Iterator[None]:
 
 
 def _nodes_of(programs: Iterable[Any]) -> Iterator[Any]:
-    """List the nodes of programs, then those that PyTorch decomposes them into."""
+    """List the nodes of programs, then the nodes into which PyTorch decomposes them."""
     for program in programs:
         yield from program.graph_module.graph.nodes
     for program in programs:
-        with suppress(Exception):  # it has failed already
+        with suppress(Exception):  # the export has failed already
             yield from program.run_decompositions().graph_module.graph.nodes
 
 
 def telling_failures(
     program: Callable[[Mapping[str, Any]], Path],
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Let a function raise ExportError for any error, with its details below.
+    """Wrap a function to raise ExportError for any error, with its details below.
 
     `program` takes the function's arguments by name, and returns the path of the program. The whole
-    text goes to NAME.export.log beside that; the file of an earlier export is removed.
+    text goes to NAME.export.log next to the program; the log of an earlier export is removed.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -222,7 +222,7 @@ def telling_failures(
         @functools.wraps(function)
         def tell(*args: P.args, **kwargs: P.kwargs) -> T:
             log = program(signature.bind(*args, **kwargs).arguments).with_suffix(LOG)
-            with suppress(OSError):  # the export itself says what is wrong with the folder
+            with suppress(OSError):  # the export reports faults of the folder
                 log.unlink(missing_ok=True)
             try:
                 return function(*args, **kwargs)
@@ -240,7 +240,7 @@ def telling_failures(
 
 
 def _folded(told: ExportError, log: Path) -> str:
-    """Return the first lines of the details, and where the others are."""
+    """Return the first lines of the details, and the place of the others."""
     lines = told.details.splitlines()
     if told.details in str(told):
         lines = []

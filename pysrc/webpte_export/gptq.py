@@ -1,17 +1,18 @@
-"""Rounds the weights of one linear layer to 4-bit groups so that its results change least (GPTQ).
+"""Rounds a linear layer's weights to 4-bit groups with the least change of its results (GPTQ).
 
-Rounding to nearest treats every weight alone. Here the inputs x that a calibration text gives to
-the layer decide: a column of weights is rounded, and the columns that are not rounded yet take over
-what this changes in the results, as far as their inputs move together with the column's.
+Rounding to nearest treats every weight alone. GPTQ uses the layer's inputs x for a calibration
+text: a column of weights is rounded, and the remaining columns compensate for the change of the
+results, as far as their inputs correlate with the column's.
 
     H           sum of x xᵀ over the tokens of the text, (width, width)
     error       trace of (W - Q) H (W - Q)ᵀ: squared change of the results, summed over the tokens
-    Q           numbers -8 to 7 times the scale of their group, as `quantize.py` has them
+    Q           numbers -8 to 7 times the scale of their group, as in `quantize.py`
 
-Scales may be negative: the grid reaches further on one side (-8), and the sign chooses which.
+Scales may be negative: the grid reaches further on its negative side (-8), and the sign decides the
+direction.
 
 torchao's GPTQ (torchao.prototype.gptq, 0.18) gives 4 bits with zero points, for CUDA's kernels, and
-asks for another library to do so; the partitioner takes groups without zero points.
+needs another library; the partitioner takes groups without zero points.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ import torch
 from torch import Tensor
 
 LOWEST, HIGHEST = -8, 7
-_DAMPING = 0.01  # of the mean of H's diagonal, added to it: inputs that the text hardly has
-_BLOCK = 128  # columns after which those behind are updated, by one matrix product
-_SHRINKS = tuple(1.04 - 0.04 * step for step in range(13))  # scales that are tried, of the largest
-_ROUNDS = 2  # of rounding; scales are fitted after each
-_RIDGE = 1e-6  # of the systems for scales, relative: a group may be all zeros
-_MOST_VALUES = 1 << 24  # of intermediate results, 64 MiB
-_CACHED_VALUES = 1 << 16  # of those that are gone over many times
+_DAMPING = 0.01  # share of H's mean diagonal that is added, for inputs that the text hardly has
+_BLOCK = 128  # columns after which the later columns are updated, by a matrix product
+_SHRINKS = tuple(1.04 - 0.04 * step for step in range(13))  # scales to try, relative to the largest
+_ROUNDS = 2  # rounds of rounding; scales are fitted after each
+_RIDGE = 1e-6  # for the systems of scales, relative: a group may be all zeros
+_MOST_VALUES = 1 << 24  # per intermediate result, 64 MiB
+_CACHED_VALUES = 1 << 16  # per result that is reused many times
 
 
-class Rounded(NamedTuple):
+class RoundedWeights(NamedTuple):
     """Weights on the grid: numbers (rows, width), int8, and scales (rows, groups), float32."""
 
     numbers: Tensor
@@ -46,7 +47,7 @@ class Rounded(NamedTuple):
 
 @dataclass
 class Inputs:
-    """The sum of x xᵀ over the inputs of a layer, which need not be kept."""
+    """The sum of x xᵀ over the inputs of a layer, so that the inputs need not be kept."""
 
     products: Tensor  # (width, width), float64
 
@@ -60,19 +61,19 @@ class Inputs:
         self.products += rows.T @ rows
 
 
-def round_to_nearest(weight: Tensor, group: int) -> Rounded:
+def round_to_nearest(weight: Tensor, group: int) -> RoundedWeights:
     """Round weights (rows, width) one by one, with the scales of the least squared error."""
     weight = weight.detach().float()
     scales = _scales(weight, torch.ones(weight.shape[1]), group)
     return _nearest(weight, scales, group)
 
 
-def round_weights(weight: Tensor, inputs: Inputs, group: int) -> Rounded:
+def round_weights(weight: Tensor, inputs: Inputs, group: int) -> RoundedWeights:
     """Round weights (rows, width) to groups of 4 bits with the least error on the inputs."""
     weight = weight.detach().float()
     hessian = _damped(inputs.products)
     importance = hessian.diagonal().float()
-    # Columns with large inputs first: the most columns are left to make up for them.
+    # Columns with large inputs first: most columns are left to compensate for them.
     order = torch.argsort(importance, descending=True, stable=True)
     factor = _factor(hessian[order][:, order]).float()
     hessian = hessian.float()
@@ -82,10 +83,12 @@ def round_weights(weight: Tensor, inputs: Inputs, group: int) -> Rounded:
     for _ in range(_ROUNDS):
         numbers = _compensated(weight, scales, factor, order, group)
         scales = _fitted(weight, numbers, scales, hessian)
-        found = Rounded(numbers, scales)
+        found = RoundedWeights(numbers, scales)
         errors = _squared_results(weight - found.weights(), hessian)
         better = (errors < least)[:, None]
-        best = Rounded(*(torch.where(better, *pair) for pair in zip(found, best, strict=True)))
+        best = RoundedWeights(
+            *(torch.where(better, *pair) for pair in zip(found, best, strict=True))
+        )
         least = torch.minimum(errors, least)
     return best
 
@@ -103,7 +106,7 @@ def _squared_results(weight: Tensor, hessian: Tensor) -> Tensor:
 
 
 def _damped(products: Tensor) -> Tensor:
-    """Return H with a larger diagonal; an input that is always zero counts as an average one."""
+    """Return H with a larger diagonal; an input that is always zero counts as average."""
     hessian = products.clone()
     diagonal = hessian.diagonal()
     alive = diagonal > 0
@@ -139,15 +142,15 @@ def _scales_of_rows(weight: Tensor, importance: Tensor, group: int) -> Tensor:
     return best[:, :, 0]
 
 
-def _nearest(weight: Tensor, scales: Tensor, group: int) -> Rounded:
+def _nearest(weight: Tensor, scales: Tensor, group: int) -> RoundedWeights:
     wide = scales.repeat_interleave(group, 1)
-    return Rounded((weight / wide).round_().clamp_(LOWEST, HIGHEST).to(torch.int8), scales)
+    return RoundedWeights((weight / wide).round_().clamp_(LOWEST, HIGHEST).to(torch.int8), scales)
 
 
 def _compensated(
     weight: Tensor, scales: Tensor, factor: Tensor, order: Tensor, group: int
 ) -> Tensor:
-    """Round column by column; those that follow make up for the error. Returns the numbers."""
+    """Round column by column; later columns compensate for the error. Returns the numbers."""
     columns = weight.T[order].contiguous()  # (width, rows): a column is contiguous
     places = (order // group).tolist()
     by_group = scales.T.contiguous()
@@ -172,7 +175,7 @@ def _compensated(
 def _fitted(weight: Tensor, numbers: Tensor, scales: Tensor, hessian: Tensor) -> Tensor:
     """Return the scales with the least error for given numbers: a linear system for each row.
 
-    Groups whose numbers are all zero keep their scales.
+    Groups of zeros keep their scales.
     """
     rows, width = weight.shape
     count = scales.shape[1]

@@ -6,10 +6,10 @@ recorded with its name in the model; the constant method `get_linear_layers` the
     {"layers": {"model.layers.0.self_attn.q_proj": [{"weight": HASH, "pairs": [HEADS, SIZE]}], ...},
      "shifts": [...]}
 
-A layer has several parts if the exporter split it. What the exporter changed is there, too:
+A layer has several parts if the exporter split it. The exporter's changes are listed, too:
 
     pairs   the two rows of each rotated pair are next to each other (`webpte_export.llm.source`)
-    rows    [groups, begin, end]: rows from `begin` to `end` of each of so many groups of rows
+    rows    [groups, begin, end]: rows from `begin` to `end` of each of these groups of rows
     scale   a factor that was multiplied into the weights
     shift   the number of the vector (base64 of float32) that the layer's input lacks: the bias of
             the norm before it, which was moved into the layer's bias
@@ -25,27 +25,28 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 METHOD = "get_linear_layers"
-_ENDS = (".parametrizations.weight.original0", ".weight")  # the first: torchao's 4 bits
+_ENDS = (".parametrizations.weight.original0", ".weight")  # the first is torchao's 4 bits
 _META = "weight_changes"
 
 
 class NamedLayer(NamedTuple):
-    """A layer's name in the model, and what was done to its weights before they were exported."""
+    """A layer's name in the model, and the changes of its weights before the export."""
 
     name: str
     pairs: tuple[int, int] | None = None
     scale: float = 1.0
 
 
-# From a layer's name in the module that is exported to that in the model; None: not a layer of it.
+# From a layer's name in the exported module to its name in the model; None: not a layer of the
+# model.
 LayerNames = Callable[[str], NamedLayer | None]
 
 
 @dataclass
 class WeightChanges:
-    """Changes that a rewrite of a graph made to weights, by their names in the rewritten module.
+    """Changes of weights by a graph's rewrite, by their names in the rewritten module.
 
-    rows    the weight that one was cut from, and (groups, begin, end) of its rows
+    rows    the weight before a cut, and (groups, begin, end) of the rows
     shifts  the vector that was taken from the input of the layer
     """
 
@@ -59,14 +60,14 @@ class WeightChanges:
         return found
 
     def keep(self, module: Any) -> Any:
-        """Hand the changes on to the module that a pass made; return that."""
+        """Pass the changes on to the module that a pass returned; return that module."""
         module.meta[_META] = self
         return module
 
 
 @contextmanager
 def recorded_weights() -> Iterator[dict[str, str]]:
-    """Record the names of constants with their hashes, while something is lowered."""
+    """Record the names of constants with their hashes while a program is lowered."""
     from executorch.backends.vulkan.serialization.vulkan_graph_builder import VkGraphBuilder
 
     found: dict[str, str] = {}
@@ -91,7 +92,7 @@ def recorded_weights() -> Iterator[dict[str, str]]:
 def described(
     weights: Mapping[str, str], names: LayerNames, changes: WeightChanges
 ) -> dict[str, str]:
-    """Return the constant method for recorded weights; none if no layer has a name."""
+    """Return the constant method for recorded weights; an empty dict if no layer has a name."""
     layers: dict[str, list[dict[str, Any]]] = {}
     shifts: dict[str, int] = {}
     for weight, key in sorted(weights.items()):

@@ -19,7 +19,7 @@ _QUANTIZED = ("torchao.dequantize_affine.default", "torchao.quantize_affine.defa
 
 
 def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Copy tensors that are given more than once: torch.export takes them for one input."""
+    """Copy tensors that are passed more than once: torch.export takes them for a single input."""
     import torch
     from torch.utils._pytree import tree_map
 
@@ -69,11 +69,11 @@ def _check_graph(exported: Any) -> None:
 
 
 def order_rows(exported: Any) -> None:
-    """Let linear layers read rows that lie in order in memory, whatever order they were made in.
+    """Let linear layers read contiguous rows, also after operations such as a transposition.
 
-    PyTorch decomposes others, such as those of a transposed tensor, into a product for each batch
-    with a copy of the weight. For that there is no quantized operator, and ExecuTorch then leaves
-    out the quantization of activations.
+    PyTorch decomposes layers of other rows, for example of a transposed tensor, into a product for
+    each batch with a copy of the weight. These products have no quantized operator, and ExecuTorch
+    then leaves out the quantization of activations.
     """
     import torch
 
@@ -110,7 +110,7 @@ def lower(
         _check_graph(program)
         order_rows(program)
     exported = {name: separate_state(program) for name, program in exported.items()}
-    # Otherwise a mutated buffer is an extra output, of which the file does not say whose it is.
+    # Otherwise a mutated buffer is an extra output, and the file does not name the buffer.
     in_place = options | {"alias_buffer_mutations": True}
     with explained("ExecuTorch", "ExecuTorch cannot lower the model", *exported.values()):
         with recorded_weights() as weights:

@@ -12,7 +12,7 @@ TOKENIZER = "tokenizer.json"
 
 
 def write_manifest(program: Path, beside: Sequence[str] = ()) -> Path:
-    """Write PROGRAM.manifest.json; `beside` are names of further files in the same folder."""
+    """Write PROGRAM.manifest.json; `beside` has names of further files in the same folder."""
     names = [program.name, *beside]
     content: dict[str, Any] = {"program": program.name}
     if TOKENIZER in beside:
@@ -36,7 +36,7 @@ def _described(path: Path) -> dict[str, Any]:
 
 
 def add_task(program: Path, task: str) -> None:
-    """Write into the manifest of a program for which task of `webpte.tasks` it is."""
+    """Write the name of a program's task in `webpte.tasks` into its manifest."""
     path = program.with_suffix(".manifest.json")
     content = json.loads(path.read_text(encoding="utf-8"))
     _write(path, {"task": task, **content})

@@ -1,7 +1,7 @@
-"""Guards of the patterns that ExecuTorch's exporter fuses for Vulkan: only what means the same.
+"""Guards for the fusions of ExecuTorch's Vulkan exporter: only equivalent graphs are fused.
 
-Its patterns compare operators, but hardly shapes, axes, types and numbers. What a guard refuses
-stays as single operators.
+The exporter's patterns compare operators, but hardly shapes, axes, types and numbers. A refused
+match stays unfused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def guard_detector(entry: Any, guard: Guard) -> None:
     def detect(node: Any) -> Any:
         try:
             match = original(node)
-        except AssertionError:  # of a detector that met what it does not know
+        except AssertionError:  # raised by a detector for an unknown graph
             return None
         return match if match is not None and guard(match) else None
 
@@ -41,7 +41,7 @@ def guard_detector(entry: Any, guard: Guard) -> None:
 
 
 def value_of(node: Any) -> Any:
-    """Return the fake tensor of a node; None for anything else."""
+    """Return the fake tensor of a node; None for other values."""
     import torch
 
     value = node.meta.get("val") if hasattr(node, "meta") else None
@@ -49,7 +49,7 @@ def value_of(node: Any) -> Any:
 
 
 def nodes_between(last: Any, given: Sequence[Any]) -> Iterator[Any]:
-    """Yield the nodes of which the last is computed, up to those that are given."""
+    """Yield the nodes that compute the last node, back to the given nodes."""
     seen, left = set(given), [last]
     while left:
         node = left.pop()
@@ -63,10 +63,10 @@ def nodes_between(last: Any, given: Sequence[Any]) -> Iterator[Any]:
 
 
 def is_rms_norm(match: Any) -> bool:
-    """Tell whether a norm's weight is a vector of the row's width, and all is computed in floats.
+    """Return whether a norm's weight is a vector of the row's width, and all types are floats.
 
-    The pattern takes any factor for the weight: a gate, a scale of each sample, another norm. It
-    skips casts, also to integers, and `alpha` of the sum with epsilon.
+    The pattern takes any factor as the weight: a gate, a scale per sample, another norm. It skips
+    casts, also to integers, and `alpha` of the sum with epsilon.
     """
     from executorch.backends.vulkan.patterns.rms_norm import _extract_eps_value
     from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -78,7 +78,7 @@ def is_rms_norm(match: Any) -> bool:
         return False
     try:
         _extract_eps_value(match.eps_node)
-    except (ValueError, RuntimeError):  # it is computed, or a parameter
+    except (ValueError, RuntimeError):  # computed, or a parameter
         return False
     steps = list(nodes_between(match.anchor_node, (match.input_node, match.weight_node)))
     values = [x, weight, *(value_of(step) for step in steps)]
@@ -90,15 +90,15 @@ def is_rms_norm(match: Any) -> bool:
 
 
 def guard_rotary(entry: Any, fused: str) -> None:
-    """Fuse a rotary embedding only where the operator gives the same numbers.
+    """Fuse a rotary embedding only if the operator gives the same numbers.
 
-    The pattern ignores all axes, sizes and indices: it also matches heads before tokens, tables of
-    each sample, and pairs that lie elsewhere.
+    The pattern ignores all axes, sizes and indices: it also matches heads before tokens, tables per
+    sample, and pairs at other places.
     """
     original = entry.create_replacement_fn
     if hasattr(original, "__wrapped__"):
         return
-    known: dict[tuple[Any, ...], bool] = {}  # by what is computed: layers are alike
+    known: dict[tuple[Any, ...], bool] = {}  # by computation: layers are alike
 
     @functools.wraps(original)
     def fuse(program: Any, graph_module: Any, match: Any) -> None:
@@ -112,7 +112,7 @@ def guard_rotary(entry: Any, fused: str) -> None:
 
 
 def computation_of(match: Any) -> tuple[Any, ...]:
-    """Return what a match computes, without the names of its nodes."""
+    """Return a key for a match's computation, without the names of its nodes."""
     names = {node: f"input {i}" for i, node in enumerate(match.input_nodes)}
     steps: list[Any] = [str(getattr(value_of(node), "shape", None)) for node in match.input_nodes]
 
@@ -134,7 +134,7 @@ def flat(node: Any) -> list[Any]:
 
 
 def rotates_alike(match: Any, fused: str) -> bool:
-    """Tell whether an operator gives the match's results, tried on random numbers."""
+    """Return whether the operator gives the match's results on random numbers."""
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -152,7 +152,7 @@ def rotates_alike(match: Any, fused: str) -> bool:
             known = dict(zip(match.input_nodes, given, strict=True))
             found = [computed(node, known) for node in match.output_nodes]
             expected = op(*given, *more)
-        except Exception:  # whatever an operator raises: the shapes are none that it takes
+        except Exception:  # any exception: the operator does not take the shapes
             return False
     return all(
         x.shape == y.shape and torch.allclose(x.float(), y.float(), atol=1e-4)
@@ -161,12 +161,12 @@ def rotates_alike(match: Any, fused: str) -> bool:
 
 
 def number_of(size: Any) -> int:
-    """Return a size, or an example of a dynamic one."""
+    """Return a size, or an example of a dynamic size."""
     return int(size if isinstance(size, int) else size.node.hint)
 
 
 def computed(node: Any, known: dict[Any, Any]) -> Any:
-    """Return a node's result, from the known ones of other nodes."""
+    """Return a node's result, from the known results of other nodes."""
     import torch
 
     if node not in known:
@@ -184,9 +184,9 @@ def computed(node: Any, known: dict[Any, Any]) -> Any:
 
 
 def are_tables(match: Any) -> bool:
-    """Tell whether tables that are slices, which the operator takes whole, are some of their rows.
+    """Return whether the tables of cosines and sines are the same slice of rows.
 
-    It then takes the position of the cosines for both.
+    The operator takes the whole tables, and the cosines' position for both.
     """
     slices = [node for node in match.input_nodes[2:4] if "slice_copy" in str(node.target)]
     if not slices:
@@ -206,7 +206,7 @@ ROTARY = {"hf_rope": "apply_rotary_emb_hf", "export_llama_rope": "apply_rotary_e
 
 
 def is_int8(*nodes: Any) -> bool:
-    """Tell whether all quantize to int8 or from it, its whole range, by one number for a tensor."""
+    """Return whether all operators quantize to or from the whole int8 range, per tensor."""
     import torch
 
     for node in nodes:
@@ -218,9 +218,10 @@ def is_int8(*nodes: Any) -> bool:
 
 
 def is_quantized_sum(match: Any) -> bool:
-    """Tell whether a sum is one of int8, without `alpha`, which the pattern ignores.
+    """Return whether a sum is of int8 and without `alpha`, which the pattern ignores.
 
-    It drops a ReLU, too, which only does nothing where 0 is the smallest number of the output.
+    The pattern drops a ReLU, too, which has no effect only if 0 is the smallest number of the
+    output.
     """
     both = match.dequantize_input_a_node, match.dequantize_input_b_node
     plain = match.anchor_node.kwargs.get("alpha", 1) == 1
@@ -233,9 +234,9 @@ def is_quantized_unary(match: Any) -> bool:
 
 
 def is_quantized_linear(match: Any) -> bool:
-    """Tell whether a linear layer has rows of weights with a scale each, or a scale per group.
+    """Return whether a linear layer's weights have a scale per row, or per group.
 
-    Its input may be a view of what was quantized, if rows stay rows.
+    Its input may be a view of a quantized tensor, if rows stay rows.
     """
     inputs, weight = value_of(match.pattern_input_node), value_of(match.dequantize_weight_node)
     if inputs is None or weight is None or weight.dim() != 2:
@@ -258,7 +259,7 @@ def is_quantized_linear(match: Any) -> bool:
 
 
 def turns(node: Any, weight: Any) -> bool | None:
-    """Tell whether a matrix is the transposed weight; None if it is neither that nor the weight."""
+    """Return True for the transposed weight, False for the weight, and None otherwise."""
     if node is weight:
         return False
     swaps = any(name in str(node.target) for name in ("permute_copy", "t_copy", "transpose_copy"))
@@ -266,13 +267,13 @@ def turns(node: Any, weight: Any) -> bool | None:
 
 
 def has_channels_first(match: Any) -> bool:
-    """Tell whether the scales of weights, if they are one per channel, are those of its rows."""
+    """Return whether the scales of weights, if per channel, are per row."""
     node = match.dequantize_weight_node
     return "per_channel.default" not in str(node.target) or node.args[3] == 0
 
 
 def is_quantized_convolution(match: Any) -> bool:
-    """Tell whether a convolution is one of pictures in int8, with a bias as it is in the file."""
+    """Return whether a convolution is of int8 pictures, with a constant bias or none."""
     weight = value_of(match.weight_node)
     if (
         weight is None
@@ -289,7 +290,7 @@ def is_quantized_convolution(match: Any) -> bool:
 
 
 def guard_weights(entry: Any) -> None:
-    """Fuse a quantized layer only where the zero points of its weights are 0: they are ignored."""
+    """Fuse a quantized layer only if its weights' zero points are 0: the kernels ignore them."""
     original = entry.create_replacement_fn
     if hasattr(original, "__wrapped__"):
         return

@@ -1,15 +1,15 @@
-"""Quantizes weights, in the forms that the Vulkan partitioner turns into one kernel per layer.
+"""Quantizes weights, in the forms that the Vulkan partitioner turns into a single kernel per layer.
 
     4w      linear layers: 4 bits in groups of 32, scales per group
     8w      linear layers: 8 bits, a scale per row
-    8da4w   as 4w, and activations dynamically quantized to 8 bits per row
+    8da4w   like 4w, and activations dynamically quantized to 8 bits per row
 
 Weights of 4 bits are rounded to nearest, with the scale of the least error, unless a calibration
 has rounded them (`gptq.py`).
 
 Layers whose width does not fit (a multiple of 4; of the group's size for 4 bits) are left alone,
-and so are those whose weights other modules read, such as the last one of `MultiheadAttention`.
-Instead of 4 bits, layers whose rows are not a multiple of 4 get 8.
+and so are layers whose weights other modules read, such as the last layer of `MultiheadAttention`.
+Layers whose rows are not a multiple of 4 get 8 bits instead of 4.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from webpte_export.gptq import Rounded
+    from webpte_export.gptq import RoundedWeights
 
 QUANTIZATIONS = ("4w", "8w", "8da4w")
 GROUP_SIZE = 32
 _WIDTH_STEP = 4  # the kernels' rows are words of four values
-_ROW_STEP = 4  # of groups
+_ROW_STEP = 4  # in groups
 
 
 def quantize_weights(
     model: Any,
     how: str,
-    rounded: Mapping[str, Rounded] | None = None,
+    rounded: Mapping[str, RoundedWeights] | None = None,
     apart: Collection[str] = (),
 ) -> int:
-    """Quantize linear layers in place; return the number of them.
+    """Quantize linear layers in place; return the number of layers.
 
-    rounded  weights of 4-bit layers that a calibration has found, by the names of the layers
+    rounded  weights of 4-bit layers from a calibration, by the names of the layers
     apart    names of layers to leave alone: see `webpte_export.weight_readers`
     """
     if how == "8w":
@@ -44,7 +44,7 @@ def quantize_weights(
 
 
 def _quantize_groups(
-    model: Any, how: str, rounded: Mapping[str, Rounded], apart: Collection[str]
+    model: Any, how: str, rounded: Mapping[str, RoundedWeights], apart: Collection[str]
 ) -> int:
     from torchao.utils import unwrap_tensor_subclass
 
@@ -52,7 +52,7 @@ def _quantize_groups(
     for name, layer in layers.items():
         _set_groups(layer, how, rounded.get(name))
     unwrap_tensor_subclass(model)
-    # The exporter pads the scales of these, but not their weights, and then fails.
+    # The exporter pads the scales of such layers, but not their weights, and then fails.
     fitting = _linear_layers(model, GROUP_SIZE, apart)
     odd = [name for name, layer in fitting.items() if layer.out_features % _ROW_STEP]
     for name in odd:
@@ -61,7 +61,7 @@ def _quantize_groups(
 
 
 def use_8_bits(model: Any, name: str) -> None:
-    """Replace one linear layer by one with 8-bit weights, in place."""
+    """Replace a linear layer by a layer with 8-bit weights, in place."""
     owner, _, last = name.rpartition(".")
     setattr(model.get_submodule(owner), last, row_quantized(model.get_submodule(name)))
 
@@ -75,7 +75,7 @@ def grouped_layers(model: Any, apart: Collection[str] = ()) -> dict[str, Any]:
 def _linear_layers(model: Any, step: int, apart: Collection[str]) -> dict[str, Any]:
     """Return the linear layers whose width is a multiple of `step`, by name, each once.
 
-    Only those that alone compute with their weights, and as linear layers do.
+    A layer counts only if no other module uses its weights, and it computes like a linear layer.
     """
     from torch.nn import Linear, MultiheadAttention
 
@@ -96,8 +96,8 @@ def _linear_layers(model: Any, step: int, apart: Collection[str]) -> dict[str, A
     }
 
 
-def _set_groups(layer: Any, how: str, found: Rounded | None) -> None:
-    """Give a linear layer torchao's weights in groups, with the numbers that were found."""
+def _set_groups(layer: Any, how: str, found: RoundedWeights | None) -> None:
+    """Give a linear layer torchao's weights in groups, with the calibrated numbers."""
     from torchao.quantization import quantize_
 
     from webpte_export.gptq import round_to_nearest
@@ -120,7 +120,7 @@ def _groups_of(how: str) -> Any:
 
 @contextmanager
 def rounded_to_nearest(model: Any, how: str) -> Iterator[None]:
-    """Let linear layers compute as `quantize_weights` would make them, for a while."""
+    """Let linear layers compute as `quantize_weights` would make them, inside the context."""
     import torch
 
     def compute(layer: Any, given: Any, _result: Any) -> Any:
@@ -138,11 +138,11 @@ def rounded_to_nearest(model: Any, how: str) -> Iterator[None]:
 
 
 def _quantize_rows(model: Any, apart: Collection[str]) -> int:
-    """Replace every fitting `Linear` by one with 8-bit weights, in place; return the number.
+    """Replace every fitting `Linear` by a layer with 8-bit weights, in place; return the number.
 
-    The layers are our own: torchao's dequantize the whole weight in every call; the exporter's
-    quantizer calibrates, which writes to KV caches, and turns scalars into tensors, after which its
-    rule for rms_norm fails.
+    The layers are webpte's: torchao's layers dequantize the whole weight in every call; the
+    exporter's quantizer calibrates, which writes to KV caches, and turns scalars into tensors,
+    after which its rule for rms_norm fails.
     """
     layers = _linear_layers(model, _WIDTH_STEP, apart)
     names = {id(layer): name for name, layer in layers.items()}

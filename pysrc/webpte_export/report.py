@@ -1,4 +1,4 @@
-"""The report of an export: where each operator runs and why, sizes, and the largest error."""
+"""The report of an export: places of operators with reasons, sizes, and the largest error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HostOp:
 
 @dataclass(frozen=True)
 class Report:
-    """The result of one export. `text()` is for people, `json()` for programs."""
+    """The result of an export. `text()` is for people, `json()` for programs."""
 
     name: str
     program: Path
@@ -35,14 +35,14 @@ class Report:
     seconds: dict[str, float]  # by stage
     quantize: str | None
     half: bool
-    delegates: int  # in the file; the runtime joins those that follow each other
+    delegates: int  # in the file; the runtime joins consecutive delegates
     gpu_ops: dict[str, int]  # inside of delegates, with counts
     host_ops: tuple[HostOp, ...]
-    submissions: int | None  # of one call; None: not counted
+    submissions: int | None  # per call; None: not counted
     passed: bool
     max_abs: float | None  # against PyTorch, on NumPy; None: it did not run, or gave NaN
     max_rel: float | None
-    problem: str | None  # why it did not pass
+    problem: str | None  # reason why it did not pass
     extra: Mapping[str, Any] = field(default_factory=dict)  # facts of special exports
 
     def json(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Measures how far PyTorch's own results move by rounding: no export can be nearer to them.
+"""Measures how far PyTorch's results move by rounding: no export can be more accurate.
 
-Activations that are dynamically quantized become one of 256 levels. Where one lies between two of
-them, the order in which a sum was computed decides which it becomes, and that changes the results
-by thousands of times a float's rounding. So the tolerance is measured: with the same calls again,
-and errors of the size of rounding at every linear layer.
+Dynamic quantization rounds activations to 256 levels. For an activation between two levels, the
+order of a sum decides the level, which changes the results by thousands of times a float's
+rounding. So the tolerance is measured: by the same calls, with errors of the size of rounding at
+every linear layer.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import numpy as np
 
 from webpte_export.suite_writer import Call, Tolerance
 
-_DYNAMIC = ("8da4w",)  # quantizations that include activations
+_DYNAMIC = ("8da4w",)  # quantizations of weights and activations
 _RUNS = 4
-_RELATIVE = 1e-6  # of an element: a sum of thousands of products in another order differs by that
-_MARGIN = 2.0  # the farthest of a few runs is not the farthest that there is
+_RELATIVE = 1e-6  # per element, as a sum of thousands of products varies with its order
+_MARGIN = 2.0  # a few runs do not meet the largest difference
 
 Eager = Callable[[Any, Sequence[tuple[Any, ...]]], list[Call]]
 
 
 class Method(Protocol):
-    """A method as it is exported: its module, calls of it, and its own tolerance, if it has one."""
+    """A method to export: its module, its calls, and optionally its tolerance."""
 
     @property
     def module(self) -> Any: ...
@@ -44,9 +44,9 @@ def tolerances(
     quantize: str | None,
     eager: Eager,
 ) -> dict[str, Tolerance]:
-    """Return the tolerance of each method: its own, or the usual one, wider where it has to be.
+    """Return the tolerance of each method: its own, or the default, wider if necessary.
 
-    expected   PyTorch's results, which `eager` computes from a module and calls of it
+    expected   PyTorch's results; `eager` computes them from a module and its calls
     """
     return {
         name: method.tolerance
@@ -67,7 +67,7 @@ def _measured(
 
 @contextmanager
 def rounded_otherwise(module: Any, seed: int) -> Iterator[None]:
-    """Change the input of every linear layer by errors as those of rounding."""
+    """Change the input of every linear layer by errors of the size of rounding."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -85,7 +85,7 @@ def rounded_otherwise(module: Any, seed: int) -> Iterator[None]:
 
 
 def distance(expected: Sequence[Call], found: Sequence[Call]) -> float:
-    """Return the largest difference of two results of the same calls, where they are finite."""
+    """Return the largest finite difference between two results of the same calls."""
     farthest = 0.0
     for call, again in zip(expected, found, strict=True):
         for one, other in zip(call.expected, again.expected, strict=True):

@@ -1,11 +1,11 @@
-"""Gives each result and each buffer that a model writes a value of its own, before it is lowered.
+"""Gives each result and each written buffer of a model a separate value, before it is lowered.
 
 A delegate writes a buffer by computing its new content there. ExecuTorch's exporter refuses, or
-mixes up, a value that is stored in a buffer and also returned, or stored twice, or is only another
-buffer's or an input's; and a buffer that is read after its new content was computed would be read
-too late. Copies (`x * 1`, which no pass of the exporter takes away) at the end of the graph
-separate them: first of what is read, then of what is written. Models without such values, KV caches
-among them, are exported as they are.
+confuses, a value that is stored in a buffer and also returned, or stored twice, or only belongs to
+another buffer or an input; and a buffer that is read after its new content was computed would be
+read too late. Copies (`x * 1`, which no pass of the exporter removes) at the end of the graph
+separate the values: first copies of old contents, then of new contents. Models without such values,
+KV caches among them, are exported without copies.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-# Operators that give their first argument back, or whose result the exporter takes for it.
+# Operators that return their first argument, or whose result the exporter takes for it.
 _SAME = frozenset({"clone", "alias", "detach", "lift_fresh", "lift_fresh_copy", "contiguous"})
-_DESCRIBED = ("val", "tensor_meta", "stack_trace", "nn_module_stack")  # of nodes, for later passes
+_DESCRIBED = ("val", "tensor_meta", "stack_trace", "nn_module_stack")  # metadata for later passes
 
 
 def separate_state(exported: Any) -> Any:
@@ -41,7 +41,7 @@ def separate_state(exported: Any) -> Any:
         or {*written} & {*inputs.values()}
     ):
         return given
-    # First what is read: a result that is a buffer's old content, a buffer that becomes another's.
+    # First the reads: a result that is a buffer's old content, a buffer that becomes another's.
     for place, node in enumerate(results):
         source = source_of(node)
         if source in stored.values() or (place in stored and source in inputs.values()):
@@ -67,7 +67,7 @@ def _writes(node: Any) -> bool:
 
 
 def starts_with(exported: Any) -> Iterator[tuple[str, Any]]:
-    """List the inputs that are written buffers, with what they hold at first, if not only zeros."""
+    """List the inputs that are written buffers, with their initial values unless zero."""
     signature = exported.graph_signature
     written = set(signature.buffers_to_mutate.values())
     for name, target in signature.inputs_to_buffers.items():
@@ -77,10 +77,10 @@ def starts_with(exported: Any) -> Iterator[tuple[str, Any]]:
 
 
 def keep_initial_values(exported: Any) -> None:
-    """Mark the buffers that are written outside of delegates, so that the file gets their values.
+    """Mark buffers that are written outside of delegates, so that the file gets their values.
 
-    ExecuTorch writes their shapes alone. Delegates have their values in either case, and zeros are
-    what a runtime starts with: the file need not have them.
+    ExecuTorch only writes their shapes. Delegates have their values in either case, and a runtime
+    starts with zeros, which the file need not have.
     """
     kept = {name for name, _ in starts_with(exported)}
     for node in exported.graph_module.graph.nodes:
@@ -89,7 +89,7 @@ def keep_initial_values(exported: Any) -> None:
 
 
 def source_of(node: Any) -> Any:
-    """Return the node whose value a result is, behind operators that change nothing."""
+    """Return the node with a result's value, behind operators that change nothing."""
     while getattr(node, "op", None) == "call_function" and _changes_nothing(node):
         node = node.args[0]
     return node
@@ -106,7 +106,7 @@ def _changes_nothing(node: Any) -> bool:
 
 
 def _last_read(node: Any, order: dict[Any, int]) -> int:
-    """Return the place of the last operator that reads a buffer, also by views of it."""
+    """Return the index of the last operator that reads a buffer, also through views."""
     last = -1
     for reader in node.users:
         if reader.op != "output":

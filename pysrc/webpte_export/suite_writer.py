@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 USUAL_METHOD = "forward"
 MAX_EXAMPLE_BYTES = 4 << 20  # the page downloads an example with its program
-_LEAST_TOLERANCE = 1e-6  # for outputs that are all zero
+_LEAST_TOLERANCE = 1e-6  # for outputs of zeros
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Tolerances: an element passes within either of them."""
+    """Absolute and relative tolerance: an element passes within either."""
 
     atol: float
     rtol: float
@@ -46,9 +46,9 @@ def write_suite(
     tolerance: Tolerance,
     own: Mapping[str, Tolerance] | None = None,
 ) -> list[dict[str, Any]]:
-    """Replace the folder by one with an entry for each method, whose steps are its calls.
+    """Write a new folder with an entry for each method, whose steps are its calls.
 
-    `own` has the tolerances of methods for which `tolerance` is not right. Returns the entries.
+    `own` has tolerances of methods that replace `tolerance`. Returns the entries.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -68,7 +68,7 @@ def write_suite(
 
 
 def write_example(path: Path, call: Call, tolerance: Tolerance) -> bool:
-    """Write a call as an example for `Program.check`; returns whether it is small enough for one.
+    """Write a call as an example for `Program.check`; returns whether it is small enough.
 
     docs/use/inspecting.md describes the file.
     """
@@ -100,7 +100,7 @@ def entry_of(
 
 
 def _nan_rule(calls: Sequence[Call]) -> dict[str, Any]:
-    """Let NaN pass for NaN where PyTorch gives some."""
+    """Let NaN pass for NaN if PyTorch's result has NaN."""
     floats = (array for call in calls for array in call.expected if array is not None)
     has_nan = any(bool(np.isnan(array).any()) for array in floats if array.dtype.kind == "f")
     return {"equal_nan": True} if has_nan else {}

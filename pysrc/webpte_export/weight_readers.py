@@ -1,8 +1,7 @@
-"""Finds the linear layers whose weights other modules read: these must stay as they are.
+"""Finds the linear layers whose weights other modules read, which must not be quantized.
 
-A layer that is quantized computes as before, but its `weight` has other numbers, or another type:
-`MultiheadAttention` and many models written by hand compute with the weights of their layers
-themselves.
+A quantized layer's `weight` has other numbers, or another type, but `MultiheadAttention` and many
+models written by hand compute directly with the weights of their layers.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from typing import Any
 
 
 def layers_read_elsewhere(model: Any, inputs: tuple[Any, ...]) -> set[str]:
-    """Run a copy of the model once; return the names of the layers whose weights others take.
+    """Run a copy of the model once; return the layers whose weights other modules take.
 
-    A weight that two modules own, such as that of an embedding and of a linear layer, may be taken
-    by both. Its shape and type may be looked at by all.
+    Modules that share a weight, such as an embedding and a linear layer, may both take it. All
+    modules may read its shape and type.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -60,9 +59,9 @@ def layers_read_elsewhere(model: Any, inputs: tuple[Any, ...]) -> set[str]:
 
 @contextmanager
 def plain_attention() -> Iterator[None]:
-    """Let torch.nn's transformers compute by their layers, as they are exported.
+    """Let torch.nn's transformers compute by their layers, as in the exported program.
 
-    The fast path that they take otherwise reads the layers' weights, which may be quantized.
+    Their fast path reads the layers' weights, which may be quantized.
     """
     import torch
 

@@ -57,7 +57,7 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _command(arguments: list[str]) -> Callable[[list[str]], int]:
-    """Return the command's function. Imports are in here so that serving starts fast."""
+    """Return the command's function. Imports are inside, so that serving starts fast."""
     name = arguments[0] if arguments else ""
     if name == "test":
         from webpte_host.commands.test_command import main as run_checks

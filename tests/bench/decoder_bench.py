@@ -14,19 +14,50 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import webpte
-from bench.model_bench import alone, whole
 from webpte.engine.gpu.native.device import NativeDevice
-from webpte.engine.gpu.native.plan import NativePlan
+from webpte.engine.gpu.native.plan import NativeDispatch, NativePlan, submission
 
 NAMES = ("llama", "smollm2", "qwen3", "gemma3", "phi")
 STEPS = 50  # in one submission
+
+
+async def seconds_of(device: NativeDevice, encode: Callable[[Any], None], times: int) -> float:
+    """Return the seconds per run, for `times` runs in a single submission."""
+    inner = device._device
+    with submission(inner) as encoder:
+        for _ in range(times):
+            encode(encoder)
+        await inner.dawn.wait(inner.work_done())
+        started = perf_counter()
+    done = inner.work_done()
+    while not done.done:
+        inner.dawn.poll()
+    return (perf_counter() - started) / times
+
+
+async def whole(device: NativeDevice, plan: NativePlan, times: int, rounds: int) -> list[float]:
+    """Return the microseconds of a run, per round."""
+    c = device._device.c
+
+    def encode(encoder: Any) -> None:
+        plan.encode(c, encoder, plan.dispatches)
+
+    return [1e6 * await seconds_of(device, encode, times) for _ in range(rounds)]
+
+
+async def alone(device: NativeDevice, dispatch: NativeDispatch, times: int) -> float:
+    """Return the microseconds of a dispatch that is repeated alone."""
+    plan = NativePlan([], [], [dispatch] * times, [], 0)
+    return min(await whole(device, plan, 1, 3)) / times
 
 
 def write(options: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
 """Times programs as `serve.py bench` does, in a page that runs this as its script.
 
 The page has `js.query` with `programs`, paths on its own server by comma. See `page.html` for the
-page, and `bench.decoder_bench` and `bench.lone_models` for programs.
+page, and `bench.decoder_bench` for programs.
 
     prefill      lengths of prompts ("128,512,2047"): the programs are language models
     options      options of `load` by comma, such as "half_products" or "subgroup_matrices=false"

@@ -19,10 +19,10 @@ from typing import Any
 
 import torch
 
+from data.make.make_image_text import END, FAKE, GLOBAL, IMAGE, START, TEMPLATE
+from data.make.small_vlm import COLOURS
+from data.make.task_models import transformers as tf
 from support.llm.small_seq2seq import RATE
-from support.seeing.small_vlm import COLOURS
-from support.write.make_image_text import END, FAKE, GLOBAL, IMAGE, START, TEMPLATE
-from support.write.task_models import transformers as tf
 from webpte_export.report import Report
 from webpte_export.tasks import export_task
 

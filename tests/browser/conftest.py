@@ -19,9 +19,10 @@ from playwright.sync_api import Browser, BrowserContext, BrowserType, Page, expe
 
 from support.harness import image_text_cases, limits
 from support.harness.parts import CRASH_SECTION
+from support.harness.shared_harness import SharedHarness
 from support.harness.task_cases import models_folder
 from support.page.page import python
-from webpte_host.harness.browser import Harness, SharedHarness, open_browser
+from webpte_host.harness.browser import Harness, open_browser
 from webpte_host.harness.watchdog import BrowserProcesses
 from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from support.harness.shared_harness import SharedHarness, as_browser
 from support.harness.task_cases import models_folder
 from support.page.firefox_visit import visit
-from webpte_host.harness.browser import Harness, SharedHarness
-from webpte_host.harness.firefox import FirefoxBrowser, FirefoxPage, as_browser, open_firefox
+from webpte_host.harness.browser import Harness
+from webpte_host.harness.firefox import FirefoxBrowser, FirefoxPage, open_firefox
 from webpte_host.serving.routing import Mount
 from webpte_host.serving.server import Site
 from webpte_host.setup import firefox as setup

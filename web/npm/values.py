@@ -24,7 +24,7 @@ import numpy as np
 
 from webpte import GpuTensor
 from webpte.errors import InputError
-from webpte.tasks.task import Held
+from webpte.tasks.task import HeldResult
 
 _EXACT = 1 << 53  # integers below are exact as doubles
 DTYPES = (
@@ -93,7 +93,7 @@ def _array(data: Any, dtype: str, shape: list[int] | None) -> Any:
 class Encoder:
     """Encodes a value: `text` is its JSON, `parts` the bytes of its arrays and foreign objects."""
 
-    def __init__(self, keep: Callable[[GpuTensor | Held], int], shares_thread: bool) -> None:
+    def __init__(self, keep: Callable[[GpuTensor | HeldResult], int], shares_thread: bool) -> None:
         """`keep` stores a tensor on the GPU, or a result, and returns its handle."""
         self._keep = keep
         self._shares_thread = shares_thread
@@ -118,9 +118,9 @@ class Encoder:
         if isinstance(value, GpuTensor):
             buffer = self._part(value.buffer) if self._shares_thread else None
             return {"webpte:gpu": [self._keep(value), value.dtype.name, list(value.shape), buffer]}
-        if isinstance(value, Held):
-            told = {name: self._plain(getattr(value, name)) for name in value.told}
-            return {"webpte:held": [self._keep(value), told]}
+        if isinstance(value, HeldResult):
+            attributes = {name: self._plain(getattr(value, name)) for name in value.fields}
+            return {"webpte:held": [self._keep(value), attributes]}
         if isinstance(value, ForeignObject):
             return {"webpte:part": self._part(value.object)}
         if isinstance(value, Mapping):

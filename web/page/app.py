@@ -256,6 +256,7 @@ class App:
             if message.get("model") or message.get("url"):
                 await self._gallery.go(message)
                 return
+            self._gallery.forget_link()
             self._opening.cancel()
             if file and self._gallery.entry == (FILE, file):
                 return

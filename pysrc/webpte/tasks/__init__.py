@@ -1,10 +1,10 @@
-"""Tasks by name: a model is opened from its folder and called with what there is.
+"""Tasks by name: a model is opened from its folder and called with inputs.
 
     task = await webpte.tasks.open("text-classification", "out/feelings")
     print(await task("What a day!"))        # [{"label": "glad", "score": 0.98}]
 
-Names, options and results are those of transformers' pipelines. How an input is prepared, and what
-the numbers of a result mean, is read from the files beside the program. See docs/use/tasks.md.
+Names, options and results agree with transformers' pipelines. The files next to the program
+define how inputs are prepared and results are read. See docs/use/tasks.md.
 
 The first use imports every module of this package, and so fills the table of tasks: a new task is
 a new file and no list to edit.
@@ -29,7 +29,7 @@ __all__ = ["Task", "bind", "find", "names", "open"]
 
 @cache
 def _table() -> Mapping[str, type[Task]]:
-    """Import every module of this package, which fills the table of tasks, and return that."""
+    """Import every module of this package, which fills the table of tasks, and return the table."""
     for module in walk_packages(__path__, f"{__name__}."):
         import_module(module.name)
     return TASKS
@@ -45,7 +45,7 @@ async def open(task: str, source: str | Path, **loading: Any) -> Task:
 
     task     one of `names()`
     source   the folder of the model, its manifest or its program: a path, in the browser a URL;
-             or what `serve.py export` was given to write
+             or the output name given to `serve.py export`
     loading  arguments of `webpte.load`: device, keep, progress, ...
     """
     made = find(task)
@@ -58,17 +58,17 @@ async def open(task: str, source: str | Path, **loading: Any) -> Task:
 
 
 async def bind(task: str, program: Program, files: Mapping[str, bytes]) -> Task:
-    """Make a task of a program that is loaded already; closing the task closes the program.
+    """Make a task of a loaded program; closing the task closes the program.
 
-    files   the contents of the files beside the program, by name: those that `find(task).needed`
-            names, and those of its `wanted` that there are
+    files   the contents of the files next to the program, by name: all of `find(task).needed`, and
+            the existing files of `wanted`
     """
     made = find(task)
     return made(await bind_files(task, program, files, made.needed))
 
 
 def find(task: str) -> type[Task]:
-    """Return the class of a task; raise InputError if there is none of this name."""
+    """Return the class of a task; raise InputError for an unknown name."""
     made = _table().get(task)
     if made is None:
         raise InputError(f"there is no task {task!r}; there are {', '.join(names())}")

@@ -1,4 +1,4 @@
-"""The lock of a task whose program keeps state: it gives one answer at a time."""
+"""The lock of a task with stateful programs: it gives a single answer at a time."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from webpte.errors import InputError
 
 
 def _no_stream() -> None:
-    """Return None: no stream has the turn."""
+    """Return None: no stream holds the lock."""
 
 
 class AnswerLock:
-    """A lock for answers. Code that reads a stream of the task cannot wait for the stream's end.
+    """A lock for answers, with an error for code that would wait for its own stream.
 
-    A call from within that loop would wait for ever, so it is an error; after the loop was left,
-    the next call waits until the stream is closed. Other code waits for its turn.
+    A call inside the loop over a stream would wait for ever, so it is an error; after the loop was
+    left, the next call waits until the stream is closed. Other code waits for the lock.
     """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._reader: asyncio.Task[Any] | None = None
-        # Returns the stream that has the turn, while someone holds it.
+        # Returns the stream that holds the lock, while a caller reads it.
         self._stream: Callable[[], Any] = _no_stream
 
     @asynccontextmanager
     async def taken(self, stream: Callable[[], Any] = _no_stream) -> AsyncIterator[None]:
-        """Wait for the turn, and have it inside of the block."""
+        """Hold the lock inside the block."""
         reader = asyncio.current_task()
         if self._reader is reader and self._stream() is not None:
             raise InputError(
@@ -45,7 +45,7 @@ class AnswerLock:
                 self._reader, self._stream = None, _no_stream
 
     def stream(self, pieces: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-        """Return the pieces as a stream, which has the turn from the first to the last."""
+        """Return the pieces as a stream, which holds the lock from the first piece to the last."""
 
         async def read() -> AsyncGenerator[str, None]:
             async with self.taken(made_ref), aclosing(pieces):

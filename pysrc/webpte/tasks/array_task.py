@@ -1,4 +1,4 @@
-"""Tasks whose program takes one array for each picture or sound: they are run in batches."""
+"""Tasks whose program takes an array for each picture or sound, which are run in batches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Array = np.ndarray
 
 
 class ArrayTask(Task):
-    """A task of a program with one input, whose first dim and those of its outputs are a batch's.
+    """A task of a program with a single input; the first dim of input and outputs is the batch.
 
     method       the program's method
-    input_rank   the number of dims of its input, a batch's included
-    ranks        the numbers of dims that each of its outputs may have
+    input_rank   the number of dims of its input, including the batch
+    ranks        the allowed numbers of dims of each output
     """
 
     needed: ClassVar[Sequence[str]] = (CONFIG, PREPROCESSOR)
@@ -56,9 +56,9 @@ class ArrayTask(Task):
 
     @abstractmethod
     async def prepare(self, given: Any) -> Any:
-        """Return the array of one picture or sound, as the model's files say.
+        """Return the array of a picture or sound, prepared by the model's files.
 
-        What stays on the GPU is a GpuTensor, already with the dtype that the program takes.
+        An array that stays on the GPU is a GpuTensor in the program's dtype.
         """
 
     async def batch(self, prepared: Sequence[Any]) -> Any:
@@ -75,14 +75,14 @@ class ArrayTask(Task):
             filled = group + group[:1] * (fewest - len(group))
             outputs = await self.program.run(self.method, await self.batch(filled))
             if not all(np.isfinite(output).all() for output in outputs):
-                # What is made of it would be arbitrary.
+                # Results of such numbers would be arbitrary.
                 raise ExecutionError(f"{self.program.name} returned NaN or infinities")
             rows = [output[: len(group)].astype(np.float32, copy=False) for output in outputs]
             found += zip(*rows, strict=True)
         return found
 
     def checked(self, made: Any) -> Any:
-        """Return what was prepared as the program takes it; raise InputError if it cannot."""
+        """Return a prepared array in the program's dtype; raise InputError if it does not fit."""
         sizes = zip(made.shape, self.bounds[1:], strict=True)
         if not all(low <= size <= high for size, (low, high) in sizes):
             wanted = [high for _, high in self.bounds[1:]]

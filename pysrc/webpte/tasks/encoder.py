@@ -1,7 +1,7 @@
-"""Tasks of encoders of text: texts become sequences of tokens, and those go through a program.
+"""Tasks of text encoders: texts become sequences of tokens, which go through a program.
 
-The program's inputs are tokens, then their mask (0 for padding) and then their types, as many as it
-has, each (texts, length); `serve.py export --task` makes such programs.
+The program's inputs are tokens, then possibly their mask (0 for padding), then possibly their
+types, each (texts, length); `serve.py export --task` makes such programs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_INPUTS = 3
 class TextTask(Task):
     """A task of an encoder of text.
 
-    ranks   the numbers of dims that its outputs may have
+    ranks   the allowed numbers of dims of its outputs
     """
 
     needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER)
@@ -44,7 +44,7 @@ class TextTask(Task):
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        assert files.tokenizer is not None  # it is needed
+        assert files.tokenizer is not None  # always there: it is needed
         self.tokenizer: Tokenizer = files.tokenizer
         self.config = files.table(CONFIG)
         self._batches = RowBatches(files.program, _METHOD)
@@ -76,7 +76,7 @@ class TextTask(Task):
         return found
 
     def refuse(self, why: str) -> NoReturn:
-        """Raise InputError: the program is not one for this task."""
+        """Raise InputError: the program does not fit the task."""
         raise InputError(f"{self.program.name} is not a program for {self.name}: {why}")
 
     def _longest(self) -> int:
@@ -92,10 +92,10 @@ class TextTask(Task):
         length: int | None = None,
         places: bool = False,
     ) -> TokenSequence:
-        """Return the sequence of one text or two.
+        """Return the sequence of a text or two.
 
-        cut     how they are cut if they are too long: see `cut_texts`; None raises InputError
-        length  the largest number of tokens, if not the model's own
+        cut     how long texts are cut: see `cut_texts`; None raises InputError
+        length  the largest number of tokens; by default the model's
         """
         encoded = [self.encode(text, places) for text in texts]
         longest = self.longest if length is None else min(length, self.longest)
@@ -111,11 +111,11 @@ class TextTask(Task):
         return join_texts(self.tokenizer, encoded)
 
     def encode(self, text: str, places: bool = False) -> EncodedText:
-        """Return the tokens of a text; raise InputError if it is none."""
+        """Return the tokens of a text; raise InputError for other values."""
         return encode_text(self.tokenizer, checked_text(text), places)
 
     async def run(self, sequences: Sequence[TokenSequence]) -> list[tuple[Array, ...]]:
-        """Return the program's outputs for each sequence, without what is computed for padding."""
+        """Return the program's outputs for each sequence, without the rows of padding."""
         columns: list[Sequence[Sequence[int]]] = [
             [one.tokens for one in sequences],
             [[1] * len(one) for one in sequences],
@@ -134,7 +134,7 @@ class TextTask(Task):
 
 
 def checked_text(text: Any) -> str:
-    """Return a text; raise InputError if it is something else."""
+    """Return a text; raise InputError for other values."""
     if not isinstance(text, str):
         raise InputError(f"a text is a str, not a {type(text).__name__}")
     return text

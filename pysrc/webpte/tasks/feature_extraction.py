@@ -23,7 +23,7 @@ class FeatureExtraction(TextTask):
 
     (vector,) = await task("Hello", pooling="mean", normalize=True)     # (1, width)
 
-    A program that returns one vector for each text, such as a sentence encoder, is used as it is.
+    A program that returns a vector for each text, such as a sentence encoder, needs no pooling.
     """
 
     needed = (TOKENIZER,)
@@ -42,7 +42,7 @@ class FeatureExtraction(TextTask):
 
         inputs     a text, or a list of texts
         pooling    "none": (1, tokens, width) for a text, and a list of such arrays for a list;
-                   "mean" of its tokens, or that of the first one ("cls"): (texts, width)
+                   "mean" of its tokens, or the first token's vector ("cls"): (texts, width)
         normalize  make vectors 1 long
         """
         if pooling not in _POOLINGS:

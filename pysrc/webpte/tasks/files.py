@@ -1,4 +1,4 @@
-"""The files of a model that a task reads: a program, and what Hugging Face keeps beside it."""
+"""The files of a model that a task reads: a program, and Hugging Face's files next to it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from webpte.program import Program
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 TOKENIZER_CONFIG, PREPROCESSOR = "tokenizer_config.json", "preprocessor_config.json"
 GENERATION = "generation_config.json"
-# What a folder is opened by, the first that is there: of `serve.py export --task`, of
-# `serve.py models add`, and a program without a manifest.
+# Files that open a folder, the first that exists: by `serve.py export --task`, by `serve.py models
+# add`, and a program without a manifest.
 _PROGRAMS = ("model.manifest.json", "card.json", "model.pte")
-_EXPORTED = (".manifest.json", ".pte")  # of `serve.py export`, after what it was given to write
+_EXPORTED = (".manifest.json", ".pte")  # appended by `serve.py export` to its output name
 
-# Tasks whose models `serve.py models add` makes, by the name of the model.
+# Tasks of models that `serve.py models add` makes, by the name of the model.
 _ADDED = {
     "audio-to-midi": "basic-pitch",
     "optical-character-recognition": "ocr",
@@ -33,7 +33,7 @@ _ADDED = {
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A program, and the files beside it that were there.
+    """A program, and the existing files next to it.
 
     settings   the tables of JSON files by name; a file that the task does not need may be missing
     texts      the contents of text files by name
@@ -46,7 +46,7 @@ class ModelFiles:
     texts: Mapping[str, str] = field(default_factory=dict)
 
     def table(self, name: str) -> Table:
-        """Return a file's table; an empty one if the file is not there."""
+        """Return a file's table; an empty table if the file is missing."""
         return self.settings.get(name) or Table({}, name, InputError)
 
 
@@ -55,9 +55,9 @@ async def open_files(
 ) -> ModelFiles:
     """Open a model by its folder, manifest or program (a path, or in the browser a URL).
 
-    needed   names of files without which the task cannot work; next to NAME.pte,
-             NAME.tokenizer.json comes before tokenizer.json
-    wanted   names of files that it reads if they are there
+    needed   names of required files; next to NAME.pte, NAME.tokenizer.json comes before
+             tokenizer.json
+    wanted   names of optional files
     loading  arguments of `webpte.load`
     """
     if not isinstance(source, str | Path) or not str(source):
@@ -89,8 +89,7 @@ async def open_files(
 async def bind_files(
     task: str, program: Program, contents: Mapping[str, bytes], needed: Sequence[str]
 ) -> ModelFiles:
-    """Put a loaded program and the contents of files by name together; raise SourceError if one of
-    the needed is missing."""
+    """Join a loaded program and files by name; raise SourceError if a needed file is missing."""
     for name in needed:
         if name not in contents:
             raise SourceError(f"{program.name} has no {name}, which {task} needs{_advice(task)}")
@@ -100,7 +99,7 @@ async def bind_files(
 async def _read_contents(
     contents: Mapping[str, bytes],
 ) -> tuple[Tokenizer | None, dict[str, Table], dict[str, str]]:
-    """Return the tokenizer, if there is one, the tables of JSON files, and other files as text."""
+    """Return the tokenizer if it exists, the tables of JSON files, and other files as text."""
     tables = {
         name: parse_table(data, name, InputError, not_finite=True)
         for name, data in contents.items()
@@ -126,10 +125,10 @@ def _text(data: bytes, name: str) -> str:
 
 
 async def find_program(source: str | Path, keep: bool = False, advice: str = "") -> str | Path:
-    """Return the path or address of a model's manifest or program, given that or its folder.
+    """Return the path or address of a model's manifest or program, from that path or its folder.
 
-    source  may also be what `serve.py export` was given to write: out/chat for out/chat.pte
-    advice  what to do if there is none, for the error
+    source  may also be the output name of `serve.py export`: out/chat for out/chat.pte
+    advice  advice in the error if there is no program
     """
     path = str(source).partition("?")[0].partition("#")[0]
     if path.lower().endswith((".json", ".pte")):
@@ -146,7 +145,7 @@ async def find_program(source: str | Path, keep: bool = False, advice: str = "")
         if isinstance(entry, Path):
             if entry.is_file():
                 return entry
-        elif name.endswith(".pte"):  # the last resort, which is not asked for
+        elif name.endswith(".pte"):  # the last resort, whose existence is not checked
             manifest = f"{path.rstrip('/')}{_EXPORTED[0]}"
             there = await read_sibling(manifest, manifest.rpartition("/")[2], keep)
             return entry if there is None else manifest

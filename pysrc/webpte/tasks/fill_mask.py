@@ -48,10 +48,10 @@ class FillMask(TextTask):
         targets: Any = None,
         truncation: bool = False,
     ) -> Any:
-        """Return tokens with scores, the best first; for several gaps, a list for each.
+        """Return tokens with scores, the best first; for several gaps, a list for each gap.
 
         inputs   a text with a gap or more, or a list of texts
-        targets  a token or a list of them: only these are considered
+        targets  a token or a list of tokens: only these are considered
         """
         check_top(top_k)
         many = isinstance(inputs, list | tuple)
@@ -70,7 +70,7 @@ class FillMask(TextTask):
         return found if many and len(found) != 1 else found[0]
 
     def _numbers(self, targets: Any) -> list[int]:
-        """Return the tokens of targets; a text that is none stands for its first token."""
+        """Return the tokens of targets; a text without a token stands for its first token."""
         found: list[int] = []
         for target in [targets] if isinstance(targets, str) else targets:
             number = self.tokenizer.id_of(checked_text(target))

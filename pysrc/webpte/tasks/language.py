@@ -14,22 +14,22 @@ from webpte.tasks.answer_lock import AnswerLock
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.task import Task
 
-MAX_NEW_TOKENS = 256  # of an answer, as the pipelines have it
+MAX_NEW_TOKENS = 256  # default of the pipelines
 
 
 class LanguageTask(Task):
-    """A task of a language model with a tokenizer, which gives one answer at a time."""
+    """A task of a language model with a tokenizer, which gives a single answer at a time."""
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        assert files.tokenizer is not None  # it is needed
+        assert files.tokenizer is not None  # always there: it is needed
         self.tokenizer: Tokenizer = files.tokenizer
         self._generator = Generator(files.program)
         check_fits(self.tokenizer, self._generator.vocabulary)
-        self._turn = AnswerLock()  # the program's state belongs to one answer at a time
+        self._turn = AnswerLock()  # an answer at a time changes the program's state
 
     async def _whole(self, pieces: AsyncGenerator[str, None]) -> str:
-        """Return all of an answer, once it is its turn."""
+        """Return a whole answer, once the lock is free."""
         async with self._turn.taken(), aclosing(pieces):
             return "".join([piece async for piece in pieces])
 
@@ -69,7 +69,7 @@ def continues(chat: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def with_answer(chat: Sequence[Mapping[str, Any]], answer: str) -> list[Any]:
-    """Return a chat with its answer, or with the answer that it begins continued."""
+    """Return a chat with its answer; an answer that the chat begins is continued."""
     last = chat[-1]
     if not continues(chat):
         return [*chat, {"role": "assistant", "content": answer}]
@@ -87,7 +87,7 @@ def render_chat(
     /,
     **variables: Any,
 ) -> str:
-    """Return the text of messages; one that is `continued` ends within its last message.
+    """Return the text of messages; a `continued` text ends within its last message.
 
     Raises ChatTemplateError without a template.
     """
@@ -101,7 +101,7 @@ def render_chat(
 
 
 def _until(text: str, message: Mapping[str, Any]) -> str:
-    """Return the text up to the end of the last message's own text, which is continued."""
+    """Return the text up to the end of the last message's content, which is continued."""
     last = message.get("content")
     if not isinstance(last, str):
         last = last[-1].get("text") if last else None

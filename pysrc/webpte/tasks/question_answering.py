@@ -16,7 +16,7 @@ from webpte.tasks.scores import Found, check_top, softmax
 from webpte.tasks.task import task
 
 Array = np.ndarray
-_MOST_TOKENS, _MOST_OVERLAP = 384, 128  # of the parts of a long context
+_MOST_TOKENS, _MOST_OVERLAP = 384, 128  # for the parts of a long context
 _MASKED = -10000.0
 
 
@@ -31,7 +31,7 @@ _MASKED = -10000.0
     ),
 )
 class QuestionAnswering(TextTask):
-    """Finds answers in a context, which may be long: it is read in parts that overlap.
+    """Finds answers in a context; a long context is read in parts that overlap.
 
     await task(question="Who came?", context="Then Ada came.")
     # {"score": 0.9, "start": 5, "end": 8, "answer": "Ada"}
@@ -59,7 +59,7 @@ class QuestionAnswering(TextTask):
     ) -> Any:
         """Return the answer; with `top_k` above 1 a list of answers, the best first.
 
-        inputs          {"question", "context"}, or a list of them, in place of the two
+        inputs          {"question", "context"}, or a list of them, in place of both arguments
         max_answer_len  the largest number of tokens of an answer
         max_seq_len, doc_stride   tokens of a part of the context with the question, and of the
                         overlap of two parts
@@ -101,12 +101,12 @@ class QuestionAnswering(TextTask):
             )
         if overlap is None:
             overlap = min(length // 2, _MOST_OVERLAP)
-        # An overlap is of no matter to a text that fits.
+        # An overlap does not matter for a text that fits.
         cut = windows(text, room, overlap) if len(text.tokens) > room else [text]
         return [join_texts(self.tokenizer, (asked, part)) for part in cut]
 
     def _first(self, part: TokenSequence) -> Array:
-        """Return which tokens are the one at the start of a sequence."""
+        """Return a mask of the token at the start of a sequence."""
         number = self.tokenizer.id_of(self.tokenizer.special.get("cls_token", "[CLS]"))
         return np.array([token == number for token in part.tokens])
 
@@ -116,13 +116,13 @@ class _Spans:
 
     def __init__(self, top_k: int, longest: int, whole_words: bool) -> None:
         self.answers: list[Found] = []
-        self.none = 1e6  # the lowest score of no answer
-        # Some candidates become one when they are made whole words.
+        self.none = 1e6  # the lowest score of "no answer"
+        # Some candidates become equal when they are extended to whole words.
         self._candidates = top_k * 2 + 10 if whole_words else top_k
         self._longest, self._whole_words = longest, whole_words
 
     def add(self, part: TokenSequence, text: str, logits: Array, first: Array) -> None:
-        """Add the answers of a part; `logits` (tokens, 2) are those of starts and ends."""
+        """Add the answers of a part; `logits` (tokens, 2) rate starts and ends."""
         allowed = np.array([owner == 1 for owner in part.texts]) | first
         start, end = (softmax(np.where(allowed, row, _MASKED)) for row in logits.T)
         self.none = min(self.none, float(start[0] * end[0]))

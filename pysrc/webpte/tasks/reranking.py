@@ -14,7 +14,7 @@ from webpte.tasks.scores import FUNCTIONS, check_top
 from webpte.tasks.task import task
 from webpte.tasks.text_classification import SequenceClassifier
 
-_IDENTITY = "Identity"  # the end of the name of PyTorch's module that changes nothing
+_IDENTITY = "Identity"  # end of the class name of PyTorch's Identity
 
 
 @task(
@@ -36,7 +36,7 @@ _IDENTITY = "Identity"  # the end of the name of PyTorch's module that changes n
 class Reranking(SequenceClassifier):
     """Ranks documents for a query.
 
-    transformers has no such pipeline; results are those of `CrossEncoder.rank` in
+    transformers has no such pipeline; results have the form of `CrossEncoder.rank` in
     sentence-transformers.
 
     await task("Who wrote it?", documents)     # [{"corpus_id": 3, "score": 0.98, "text": ...}, ...]
@@ -73,7 +73,7 @@ class Reranking(SequenceClassifier):
         return found
 
     def _is_plain(self) -> bool:
-        """Return whether the config says that logits are the scores."""
+        """Return whether the config declares that logits are the scores."""
         newer = self.config.table("sentence_transformers", None)
         named = None if newer is None else newer.text("activation_fn", None)
         named = named or self.config.text("sbert_ce_default_activation_function", None)

@@ -1,4 +1,4 @@
-"""Logits to scores, and scores to labels, as transformers' pipelines make them."""
+"""Logits to scores, and scores to labels, by the rules of transformers' pipelines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def softmax(logits: Array) -> Array:
 
 
 def sigmoid(logits: Array) -> Array:
-    """Return the probability of each logit by itself."""
+    """Return the probability of each logit separately."""
     low = np.exp(-np.abs(logits))  # at most 1
     shares: Array = np.where(logits >= 0, 1, low) / (1 + low)
     return shares
@@ -36,7 +36,7 @@ FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {
 
 
 def labels_of(config: Table, count: int) -> list[str]:
-    """Return the names of `count` labels, LABEL_0 and so on if the config has none."""
+    """Return the names of `count` labels; LABEL_0 and so on if the config has no names."""
     named = config.table("id2label", None)
     if named is None:
         return [f"LABEL_{number}" for number in range(count)]
@@ -50,7 +50,7 @@ def labels_of(config: Table, count: int) -> list[str]:
 
 
 def function_of(name: str | None, config: Table, count: int) -> Callable[[Array], Array]:
-    """Return how logits become scores: by name, or else as the config implies."""
+    """Return the function from logits to scores: by name, or by the config."""
     if name is None:
         problem = config.content.get("problem_type")
         if problem == "regression":
@@ -66,7 +66,7 @@ def function_of(name: str | None, config: Table, count: int) -> Callable[[Array]
 
 
 def best(labels: list[str], scores: Array, top_k: int | None) -> list[Found]:
-    """Return labels with scores, the highest first; all of them if `top_k` is None."""
+    """Return labels with scores, the highest first; all labels if `top_k` is None."""
     check_top(top_k)
     found: list[Found] = [
         {"label": label, "score": float(score)} for label, score in zip(labels, scores, strict=True)
@@ -75,6 +75,6 @@ def best(labels: list[str], scores: Array, top_k: int | None) -> list[Found]:
 
 
 def check_top(top_k: Any) -> None:
-    """Raise InputError unless it is None or a number of results."""
+    """Raise InputError unless a value is None or a valid number of results."""
     if top_k is not None and (type(top_k) is not int or top_k < 1):
         raise InputError(f"top_k is {top_k!r}; give a number of results above 0, or None for all")

@@ -1,4 +1,4 @@
-"""The base of tasks, and the table of them: each module beside this one adds its own."""
+"""The base of tasks, and the table of tasks: each module of this folder adds its tasks."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from webpte.tasks.files import CONFIG, ModelFiles
 from webpte.tasks.form import TaskForm
 
 
-class Held(ABC):
+class HeldResult(ABC):
     """A result that stays in memory for further calls of its task, until it is closed.
 
-    told   names of attributes, with plain values, that callers from JavaScript see
+    fields   names of attributes with plain values, which JavaScript callers see
     """
 
-    told: ClassVar[Sequence[str]] = ()
+    fields: ClassVar[Sequence[str]] = ()
 
     @abstractmethod
     def close(self) -> None:
-        """Free its memory; a second time does nothing."""
+        """Free the memory; a second call does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -34,15 +34,15 @@ class Held(ABC):
 
 
 class Task(ABC):
-    """An opened model that does one task; call it with what there is: `await task("Fine!")`.
+    """An opened model for a task; call it with inputs: `await task("Fine!")`.
 
-    name     that of transformers' pipelines
-    needed   files beside the program without which it cannot be opened
-    wanted   files that are read if they are there
-    form     its inputs, with an example, and its options; None if a page needs more than a form
-    view     the view of the page that shows it
-    calls    names of further methods that JavaScript can call: they take and give plain values, or
-             give something `Held`
+    name     the pipeline's name in transformers
+    needed   required files next to the program
+    wanted   optional files
+    form     inputs with an example, and options; None if a page needs more than a form
+    view     the view of the page for the task
+    calls    names of further methods for JavaScript: they take plain values, and return plain
+             values or a `HeldResult`
     """
 
     name: ClassVar[str] = ""
@@ -58,7 +58,7 @@ class Task(ABC):
 
     @property
     def program(self) -> Program:
-        """The program that runs; `recover` it after a DeviceLostError."""
+        """The loaded program; `recover` it after a DeviceLostError."""
         return self.files.program
 
     @abstractmethod
@@ -72,17 +72,17 @@ class Task(ABC):
         batch_size: int = 32,
         **options: Any,
     ) -> AsyncIterator[Any]:
-        """Yield the result of each input, in order, of any number of them.
+        """Yield the result of each input, in order, for any number of inputs.
 
-        inputs      one after the other what the task takes in a list; they may be awaited
-        batch_size  inputs that are prepared together; of those the program computes as many at once
-                    as it takes
-        given, options  what the task is called with besides
+        inputs      inputs of the task, from an iterable or an async iterable
+        batch_size  inputs to prepare together; the program computes as many of them at once as it
+                    takes
+        given, options  further arguments of the task
         """
         if type(batch_size) is not int or batch_size < 1:
             raise InputError(f"batch_size is {batch_size!r}; a batch has an input or more")
-        # The host prepares one batch while the GPU computes the other; but a result does not wait
-        # for inputs that are still to come.
+        # The host prepares a batch while the GPU computes another; but a result does not wait for
+        # inputs that are still to come.
         most = 1 if isinstance(inputs, AsyncIterable) else 2
         running = deque[asyncio.Future[Any]]()
         try:
@@ -113,7 +113,7 @@ class Task(ABC):
 async def _batches(
     inputs: Iterable[Any] | AsyncIterable[Any], size: int
 ) -> AsyncIterator[list[Any]]:
-    """Yield lists of inputs, all of a size but the last one."""
+    """Yield lists of inputs, all of the same size except for the last list."""
     batch = list[Any]()
     async for one in inputs if isinstance(inputs, AsyncIterable) else awaited(inputs):
         batch.append(one)
@@ -135,10 +135,10 @@ Made = TypeVar("Made", bound=type[Task])
 
 
 def task(name: str, *, form: TaskForm | None = None, view: str = "task") -> Callable[[Made], Made]:
-    """Add a class to the table, by the name that it is opened by.
+    """Add a class to the table, under a name to open it by.
 
-    form   its inputs, with an example, and its options; None only for a `view` of its own
-    view   the view of the page that shows it
+    form   inputs with an example, and options; None only with another `view`
+    view   the view of the page for the task
     """
     assert (form is None) == (view != "task"), name
 

@@ -26,7 +26,7 @@ class SequenceClassifier(TextTask):
         self.labels = labels_of(self.config, self.outputs[0].shape[-1])
 
     async def logits(self, pairs: Sequence[Sequence[str]], cut: str | None) -> Array:
-        """Return logits (pairs, labels) of texts, or pairs of them."""
+        """Return logits (pairs, labels) of texts, or of pairs of texts."""
         found = await self.run([self.sequence(texts, cut=cut) for texts in pairs])
         rows = np.array([row for (row,) in found], np.float32)
         return rows.reshape(len(pairs), len(self.labels))
@@ -52,9 +52,9 @@ class TextClassification(SequenceClassifier):
         """Return labels with scores.
 
         inputs   a text, a pair of texts {"text", "text_pair"}, or a list of them
-        top_k    the number of labels for each; None for all. Without it, the best one alone
-        function_to_apply  "softmax", "sigmoid" or "none"; by default what the config implies
-        truncation         cut texts that are too long; otherwise they are an error
+        top_k    the number of labels for each; None for all; by default only the best
+        function_to_apply  "softmax", "sigmoid" or "none"; by default chosen by the config
+        truncation         cut long texts; otherwise they are an error
         """
         many = isinstance(inputs, list | tuple)
         pairs = [_texts_of(one) for one in (inputs if many else [inputs])]
@@ -68,12 +68,12 @@ class TextClassification(SequenceClassifier):
 
 
 def _texts_of(given: Any) -> list[str]:
-    """Return one text or two."""
+    """Return a text or two."""
     if isinstance(given, str):
         return [given]
     if isinstance(given, Mapping) and given.keys() <= {"text", "text_pair"} and "text" in given:
         first, second = checked_text(given["text"]), given.get("text_pair")
-        # The pipelines take an empty second text for none.
+        # The pipelines treat an empty second text as absent.
         return [first, checked_text(second)] if second else [first]
     raise InputError(
         f'give a text, or two as {{"text": ..., "text_pair": ...}}, not a {type(given).__name__}'

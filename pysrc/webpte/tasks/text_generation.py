@@ -33,7 +33,7 @@ class _AskedText:
     """A text or chat to answer, as tokens.
 
     stops    tokens that end the answer
-    before   text and tokens that it continues, if any
+    before   text and tokens to continue, if any
     """
 
     tokens: list[int]
@@ -60,13 +60,13 @@ class TextGeneration(LanguageTask):
         self._in_parts = prompts is not None and prompts.in_parts
         self._stops = end_tokens(self.tokenizer, None)
         self._chat_stops = end_tokens(self.tokenizer, prompts)
-        self._is_alone = False  # whether the program is known to give one answer at a time
+        self._is_alone = False  # whether the program is known to give a single answer at a time
 
     def chat(self, system: str | None = None, **options: Any) -> Chat:
         """Return a conversation: `await chat.send("Who?")`.
 
-        It has the program's KV cache, which the task uses, too: each continues its own conversation
-        and computes it again if the other came between. `options` are those of `webpte.llm.Chat`.
+        Conversation and task share the program's KV cache: each continues its own text and computes
+        it again after the other has used it. `options` go to `webpte.llm.Chat`.
         """
         return Chat(self.program, self.tokenizer, system, **options)
 
@@ -78,14 +78,14 @@ class TextGeneration(LanguageTask):
         return_full_text: bool = True,
         **options: Unpack[GenerationOptions],
     ) -> Any:
-        """Return [{"generated_text"}] for a text or a chat; for a list, a list of those.
+        """Return [{"generated_text"}] for a text or a chat; for a list, a list of results.
 
         text_inputs   a text, a chat (a list of messages with role and content), or a list of
-                      either, which are answered at once if the program allows it: each as it would
-                      be alone. The answer of a chat that ends with the assistant is continued
-        return_full_text   whether "generated_text" begins with what was given: the text, or all
-                           messages of the chat; otherwise it is the new text
-        options       those of `Generator.generate`: temperature, seed, ...
+                      either, which are answered at once if the program allows it, with the same
+                      results. The answer of a chat that ends with the assistant is continued
+        return_full_text   whether "generated_text" begins with the given text, or all messages of
+                           the chat; otherwise it is the new text
+        options       for `Generator.generate`: temperature, seed, ...
         """
         given, many = _inputs(text_inputs)
         answers = await self._answers(list(map(self._prompt, given)), max_new_tokens, options)
@@ -104,7 +104,7 @@ class TextGeneration(LanguageTask):
         max_new_tokens: int = MAX_NEW_TOKENS,
         **options: Unpack[GenerationOptions],
     ) -> AsyncGenerator[str, None]:
-        """Return a stream of what follows one text, or of one answer, piece by piece."""
+        """Return a stream of the text after a text, or of an answer, piece by piece."""
         given, many = _inputs(text_inputs)
         if many:
             raise InputError("stream gives one answer: give one text, or one chat")
@@ -118,7 +118,7 @@ class TextGeneration(LanguageTask):
     async def _answers(
         self, prompts: Sequence[_AskedText], count: int, options: GenerationOptions
     ) -> list[str]:
-        """Return answers, which share the steps of the model where it allows that."""
+        """Return answers, which share the steps of the model if it allows that."""
         if len(prompts) > 1 and not self._is_alone and self._can_share(prompts, options):
             async with self._turn.taken():
                 found = await self._together(prompts, count, options)
@@ -127,7 +127,7 @@ class TextGeneration(LanguageTask):
         return [await self._whole(self._answer(one, count, options)) for one in prompts]
 
     def _can_share(self, prompts: Sequence[_AskedText], options: GenerationOptions) -> bool:
-        """Tell whether a scheduler takes the options and prompts; what is wrong is said alone."""
+        """Return whether a scheduler takes the options and prompts, if they are valid."""
         most = self._generator.max_context
         fit = most is not None and all(1 <= len(one.tokens) <= most for one in prompts)
         return fit and not any(options.get(name) for name in _ALONE)
@@ -135,9 +135,9 @@ class TextGeneration(LanguageTask):
     async def _together(
         self, prompts: Sequence[_AskedText], count: int, options: GenerationOptions
     ) -> list[str] | None:
-        """Return answers that are generated at once; None where the program does not allow it.
+        """Return answers that are generated at once; None if the program does not allow it.
 
-        The memory of their KV caches, no longer than these answers need, is free afterwards.
+        The KV caches are as short as the answers allow, and are freed afterwards.
         """
         longest = max(len(one.tokens) for one in prompts) + max(count, 0)
         context = min(-(-longest // _ROUNDED) * _ROUNDED, self._generator.max_context or longest)
@@ -154,14 +154,14 @@ class TextGeneration(LanguageTask):
             except OutOfMemoryError:
                 return None
             replies = []
-            for one in prompts:  # all of them go on, whichever is awaited
+            for one in prompts:  # all answers continue, in any order of awaiting
                 answer = scheduler.submit(one.tokens, count, stop=one.stops, **sampling)
                 stats, stops = stats_of(answer), StopStrings(())
                 replies.append(Reply(answer, self.tokenizer, stops, stats, continued=one.before))
             return [await reply for reply in replies]
 
     def _prompt(self, given: Any) -> _AskedText:
-        """Return the tokens of a text or a chat, and what ends an answer to it."""
+        """Return the tokens of a text or a chat, and the tokens that end its answer."""
         if isinstance(given, str):
             tokens = self.tokenizer.encode(given)
             return _AskedText(tokens, self._stops, (given, tokens))
@@ -172,7 +172,7 @@ class TextGeneration(LanguageTask):
         return _AskedText(tokens, self._chat_stops, (text, tokens) if continued else ("", []))
 
     def _message(self, message: Any, at: int) -> Mapping[str, Any]:
-        """Return a message as the template takes it: with a text, or with a list of parts."""
+        """Return a message in a template's form: with a text, or with a list of parts."""
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise InputError(f"message {at} is not a table with role and content")
         content = message.get("content")

@@ -1,4 +1,4 @@
-"""translation, summarization, text2text-generation: a text for a text, by an encoder-decoder."""
+"""translation, summarization, text2text-generation: text to text, by an encoder-decoder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webpte.tasks.task import Task, task
 class TextToText(Task):
     """A task that answers a text with another.
 
-    result   the key of an answer, as the pipelines have it
+    result   the key of an answer, as in the pipelines
     """
 
     needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER)
@@ -29,7 +29,7 @@ class TextToText(Task):
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        assert files.tokenizer is not None  # it is needed
+        assert files.tokenizer is not None  # always there: it is needed
         self.tokenizer: Tokenizer = files.tokenizer
         self._model = Seq2Seq(files.program)
         if not self._model.is_text:
@@ -37,10 +37,10 @@ class TextToText(Task):
                 f"{files.program.name} is not a program for {self.name}: it takes no tokens"
             )
         check_fits(self.tokenizer, self._model.vocabulary)
-        self._turn = asyncio.Lock()  # the program's state belongs to one answer at a time
+        self._turn = asyncio.Lock()  # an answer at a time changes the program's state
 
     def prefix(self, name: str) -> str:
-        """Return what a model was taught to read before texts of a task; "" if it says nothing."""
+        """Return the trained prefix of a task's texts; "" if the config has no prefix."""
         config = self.files.table(CONFIG)
         if config.content.get("task_specific_params") is None:
             return ""
@@ -58,9 +58,9 @@ class TextToText(Task):
         """Return an answer for each text.
 
         inputs           a text, or a list of texts
-        max_new_tokens   tokens of an answer; by default as many as fit
-        truncation       cut texts that are too long; otherwise they are an error
-        options          those of `Seq2Seq.generate`: temperature, seed, ...
+        max_new_tokens   tokens of an answer; by default all that fit
+        truncation       cut long texts; otherwise they are an error
+        options          for `Seq2Seq.generate`: temperature, seed, ...
         """
         prefix = self.prefix(self.name)
         return await self.answer(inputs, prefix, max_new_tokens, truncation, options)
@@ -73,7 +73,7 @@ class TextToText(Task):
         truncation: Any,
         options: GenerationOptions,
     ) -> list[dict[str, str]]:
-        """Return the answers to a text or a list of them, in order."""
+        """Return the answers to a text or a list of texts, in order."""
         texts = inputs if isinstance(inputs, list | tuple) else [inputs]
         sources = [self._source(prefix + checked_text(text), truncation) for text in texts]
         found = []
@@ -100,7 +100,7 @@ class TextToText(Task):
 
 @task("text2text-generation", form=text_form(PASSAGE, 5, truncation=True))
 class Text2TextGeneration(TextToText):
-    """Answers texts as the model was taught.
+    """Answers texts in the form of the model's training.
 
     await task("question: ...")       # [{"generated_text": ...}]
     """

@@ -44,10 +44,10 @@ class TokenClassification(TextTask):
     ) -> Any:
         """Return entities with the place of each in the text; a list of lists for several texts.
 
-        inputs   a text, or a list of texts; one that is too long is cut
-        aggregation_strategy  "none": an entity for each token; "simple": tokens beside each
-                              other with one label are one entity
-        ignore_labels         labels that are left out
+        inputs   a text, or a list of texts; long texts are cut
+        aggregation_strategy  "none": an entity for each token; "simple": neighbouring tokens with
+                              the same label are an entity
+        ignore_labels         labels to leave out
         """
         if aggregation_strategy not in _STRATEGIES:
             known = ", ".join(_STRATEGIES)
@@ -65,7 +65,7 @@ class TokenClassification(TextTask):
         return found if many else found[0]
 
     def _entities(self, text: str, one: TokenSequence, logits: Array) -> list[Found]:
-        """Return an entity for each token that is not a special one."""
+        """Return an entity for each token, except for special tokens."""
         entities = []
         for at, scores in enumerate(softmax(logits)):
             if one.texts[at] is None:

@@ -1,4 +1,4 @@
-"""zero-shot-classification: labels that the caller names, by a model that judges statements."""
+"""zero-shot-classification: scores of a caller's labels, by a model that judges statements."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ _TEMPLATE = "This example is {}."
     ),
 )
 class ZeroShotClassification(SequenceClassifier):
-    """Says how well labels fit a text.
+    """Scores how well labels fit a text.
 
-    The model tells whether a text entails a statement: one label of its config begins with
-    "entail".
+    The model judges whether a text entails a statement: a label of its config begins with "entail".
 
     await task("It will rain.", ["weather", "sports"])
     # {"sequence": "It will rain.", "labels": ["weather", "sports"], "scores": [0.97, 0.03]}
@@ -48,11 +47,11 @@ class ZeroShotClassification(SequenceClassifier):
         hypothesis_template: str = _TEMPLATE,
         multi_label: bool = False,
     ) -> Any:
-        """Return the labels, the one that fits best first, with scores.
+        """Return the labels, the best first, with scores.
 
-        sequences         a text, or a list of texts; one that is too long is cut
+        sequences         a text, or a list of texts; long texts are cut
         candidate_labels  a list, or a text with commas between labels
-        multi_label       judge each label by itself, in place of against each other
+        multi_label       judge each label separately, not against each other
         """
         labels = candidates(candidate_labels)
         statements = filled_in(hypothesis_template, labels)
@@ -88,7 +87,7 @@ class ZeroShotClassification(SequenceClassifier):
 
 
 def candidates(labels: Any) -> list[str]:
-    """Return labels that the caller names: a list, or a text with commas between them."""
+    """Return a caller's labels: a list, or a text with commas between them."""
     if isinstance(labels, str):
         named = [label.strip() for label in labels.split(",")]
         labels = [label for label in named if label]
@@ -96,7 +95,7 @@ def candidates(labels: Any) -> list[str]:
 
 
 def filled_in(template: str, labels: Sequence[str]) -> list[str]:
-    """Return a statement for each label; raise InputError if there are none."""
+    """Return a statement for each label; raise InputError without labels."""
     try:
         statements = [template.format(label) for label in labels]
     except (KeyError, IndexError, ValueError) as error:

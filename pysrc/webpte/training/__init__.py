@@ -1,4 +1,4 @@
-"""Training in the tab: a classifier of a user's own examples, and LoRAs of language models.
+"""Training in the tab: a classifier of a user's examples, and LoRAs of language models.
 
     learner = webpte.training.Learner(program)  # methods `learn` and `predict`
     trainer = webpte.training.LoraTrainer(program, tokenizer)  # methods `learn` and `forward`

@@ -36,7 +36,7 @@ LEARN, PREDICT = "learn", "predict"
 RATE = 0.003
 STEPS_AT_ONCE = 4  # losses are read together: fewer round trips, and still a smooth curve
 _GIVEN, _OF_WEIGHT = 3, 3  # inputs of `learn` before the weights; tensors for each weight
-_LOGITS = 2  # dims of what `predict` gives
+_LOGITS = 2  # shape of the result of `predict`
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def form_of(methods: Mapping[str, MethodInfo]) -> Form:
 
 
 def can_be_taught(methods: Mapping[str, MethodInfo]) -> bool:
-    """Tell whether a Learner accepts a program with these methods."""
+    """Return whether a Learner accepts a program with these methods."""
     try:
         form_of(methods)
     except InputError:
@@ -99,7 +99,7 @@ class Learner:
     """The weights of a program in training. Await each call before the next.
 
     rate  the learning rate; it may be set between steps
-    seed  of the initial weights, and of the choice of examples
+    seed  for the initial weights and the choice of examples
     """
 
     def __init__(self, program: Program, *, rate: float = RATE, seed: int = 0) -> None:
@@ -128,9 +128,9 @@ class Learner:
     ) -> AsyncGenerator[float, None]:
         """Train on `steps` batches of the examples, and yield the loss of each.
 
-        Every class with examples is in a batch equally often, however many it has. `vary` may
-        augment the examples of a batch. A caller that stops early keeps the weights so far, which
-        may be up to four steps ahead of the losses yielded.
+        Every class with examples is equally frequent in batches, however many examples it has.
+        `vary` may augment the examples of a batch. A caller that stops early keeps the weights so
+        far, which may be up to four steps ahead of the losses yielded.
         """
         examples, wanted = self._checked(examples, labels)
         for start in range(0, steps, STEPS_AT_ONCE):
@@ -145,7 +145,7 @@ class Learner:
                 yield float(loss.reshape(()))
 
     async def step(self, batch: Array, labels: Array) -> Array | GpuTensor:
-        """Train on one batch and return its loss; the weights stay unchanged if it fails."""
+        """Train on a batch and return its loss; the weights stay unchanged if the step fails."""
         if not math.isfinite(self.rate):  # it would destroy the weights
             raise InputError(f"the learning rate is {self.rate}; it must be finite")
         rate, numbers = np.full(1, self.rate, np.float32), self._labels(labels)
@@ -158,7 +158,7 @@ class Learner:
         return found
 
     async def predict(self, example: Array) -> Array:
-        """Return the logits (classes,) of one example; their softmax are probabilities."""
+        """Return the logits (classes,) of an example; their softmax are probabilities."""
         weights = self._state[::_OF_WEIGHT]
         (logits,) = await self._program.run(PREDICT, example[None].astype(np.float32), *weights)
         found: Array = logits[0]
@@ -170,7 +170,7 @@ class Learner:
         return {name: array.copy() for name, array in zip(self._names(), arrays, strict=True)}
 
     def load(self, weights: Mapping[str, Array]) -> None:
-        """Load the result of `weights`, of this program or another one with the same shapes."""
+        """Load the result of `weights`, of this program or another program with the same shapes."""
         names = self._names()
         state = [np.array(weights[name], np.float32) for name in names if name in weights]
         if [array.shape for array in state] != [one.shape for one in self._state]:
@@ -195,7 +195,7 @@ class Learner:
         return examples, wanted
 
     def _labels(self, labels: Sequence[int] | Array) -> Array:
-        """Return labels as int32; raise for invalid ones, which would destroy the weights."""
+        """Return labels as int32; raise for invalid labels, which would destroy the weights."""
         given = np.asarray(labels)
         whole = given.dtype.kind in "iu" and given.size > 0
         if not whole or given.min() < 0 or given.max() >= self.form.classes:
@@ -213,7 +213,7 @@ class Learner:
 
 
 def shapes_of(values: Sequence[Any]) -> list[tuple[int, ...]]:
-    """Return the shapes of inputs or outputs; () for those that are no tensors."""
+    """Return the shapes of inputs or outputs; () for values that are not tensors."""
     return [tuple(value.shape) if isinstance(value, TensorInfo) else () for value in values]
 
 

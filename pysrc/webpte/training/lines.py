@@ -1,7 +1,7 @@
-"""Lines of a user as examples for a language model, and batches of these.
+"""Lines of a user as examples for a language model, and batches of examples.
 
 A line is a text, or a pair of a question and its answer. Of a pair only the answer is learned; the
-tokenizer's chat template says how the two are written.
+tokenizer's chat template formats question and answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LineTokens:
 
 
 def read_lines(text: str, between: str = "=>") -> list[Line]:
-    """Split a text into lines; those with `between` are a question and its answer."""
+    """Split a text into lines; a line with `between` is a question and its answer."""
     found: list[Line] = []
     for line in text.splitlines():
         question, mark, answer = (part.strip() for part in line.partition(between))
@@ -49,10 +49,10 @@ def examples_of(
     length: int,
     template: ChatTemplate | None = None,
 ) -> list[LineTokens]:
-    """Return the examples of lines: rows of up to `length` tokens and the one after the last.
+    """Return the examples of lines: rows of up to `length` tokens and the token after them.
 
-    A longer text is cut into several examples, each of which begins with the last token of the one
-    before; a question that leaves no room for its answer is an InputError.
+    A longer text is cut into several examples, each of which begins with the last token of the
+    example before it; a question that leaves no room for its answer is an InputError.
     """
     if isinstance(lines, str):
         raise InputError("lines are a list of texts, not one text: split it, as read_lines does")
@@ -97,7 +97,7 @@ def _pair(
     said = {"role": "assistant", "content": line[1]}
     before = template.render([asked])
     text = template.render([asked, said], add_generation_prompt=False)
-    if not text.startswith(before):  # the template writes an answer in another way than it asks
+    if not text.startswith(before):  # the template writes answers in another way than prompts
         before = text[: text.rfind(line[1].strip())]
     prompt = tokenizer.encode(before, special=False)
     answer = tokenizer.encode(text[len(before) :], special=False)
@@ -116,10 +116,10 @@ def _pieces(example: LineTokens, length: int) -> Iterator[LineTokens]:
 
 
 class Batches:
-    """Batches without an end: every example once in random order, then again in another one.
+    """Endless batches: every example once in random order, then again in another order.
 
-    packed  several short examples share a row. They are fewer steps, but a token then sees the
-            examples before its own
+    packed  several short examples share a row, which saves steps, but a token then sees earlier
+    examples in its row
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Batches:
         return self._waiting.pop()
 
     def _fits(self, filled: int) -> bool:
-        """Tell whether the next example has room in a row; draw an order if there is none."""
+        """Return whether the next example has room in a row; draw a new order after the last."""
         if not self._waiting:
             self._waiting = self._rng.permutation(len(self._examples)).tolist()
         return filled + len(self._examples[self._waiting[-1]].tokens) - 1 <= self._length

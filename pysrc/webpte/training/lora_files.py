@@ -18,7 +18,7 @@ from webpte.llm.lora.weights import LoraWeights
 from webpte.training.lora_form import LoraForm
 
 _PREFIX = "base_model.model."
-_ALIGNMENT = 8  # of the header's length, as the format wants it
+_ALIGNMENT = 8  # of the header's length, by the format
 _EPOCH = (2020, 1, 1, 0, 0, 0)
 
 
@@ -47,7 +47,7 @@ class SavedLora:
         return packed.getvalue()
 
     def write(self, folder: str | Path) -> None:
-        """Write both files to a folder, which is made if it is not there."""
+        """Write both files to a folder, which is created if necessary."""
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         for name, data in self.files().items():
@@ -94,7 +94,7 @@ def _safetensors(arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def flat_vector(form: LoraForm, lora: LoraWeights) -> np.ndarray:
-    """Return a LoRA that was read as a flat vector; raise InputError if it is of another form."""
+    """Return a LoRA from files as a flat vector; raise InputError for another form."""
     w = np.zeros(form.count, np.float32)
     names = {layer.name for layer in form.layers}
     if other := sorted(lora.factors.keys() - names):

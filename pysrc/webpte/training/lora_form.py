@@ -1,12 +1,12 @@
-"""The form of a program that trains LoRAs: what its method `learn` takes, and what it trains.
+"""The form of a program that trains LoRAs: the inputs of its method `learn`, and its layers.
 
     learn(tokens int [B, T], targets int32 [B, T], settings [4], w [P], m [P], v [P])
         -> loss [1], w, m, v
 
-w has all matrices of the LoRA, m and v AdamW's two moments. The constant method `get_lora` says
-which layers these belong to (JSON): {"rank", "alpha", "betas", "layers": {NAME: {"inputs",
-"outputs", "pairs"}}}. A layer's matrices A (rank, inputs) and B (outputs, rank) are one after the
-other, the layers in the order of the JSON.
+w has all matrices of the LoRA, m and v AdamW's two moments. The constant method `get_lora` lists
+the layers as JSON: {"rank", "alpha", "betas", "layers": {NAME: {"inputs", "outputs", "pairs"}}}. A
+layer's matrices A (rank, inputs) and B (outputs, rank) are one after the other, the layers in the
+order of the JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from webpte.training.learner import shapes_of
 
 LEARN = "learn"
 FACTS = OPTIONAL_METHODS[LEARN]
-_LARGEST = 1 << 24  # of a layer's width
+_LARGEST = 1 << 24  # largest width of a layer
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TrainedLayer:
         return a, b
 
     def put(self, w: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-        """Write A and B of a file into a flat vector; what `matrices` does is undone."""
+        """Write A and B of a file into a flat vector: the inverse of `matrices`."""
         w[self.start : self.middle] = a.ravel()
         w[self.middle : self.end] = LinearModule(self.name, "", self.pairs).matrix(b).ravel()
 
@@ -73,7 +73,7 @@ class LoraForm:
 
     batch, length  rows of a step, and the tokens in each
     rank, alpha    the change of a layer's weights is alpha / rank * B A
-    betas          of AdamW
+    betas          of AdamW's decay rates
     """
 
     batch: int
@@ -111,7 +111,7 @@ def lora_form(methods: Mapping[str, MethodInfo]) -> LoraForm:
 
 
 def _facts(methods: Mapping[str, MethodInfo]) -> tuple[Table, int]:
-    """Return what a program says about its LoRA, and the rank of that."""
+    """Return a program's description of its LoRA, and the LoRA's rank."""
     outputs = methods[FACTS].outputs
     said = outputs[0] if len(outputs) == 1 else None
     if not isinstance(said, ScalarInfo) or not isinstance(said.value, str):
@@ -121,9 +121,9 @@ def _facts(methods: Mapping[str, MethodInfo]) -> tuple[Table, int]:
 
 
 def lora_rank(methods: Mapping[str, MethodInfo]) -> int:
-    """Return the rank of the LoRAs that a program trains, loaded with `training` or without it.
+    """Return the rank of the LoRAs that a program trains, loaded with or without `training`.
 
-    It is 0 for a program that trains none.
+    The rank is 0 for a program that does not train LoRAs.
     """
     try:
         return _facts(methods)[1] if FACTS in methods else 0
@@ -132,7 +132,7 @@ def lora_rank(methods: Mapping[str, MethodInfo]) -> int:
 
 
 def can_train_lora(methods: Mapping[str, MethodInfo]) -> bool:
-    """Tell whether a LoraTrainer accepts a program with these methods."""
+    """Return whether a LoraTrainer accepts a program with these methods."""
     try:
         lora_form(methods)
     except InputError:

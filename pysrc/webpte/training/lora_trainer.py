@@ -1,10 +1,10 @@
-"""LoRA training of a language model on a user's own lines, on the GPU.
+"""LoRA training of a language model on a user's lines, on the GPU.
 
     program = await webpte.llm.load("chat.pte", training=True, lora=8)  # exported with --train lora
     trainer = webpte.training.LoraTrainer(program, tokenizer)
     async for loss in trainer.learn(["A line.", ("A question?", "Its answer.")], steps=100):
         print(loss)
-    await trainer.use("mine")  # the program answers with what was learned
+    await trainer.use("mine")  # the program answers with the LoRA
     (await trainer.save()).write("mine/")
 
 A step is one call of the method `learn` (`lora_form`): forward, backward, AdamW. The LoRA and the
@@ -41,11 +41,11 @@ KEEP_EVERY = 32  # steps after which the state is read back, in case the device 
 
 
 class LoraTrainer:
-    """A LoRA in training. One `learn` at a time: a new one ends the one before.
+    """A LoRA in training. A new `learn` ends the `learn` before it.
 
     rate   the learning rate; it may be set between steps
     decay  AdamW's weight decay
-    seed   of the matrices to begin with, and of the order of lines
+    seed   for the initial matrices and the order of lines
     template   a chat template in place of the tokenizer's own, for questions with answers
     """
 
@@ -68,8 +68,8 @@ class LoraTrainer:
         self._state: list[Array | GpuTensor] = []
         self._kept: tuple[int, list[Array]] = 0, []
         self._rng = np.random.default_rng(seed)
-        self._run: object = None  # the `learn` that goes on
-        self._is_busy = False  # with steps on the device
+        self._run: object = None  # the running `learn`
+        self._is_busy = False  # steps are on the device
         self._used: Lora | None = None
         self.reset(seed)
 
@@ -79,7 +79,7 @@ class LoraTrainer:
         self._rng = np.random.default_rng(seed)
         w = np.zeros(self.form.count, np.float32)
         for layer in self.form.layers:
-            bound = 1 / math.sqrt(layer.inputs)  # as PEFT draws it
+            bound = 1 / math.sqrt(layer.inputs)  # PEFT's initial bound
             w[layer.start : layer.middle] = self._rng.uniform(
                 -bound, bound, layer.middle - layer.start
             )
@@ -90,11 +90,10 @@ class LoraTrainer:
     ) -> AsyncGenerator[float, None]:
         """Train on batches of the lines, and yield the loss of each step.
 
-        A line is a text, or a question with its answer, of which the answer alone is learned.
-        `packed` puts several short lines into one row. A caller that stops early, by leaving the
-        loop or by `stop`, keeps what was learned, which may be up to four steps ahead of the losses
-        yielded. After a lost device, up to 32 steps are lost, too: `await program.recover()`, then
-        go on.
+        A line is a text, or a question with its answer; then only the answer is learned. `packed`
+        puts several short lines into one row. A caller that stops early, by leaving the loop or by
+        `stop`, keeps the LoRA, which may be up to four steps ahead of the losses yielded. After a
+        lost device, up to 32 steps are lost, too: `await program.recover()`, then go on.
         """
         self._check_idle()
         form, run = self.form, object()
@@ -131,10 +130,10 @@ class LoraTrainer:
         return found
 
     async def step(self, tokens: Array, targets: Array) -> Array | GpuTensor:
-        """Train on one batch and return its loss; the state stays unchanged if it fails.
+        """Train on a batch and return its loss; the state stays unchanged if the step fails.
 
         tokens   integers (rows, length)
-        targets  the token after each one, in the same shape; negative where none is learned
+        targets  the token after each token, in the same shape; negative: not to be learned
         """
         if not (math.isfinite(self.rate) and math.isfinite(self.decay)):
             raise InputError(f"rate {self.rate} and decay {self.decay} must be finite")
@@ -150,7 +149,7 @@ class LoraTrainer:
         return found
 
     def stop(self) -> None:
-        """End a `learn` that is under way after the steps that it has begun."""
+        """End a running `learn` after the steps that it has begun."""
         self._run = None
 
     async def save(self) -> SavedLora:
@@ -158,17 +157,17 @@ class LoraTrainer:
         return saved_lora(self.form, await array_of(self._state[0]), self._program.name)
 
     async def load(self, source: Any, *, config: Any = None, name: str | None = None) -> None:
-        """Go on with a LoRA of the same form; the arguments are those of `webpte.llm.load_lora`."""
+        """Continue with a LoRA of the same form; see `webpte.llm.load_lora` for the arguments."""
         self._check_idle()
         read = await read_lora(source, config=config, name=name)
         self._check_idle()
         self._set(flat_vector(self.form, read))
 
     async def use(self, name: str = "trained") -> Lora:
-        """Let the program compute with the LoRA as it is now, and return that.
+        """Let the program use the present LoRA, and return the loaded LoRA.
 
-        The program needs room for it: `webpte.llm.load(..., lora=RANK)`. The LoRA of the `use`
-        before is freed.
+        The program needs room for it: `webpte.llm.load(..., lora=RANK)`. The LoRA of an earlier
+        `use` is freed.
         """
         saved = await self.save()
         lora = await load_lora(self._program, saved.weights, config=saved.config, name=name)

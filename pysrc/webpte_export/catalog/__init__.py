@@ -1,10 +1,10 @@
-"""Real models, each a recipe: where its weights are, and how they become a program.
+"""Real models, each with a recipe: the place of its weights, and the code that exports them.
 
     ../recipes/  one small file per model; they import in any Python
     ../networks/ the networks in PyTorch, and readers of ONNX, TFLite and ncnn files
     recipe.py    the parts of a recipe
     catalog.py   finds all recipes
-    make.py      builds and exports one, in the export environment
+    make.py      builds and exports a model, in the export environment
 
 `python3 serve.py models` is the command; docs/use/export.md explains how to add a model.
 """

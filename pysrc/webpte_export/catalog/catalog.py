@@ -1,4 +1,4 @@
-"""All recipes: those of the modules in `webpte_export.recipes`."""
+"""Finds all recipes in the modules of `webpte_export.recipes`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from webpte_export.catalog.recipe import LanguageModel, Methods, Network, Recipe
 
 PROGRAM = "model.pte"
 LICENCE = "LICENCE.txt"
-TASK_VIEW = "task"  # of the page: such a recipe's task is one of `webpte.tasks`
+TASK_VIEW = "task"  # view of the page for a task of `webpte.tasks`
 
 
 def make(recipe: Recipe, wheels: Sequence[Path], out: Path) -> None:
@@ -123,7 +123,7 @@ def main(arguments: list[str]) -> int:
     name, out, *wheels = arguments
     try:
         make(all_recipes()[name], [Path(wheel) for wheel in wheels], Path(out))
-    except Exception as error:  # of any kind: the host shows the last line
+    except Exception as error:  # any kind: the host shows the last line
         import traceback
 
         traceback.print_exc()

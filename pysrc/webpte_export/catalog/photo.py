@@ -39,7 +39,7 @@ def photo(
     left, top, right, bottom = box or (0, 0, pixels.shape[1], pixels.shape[0])
     part = torch.from_numpy(pixels[top:bottom, left:right].copy()).permute(2, 0, 1)[None]
     resized = F.interpolate(part / 255, size=size, mode="bicubic", antialias=True)
-    # Rounded to bytes, so that the picture that is shown equals the network's input.
+    # Rounded to bytes, so that the displayed picture equals the network's input.
     return (resized.clamp(0, 1) * 255).round() / 255
 
 

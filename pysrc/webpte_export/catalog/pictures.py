@@ -38,7 +38,7 @@ def read_png(data: bytes) -> Array:
 def write_png(picture: Array) -> bytes:
     height, width, channels = picture.shape
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOURS[channels], 0, 0, 0)
-    lines = np.zeros((height, 1 + width * channels), np.uint8)  # filter 0: as they are
+    lines = np.zeros((height, 1 + width * channels), np.uint8)  # filter 0: unchanged
     lines[:, 1:] = picture.reshape(height, -1)
     body = zlib.compress(lines.tobytes(), 9)
     return _SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", body) + _chunk(b"IEND", b"")
@@ -62,7 +62,7 @@ def _unfiltered(kind: int, line: Array, above: Array) -> Array:
         return line
     if kind == 1:  # minus the left neighbour
         return np.cumsum(line, 0, dtype=np.uint8)
-    if kind == 2:  # minus the one above
+    if kind == 2:  # minus the upper neighbour
         return line + above
     made = np.zeros_like(line)
     left = corner = [0] * line.shape[1]

@@ -1,4 +1,4 @@
-"""The parts of a recipe: its package, its files, and how the network is built."""
+"""The parts of a recipe: its package, its files, and the code that builds the network."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel of the package registry, and the members of it that a recipe needs.
+    """A wheel of the package registry, and the members that a recipe needs.
 
     A compiled wheel is named by its `platform` and `python_version`. Only data is taken from it, so
-    the same wheel serves every machine. With `registry="npm"` it is a package of npm, whose members
-    are all in a folder `package`.
+    the same wheel serves every machine. With `registry="npm"` the wheel is a package of npm, whose
+    members are all in a folder `package`.
     """
 
     name: str
@@ -33,16 +33,16 @@ class Value:
 
     name: str
     meaning: str
-    layout: str = ""  # of pictures: NCHW
-    channels: str = ""  # of pictures: RGB or BGR
+    layout: str = ""  # for pictures: NCHW
+    channels: str = ""  # for pictures: RGB or BGR
     mean: tuple[float, ...] = ()  # subtracted from pictures of 0 to 1, per channel,
-    std: tuple[float, ...] = ()  # which are then divided by this
-    rate: int = 0  # of sound: samples in a second
-    hop: int = 0  # of frames of a sound: new samples in each
-    fill: str = ""  # of an input: the rule that it starts with
-    feeds: str = ""  # of an output: the input that gets it in the next call
-    curve: bool = False  # of an output: a value for each frame
-    hidden: bool = False  # not shown at first
+    std: tuple[float, ...] = ()  # divisor after `mean`
+    rate: int = 0  # for sound: samples per second
+    hop: int = 0  # for frames of a sound: new samples in each
+    fill: str = ""  # for an input: the rule of its first value
+    feeds: str = ""  # for an output: the input that gets it in the next call
+    curve: bool = False  # for an output: a value for each frame
+    hidden: bool = False  # initially hidden
     labels: str = ""  # the file with a name per line for the last dim
 
     def card(self) -> dict[str, Any]:
@@ -51,13 +51,13 @@ class Value:
 
 @dataclass(frozen=True)
 class Network:
-    """The result of a recipe: a torch.nn.Module and calls of it, the first of them the example."""
+    """The result of a recipe: a torch.nn.Module and calls of it; the first call is the example."""
 
     model: Any
     calls: Sequence[tuple[Any, ...]]
     dynamic_shapes: Any = None
     tolerance: tuple[float, float] | None = None  # atol, rtol
-    files: Mapping[str, bytes] = field(default_factory=dict)  # to be installed beside the program
+    files: Mapping[str, bytes] = field(default_factory=dict)  # installed next to the program
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,19 @@ class Recipe:
     licence: str  # SPDX
     licence_from: str  # the licence's file in the first wheel; it is installed, too
     wheels: tuple[Wheel, ...]
-    bytes: int  # approximate size of the program
-    view: str  # the page's view that suits it
+    bytes: int  # approximate bytes of the program
+    view: str  # the page's view for it
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     # The folder has the members of all wheels, under their names there.
     build: Callable[[Path], Network | Methods | LanguageModel]
-    # Describes the example's outputs in a sentence; the folder is the model's own.
+    # Describes the example's outputs in a sentence; the folder is the installed model's.
     tell: Callable[[Sequence[Any], Path], str] | None = None
-    # The same for a task of `webpte.tasks`, which it opens itself, on NumPy.
+    # Likewise for a task of `webpte.tasks`, which the function opens, on NumPy.
     tell_task: Callable[[Path], Awaitable[str]] | None = None
-    question: str = ""  # for a language model, in place of `tell`
-    sound: str = ""  # for speech recognition: a .wav among the files, to be understood
-    picture: str = ""  # the example as a picture, if it is one of the files
+    question: str = ""  # for a language model, instead of `tell`
+    sound: str = ""  # for speech recognition: a .wav among the files, to be transcribed
+    picture: str = ""  # the example as a picture, if it is among the files
     notes: str = ""  # for users
 
     @property

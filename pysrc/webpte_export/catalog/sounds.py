@@ -13,8 +13,8 @@ _VOWELS = np.array(  # resonances of the mouth in Hz: a, i, o, e, u
     [(730, 1090, 2440), (270, 2290, 3010), (570, 840, 2410), (530, 1840, 2480), (300, 870, 2240)]
 )
 _BANDWIDTHS = (80, 100, 140)
-_SYLLABLES = 4.0  # in a second
-_OVERTONES = 6  # of a string, and its own tone
+_SYLLABLES = 4.0  # per second
+_OVERTONES = 6  # of a string, with its fundamental
 
 
 def voice(samples: int, rate: int) -> Array:
@@ -36,7 +36,7 @@ def voice(samples: int, rate: int) -> Array:
 def music(notes: Iterable[tuple[float, float, int]], samples: int, rate: int) -> Array:
     """Synthesize notes of strings that fade, over a little noise.
 
-    notes   when each starts and how long it lasts, in seconds, and MIDI's number of it
+    notes   start and length of each, in seconds, and its MIDI number
     """
     times = np.arange(samples) / rate
     wave = np.zeros(samples)
@@ -44,7 +44,7 @@ def music(notes: Iterable[tuple[float, float, int]], samples: int, rate: int) ->
         since = times - start
         hertz = 440 * 2 ** ((number - 69) / 12)
         tone = sum(np.sin(2 * np.pi * hertz * n * since) / n for n in range(1, _OVERTONES + 1))
-        # It begins and ends within hundredths of a second, so that nothing clicks.
+        # Fade in and out within hundredths of a second, so that nothing clicks.
         shape = np.clip(since / 0.01, 0, 1) * np.clip((seconds - since) / 0.03, 0, 1)
         wave += tone * shape * np.exp(-1.5 * np.maximum(since, 0))
     wave *= 0.6 / max(float(np.abs(wave).max()), 1e-9)
@@ -56,7 +56,7 @@ def noise(samples: int) -> Array:
 
 
 def _resonance(wave: Array, hertz: Array, bandwidth: float, rate: int) -> Array:
-    """Apply a two-pole filter whose frequency changes from sample to sample."""
+    """Apply a two-pole filter with a frequency that changes from sample to sample."""
     radius = np.exp(-np.pi * bandwidth / rate)
     turns = 2 * radius * np.cos(2 * np.pi * hertz / rate)
     made, last, before = [], 0.0, 0.0

@@ -2,8 +2,8 @@
 
     python -m webpte_export.conformance CHECKOUT OUT [--part NAME] [--filter GLOB] [--jobs N]
 
-CHECKOUT is a source tree of ExecuTorch, of which only the tests are used: the exporter is the
-installed one. No part of the tree is copied. docs/reference/conformance.md has the results.
+CHECKOUT is a source tree of ExecuTorch, used for its tests only: the exporter is the installed
+package. No part of the tree is copied. docs/reference/conformance.md has the results.
 """
 
 from __future__ import annotations

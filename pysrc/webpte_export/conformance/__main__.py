@@ -87,7 +87,7 @@ def keep_what_exports_share() -> None:
 def register_kernels_faster() -> None:
     """Shorten PyTorch's registration of kernels in Python: 6,000 per decomposition table.
 
-    Its function evaluates annotations at every call, which takes most of the time of a table.
+    PyTorch's function evaluates annotations at every call, which takes most of the time of a table.
     """
     import torch._ops as ops
 

@@ -1,8 +1,8 @@
 """Captures the programs that a test lowers, and answers its calls in place of the runtime.
 
-A test lowers a model and runs it. While a `Recorder` listens, each lowered program is kept with the
-exported program that it came from. PyTorch itself answers the test's calls, and each call is
-recorded with its inputs and PyTorch's results.
+A test lowers a model and runs it. While a `Recorder` listens, each lowered program is kept with its
+exported program. PyTorch itself answers the test's calls, and each call is recorded with its inputs
+and PyTorch's results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from webpte_export.errors import ExportError
 from webpte_export.suite_writer import Array, Call
 
-# Operators whose result is uninitialized memory: there is nothing to compare.
+# Operators with uninitialized memory as their result, which cannot be compared.
 _UNWRITTEN = ("llama.update_cache",)
 
 
@@ -27,7 +27,7 @@ class CapturedModel:
 
     module: Any
     example: tuple[tuple[Any, ...], dict[str, Any]] | None
-    unwritten: frozenset[int]  # results that are uninitialized
+    unwritten: frozenset[int]  # uninitialized results
 
     @classmethod
     def of(cls, exported: Any) -> CapturedModel:
@@ -82,7 +82,7 @@ class CapturedProgram:
 
 
 class Recorder:
-    """The programs captured since the last `start`. There is one recorder per process."""
+    """The programs captured since the last `start`. There is a single recorder per process."""
 
     class Enough(KeyboardInterrupt):
         """The end of a test that has lowered enough programs; tests do not catch it."""
@@ -129,7 +129,7 @@ class Recorder:
         return noted
 
     def _capture(self, manager: Any, lowered: Any, outputs: tuple[int | None, ...]) -> None:
-        """Keep a lowered program; one of several methods is not a test of a backend."""
+        """Keep a lowered program, unless it has several methods, as no test of a backend does."""
         # Passes may have created a new manager: then the last one lowered is its source.
         source = getattr(manager, "webpte_source", self._source)
         if source is None or len(lowered.executorch_program.execution_plan) != 1:

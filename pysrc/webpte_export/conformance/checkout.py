@@ -34,7 +34,7 @@ class _TestFinder:
 
 
 def use_checkout(checkout: Path) -> Path:
-    """Make the tests of `checkout` importable, skipped ones too; return its backends."""
+    """Make the tests of `checkout` importable, skipped tests too; return its backends."""
     missing = [part for part in _NEEDED if not (checkout / part).is_dir()]
     if missing:
         raise ExportError(

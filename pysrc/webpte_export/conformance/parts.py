@@ -1,4 +1,4 @@
-"""The parts of ExecuTorch's tests: which cases each has, and how one is run.
+"""The parts of ExecuTorch's tests: their cases, and how to run a case.
 
 A case is a test of upstream: a function, a method of a test class, or an entry of a table. It may
 lower several programs.
@@ -26,7 +26,7 @@ _BACKENDS = "executorch.backends"
 
 @dataclass(frozen=True)
 class Case:
-    """A test. `run` raises the test's errors, and may have lowered programs before."""
+    """A test. `run` raises the test's errors, after it may have lowered programs."""
 
     op: str
     name: str
@@ -66,7 +66,7 @@ def webgpu_op_cases(backends: Path) -> Iterator[Case]:
 
 
 def webgpu_table_cases(_backends: Path) -> Iterator[Case]:
-    """Yield the table of backends/webgpu/test/op_tests, heavy and unverified entries included."""
+    """Yield the table of backends/webgpu/test/op_tests, with heavy and unverified entries."""
     generator = importlib.import_module(f"{_BACKENDS}.webgpu.test.op_tests.generate_op_tests")
     for op, suite in generator.op_test_registry.items():
         for number, case in enumerate(suite.cases):
@@ -113,7 +113,7 @@ def _op_of(module: Any) -> str:
 
 
 class _Runner:
-    """A substitute for the runner that a test gets: it lowers a model in one flow."""
+    """A substitute for the runner that a test gets: it lowers a model in a single flow."""
 
     def __init__(self, flow: Any, name: str) -> None:
         self._flow, self._name, self._count = flow, name, 0
@@ -208,7 +208,7 @@ def _method(cls: Any, name: str) -> Callable[[], None]:
 
 def _lowering(generator: Any, suite: Any, case: Any) -> Callable[[], None]:
     def run() -> None:
-        """Call the program with the case's own inputs; the export may have had larger ones."""
+        """Call the program with the case's own inputs; the export may have used larger inputs."""
         _, inputs, program = generator.export_case(suite, case)
         runtime = importlib.import_module("executorch.extension.pybindings.portable_lib")
         runtime._load_for_executorch_from_buffer(program.buffer).forward(inputs)
@@ -219,7 +219,7 @@ def _lowering(generator: Any, suite: Any, case: Any) -> Callable[[], None]:
 def import_torchvision() -> Any:
     """Import torchvision even if its compiled operators were built for another torch.
 
-    The tests' models need none of these operators, but the import needs their declarations, which
+    The tests' models do not need these operators, but the import needs their declarations, which
     last as long as the returned object.
     """
     import torch

@@ -24,7 +24,7 @@ from webpte_export.conformance.capture import CapturedProgram, Recorder
 from webpte_export.conformance.parts import Case
 from webpte_export.suite_writer import entry_of
 
-# As a share of the largest number in PyTorch's output.
+# Relative to the largest number in PyTorch's output.
 SHARE = 1e-3
 
 
@@ -84,7 +84,7 @@ def export_cases(
 
 
 def _every_op_first(cases: Iterable[Case]) -> list[Case]:
-    """Sort cases: the first of every operator, then the second, so that early results tell."""
+    """Sort cases: the first case of every operator, then the second, for early results."""
     seen: Counter[str] = Counter()
     ranked = []
     for case in cases:

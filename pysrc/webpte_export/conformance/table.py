@@ -1,6 +1,6 @@
 """Writes the table of docs/reference/conformance.md from suites and results of `verify --json`.
 
-OUT/PART is a suite, and OUT/PART.RUN.json its results in one run: on NumPy, natively, in a browser.
+OUT/PART is a suite, and OUT/PART.RUN.json its results in a run: on NumPy, natively, in a browser.
 It needs only the standard library.
 """
 
@@ -20,7 +20,7 @@ Rows = list[dict[str, Any]]
 
 
 def table(out: Path, parts: Iterable[str]) -> str:
-    """Return Markdown with a row per exported part and one for all of them."""
+    """Return Markdown with a row per exported part and a row for all parts."""
     head = ("part", "programs", "refused", *RUNS.values(), "ran a kernel", "only moved", "host")
     lines = [_line(head), _line("---" for _ in head)]
     totals: Counter[str] = Counter()
@@ -36,7 +36,7 @@ def table(out: Path, parts: Iterable[str]) -> str:
 
 
 def failures(out: Path, parts: Iterable[str]) -> list[str]:
-    """Return a line for every program that failed in some run: which, where and why."""
+    """Return a line for every program that failed in any run: its name, the run and the error."""
     found = []
     for part in parts:
         for run, name in RUNS.items():

@@ -1,7 +1,7 @@
 """Attention of a decoder to its cache, for the library's table of attention functions.
 
-It is ExecuTorch's operators. A sliding window is a mask, which all layers share; a soft cap, sinks
-and values of another width than keys are written out.
+It uses ExecuTorch's operators. A sliding window is a mask, which all layers share; a soft cap,
+sinks and values of another width than keys are written out.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def register_functions() -> None:
 
 @dataclass(frozen=True)
 class AttentionLayer:
-    """The keys and values of a short text in one attention layer, (1, heads, n, head_dim)."""
+    """The keys and values of a short text in an attention layer, (1, heads, n, head_dim)."""
 
     key: Tensor
     value: Tensor
 
 
 def attention_layers(model: Any) -> dict[int, AttentionLayer]:
-    """Return the attention layers by their number; none if the model does not use the table."""
+    """Return the attention layers by their number; empty if the model does not use the table."""
     from transformers import AttentionInterface
 
     found: dict[int, AttentionLayer] = {}
@@ -62,7 +62,7 @@ def attention_layers(model: Any) -> dict[int, AttentionLayer]:
     except ExportError:
         raise
     except Exception:
-        found.clear()  # its own attention needs the mask that this table does not have
+        found.clear()  # its own attention needs the mask, which this table lacks
     finally:
         model.set_attn_implementation(before)
     return dict(sorted(found.items()))
@@ -101,14 +101,14 @@ def attend(
         # The scale comes last, and keeps the arguments before it, which the partitioner reads.
         mask = _window_mask(cache.context, window)
         return torch.ops.llama.custom_sdpa(*given, mask, 0.0, False, scale), None
-    # The partitioner's operator knows the usual scale alone.
+    # The partitioner's operator knows only the usual scale.
     if not math.isclose(scale, width**-0.5, rel_tol=1e-6):
         given = ((query * (scale * math.sqrt(width))).transpose(1, 2), *given[1:])
     return torch.ops.llama.custom_sdpa(*given, None, 0.0, True), None
 
 
 def _window_mask(context: int, window: int) -> Tensor:
-    """Return the mask (n, context) that hides later keys and those before a window, once a step."""
+    """Return the mask (n, context) that hides later keys and keys before a window, once a step."""
     if window not in STEP.masks:
         ago = STEP.positions.unsqueeze(1) - torch.arange(context).unsqueeze(0)
         hidden = (ago < 0) | (ago >= window)
@@ -136,7 +136,7 @@ def _written_out(
 
 
 def _seen(context: int, window: int | None) -> Tensor:
-    """Return which positions of the cache each token attends to, (n, context)."""
+    """Return a mask of the cache positions that each token attends to, (n, context)."""
     rows = STEP.positions.unsqueeze(1)
     columns = torch.arange(context).unsqueeze(0)
     seen = columns <= rows
@@ -151,7 +151,7 @@ def _for_heads(cache: Tensor, heads: int) -> Tensor:
 
 
 def _mask(*_arguments: Any, **_options: Any) -> Tensor | None:
-    """Return the mask that is added to scores, (1, 1, n, context); None where no model needs it."""
+    """Return the mask to add to scores, (1, 1, n, context); None if no model needs it."""
     decoder = STEP.decoder
     if decoder is None or not decoder.masked:
         return None

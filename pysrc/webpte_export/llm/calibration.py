@@ -1,4 +1,4 @@
-"""Texts for the calibration of a language model's 4-bit weights, and what the calibration gives.
+"""Texts for the calibration of a language model's 4-bit weights, and its results.
 
 The built-in text (calibration.txt) was written for this purpose: stories, explanations, letters,
 conversations, programs, tables and some sentences of other languages.
@@ -25,24 +25,24 @@ from webpte_export.quantize import (
 )
 
 if TYPE_CHECKING:
-    from webpte_export.calibrate import Calibrated
+    from webpte_export.calibrate import CalibratedLayer
 
 BUILT_IN = Path(__file__).with_name("calibration.txt")
-_LENGTH = 512  # tokens of a piece of the text, which the model computes as a whole
+_LENGTH = 512  # tokens per piece of the text, which the model computes as a whole
 _MOST_PIECES = 32
 _FEWEST_TOKENS = 512  # with fewer, weights would be fitted to this text alone
-_MORE_BYTES = 1 - (0.5 + 4 / GROUP_SIZE)  # of a weight in 8 bits; groups of 4 bits have scales
-_SHARES = (0.02, 0.1)  # of the 4-bit weights: what the report tells about 8 bits for them
+_MORE_BYTES = 1 - (0.5 + 4 / GROUP_SIZE)  # per weight in 8 bits; groups of 4 bits have scales
+_SHARES = (0.02, 0.1)  # shares of the 4-bit weights for which the report estimates 8 bits
 
 
 class Parts(NamedTuple):
-    """A module to export, and what is needed to quantize it and to measure it."""
+    """A module to export, with all that is needed to quantize and measure it."""
 
     module: Any
     body: Any  # the module whose linear layers are quantized
     prepare: Callable[[], None]  # makes them `Linear`s, and quantizes the embedding
     logits: Callable[[Sequence[int]], Any]  # after each token of a text, (n, vocabulary)
-    max_length: int  # of such a text
+    max_length: int  # per text
 
     def perplexity(self, text: Sequence[int]) -> float:
         """Return the perplexity of a text; lower is better."""
@@ -56,12 +56,12 @@ class Rounding(NamedTuple):
 
     text: str | None = None
     name: str = ""  # of the text
-    keep_8w: int = 0  # how many of the most sensitive layers get 8 bits
+    keep_8w: int = 0  # number of most sensitive layers that get 8 bits
 
     def pieces(self, source: Source, longest: int) -> list[list[int]]:
-        """Cut the text into pieces of as many tokens each, from all over it. Raises ExportError.
+        """Cut pieces of equal length from all over the text. Raises ExportError.
 
-        There are none if weights are rounded to nearest.
+        The result is empty if weights are rounded to nearest.
         """
         from tokenizers import Tokenizer
 
@@ -96,7 +96,7 @@ def choose_rounding(
 ) -> Rounding:
     """Check the arguments of `export_llm`, and read the text. Raises ExportError.
 
-    paragraph  the text whose perplexity the report gives, which must not be in it
+    paragraph  the text whose perplexity the report gives, which must not be in the calibration
     """
     if calibrate is False:
         if keep_8w:
@@ -145,7 +145,7 @@ def quantize_calibrated(
     """Quantize a prepared model to 4 bits by calibration; return facts for the report.
 
     text     the text whose perplexity is measured
-    keep_8w  how many of the most sensitive layers get 8 bits
+    keep_8w  number of the most sensitive layers that get 8 bits
     """
     from webpte_export.calibrate import calibrate
 
@@ -175,8 +175,8 @@ def quantize_calibrated(
     return facts
 
 
-def _counts(order: Sequence[str], found: Mapping[str, Calibrated]) -> list[int]:
-    """Return how many layers, the most sensitive first, have certain shares of the weights."""
+def _counts(order: Sequence[str], found: Mapping[str, CalibratedLayer]) -> list[int]:
+    """Return numbers of the most sensitive layers for certain shares of the weights."""
     sizes = [found[name].weight.numel() for name in order]
     parts = [sum(sizes[: count + 1]) / sum(sizes) for count in range(len(sizes))]
     counts = [sum(part <= share for part in parts) for share in _SHARES]
@@ -184,8 +184,8 @@ def _counts(order: Sequence[str], found: Mapping[str, Calibrated]) -> list[int]:
 
 
 @contextmanager
-def _eight_bits(body: Any, chosen: Mapping[str, Calibrated]) -> Iterator[None]:
-    """Let layers compute with their original weights in 8 bits, for a while."""
+def _eight_bits(body: Any, chosen: Mapping[str, CalibratedLayer]) -> Iterator[None]:
+    """Let layers compute with their original weights in 8 bits, inside the context."""
     for name, it in chosen.items():
         scales = row_scales(it.weight)[:, None]
         rows = (it.weight / scales).round().clamp(-127, 127) * scales

@@ -1,20 +1,20 @@
 """Turns a language model of the transformers library into a decoder with a cache.
 
-The model's own code runs unchanged, but for what it takes from outside:
+The model's code runs unchanged, except for these parts:
 
 - attention (an entry of the library's table of attention functions) writes keys and values into the
   decoder's cache, and attends to the cache;
-- the causal mask, which is then never needed. A model that does not call its attention by the table
-  gets it, and the whole cache, from the cache object that the library's models take;
-- the rotary embedding, if it is of a usual kind: a table of all positions and one operator;
+- the causal mask, which that attention does not need. A model with other attention gets the mask,
+    and the whole cache, from the cache object that the library's models take;
+- the rotary embedding, if it is of a usual kind: a table of all positions and a single operator;
 - experts: see `webpte_export.experts`;
-- modules for which there is a simpler one: see `webpte_export.llm.simplify_modules`.
+- modules with a simpler replacement: see `webpte_export.llm.simplify_modules`.
 
 Layers without keys and values (Mamba, linear attention) keep states, which each token replaces.
-Their decoders take one token per call.
+Their decoders take a single token per call.
 
-A decoder is compared with its model before it is used, so a model whose code does not work this way
-is refused, not exported wrongly.
+A decoder is compared with its model before it is used, so a model with other code is refused, not
+exported wrongly.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from webpte_export.llm.rotary import ROTATION, with_rotary_tables
 from webpte_export.llm.simplify_modules import simplify_modules
 
 _TEXT = 9  # tokens for the comparison with the model
-_TOLERANCE = 1e-3  # of the largest logit
+_TOLERANCE = 1e-3  # relative to the largest logit
 _MOST_HIDDEN = 1 << 24  # values of the wide layer of experts, 64 MiB
 
 
 class Decoder(nn.Module):
     """A program for webpte.llm: tokens (1, n), first position (1,) -> logits (1, vocabulary).
 
-    In the place of tokens it takes embeddings (1, n, width), too.
+    Instead of tokens it takes embeddings (1, n, width), too.
 
     `masked`: attention does not use the library's table, and is given the whole cache and a mask.
-    `max_chunk`: the number of tokens that one call can take; None if that is up to the caller.
+    `max_chunk`: the most tokens per call; None leaves the limit to the caller.
     """
 
     def __init__(self, model: Any, context: int) -> None:
@@ -59,7 +59,7 @@ class Decoder(nn.Module):
             self._take(model, context)
         except ExportError:
             raise
-        except Exception as problem:  # of the model's code, with a cache that it did not expect
+        except Exception as problem:  # raised by the model's code for an unexpected cache
             raise _refusal(model, _said(problem)) from problem
 
     def _take(self, model: Any, context: int) -> None:
@@ -87,10 +87,10 @@ class Decoder(nn.Module):
         self.max_chunk = 1 if self.states else _most_tokens(model)
         self._gives_mask = False
         if self.masked:
-            model.config._attn_implementation = ATTENTION  # chooses the mask alone
+            model.config._attn_implementation = ATTENTION  # so the mask alone selects positions
         else:
             model.set_attn_implementation(ATTENTION)
-        # Latent attention, with values of another width, rotates parts in an order of its own.
+        # Latent attention, with values of another width, rotates parts in a special order.
         usual = bool(layers) and all(it.key.shape[3] == it.value.shape[3] for it in layers.values())
         self._rotation = with_rotary_tables(model, _code_of(model), context) if usual else None
         self._own_rotation = getattr(_code_of(model), ROTATION, None)
@@ -143,7 +143,7 @@ class Decoder(nn.Module):
         return logits
 
     def _options(self, positions: Tensor, keep: int) -> dict[str, Any]:
-        """Return the model's arguments other than the tokens, those that it takes."""
+        """Return further arguments of the model's call, limited to its parameters."""
         options: dict[str, Any] = {"use_cache": False}
         if "position_ids" in self._takes:
             options["position_ids"] = positions.unsqueeze(0)
@@ -160,7 +160,7 @@ class Decoder(nn.Module):
         return "cache_params" if "cache_params" in self._takes else "past_key_values"
 
     def _reference(self) -> tuple[Tensor, Tensor]:
-        """Return a short text, and the logits that the model itself gives after each token."""
+        """Return a short text, and the model's logits after each token."""
         vocabulary = self.model.config.get_text_config().vocab_size
         generator = torch.Generator().manual_seed(0)
         length = min(_TEXT, self.context)
@@ -169,7 +169,7 @@ class Decoder(nn.Module):
             return text, self.model(input_ids=text, use_cache=False, return_dict=False)[0]
 
     def _fill_library_cache(self) -> Any:
-        """Return a cache object of the library that the model has filled with a short text."""
+        """Return a cache object of the library, filled by the model with a short text."""
         from transformers import DynamicCache
 
         cache = DynamicCache(config=self.model.config.get_text_config())
@@ -181,13 +181,13 @@ class Decoder(nn.Module):
         return cache
 
     def _compare(self, text: Tensor, expected: Tensor) -> None:
-        """Check that the decoder computes what its model does; raises ExportError."""
+        """Check that the decoder computes its model's logits; raises ExportError."""
         given = "attention_mask" in self._takes and self.masked
         reasons = []
         for self._gives_mask in (False, True) if given else (False,):
             try:
                 error = self._largest_error(text, expected)
-            except Exception as problem:  # of the model's code, with a cache that it did not expect
+            except Exception as problem:  # raised by the model's code for an unexpected cache
                 reasons.append(_said(problem))
                 continue
             finally:
@@ -231,13 +231,13 @@ def _code_of(model: Any) -> Any:
 
 
 def _most_tokens(model: Any) -> int | None:
-    """Return the tokens that one call can take, if experts make its values many."""
+    """Return the most tokens per call, limited if experts multiply the values."""
     widths = [it.entering for it in model.modules() if isinstance(it, WideExperts)]
     return max(2, _MOST_HIDDEN // max(widths)) if widths else None
 
 
 def _cached_layers(cache: Any) -> dict[int, AttentionLayer]:
-    """Return the attention layers whose keys and values a model has written to a cache."""
+    """Return the attention layers with keys and values that a model has written to a cache."""
     found = {}
     for number, layer in enumerate(cache.layers):
         keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)

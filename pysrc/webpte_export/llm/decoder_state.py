@@ -1,7 +1,7 @@
 """The state of a decoder: keys and values by position, and states that every token replaces.
 
-The library's models write to a cache object that they are given. Here its content is buffers of the
-decoder, which the program then keeps on the GPU.
+The library's models write to a cache object. Here this cache consists of buffers of the decoder,
+which the program keeps on the GPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CACHE_BUFFERS = ("k_cache", "v_cache", "state")
 
 
 class KVCache(nn.Module):
-    """The keys and values of one layer, (1, context, heads, head_dim) each."""
+    """The keys and values of a layer, (1, context, heads, head_dim) each."""
 
     k_cache: Tensor
     v_cache: Tensor
@@ -51,17 +51,17 @@ class RecurrentState(nn.Module):
 
 @dataclass
 class Step:
-    """The call that is being computed, for the functions that the library calls without it."""
+    """The current call, for functions that the library calls without it."""
 
     decoder: Any = None
     start: Any = 0  # the position of the first token
-    positions: Any = None  # of all tokens
-    masks: dict[int, Tensor] = field(default_factory=dict)  # by their windows
-    rows: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # of rotary tables
-    tables: tuple[Tensor, Tensor] | None = None  # the rotary ones, where a call is given them
+    positions: Any = None  # positions of all tokens
+    masks: dict[int, Tensor] = field(default_factory=dict)  # masks by window
+    rows: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)  # rows of rotary tables
+    tables: tuple[Tensor, Tensor] | None = None  # rotary tables, if the call has them as arguments
 
     def begin(self, decoder: Any, start: Any, positions: Tensor) -> None:
-        """Begin a call, whose masks and rows are not made yet."""
+        """Begin a call, without masks and rows so far."""
         self.decoder, self.start, self.positions = decoder, start, positions
         self.masks, self.rows = {}, {}
 
@@ -72,8 +72,8 @@ STEP = Step()
 class DecoderCache(Cache):
     """The library's cache object, whose content is a decoder's buffers.
 
-    Layers that call their attention by the library's table get their own keys and values back: the
-    function in the table writes them. Others get the whole cache, behind a mask.
+    Layers that call their attention by the library's table get their keys and values back, because
+    the function in the table writes them. Other layers get the whole cache, behind a mask.
     """
 
     def __init__(self, decoder: Any) -> None:
@@ -120,7 +120,7 @@ class DecoderCache(Cache):
     def has_previous_state(
         self, layer_idx: int | None = None, state_idx: int | None = None
     ) -> bool:
-        return True  # before the first token it is zeros
+        return True  # zeros before the first token
 
     def is_recording_past(self, layer_idx: int) -> bool:
         return False
@@ -131,7 +131,7 @@ class DecoderCache(Cache):
 
 
 def states_of(cache: Any) -> dict[str, RecurrentState]:
-    """Return the states of the layers of a library's cache that a model has filled, by name."""
+    """Return the states of the layers in a library's cache that a model has filled, by name."""
     found: dict[str, RecurrentState] = {}
     for layer, content in enumerate(cache.layers):
         for kind in ("conv", "recurrent"):

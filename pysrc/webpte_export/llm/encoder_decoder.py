@@ -1,11 +1,10 @@
 """Turns an encoder-decoder model of the transformers library into two modules to export.
 
 - `Encoder` runs the model's encoder and returns the keys and values of its output for every layer
-  of the decoder: what cross-attention reads, computed once for an input.
-- `CrossDecoder` takes tokens, their position and these keys and values. The cache of its
-  self-attention is its state.
+  of the decoder, computed once per input for cross-attention. - `CrossDecoder` takes tokens, their
+  position and these keys and values. The cache of its self-attention is its state.
 
-The model's own code runs unchanged, but for its attention (an entry of the library's table of
+The model's code runs unchanged, except for its attention (an entry of the library's table of
 attention functions), its cache object, and relative positions, which are read from a table. Both
 modules are compared with the model before they are used.
 """
@@ -27,7 +26,7 @@ from webpte_export.llm.decoder_state import CACHE_BUFFERS, STEP, KVCache
 from webpte_export.llm.simplify_modules import simplify_modules
 
 ATTENTION = "webpte_encoder_decoder"
-_TOLERANCE = 1e-3  # of the largest logit
+_TOLERANCE = 1e-3  # relative to the largest logit
 _MASKED = -1e30
 _NEVER = -6e4  # added to the logits of tokens that are never generated; f16 has it
 _STEPS = 5  # tokens for the comparison with the model
@@ -42,11 +41,11 @@ class Encoder(nn.Module):
 
     def forward(self, given: Tensor) -> tuple[Tensor, ...]:
         hidden = self.model.get_encoder()(given)[0]
-        cross = _Recorded()
+        cross = _RecordingCache()
         start = torch.full((1, 1), self.model.config.decoder_start_token_id)
         STEP.begin(self, 0, torch.arange(1))
         try:
-            _run(self.model, start, hidden, _SameStates(), cross)
+            _run(self.model, start, hidden, _WriteThroughCache(), cross)
         finally:
             STEP.decoder = None
         return tuple(state for layer in cross.layers for state in (layer.keys, layer.values))
@@ -60,7 +59,7 @@ class CrossDecoder(nn.Module):
     def __init__(
         self, model: Any, context: int, like: Sequence[Tensor], suppressed: Sequence[int] = ()
     ) -> None:
-        """`like` are keys and values; `suppressed` are tokens that are never generated."""
+        """Shape keys and values by `like`; `suppressed` are tokens that are never generated."""
         super().__init__()
         self._suppresses = bool(suppressed)
         if suppressed:
@@ -69,7 +68,7 @@ class CrossDecoder(nn.Module):
             self.register_buffer("never", never, persistent=False)
         self.model = model
         self.context = context
-        self.crossed: set[int] = set()  # ids of the keys that are an encoder's
+        self.crossed: set[int] = set()  # ids of an encoder's keys
         self.caches = nn.ModuleDict(
             {
                 str(layer): KVCache(context, key, value)
@@ -84,14 +83,14 @@ class CrossDecoder(nn.Module):
         STEP.begin(self, start, input_pos + torch.arange(tokens.shape[1]))
         self.crossed = {id(key) for key in encoded[::2]}
         try:
-            own, cross = _SameStates(input_pos), _Given(encoded)
+            own, cross = _WriteThroughCache(input_pos), _FixedCache(encoded)
             logits = _run(self.model, tokens, encoded[0][:, 0], own, cross)
         finally:
             STEP.decoder = None
         return logits[:, -1] + self.never if self._suppresses else logits[:, -1]
 
     def clear(self) -> None:
-        """Clear the caches: otherwise the file would contain them."""
+        """Clear the caches: otherwise the file would contain their contents."""
         for name, buffer in self.named_buffers():
             if name.endswith(CACHE_BUFFERS):
                 buffer.zero_()
@@ -100,7 +99,7 @@ class CrossDecoder(nn.Module):
 def split_model(
     model: Any, example: Tensor, context: int, source: int, suppressed: Sequence[int] = ()
 ) -> tuple[Encoder, CrossDecoder]:
-    """Return a model's two modules, compared with it on an example; it is changed for them.
+    """Return a model's two modules, after a comparison with the model, which is changed.
 
     `context` is the number of tokens that the decoder's cache holds, `source` the number of
     positions of an input; `suppressed` are tokens that are never generated.
@@ -138,7 +137,7 @@ def _check_same(model: Any, logits: Tensor, expected: Tensor) -> None:
 
 
 def _reference(model: Any, example: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the logits that the model itself gives after each of some tokens, and these."""
+    """Return the model's logits after each of some tokens, and the tokens."""
     drawn = torch.randint(
         0, model.config.vocab_size, (1, count), generator=torch.Generator().manual_seed(0)
     )
@@ -150,12 +149,12 @@ def _reference(model: Any, example: Tensor, count: int) -> tuple[Tensor, Tensor]
 
 
 def _run(model: Any, tokens: Tensor, hidden: Tensor, own: Cache, cross: Cache) -> Tensor:
-    """Run a model's decoder; `hidden` is the encoder's output, or anything if `cross` has it."""
+    """Run a model's decoder; `hidden` is the encoder's output, or unused if `cross` has it."""
     both = EncoderDecoderCache(own, cross)
-    # The library makes masks from it by a function that ours replaces.
+    # The library makes masks from it by a function that is replaced here.
     seen = torch.ones(1, tokens.shape[1], dtype=torch.long)
     logits: Tensor = model(
-        encoder_outputs=_Encoded(last_hidden_state=hidden),
+        encoder_outputs=_EncoderOutput(last_hidden_state=hidden),
         decoder_input_ids=tokens,
         decoder_attention_mask=seen,
         past_key_values=both,
@@ -165,14 +164,14 @@ def _run(model: Any, tokens: Tensor, hidden: Tensor, own: Cache, cross: Cache) -
     return logits
 
 
-class _Encoded(BaseModelOutput):
+class _EncoderOutput(BaseModelOutput):
     """The output of an encoder; some models also ask for its mask."""
 
     attention_mask = None
 
 
-class _SameStates(Cache):
-    """A cache of self-attention that gives back what it gets: the attention function writes it."""
+class _WriteThroughCache(Cache):
+    """A cache of self-attention that returns its arguments: the attention function writes them."""
 
     def __init__(self, position: Tensor | None = None) -> None:
         super().__init__(layers=[])
@@ -184,14 +183,14 @@ class _SameStates(Cache):
         return key_states, value_states
 
     def get_seq_length(self, layer_idx: int = 0) -> Any:
-        return self._position  # models add it to the places of their tokens
+        return self._position  # models add it to their tokens' positions
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         return query_length, 0
 
 
-class _Recorded(_SameStates):
-    """A cache of cross-attention that keeps what every layer computes."""
+class _RecordingCache(_WriteThroughCache):
+    """A cache of cross-attention that records the results of every layer."""
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
@@ -200,7 +199,7 @@ class _Recorded(_SameStates):
         return key_states, value_states
 
 
-class _Given(_SameStates):
+class _FixedCache(_WriteThroughCache):
     """A cache of cross-attention with the keys and values of all layers."""
 
     def __init__(self, encoded: Sequence[Tensor]) -> None:
@@ -209,7 +208,7 @@ class _Given(_SameStates):
         self.layers = [SimpleNamespace(keys=key, values=value) for key, value in pairs]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        return 1  # not empty: nothing asks for more
+        return 1  # not empty, which is all that models check
 
 
 def _register() -> None:
@@ -232,7 +231,7 @@ def _attend(
 ) -> tuple[Tensor, None]:
     """Attend: (1, heads, n, head_dim) each -> (1, n, heads, head_dim)."""
     scale, decoder = scaling if scaling is not None else query.shape[-1] ** -0.5, STEP.decoder
-    if isinstance(decoder, Encoder):  # keys and values do not depend on what is attended to
+    if isinstance(decoder, Encoder):  # keys and values do not depend on the tokens
         return query.transpose(1, 2), None
     if decoder is None:
         return _softmax_attention(query, key, value, scale, position_bias), None
@@ -259,24 +258,24 @@ def _softmax_attention(
 
 
 def _use_tables(model: Any, context: int, source: int) -> None:
-    """Let positions be read from tables, at the position itself: nothing is computed from it.
+    """Read positions from tables, by the position itself, without computing with it.
 
-    These are the embeddings of positions, and T5's biases by the distance of two positions.
+    The tables are the embeddings of positions, and T5's biases by the distance of two positions.
     """
     for stack, length in ((model.get_encoder(), source), (model.get_decoder(), context)):
         decodes = stack is model.get_decoder()
         for module in list(stack.modules()):
             if hasattr(module, "relative_attention_bias") and hasattr(module, "compute_bias"):
                 module.biases = (_DecoderBiases if decodes else _EncoderBiases)(module, length)
-                module.__dict__["compute_bias"] = module.biases  # before the class's own
+                module.__dict__["compute_bias"] = module.biases  # before the class's method
         embedding = getattr(stack, "embed_positions", None)
-        # Sounds have one length, and their encoder reads all rows as they are.
+        # All sounds have the same length, and their encoder reads all rows unmasked.
         if embedding is not None and (decodes or model.main_input_name == "input_ids"):
             stack.embed_positions = _PositionTable(embedding, length, decodes)
 
 
 def _replace_group_norms(model: Any) -> None:
-    """Write norms of a single group out: ExecuTorch's partitioner has none of sounds."""
+    """Write norms of a single group out: ExecuTorch's partitioner lacks them for sounds."""
     for owner in list(model.modules()):
         for name, child in list(owner.named_children()):
             if isinstance(child, nn.GroupNorm) and child.num_groups == 1:
@@ -299,7 +298,7 @@ class _WholeNorm(nn.Module):
 
 
 class _PositionTable(nn.Module):
-    """Embeddings of positions: rows of a table (length, width)."""
+    """Embeddings of positions, as rows of a table (length, width)."""
 
     table: Tensor
 
@@ -312,7 +311,7 @@ class _PositionTable(nn.Module):
         self.register_buffer("table", rows.reshape(length, -1).clone(), persistent=False)
 
     def forward(self, tokens: Any, *_: Any, **__: Any) -> Tensor:
-        """Return the rows of this call's tokens; of some models, only their shape is given."""
+        """Return the rows of this call's tokens; some models only pass the tokens' shape."""
         shape = tokens.shape if isinstance(tokens, Tensor) else tokens
         return self.table.narrow(0, STEP.start if self._decodes else 0, shape[1])
 
@@ -351,7 +350,7 @@ class _EncoderBiases(nn.Module):
 class _DecoderBiases(nn.Module):
     """Biases of attention to all positions of the cache, (context, heads, context).
 
-    Later positions are not seen.
+    Later positions are hidden.
     """
 
     table: Tensor

@@ -35,10 +35,10 @@ from webpte_export.quantize import QUANTIZATIONS, quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
 
-# From a source, its model and the tokens of a text to further methods, and to constant ones.
+# From a source, its model and the tokens of a text to further methods, and to constant methods.
 Training = Callable[[Source, Any, list[int]], tuple[dict[str, PreparedMethod], dict[str, str]]]
 
-_TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are of the order of ten
+_TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are around ten
 _HALF_TOLERANCE = Tolerance(0.2, 5e-2)
 _PARAGRAPH = """\
 The lighthouse stood at the end of a long stone pier. Every evening the keeper walked out to it, \
@@ -60,25 +60,25 @@ def export_llm(
     calibrate: str | Path | bool = False,
     keep_8w: int = 0,
 ) -> Report:
-    """Export a language model for webpte.llm: PATH.pte and the files that go with it.
+    """Export a language model for webpte.llm: PATH.pte and its further files.
 
     source       a GGUF file, or a folder with config.json, *.safetensors and tokenizer.json
     path         writes PATH.pte; PATH.suite and PATH.report.json, as `export` does; tokenizer.json
                  and tokenizer_config.json (with the chat template) in the same folder
     quantize     None, "8w" (good), "4w" (small; for models of a billion parameters or more) or
                  "8da4w"
-    max_context  tokens that the KV cache holds; by default the model's own, at most 2048
-    max_chunk    tokens that one call can take
+    max_context  tokens that the KV cache holds; by default the model's limit, at most 2048
+    max_chunk    the most tokens per call
     half         f16 values on the GPU
     train        adds the method `learn`, which trains a LoRA in steps, of Llama-like models:
                  `webpte_export.training.prepare.lora_training(...)` makes it
-    calibrate    of 4w and 8da4w: a text file, or True for the built-in text. Weights are rounded
+    calibrate    for 4w and 8da4w: a text file, or True for the built-in text. Weights are rounded
                  (GPTQ) so that the model's results for this text change least; this takes minutes
-    keep_8w      with `calibrate`: how many of the most sensitive layers get 8 bits instead of 4
+    keep_8w      with `calibrate`: number of the most sensitive layers that get 8 bits instead of 4
 
     The program takes tokens (1, n) and input_pos (1,), returns logits (1, vocabulary) of the last
-    token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc.
-    Of an encoder-decoder model (T5, BART, MarianMT, Whisper), the program has the methods `encoder`
+    token, and has the methods get_eos_ids, get_bos_id, get_max_context_len, get_vocab_size etc. An
+    encoder-decoder model (T5, BART, MarianMT, Whisper) becomes a program with the methods `encoder`
     and `text_decoder`: see `webpte_export.llm.seq2seq`.
     """
     _check_arguments(quantize, max_context, max_chunk)
@@ -131,7 +131,7 @@ def export_source(
     train: Training | None = None,
     rounding: Rounding = NEAREST,
 ) -> Report:
-    """Export a model that has been read; the arguments are those of `export_llm`."""
+    """Export a loaded model; the arguments agree with `export_llm`."""
     from webpte_export.llm.simplify_graph import rewritten
 
     chunk = min(chunk, context)
@@ -233,7 +233,7 @@ def _other(source: Source, context: int, chunk: int) -> Parts:
 
 
 def layer_names(source: Source) -> LayerNames:
-    """Return the names that the transformers library gives to the layers of the module."""
+    """Return the library's names for the layers of the module."""
     shape = source.shape
     if isinstance(shape, Shape):
         return partial(llama_layer, shape)
@@ -266,7 +266,7 @@ def _calls(tokens: list[int], chunk: int) -> list[Any]:
 
 
 def metadata(source: Source, context: int, chunk: int) -> dict[str, Any]:
-    """Return the program's constant methods, by the names that ExecuTorch's runners use."""
+    """Return the program's constant methods, by the names of ExecuTorch's runners."""
     facts: dict[str, Any] = {
         "get_max_seq_len": chunk,
         "get_max_context_len": context,
@@ -286,7 +286,8 @@ def metadata(source: Source, context: int, chunk: int) -> dict[str, Any]:
 def write_tokenizer(source: Source, folder: Path) -> list[int]:
     """Write tokenizer.json and tokenizer_config.json; return the tokens of the paragraph.
 
-    This checks that the tokenizers library reads them, and that the model knows every token.
+    The function checks that the tokenizers library reads them, and that the model knows every
+    token.
     """
     from tokenizers import Tokenizer
 

@@ -39,11 +39,11 @@ _LAYER_NAMES = {
     "ffn_down": "feed_forward.w2",
     "ffn_up": "feed_forward.w3",
 }
-_IN_META_ORDER = ("llama", "mistral")  # converters to GGUF permute the rows of these
+_IN_META_ORDER = ("llama", "mistral")  # converters to GGUF permute their rows
 
 
 def read_gguf(path: Path) -> Source:
-    """Read a file: a Llama-like model by Meta's names, another as one of transformers."""
+    """Read a file: a Llama-like model by Meta's names, other models by transformers."""
     import gguf
 
     header = read_gguf_header(path)

@@ -1,7 +1,7 @@
 """Reads GGUF files of models other than Llamas into models of the transformers library.
 
-A row of the table says how the metadata of an architecture becomes a config of transformers, and
-what the converter to GGUF did to weights. Names of tensors are those of the gguf library's table.
+A row of the table maps the metadata of an architecture to a config of transformers, and lists the
+changes of weights by the converter to GGUF. Names of tensors come from the gguf library's table.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from webpte_export.errors import ExportError
 from webpte_export.llm.source import Sizes, pairs_apart
 from webpte_export.llm.weight_files import GgufHeader, StoredTensor
 
-Fields = Callable[..., Any]  # of an architecture, by name, with an optional default
+Fields = Callable[..., Any]  # reads a field of an architecture by name, with an optional default
 _UNUSED = ("rope_freqs.weight",)  # follow from the metadata
 
 
 @dataclass(frozen=True)
 class GgufFamily:
-    """One architecture of GGUF files.
+    """An architecture of GGUF files.
 
-    model_type   that of transformers
+    model_type   the type in transformers
     config       entries of its config: metadata's name, or a function of the metadata
     fixed        entries that the metadata does not have
     one_less     norms are stored with 1 added
     paired       rows of q and k are in Meta's order, not in the library's
-    transposed   names of layers whose weights the library has transposed
+    transposed   names of layers with transposed weights in the library
     """
 
     model_type: str
@@ -64,7 +64,7 @@ def _window(of: Fields) -> int | None:
 
 
 def _query_scale(of: Fields, large: int) -> int:
-    """Return what queries are divided by the root of; the largest model has its own rule."""
+    """Return the number whose root divides the queries; the largest model has a special rule."""
     if of("block_count") == large:
         return int(of("embedding_length") // of("attention.head_count"))
     return _head_dim(of)
@@ -184,7 +184,7 @@ FAMILIES: dict[str, GgufFamily] = {
 def read_model(
     header: GgufHeader, path: Path, tensor_of: Callable[[StoredTensor], Any]
 ) -> tuple[Any, Sizes]:
-    """Build the model of a file with its weights, which `tensor_of` reads, and tell its sizes."""
+    """Build a file's model with weights from `tensor_of`; return the model and its sizes."""
     import torch
     import transformers
 
@@ -247,7 +247,7 @@ def _config(
     return transformers.AutoConfig.for_model(
         family.model_type,
         **{**family.fixed, **entries},
-        pad_token_id=None,  # its row of the embedding is like any other
+        pad_token_id=None,  # its row of the embedding is an ordinary row
         vocab_size=embedding.shape[0],
         tie_word_embeddings="output.weight" not in stored,
         **_found_in(stored, family),
@@ -261,7 +261,7 @@ def _check_sizes(entries: Mapping[str, Any], path: Path) -> None:
 
 
 def _found_in(stored: Mapping[str, StoredTensor], family: GgufFamily) -> dict[str, Any]:
-    """Return entries of a config that tell which tensors there are."""
+    """Return the config entries that follow from which tensors exist."""
     biased = "blk.0.attn_q.bias" in stored
     return {
         "starcoder2": {"use_bias": biased},
@@ -283,7 +283,7 @@ def _weights(
     path: Path,
     tensor_of: Callable[[StoredTensor], Any],
 ) -> dict[str, Any]:
-    """Read the model's weights by its own names; every tensor of the file must be one of them."""
+    """Read the model's weights by the model's names; raise for unused tensors of the file."""
     import gguf
 
     numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}

@@ -2,8 +2,8 @@
 
 Byte-level BPE (`tokenizer.ggml.model` is "gpt2"), which Llama 3, Qwen and SmolLM use: a file names
 its pre-tokenizer (`tokenizer.ggml.pre`), and the rules of each are in a table here. SentencePiece
-("llama"), which Gemma, Llama 2 and Phi 3 use: pieces with scores; what makes the best is joined
-first.
+("llama"), which Gemma, Llama 2 and Phi 3 use: pieces with scores; the pair with the best result is
+joined first.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PRE_TOKENIZERS = {
     "olmo": _GPT2,
     "smollm": _SMOLLM,
     "starcoder": _SMOLLM,
-    "refact": _SMOLLM,  # Granite's
+    "refact": _SMOLLM,  # Granite
     "stablelm2": _QWEN2,
     "qwen2": _QWEN2,
     "llama-bpe": _LLAMA3,
@@ -58,7 +58,7 @@ PRE_TOKENIZERS = {
     "dbrx": _LLAMA3,
     "smaug-bpe": _LLAMA3,
 }
-_JOINED = (1, 4)  # token types of which texts are made: normal and user-defined
+_JOINED = (1, 4)  # token types in texts: normal and user-defined
 _HEAD = {"version": "1.0", "truncation": None, "padding": None, "post_processor": None}
 _BPE: dict[str, Any] = {
     "type": "BPE",
@@ -150,7 +150,7 @@ def _sentencepiece(
 
 
 def _merges(tokens: list[str], kinds: list[Any], scores: list[float]) -> list[list[str]]:
-    """Return the pairs of pieces that make a piece, those of the best piece first."""
+    """Return the pairs of pieces that form a piece; pairs of the best piece come first."""
     known = {token: number for number, token in enumerate(tokens) if kinds[number] in _JOINED}
     order = sorted(known, key=lambda token: (-scores[known[token]], known[token]))
     return [

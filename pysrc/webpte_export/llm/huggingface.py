@@ -1,4 +1,4 @@
-"""Reads a folder of Hugging Face's form: config.json, *.safetensors, tokenizer.json."""
+"""Reads a folder in Hugging Face's form: config.json, *.safetensors, tokenizer.json."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LLAMA3_ROPE = {
 
 
 def read_folder(folder: Path) -> Source:
-    """Read a Llama-like model; raises OtherArchitectureError if it is none."""
+    """Read a Llama-like model; raises OtherArchitectureError for other models."""
     described, files = describe(folder)
     weights: dict[str, Any] = {}
     for file in files:
@@ -60,7 +60,7 @@ def read_folder(folder: Path) -> Source:
 
 
 def describe(folder: Path) -> tuple[Source, list[Path]]:
-    """Read everything but the weights; also return their files. Errors are found before those."""
+    """Read everything but the weights; also return their files. Raises before reading weights."""
     config = json_table(folder / "config.json")
     shape = shape_of(config.content, folder)
     files = sorted(folder.glob("*.safetensors"))
@@ -88,7 +88,7 @@ def describe(folder: Path) -> tuple[Source, list[Path]]:
 
 
 def token_ids(key: str, *tables: Table) -> tuple[int, ...]:
-    """Return one or several tokens from the first table that has them."""
+    """Return a token or several from the first table that has them."""
     table = next((one for one in tables if one.content.get(key) is not None), None)
     if table is None:
         return ()
@@ -100,7 +100,7 @@ def token_ids(key: str, *tables: Table) -> tuple[int, ...]:
 
 
 def shape_of(config: Mapping[str, Any], folder: Path) -> Shape:
-    """Read the shape from config.json; raises ExportError for features that are not exported."""
+    """Read the shape from config.json; raises ExportError for unsupported features."""
     there = {key: value for key, value in config.items() if value is not None}
     table = Table(there, str(folder / "config.json"), ExportError)
     architecture = table.text("model_type", "?")
@@ -156,7 +156,7 @@ def meta_name(name: str, where: Path) -> str:
 
 
 def llama_layer(shape: Shape, name: str) -> NamedLayer | None:
-    """Return the name in the transformers library of a layer of ExecuTorch's Llama.
+    """Return the transformers library's name for a layer of ExecuTorch's Llama.
 
     `model.layers.3.attention.wq` -> `model.layers.3.self_attn.q_proj`
     """

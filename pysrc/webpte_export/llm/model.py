@@ -48,9 +48,10 @@ def build(source: Source, max_context: int, max_chunk: int) -> Any:
 
 @contextmanager
 def _one_causal_mask() -> Iterator[None]:
-    """Let all layers share one mask: each makes its own, 1 GB at a context of 32,768.
+    """Let all layers share a mask, because each layer would make a mask of 1 GB at a context of
+    32,768.
 
-    The operator for KV caches does not even read it.
+    The operator for KV caches does not read the mask.
     """
     import torch
 
@@ -76,12 +77,12 @@ def quantize_embedding(model: Any) -> None:
 def row_quantized_embedding(embedding: Any) -> Any:
     """Build an embedding of 8-bit rows with a scale each.
 
-    Rows are what the embedding gives, so that a factor of its own (Gemma's, BART's) is in them.
+    The rows are the embedding's results, which include a factor (Gemma's, BART's).
     """
     import executorch.exir.passes._quant_patterns_and_replacements  # noqa: F401
     import torch
 
-    # Registers the operators, also the one that the program calls.
+    # Registers the operators, also the operator that the program calls.
     from torch.ao.quantization.fx._decomposed import quantized_decomposed_lib  # noqa: F401
 
     class RowQuantizedEmbedding(torch.nn.Module):
@@ -136,7 +137,7 @@ def all_logits(model: Any, tokens: Sequence[int]) -> Any:
 
 
 def perplexity_of(logits: Any, following: Sequence[int]) -> float:
-    """Return the perplexity of tokens by the logits (n, vocabulary) that precede them."""
+    """Return the perplexity of tokens from the logits (n, vocabulary) that precede them."""
     import torch
 
     return math.exp(torch.nn.functional.cross_entropy(logits, torch.tensor(following)).item())

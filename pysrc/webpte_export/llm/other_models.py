@@ -14,7 +14,7 @@ _FIXED_LENGTH = ("dynamic", "longrope")  # rotary embeddings that depend on the 
 
 
 def read_other(folder: Path) -> Source:
-    """Read a language model of any architecture that the transformers library has."""
+    """Read a language model of any architecture in the transformers library."""
     model = load_model(folder, "AutoModelForCausalLM")
     config, generation = (
         json_table(folder / f"{name}.json", needed=name == "config")
@@ -41,7 +41,7 @@ def read_other(folder: Path) -> Source:
 def load_model(folder: Path, *kinds: str) -> Any:
     """Load a model in float32; every weight must be there, and no code of the folder is run.
 
-    `kinds` are the library's classes of models, of which the first that has the model loads it.
+    `kinds` are the library's classes of models; the first that supports the model loads it.
     """
     try:
         import torch
@@ -65,7 +65,7 @@ def load_model(folder: Path, *kinds: str) -> Any:
             use_safetensors=True,
             output_loading_info=True,
         )
-    except Exception as error:  # the library raises whatever it meets
+    except Exception as error:  # the library raises any exception
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ExportError(f"{folder} cannot be loaded by transformers: {first}") from error
     wrong = {**dict.fromkeys(loading["missing_keys"]), **dict.fromkeys(loading["mismatched_keys"])}
@@ -76,7 +76,7 @@ def load_model(folder: Path, *kinds: str) -> Any:
 
 
 def _longest(config: Any) -> int:
-    """Return the most tokens for which the model's positions do not depend on the text's length."""
+    """Return the most tokens for which rotary positions do not depend on a text's length."""
     longest = int(getattr(config, "max_position_embeddings", None) or 2048)
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     kinds = [rope, *(value for value in rope.values() if isinstance(value, dict))]
@@ -95,7 +95,7 @@ def quantize_decoder(decoder: Any, how: str) -> None:
 
 
 def prepare_decoder(decoder: Any) -> None:
-    """Make all linear layers `Linear`s, and quantize the embedding to 8 bits, in place."""
+    """Turn all linear layers into `Linear`s, and quantize the embedding to 8 bits, in place."""
     import torch
     from transformers.pytorch_utils import Conv1D
 

@@ -1,4 +1,4 @@
-"""Reads a language model from whichever of the two kinds of sources a path names."""
+"""Reads a language model from a GGUF file or a folder."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The rotary embedding of a decoder: a table of all positions and one operator.
+"""The rotary embedding of a decoder: a table of all positions and a single operator.
 
-It takes the place of the model's own if that is of a usual kind, which is found by trying it.
+It replaces the model's embedding if that is of a usual kind, as found by a trial.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from webpte_export.llm.decoder_state import STEP
 
-ROTATION = "apply_rotary_pos_emb"  # what the library's models call their function
+ROTATION = "apply_rotary_pos_emb"  # the library's name of the models' function
 
 
 class RotaryTables(nn.Module):
-    """The rotary embedding of all positions, in the place of the model's own module.
+    """The rotary embedding of all positions, in place of the model's module.
 
-    A call may be given other tables, in the step.
+    A call may bring other tables in its step.
     """
 
     def __init__(self, original: Any, context: int) -> None:
@@ -42,7 +42,7 @@ class RotaryTables(nn.Module):
 def with_rotary_tables(model: Any, code: Any, context: int) -> Callable[..., Any] | None:
     """Replace a rotary embedding of a usual kind by tables; return the function that reads them.
 
-    `code` is the module of the model's class. Other kinds stay as they are: None.
+    `code` is the module of the model's class. Returns None for other kinds, which stay unchanged.
     """
     original = getattr(code, ROTATION, None)
     owners = [m for m in model.modules() if isinstance(getattr(m, "rotary_emb", None), nn.Module)]
@@ -70,7 +70,7 @@ def _rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any) -> tuple[Te
 def _rotate_neighbours(
     q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *_: Any
 ) -> tuple[Tensor, Tensor]:
-    """Do the same for pairs of neighbours, with this step's rows of the tables."""
+    """Rotate pairs of neighbours likewise, with this step's rows of the tables."""
     if id(cos) not in STEP.rows:
         halves = cos[:, ::2].contiguous(), sin[:, ::2].contiguous()
         STEP.rows[id(cos)] = halves[0][STEP.positions], halves[1][STEP.positions]
@@ -81,21 +81,21 @@ def _rotate_neighbours(
 
 
 def _is_usual(rotation: Any) -> bool:
-    """Tell whether a function rotates pairs half a head apart, in queries and keys by head."""
+    """Return whether a function rotates pairs half a head apart, in queries and keys by head."""
     return _does(rotation, lambda x: torch.cat([-x[..., 4:], x[..., :4]], -1), (1, 2))
 
 
 def _rotates_neighbours(rotation: Any) -> bool:
-    """Tell whether a function rotates pairs of neighbours, in queries and keys by head."""
+    """Return whether a function rotates pairs of neighbours, in queries and keys by head."""
     return _does(
         rotation, lambda x: torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2), (2, 1)
     )
 
 
 def _does(rotation: Any, turn: Callable[[Tensor], Tensor], order: tuple[int, int]) -> bool:
-    """Tell whether a function gives x * cos + turn(x) * sin, with an angle for each pair.
+    """Return whether a function computes x * cos + turn(x) * sin, with an angle for each pair.
 
-    The angles of a head are repeated as a whole or one by one: (1, 2) or (2, 1).
+    The angles of a head are repeated as a whole or each in turn: (1, 2) or (2, 1).
     """
     q, k, angles = torch.randn(1, 2, 3, 8), torch.randn(1, 1, 3, 8), torch.randn(3, 4)
     each, whole = order

@@ -1,10 +1,10 @@
-"""Exports encoder-decoder models: one program with the methods `encoder` and `text_decoder`.
+"""Exports encoder-decoder models: a program with the methods `encoder` and `text_decoder`.
 
     encoder(input) -> keys and values of the input for each layer of the decoder
     text_decoder(tokens, input_pos, *those) -> logits of the last token
 
-The names of methods and constants are those of ExecuTorch's own runners. There, `encoder` returns
-hidden states, of which every step computes keys and values again.
+The names of methods and constants agree with ExecuTorch's runners. There, `encoder` returns hidden
+states, from which every step computes keys and values again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ BESIDE = (
     "generation_config.json",
     "preprocessor_config.json",
 )
-_TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are of the order of ten
+_TOLERANCE = Tolerance(5e-3, 1e-3)  # logits are around ten
 _HALF_TOLERANCE = Tolerance(0.2, 5e-2)
-_LONGEST = 2048  # tokens of an input for which a model has no limit of its own: 512 of them
+_LONGEST = 2048  # tokens of an input for a model without a limit: 512 of them
 _USUAL_LENGTH = 512
-# Sounds that are given as samples (Moonshine): what each frame adds, and what the first needs
-# besides, as the strides and sizes of the convolutions say; at most 30 seconds.
+# Sounds given as samples (Moonshine): samples per frame, and additional samples of the first frame,
+# by the strides and sizes of the convolutions; at most 30 seconds.
 _FRAME_SAMPLES, _FIRST_SAMPLES = 384, 511
 _LEAST_FRAMES, _MOST_FRAMES = 4, 1248
 
@@ -56,10 +56,10 @@ def export_seq2seq(
     max_chunk: int,
     half: bool,
 ) -> Report:
-    """Export an encoder-decoder model of a folder; the arguments are those of `export_llm`.
+    """Export an encoder-decoder model of a folder; the arguments agree with `export_llm`.
 
-    `max_context` and `max_chunk` are of the decoder; the encoder takes inputs of any length up to
-    the model's own. Files of the tokenizer and the settings are copied next to the program.
+    `max_context` and `max_chunk` limit the decoder; the encoder takes inputs up to the model's
+    limit. Files of the tokenizer and the settings are copied next to the program.
     """
     from webpte_export.llm.other_models import load_model
 
@@ -104,7 +104,7 @@ def export_model(
     notes: Mapping[str, str] | None = None,
     settings: Iterable[Table] = (),
 ) -> Report:
-    """Export a model that was loaded; `settings` are its files of settings, the first first."""
+    """Export a loaded model; earlier files of `settings` win over later files."""
     from webpte_export.llm.encoder_decoder import split_model
     from webpte_export.llm.simplify_graph import rewritten
 
@@ -145,7 +145,7 @@ def export_model(
 def metadata(
     model: Any, context: int, chunk: int, source: int, settings: list[Table]
 ) -> dict[str, Any]:
-    """Return the program's constant methods, by the names that ExecuTorch's runners use."""
+    """Return the program's constant methods, by the names of ExecuTorch's runners."""
     config = model.config
     found: dict[str, Any] = {
         "get_max_seq_len": chunk,
@@ -190,7 +190,7 @@ def _quantize(model: Any, how: str) -> None:
 
 
 def _source_length(model: Any) -> int:
-    """Return the number of positions that the encoder takes; of sounds, after its convolutions."""
+    """Return the number of positions that the encoder takes; for sounds, after its convolutions."""
     config = model.config
     if _takes_samples(model):
         return _MOST_FRAMES
@@ -209,12 +209,12 @@ def _is_sound(model: Any) -> bool:
 
 
 def _takes_samples(model: Any) -> bool:
-    """Return whether a model takes sounds as they are, of any length."""
+    """Return whether a model takes the samples of sounds, of any length."""
     return bool(model.main_input_name == "input_values")
 
 
 def _inputs(model: Any, source: int) -> list[Any]:
-    """Return inputs to compare: sounds of the one length that there is, or texts of several."""
+    """Return inputs to compare: sounds of the only length, or texts of several lengths."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -232,14 +232,14 @@ def _inputs(model: Any, source: int) -> list[Any]:
 
 
 def _samples(frames: Any) -> Any:
-    """Return the samples of so many frames, a number or a dim."""
+    """Return the samples of a number of frames, an int or a dim."""
     return _FRAME_SAMPLES * frames + _FIRST_SAMPLES
 
 
 def _lengths(model: Any, example: Any, source: int, chunk: int) -> dict[str, Any]:
-    """Return the dims that change from call to call: tokens, an input, and what it is encoded to.
+    """Return the dims that change from call to call: of tokens, an input, and its encoding.
 
-    Positions of a text are those of its encoding; a sound has more samples than that.
+    A text has as many positions as its encoding; a sound has more samples.
     """
     from torch.export import Dim
 
@@ -255,7 +255,7 @@ def _lengths(model: Any, example: Any, source: int, chunk: int) -> dict[str, Any
 def _decoder_calls(
     encoder: Any, decoder: Any, inputs: list[Any], chunk: int
 ) -> tuple[list[Any], Any]:
-    """Return calls of the decoder: some tokens of each input, and what the first was encoded to."""
+    """Return calls of the decoder: some tokens, with the encoding of each input."""
     import torch
 
     vocabulary, generator = decoder.model.config.vocab_size, torch.Generator().manual_seed(1)

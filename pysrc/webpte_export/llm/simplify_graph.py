@@ -1,14 +1,12 @@
 """Rewrites a decoder's graph, between PyTorch's export and ExecuTorch's, into the usual form.
 
-- one linear layer whose result is sliced (queries, keys and values, or gate and up) becomes one
-  linear layer for each slice;
-- a rotary embedding of a part of each head becomes one of whole heads, whose operator copies the
-  rest;
-- a sum of attention, MLP and residual is added up in the order in which they are computed;
-- the bias of a layer norm before linear layers becomes a part of their biases;
-- factors of 1 are dropped.
+- a linear layer with a sliced result (queries, keys and values, or gate and up) becomes a linear
+layer for each slice; - a rotary embedding of a part of each head becomes an embedding of whole
+heads, whose operator copies the rest; - a sum of attention, MLP and residual is added up in the
+order in which they are computed; - the bias of a layer norm before linear layers becomes a part of
+their biases; - factors of 1 are dropped.
 
-The results stay the same, but for rounding in the order of sums.
+The results stay the same, except for rounding by the order of sums.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ def rewritten(module: GraphModule) -> GraphModule:
 
 
 def _drop_unused(module: GraphModule) -> None:
-    """Drop the weights that no node reads any more: the file would contain them."""
+    """Drop the weights without readers: the file would contain them."""
     used = {str(node.target) for node in module.graph.nodes if node.op == "get_attr"}
     everything = (module.named_parameters, module.named_buffers)
     names = [name for named in everything for name, _ in named(remove_duplicate=False)]
@@ -91,12 +89,12 @@ def drop_factors_of_one(module: GraphModule) -> None:
             node.replace_all_uses_with(node.args[0])
 
 
-# Linear layers of several results
+# Linear layers with several results
 
 
 @dataclass(frozen=True)
 class _Slice:
-    """A node that is a slice of the last dim of another: its place there."""
+    """A node that is a slice of the last dim of another node, and its place there."""
 
     node: Node
     begin: int
@@ -104,7 +102,7 @@ class _Slice:
 
 
 def split_linears(module: GraphModule) -> None:
-    """Replace a linear layer by one for each slice of its result."""
+    """Replace a linear layer by a layer for each slice of its result."""
     for linear in list(module.graph.nodes):
         if linear.target is not _LINEAR or not isinstance(_shape(linear)[-1], int):
             continue
@@ -118,7 +116,7 @@ def split_linears(module: GraphModule) -> None:
 
 
 def _heads_of(linear: Node) -> tuple[Node, int] | None:
-    """Return the heads that a result is viewed as, and their number, if only they are read."""
+    """Return the heads of a result's view, and their number, if only the heads are read."""
     node = linear
     if len(node.users) != 1 or (view := next(iter(node.users))).target not in _VIEWS:
         return None
@@ -131,7 +129,7 @@ def _heads_of(linear: Node) -> tuple[Node, int] | None:
 
 
 def _slices_of(node: Node) -> list[_Slice]:
-    """Return the slices of the last dim that are all uses of a node; none if there are others."""
+    """Return the slices of the last dim that are all uses of a node; empty for other uses."""
     found, width = list[_Slice](), _shape(node)[-1]
     for user in node.users:
         if user.target is _SLICE:
@@ -171,7 +169,7 @@ def _cover(slices: list[_Slice], width: int) -> bool:
 def _split(
     module: GraphModule, linear: Node, whole: Node, groups: int, slices: list[_Slice]
 ) -> None:
-    """Put a linear layer in the place of each slice, with its rows of the weights."""
+    """Replace a linear layer by a layer per slice, with the slice's rows of the weights."""
     graph, (x, weight, *rest) = module.graph, linear.args
     weights = [weight, *(bias for bias in rest if bias is not None)]
     if not all(_is_cut(module, node) for node in weights):
@@ -190,7 +188,7 @@ def _split(
 
 
 def _note_rows(module: GraphModule, whole: Any, part: Any, rows: tuple[int, int, int]) -> None:
-    """Note which rows of a weight another one has."""
+    """Record weights that are row slices of another weight."""
     changes, name = WeightChanges.of(module), _weight_name(whole)
     if name in changes.rows:
         raise ExportError(f"{name} is split twice, which is not expected.")
@@ -198,12 +196,12 @@ def _note_rows(module: GraphModule, whole: Any, part: Any, rows: tuple[int, int,
 
 
 def _weight_name(node: Any) -> str:
-    """Return the name of a constant, or of the one that is dequantized."""
+    """Return the name of a constant, or of a dequantized constant."""
     return str(node.target) if node.op == "get_attr" else _weight_name(node.args[0])
 
 
 def _as_heads(graph: Graph, linear: Node, whole: Node, heads: int, part: Node, width: int) -> Node:
-    """View a part as heads, in the order that they had."""
+    """View a part as heads, in their original order."""
     view = whole if whole.target in _VIEWS else whole.args[0]
     assert isinstance(view, Node)
     sizes = list(view.args[1])
@@ -221,7 +219,7 @@ def _with_value(node: Node, shape: tuple[Any, ...], like: Node) -> None:
 
 
 def _is_cut(module: GraphModule, node: Any) -> bool:
-    """Return whether a node is a constant with a dim of rows, or such a one dequantized."""
+    """Return whether a node is a constant with a dim of rows, dequantized or not."""
     if not isinstance(node, Node):
         return False
     if node.op == "get_attr":
@@ -232,7 +230,7 @@ def _is_cut(module: GraphModule, node: Any) -> bool:
 
 
 def _rows_of(module: GraphModule, node: Node, rows: torch.Tensor) -> Node:
-    """Copy the nodes that give weights, for some rows. Constants with fewer rows stay whole."""
+    """Copy the nodes that compute weights, for some rows. Constants with fewer rows stay whole."""
     graph, count = module.graph, _shape(node)[0]
 
     def cut(constant: Node) -> Node:
@@ -260,7 +258,7 @@ def _attribute(module: Any, path: str) -> torch.Tensor:
 
 
 def move_norm_biases(module: GraphModule) -> None:
-    """Add what the linear layers after a layer norm make of its bias to their own biases."""
+    """Add the effect of a layer norm's bias on the next linear layers to their biases."""
     for norm in list(module.graph.nodes):
         if norm.target is not _LAYER_NORM or len(norm.args) < 4 or norm.args[3] is None:
             continue
@@ -330,7 +328,7 @@ def rotate_whole_heads(module: GraphModule) -> None:
 
 
 def _end_of(rope: Node, index: int) -> Any:
-    """Return the node that joins what a rotation gives with the rest of each head."""
+    """Return the node that joins a rotation's result with the rest of each head."""
     before = rope.args[index]
     item = next((user for user in rope.users if user.args[1] == index), None)
     if item is None or len(item.users) != 1:
@@ -383,7 +381,7 @@ def add_in_order(module: GraphModule) -> None:
 
 
 def _is_of_linear(node: Any) -> bool:
-    """Return whether a node is a linear layer's result, or a copy of it."""
+    """Return whether a node is a linear layer's result, or a copy of such a result."""
     while isinstance(node, Node) and node.target in _COPIES:
         node = node.args[0]
     return isinstance(node, Node) and node.target is _LINEAR

@@ -1,10 +1,10 @@
-"""Replaces modules of a language model by ones that compute the same in fewer operators.
+"""Replaces modules of a language model by equivalent modules with fewer operators.
 
-- RMS norms, of whatever class and with whatever weights, become the partitioner's operator;
+- RMS norms, of any class and with any weights, become the partitioner's operator;
 - layer norms and GELUs that are written out become PyTorch's;
 - factors that only scale a linear layer's result (of queries, of a residual) go into its weights.
 
-A module is replaced only if it gives the same for random inputs.
+A module is replaced only if the results for random inputs agree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EPSILONS = ("variance_epsilon", "eps", "epsilon")
 
 
 class RMSNorm(nn.Module):
-    """An RMS norm over the last dim, as the partitioner's operator."""
+    """An RMS norm over the last dim, by the partitioner's operator."""
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         super().__init__()
@@ -28,8 +28,8 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        # Heads before tokens are tokens before heads, transposed: the norm comes before that, where
-        # the transposition has nothing between itself and the next one, which undoes it.
+        # Heads before tokens are transposed tokens before heads: the norm comes before the
+        # transposition, which is then next to its inverse, so that both can be removed.
         if x.dim() == 4 and x.stride(1) < x.stride(2):
             return self._normed(x.transpose(1, 2)).transpose(1, 2)
         return self._normed(x)
@@ -51,7 +51,7 @@ def simplify_modules(model: Any) -> None:
     for module in model.modules():
         _fold_attention_scale(module)
         _fold_residual_multiplier(module)
-    # LoRAs, which were trained for the layers as they were, need these factors, too.
+    # LoRAs were trained for the original layers, so they need these factors, too.
     model.scaled_layers = {
         name: module.scaled_by
         for name, module in model.named_modules()
@@ -60,7 +60,7 @@ def simplify_modules(model: Any) -> None:
 
 
 def _simpler(module: nn.Module) -> nn.Module | None:
-    """Return a module that computes the same, or None."""
+    """Return an equivalent module with fewer operators, or None."""
     if type(module).__name__ in ("NewGELUActivation", "FastGELUActivation", "PytorchGELUTanh"):
         return _if_equal(module, [nn.GELU(approximate="tanh")], 8)
     weight = getattr(module, "weight", None)
@@ -70,12 +70,12 @@ def _simpler(module: nn.Module) -> nn.Module | None:
     if eps is None or isinstance(module, nn.LayerNorm | RMSNorm):
         return None
     if len(inspect.signature(module.forward).parameters) != 1 or not _uses_width(module, weight):
-        return None  # such as a norm with a gate, or one whose weight is not used
+        return None  # such as a norm with a gate, or with an unused weight
     return _if_equal(module, _norms(weight.detach(), eps), weight.numel())
 
 
 def _uses_width(module: nn.Module, weight: Tensor) -> bool:
-    """Tell whether a norm refuses inputs that have not the width of its weight."""
+    """Return whether a norm refuses inputs of another width than its weight."""
     try:
         with torch.no_grad():
             module(torch.zeros(1, 1, weight.numel() + 1))
@@ -91,7 +91,7 @@ def _norms(weight: Tensor, eps: float) -> list[nn.Module]:
 
 
 def _if_equal(module: nn.Module, others: list[nn.Module], width: int) -> nn.Module | None:
-    """Return the first of `others` that gives what a module gives."""
+    """Return the first of `others` with the results of a module, or None."""
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(2, 3, width, generator=generator) * scale for scale in (1.0, 1e-3)]
     with torch.no_grad():
@@ -114,7 +114,7 @@ def _is_close(a: Tensor, b: Tensor) -> bool:
 
 
 def _fold_attention_scale(attention: Any) -> None:
-    """Give an attention the usual scale, and its queries' weights the rest of its own."""
+    """Give an attention the usual scale, and move the remaining factor to its queries' weights."""
     scaling, width = getattr(attention, "scaling", None), getattr(attention, "head_dim", None)
     linear, norm = getattr(attention, "q_proj", None), getattr(attention, "q_norm", None)
     if not isinstance(scaling, float) or not isinstance(width, int) or scaling <= 0:
@@ -141,7 +141,7 @@ def _fold_residual_multiplier(layer: Any) -> None:
 
 
 def _multiply(module: Any, factor: float) -> None:
-    """Scale what a linear layer or a norm gives; `scaled_by` is the factor so far."""
+    """Scale the result of a linear layer or a norm; `scaled_by` records the product of factors."""
     module.scaled_by = getattr(module, "scaled_by", 1.0) * factor
     with torch.no_grad():
         for name in ("weight", "bias"):

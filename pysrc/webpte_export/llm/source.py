@@ -1,7 +1,7 @@
 """The common form of language models: Meta's names and order of weights, for every file format.
 
-Rotary embeddings rotate pairs of elements. In Meta's order the two of a pair are adjacent, in
-Hugging Face's they are half a head apart: rows of q and k (biases and norms, too) are permuted.
+Rotary embeddings rotate pairs of elements. In Meta's order the elements of a pair are adjacent, in
+Hugging Face's order half a head apart: rows of q and k (biases and norms, too) are permuted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class OtherArchitectureError(ExportError):
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a language model that its program tells."""
+    """The sizes of a language model for the program's constants."""
 
     architecture: str
     layers: int
@@ -79,15 +79,15 @@ class Shape(Sizes):
 class Source:
     """A model, and the content of its tokenizer's files.
 
-    A Llama-like model is its `shape` and its weights by Meta's names (float32). Any other is a
-    `model` of the transformers library, and has no weights here.
+    A Llama-like model is its `shape` and its weights by Meta's names (float32). Any other source is
+    a `model` of the transformers library, without weights here.
     """
 
     name: str
     shape: Sizes
     weights: Mapping[str, Any]
-    tokenizer: Mapping[str, Any]  # of tokenizer.json
-    tokenizer_config: Mapping[str, Any]  # of tokenizer_config.json
+    tokenizer: Mapping[str, Any]  # content of tokenizer.json
+    tokenizer_config: Mapping[str, Any]  # content of tokenizer_config.json
     bos: int | None
     eos: tuple[int, ...]
     notes: Mapping[str, Any] = field(default_factory=dict)
@@ -126,7 +126,7 @@ def checked_shape(shape: Shape, where: Path) -> Shape:
 
 
 def check_tensors(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Path) -> None:
-    """Check that the tensors, by Meta's names, are those of a model of these sizes."""
+    """Check that the tensors, by Meta's names, fit a model of these sizes."""
     outer, layer = _tensor_shapes(shape)
     for name, dims in found.items():
         parts = name.split(".", 2)
@@ -158,7 +158,7 @@ def check_tensors(found: Mapping[str, tuple[int, ...]], shape: Shape, where: Pat
 
 
 def _tensor_shapes(shape: Shape) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
-    """Return shapes of the tensors outside of layers and of one layer, optional ones included."""
+    """Return shapes of the tensors outside of layers and in a layer, with optional tensors."""
     dim, hidden = shape.dim, shape.hidden_dim
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     table = (shape.vocab_size, dim)
@@ -185,7 +185,7 @@ def _tensor_shapes(shape: Shape) -> tuple[dict[str, tuple[int, ...]], dict[str, 
 def pairs_together(tensor: Any, heads: int, head_dim: int) -> Any:
     """Permute rows of q or k (or a vector) from Hugging Face's order to Meta's.
 
-    (heads * head_dim, ...) with the pairs (i, i + head_dim / 2) -> the same with (2 i, 2 i + 1).
+    (heads * head_dim, ...): pairs at (i, i + head_dim / 2) move to (2 i, 2 i + 1).
     """
     rest = tensor.shape[1:]
     split = tensor.reshape(heads, 2, head_dim // 2, *rest)
@@ -193,7 +193,7 @@ def pairs_together(tensor: Any, heads: int, head_dim: int) -> Any:
 
 
 def pairs_apart(tensor: Any, heads: int, head_dim: int) -> Any:
-    """Permute rows from Meta's order to Hugging Face's: what `pairs_together` did is undone."""
+    """Permute rows from Meta's order to Hugging Face's: the inverse of `pairs_together`."""
     rest = tensor.shape[1:]
     split = tensor.reshape(heads, head_dim // 2, 2, *rest)
     return split.transpose(1, 2).reshape(heads * head_dim, *rest).contiguous()
@@ -218,7 +218,7 @@ def with_output(weights: dict[str, Any]) -> dict[str, Any]:
 
 
 def context_note(asked: int | None, context: int) -> dict[str, str]:
-    """Return what the report says about a context that is shorter than was asked for."""
+    """Return the report's note on a context that is shorter than requested."""
     if asked is None or asked <= context:
         return {}
     return {

@@ -21,8 +21,8 @@ from webpte_export.errors import ExportError
 
 MAX_HEADER = 1 << 26  # bytes of metadata; a large vocabulary has 10 MB
 MAX_ENTRIES = 1 << 16  # fields, and tensors
-MAX_ITEMS = 1 << 22  # of a list; the largest vocabulary in use has 260,000
-MAX_DIMS = 4  # of GGUF
+MAX_ITEMS = 1 << 22  # per list; the largest vocabulary in use has 260,000
+MAX_DIMS = 4  # GGUF's limit
 
 # The kinds of values in GGUF: number -> format of `struct`.
 _SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
@@ -65,7 +65,7 @@ class StoredTensor:
     """A tensor of a file.
 
     kind         the storage kind of its elements, such as "Q4_K" or "BF16"
-    number       the number of that kind in GGUF
+    number       the kind's number in GGUF
     shape        sizes, the outermost first
     start, size  the place of its bytes
     """
@@ -121,7 +121,7 @@ def read_safetensors_header(path: Path) -> tuple[StoredTensor, ...]:
 
 
 class _Cursor:
-    """A position in a file, to read numbers and texts; `what` names them in errors."""
+    """A position in a file, to read numbers and texts; errors name them by `what`."""
 
     def __init__(self, file: IO[bytes], size: int, path: Path) -> None:
         self._file = file
@@ -158,7 +158,7 @@ class _Cursor:
             raise self.fail(f"{what} is not UTF-8 ({error.reason}): {_BROKEN}") from error
 
     def count(self, form: str, what: str, most: int, each: int) -> int:
-        """Read a number of items, each of which takes at least `each` bytes."""
+        """Read a number of items that take at least `each` bytes."""
         found = int(self.number(form, what))
         if found > most or found * each > self.left:
             raise self.fail(f"{what} is {found:,}, which is too many: {_BROKEN}")

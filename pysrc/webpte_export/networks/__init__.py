@@ -1,1 +1,1 @@
-"""Networks in PyTorch, and readers of other formats that build them. Only these need torch."""
+"""Networks in PyTorch, and readers of other formats that build them. Only they need torch."""

@@ -1,4 +1,4 @@
-"""CREPE, which detects the pitch of one voice or instrument."""
+"""CREPE, which detects the pitch of a voice or instrument."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
 from torch import Tensor, nn
 
-_CHANNELS = (1, 128, 16, 16, 16, 32, 64)  # of the tiny model
+_CHANNELS = (1, 128, 16, 16, 16, 32, 64)  # the tiny model's
 _BINS = 360
 _FEATURES = 256
 
@@ -32,6 +32,6 @@ class Pitch(nn.Module):
             padding = (0, 0, 254, 254) if layer == 1 else (0, 0, 31, 32)
             x = F.relu(getattr(self, f"conv{layer}")(F.pad(x, padding)))
             x = F.max_pool2d(getattr(self, f"conv{layer}_BN")(x), (2, 1))
-        # (n, 64, 4, 1): the channels of one time stay together.
+        # (n, 64, 4, 1): the channels of a time stay together.
         x = x.permute(0, 2, 1, 3).reshape(-1, _FEATURES)
         return torch.sigmoid(self.classifier(x))

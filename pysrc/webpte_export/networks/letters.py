@@ -10,7 +10,7 @@ from webpte_export.networks.onnx import OnnxNetwork
 
 
 class Letters(nn.Module):
-    """A network of lines of text: the scores of all other letters need not leave the GPU."""
+    """A network of lines of text, without the scores of unlikely letters, which stay on the GPU."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class FileType(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = F.gelu(F.embedding(tokens, self.embedding), approximate="tanh")  # (1, 2048, 64)
-        # Four bytes are one position. The norm is over the 512 positions, not over the channels.
+        # Four bytes form a position. The norm is over the 512 positions, not over the channels.
         x = x.reshape(-1, 512, 256).transpose(1, 2)  # (1, 256, 512)
         x = F.layer_norm(x, (512,), self.first_scale, self.first_shift, _EPSILON)
         x = F.gelu(F.conv1d(x, self.kernel, self.bias), approximate="tanh")  # (1, 512, 508)

@@ -1,7 +1,7 @@
 """Moonshine's weights, from ONNX files with 8-bit weights to a folder of Hugging Face.
 
-The files were exported from transformers, so operators are named by their modules, but for modules
-that have another name today.
+The files were exported from transformers, so operators have their modules' names, except for
+modules that were renamed since.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from webpte_export.networks.onnx_file import Graph, Node, read_onnx
 RATE = 16_000
 _RENAMED = (("dense", "o_proj"), ("up_proj", "fc1"), ("down_proj", "fc2"))
 _MERGED, _QUANTIZED = "_merged_0", "_quantized"
-_CONFIG = {"max_position_embeddings": 194, "pad_token_id": 2}  # the others are the usual ones
+_CONFIG = {"max_position_embeddings": 194, "pad_token_id": 2}  # the others have the usual names
 
 
 def write_folder(encoder: Path, decoder: Path, tokenizer: Path, out: Path) -> None:
-    """Write a model of Hugging Face: weights, config, tokenizer, how sounds are prepared."""
+    """Write a model in Hugging Face's form: weights, config, tokenizer, preparation of sounds."""
     from webpte_export.exporter_patches import hide_broken_torchvision
 
     hide_broken_torchvision()
@@ -84,7 +84,7 @@ def _weights(graph: Graph) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _all_nodes(nodes: list[Node]) -> Iterator[Node]:
-    """Yield operators, and those of branches; what both branches have comes twice."""
+    """Yield operators, also in branches; operators in both branches come twice."""
     for node in nodes:
         yield node
         for value in node.attributes.values():
@@ -99,9 +99,9 @@ def _renamed(name: str) -> str:
 
 
 def _dequantized(constants: dict[str, np.ndarray], name: str) -> np.ndarray:
-    """Return float32 weights of 8-bit ones, which have a scale and a zero point.
+    """Return float32 weights from 8-bit weights with a scale and a zero point.
 
-    A zero point that is a float, as convolutions have it, is added after the scale.
+    A zero point of type float, as in convolutions, is added after the scale.
     """
     stem = name.removesuffix(_QUANTIZED)
     zero, scale = constants[f"{stem}_zero_point"], constants[f"{stem}_scale"]

@@ -19,9 +19,9 @@ Operator = Callable[[Sequence[Tensor], dict[str, Any]], Tensor]
 
 
 class OnnxNetwork(nn.Module):
-    """A network of one input and one output, or of the outputs that are named.
+    """A network with a single input, and a single output or the named outputs.
 
-    outputs   the names of those that `forward` returns, in this order, as a tuple
+    outputs   the names of the outputs of `forward`, which then is a tuple
     """
 
     def __init__(self, path: Path, outputs: Sequence[str] = ()) -> None:
@@ -38,7 +38,7 @@ class OnnxNetwork(nn.Module):
             raise ValueError(f"{path.name} has the outputs {', '.join(graph.outputs)}")
         self._outputs = tuple(outputs or graph.outputs)
         self._many = bool(outputs)
-        # Shapes and scales are no tensors of the network.
+        # Shapes and scales are not tensors of the network.
         self._numbers = {
             name: graph.constants[name].reshape(-1).tolist()
             for node in graph.nodes
@@ -80,7 +80,7 @@ def _conv(x: Sequence[Tensor], attributes: dict[str, Any]) -> Tensor:
 
 
 def _padded_after(x: Tensor, attributes: dict[str, Any]) -> Tensor:
-    """Return a picture with a row and a column of zeros more, as an even kernel of 2 needs it."""
+    """Return a picture with an additional row and column of zeros, for an even kernel of 2."""
     if attributes["kernel_shape"] != [2, 2] or attributes["strides"] != [1, 1]:
         raise ValueError(f"padding to the same size of another kernel than 2 by 2: {attributes}")
     return F.pad(x, (0, 1, 0, 1))

@@ -1,8 +1,8 @@
 """Reads ONNX files: the few fields of their protobuf that define a network.
 
 A protobuf message is a list of (key, value): the key's low three bits are the wire type (0 varint,
-1 eight bytes, 2 length and bytes, 5 four bytes), the rest is the field's number. Numbers are those
-of onnx.proto, which never change.
+1 eight bytes, 2 length and bytes, 5 four bytes), the rest is the field's number. Numbers come from
+onnx.proto, where they never change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TENSOR_LISTS = {4: "<f4", 5: "<i4", 7: "<i8"}  # fields of values that are not 
 
 @dataclass(frozen=True)
 class Node:
-    """An operator; `name` says where it is in the network that was exported."""
+    """An operator; `name` is its place in the exported network."""
 
     op: str
     inputs: tuple[str, ...]
@@ -66,7 +66,7 @@ def _graph(data: bytes) -> Graph:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """Return the texts that a file has besides its network, by name."""
+    """Return the texts in a file besides its network, by name."""
     entries = [_message(raw) for raw in _message(path.read_bytes()).get(_MODEL_METADATA, [])]
     return {_text(entry[1][0]): _text(entry.get(2, [b""])[0]) for entry in entries}
 

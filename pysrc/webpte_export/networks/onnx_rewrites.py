@@ -1,8 +1,7 @@
 """Simplifies ONNX graphs to forms that the exporter knows.
 
-Rules: constants are computed, identity nodes are removed, GELU that is spelled out with erf and a
-layer norm of its parts become one node each, and a constant added per channel to a convolution
-becomes its bias.
+Rules: constants are computed, identity nodes are removed, GELU and layer norms that are spelled out
+become a node each, and a constant added per channel to a convolution becomes its bias.
 """
 
 from __future__ import annotations
@@ -36,10 +35,11 @@ def with_constants(graph: Graph) -> Graph:
 
 def with_heads(graph: Graph) -> Graph:
     """Take the three parts of attention out of a sequence before it has heads: a GPU's tensors have
-    four dims at most, and (batch, length, parts, heads, width) has five."""
+    four dims at most, and (batch, length, parts, heads, width) has five.
+    """
     readers = _readers(graph)
     constants = dict(graph.constants)
-    changed: dict[str, list[Node]] = {}  # what stands for a node, by its output
+    changed: dict[str, list[Node]] = {}  # the replacement of a node, by its output
     for turned in (node for node in graph.nodes if node.attributes.get("perm") == [2, 0, 3, 1, 4]):
         (split,) = (node for node in graph.nodes if node.outputs[0] == turned.inputs[0])
         count, heads, width = constants[split.inputs[1]].reshape(-1).tolist()[2:]
@@ -67,7 +67,7 @@ def with_heads(graph: Graph) -> Graph:
 
 
 def with_layer_norms(graph: Graph) -> Graph:
-    """Replace (x - mean) / sqrt(mean((x - mean)²) + epsilon) * weight + bias by one node."""
+    """Replace (x - mean) / sqrt(mean((x - mean)²) + epsilon) * weight + bias by a single node."""
     readers = _readers(graph)
     makers = {node.outputs[0]: node for node in graph.nodes}
     dropped: set[str] = set()
@@ -75,7 +75,7 @@ def with_layer_norms(graph: Graph) -> Graph:
     for centred in (node for node in graph.nodes if node.op == "Sub"):
         source, mean = centred.inputs
         following = {node.op: node for node in readers.get(centred.outputs[0], [])}
-        made = makers.get(mean)  # none: it is a constant, or the input
+        made = makers.get(mean)  # absent: a constant, or the input
         if made is None or made.op != "ReduceMean" or following.keys() != {"Pow", "Div"}:
             continue
         parts = [centred, made, following["Pow"]]
@@ -118,7 +118,7 @@ def without_identities(graph: Graph) -> Graph:
 
 
 def with_gelu(graph: Graph) -> Graph:
-    """Replace the five nodes of x * (erf(x / sqrt 2) + 1) * 0.5, in this order, by one."""
+    """Replace the five nodes of x * (erf(x / sqrt 2) + 1) * 0.5, in this order, by a single one."""
     readers = _readers(graph)
     makers = {node.outputs[0]: node for node in graph.nodes}
     dropped: set[str] = set()  # outputs of removed nodes
@@ -192,6 +192,6 @@ def _only(readers: dict[str, list[Node]], node: Node) -> Node:
 
 
 def _other(graph: Graph, node: Node, known: str) -> float:
-    """Return the constant of an operator with two inputs, one of which is `known`."""
+    """Return the constant of an operator whose other input is `known`."""
     (name,) = (name for name in node.inputs if name != known)
     return float(graph.constants[name].reshape(-1)[0])

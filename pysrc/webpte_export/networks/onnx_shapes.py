@@ -1,6 +1,6 @@
 """ONNX operators that need numbers besides tensors: shapes, places and scales.
 
-Such an argument is a list of numbers, whether it is a constant or computed from shapes.
+Such an argument is a list of numbers, either a constant or computed from shapes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own habit
 from torch import Tensor
 
-_OPEN_END = 2**31 - 1  # a Slice to here or further takes all that is left
+_OPEN_END = 2**31 - 1  # from here on an end of Slice means the dim's end
 ShapeOperator = Callable[[Sequence[Any], dict[str, Any]], Any]
 
 
 def _reshape(x: Sequence[Any], _: dict[str, Any]) -> Any:
-    if isinstance(x[0], list):  # a number becomes a list of one
+    if isinstance(x[0], list):  # a single number becomes a list
         return x[0]
     wanted = [x[0].shape[at] if size == 0 else size for at, size in enumerate(x[1])]
     return x[0].reshape(wanted)
@@ -78,7 +78,7 @@ def _clip(x: Sequence[Any], _: dict[str, Any]) -> Tensor:
 
 
 def _pad(x: Sequence[Any], attributes: dict[str, Any]) -> Tensor:
-    """Pad with zeros, or with the mirrored values of an axis, without those at its ends."""
+    """Pad with zeros, or with the mirrored values of an axis, without the values at its ends."""
     found: Tensor = x[0]
     mode, dims = attributes.get("mode", "constant"), found.dim()
     value = x[2][0] if len(x) > 2 else 0.0
@@ -102,7 +102,7 @@ def _pad(x: Sequence[Any], attributes: dict[str, Any]) -> Tensor:
 def _reduced(
     x: Sequence[Any], attributes: dict[str, Any], function: Callable[..., Tensor]
 ) -> Tensor:
-    """Reduce axis by axis: the exporter's reductions on a GPU have one axis, and keep it."""
+    """Reduce axis by axis: the exporter's reductions on a GPU have a single axis, and keep it."""
     found: Tensor = x[0]
     axes = sorted(axis % found.dim() for axis in _axes(x, attributes))
     for axis in axes:

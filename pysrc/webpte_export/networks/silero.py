@@ -1,4 +1,4 @@
-"""Silero's voice activity detector for 16 kHz, many frames in one call."""
+"""Silero's voice activity detector for 16 kHz, many frames per call."""
 
 from __future__ import annotations
 

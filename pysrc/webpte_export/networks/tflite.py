@@ -1,9 +1,9 @@
 """Reads a float TFLite model as a PyTorch module, with the operators that the recipes need.
 
 TFLite's pictures are (1, height, width, channels). Here they are (1, channels, height, width), as
-in PyTorch and the GPU's kernels, the input and outputs included.
+in PyTorch and the GPU's kernels, also for the input and outputs.
 
-The file is a FlatBuffer; numbers of slots, operators and enumerations are those of its schema.
+The file is a FlatBuffer; numbers of slots, operators and enumerations come from its schema.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CUSTOM = 32
 _CUSTOM_NAMES = {"Convolution2DTransposeBias": "transposed_conv"}
 _ACTIVATIONS: dict[int, Callable[[Tensor], Tensor]] = {0: lambda x: x, 1: F.relu, 3: F.relu6}
 _TO_NCHW = (0, 3, 1, 2)
-_AXES = {0: 0, 1: 2, 2: 3, 3: 1, -1: 1}  # of (1, height, width, channels), in ours
+_AXES = {0: 0, 1: 2, 2: 3, 3: 1, -1: 1}  # from (1, height, width, channels) to PyTorch's
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class _Call:
 
 
 class TfliteNetwork(nn.Module):
-    """A network of one input; its outputs are a tuple."""
+    """A network with a single input; its outputs are a tuple."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class TfliteNetwork(nn.Module):
         self._outputs = graph.integers(2, "outputs", I32)
         self._calls: list[_Call] = []
         for call in _calls(model, graph):
-            if call.name == "dequantize":  # weights that are stored as f16
+            if call.name == "dequantize":  # weights stored as f16
                 self._constants[call.output] = self._constants[call.inputs[0]].astype(np.float32)
             else:
                 self._calls.append(call)
@@ -125,7 +125,7 @@ class TfliteNetwork(nn.Module):
 
     def _conv(self, x: Sequence[Tensor], call: _Call, groups: int = 1) -> Tensor:
         options = _options(call)
-        factor_at = 5 if groups > 1 else 4  # depthwise ones have a multiplier before
+        factor_at = 5 if groups > 1 else 4  # depthwise convolutions have a multiplier before
         dilation = (
             options.i32(factor_at + 1, "dilation_h_factor", 1),
             options.i32(factor_at, "dilation_w_factor", 1),

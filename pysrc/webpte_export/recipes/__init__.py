@@ -1,1 +1,1 @@
-"""Recipes: one module per model, with a `RECIPE`. They import torch only inside of `build`."""
+"""Recipes: a module per model, with a `RECIPE`. They import torch only inside of `build`."""

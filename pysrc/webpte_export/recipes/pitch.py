@@ -1,4 +1,4 @@
-"""CREPE, the tiny one: which note is sung or played."""
+"""CREPE's tiny model: detects the note that is sung or played."""
 
 from __future__ import annotations
 

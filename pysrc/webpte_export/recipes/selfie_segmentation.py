@@ -1,4 +1,4 @@
-"""MediaPipe's selfie segmentation: which pixels are a person's."""
+"""MediaPipe's selfie segmentation: finds the pixels of a person."""
 
 from __future__ import annotations
 

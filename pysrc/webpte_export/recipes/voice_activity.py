@@ -1,4 +1,4 @@
-"""Silero VAD: when somebody speaks."""
+"""Silero VAD: finds the times of speech."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from webpte_export.catalog.recipe import Network, Recipe, Value, Wheel
 
 _WEIGHTS = "silero_vad/data/silero_vad.jit"
-_FRAMES, _NEW, _KEPT = 16, 512, 64  # in a call; samples of a frame: new, and of the one before
+_FRAMES, _NEW, _KEPT = 16, 512, 64  # per call; new samples of a frame, and repeated samples
 _RATE = 16000
 
 

@@ -1,4 +1,4 @@
-"""Writes the example input of the sample `photo`: a photo that is not in its training data.
+"""Writes the example input of the sample `photo`: a photo outside of its training data.
 
     python -m webpte_export.samples.examples DATA web/samples
 

@@ -23,7 +23,7 @@ from webpte_export.samples.digits.train_digits import Digits
 from webpte_export.samples.photo.train_photo import Photo
 from webpte_export.samples.stories.training import LORA
 
-LARGEST_PHOTO = 1024  # pixels of a side, before it is doubled
+LARGEST_PHOTO = 1024  # pixels per side, before doubling
 CONTEXT = 512
 
 

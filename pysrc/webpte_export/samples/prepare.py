@@ -2,8 +2,8 @@
 
     python -m webpte_export.samples.prepare DATA
 
-Needs scikit-learn (its scans of digits, CC BY 4.0), scikit-image (those of its photos that are CC0
-or in the public domain) and Pillow. Training needs none of them.
+Needs scikit-learn (its scans of digits, CC BY 4.0), scikit-image (for its photos under CC0 or in
+the public domain) and Pillow. Training needs no such package.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-# Photos in skimage/data, whose _fetchers.py names their licences. Those without a licence, or with
-# "no known restrictions" only, are left out.
+# Photos in skimage/data, with licences in _fetchers.py. Photos without a licence, or with only "no
+# known restrictions", are left out.
 TRAINED_ON = (
     "astronaut.png", "rocket.jpg", "camera.png", "brick.png", "grass.png", "gravel.png",
     "hubble_deep_field.jpg", "retina.jpg",

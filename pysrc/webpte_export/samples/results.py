@@ -1,4 +1,4 @@
-"""Packs PyTorch's results for a sample into one file, with which tests compare the program.
+"""Packs PyTorch's results for a sample into a file, for tests of the program.
 
     python -m webpte_export.samples.results NAME.suite tests/data/samples/NAME.npz
 
@@ -25,7 +25,7 @@ class Call:
 
 
 def pack(suite: Path, file: Path) -> None:
-    """Pack a suite of one entry, whose steps run one after the other."""
+    """Pack a suite with a single entry, whose steps run in order."""
     (entry,) = json.loads((suite / "manifest.json").read_text(encoding="utf-8"))
     arrays: dict[str, Array] = {}
     for number, step in enumerate(entry["steps"]):

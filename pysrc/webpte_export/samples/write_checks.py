@@ -1,6 +1,6 @@
-"""Writes the examples of the samples that `Program.check` compares with: `NAME.check.npz`.
+"""Writes the samples' examples for `Program.check`: `NAME.check.npz`.
 
-The outputs are those of the NumPy references, which the tests compare with PyTorch's:
+The outputs come from the NumPy references, which tests compare with PyTorch:
 
     PYTHONPATH=pysrc python -m webpte_export.samples.write_checks web/samples
 """
@@ -21,7 +21,7 @@ Random = np.random.Generator
 
 
 def _floats(*shapes: tuple[int, ...], levels: int = 64) -> Callable[[Random], list[Any]]:
-    """Return what makes numbers of 0 to 1 with few values, which compress well."""
+    """Return a generator of numbers from 0 to 1 with few values, which compress well."""
 
     def make(random: Random) -> list[Any]:
         numbers = [random.integers(0, levels, shape).astype(np.float32) for shape in shapes]
@@ -38,7 +38,7 @@ def _letters(random: Random) -> list[Any]:
     return [random.integers(0, 257, (3, 37))]
 
 
-# The inputs of each, of sizes that are no powers of two where the program takes any.
+# The inputs of each sample, in sizes that are not powers of two if the program takes any size.
 EXAMPLES: dict[str, Callable[[Random], list[Any]]] = {
     "add": _floats((37, 41), (37, 41), levels=8),
     "sigmoid": _floats((37, 41), levels=8),

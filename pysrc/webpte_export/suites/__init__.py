@@ -1,9 +1,9 @@
-"""Tools of developers: suites of programs, the variants to run them in, and benchmarks.
+"""Tools for developers: suites of programs, variants to run them in, and benchmarks.
 
     suite.py         the format of a suite, and how its programs are run and compared
     variants.py      other ways to run the same program: unfused, f32 only, plain kernels
     kernel_bench.py  times of single kernels, natively
 
-`serve.py verify` and `bench` run them, on the host or in the harness page. They are no part of the
-package: no page and no wheel has them.
+`serve.py verify` and `bench` run them, on the host or in the harness page. Neither the page nor the
+wheel contains them.
 """

@@ -12,14 +12,14 @@ import numpy as np
 from webpte.engine.format.bundled import BundledValue, parse_bundle
 from webpte_export.suites.suite import SuiteError
 
-# By default, of the elements of a float output: sums in another order than PyTorch's.
+# Default tolerances of a float output: sums have another order than PyTorch's.
 ATOL, RTOL = 1e-4, 1e-3
 
 
 def write_suite(bundle: Path, folder: Path) -> list[dict[str, Any]]:
     """Write program, inputs, expected outputs and manifest; returns the manifest's entries.
 
-    Each case is an entry of its own: it starts with a program that has run nothing.
+    Each case is a separate entry: it starts with a fresh program.
     """
     data = bundle.read_bytes()
     found = parse_bundle(data)

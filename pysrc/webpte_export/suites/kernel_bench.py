@@ -5,7 +5,7 @@ A call of the list is a JSON object:
     {"op": "aten.mm.default", "args": [{"tensor": [1, 2048]}, {"tensor": [2048, 2048]}]}
 
 args    tensors, ints, floats, bools, strings, null, lists of ints. A tensor has a `dtype` (float32
-        by default), and with `"constant": true` it is on the GPU as weights are
+        by default), and with `"constant": true` it is on the GPU, like weights
 out     a tensor or a list of tensors; only for operators that cannot derive it
 name    for the table; by default the operator and its shapes
 """
@@ -35,7 +35,7 @@ from webpte.inspection.kernel_rates import (
 
 
 def read_calls(entries: Any, pattern: str | None = None) -> list[BenchCall]:
-    """Read the calls of a list whose names match the pattern, if there is one."""
+    """Read the calls of a list; a pattern selects calls by name."""
     if not isinstance(entries, list):
         raise GraphError("a list of kernels is a JSON array of objects with an op and its args")
     calls = [_read_call(index, entry) for index, entry in enumerate(entries)]
@@ -74,7 +74,7 @@ async def figures_of(
     effort: Effort | None = None,
     limits: Limits | None = None,
 ) -> dict[str, Any]:
-    """Measure the calls; returns the adapter, its best rates, and one row per call."""
+    """Measure the calls; returns the adapter, its best rates, and a row per call."""
     effort = effort or Effort()
     sizes = limits or (FOR_CPUS if device.info.software else Limits())
     found = await rates_of(device, effort, sizes)

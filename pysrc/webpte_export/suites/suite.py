@@ -1,18 +1,18 @@
-"""Run one entry of a suite and compare its outputs: the part of `verify` next to the device.
+"""Runs an entry of a suite and compares its outputs: the part of `verify` next to the device.
 
-A suite is a folder with a `manifest.json`, a list of entries, and the raw little-endian files
-that they name. An entry loads a program once and calls one method once per step, in order; what
-the program keeps (a KV cache) carries over from step to step:
+A suite is a folder with a `manifest.json`, a list of entries, and the raw little-endian files that
+they name. An entry loads a program once and calls a method once per step, in order; the program's
+state (a KV cache) carries over from step to step:
 
     {"op", "case", "pte", "method"?, "atol", "rtol", "equal_nan"?,
      "steps": [{"inputs":  [{"path", "shape", "dtype", "scalar"?}],
                 "goldens": [{"path", "shape", "dtype", "output_index", "atol"?}]}]}
 
-In place of `steps`, `inputs` and `golden` may stand in the entry itself: one step, one output.
-An input that is a `scalar` is given to the program as a number. Other keys are ignored. An element
-passes if its absolute error is within `atol` (the golden's own, if it has one) or its relative
-error within `rtol`; NaN passes only for NaN, and only with `equal_nan`; integers and bools must be
-equal.
+In place of `steps`, `inputs` and `golden` may stand in the entry itself: a single step with a
+single output. An input that is a `scalar` is given to the program as a number. Other keys are
+ignored. An element passes if its absolute error is within `atol` (the golden's own, if it has one)
+or its relative error within `rtol`; NaN passes only for NaN, and only with `equal_nan`; integers
+and bools must be equal.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def parse_entry(raw: object) -> SuiteEntry:
 
 
 def _tensor_files(table: Table, key: str) -> tuple[TensorFile, ...]:
-    table.listed(key)  # must be there, if only to say that there is none
+    table.listed(key)  # must be there, also as null
     return tuple(_tensor_file(file) for file in table.tables(key))
 
 
@@ -152,7 +152,7 @@ class OutputDifference:
     max_abs: float | None
     max_rel: float | None
     problem: str | None  # None: passed
-    used: float | None = None  # share of the tolerance that an element takes; up to 1 passes
+    used: float | None = None  # used share of the tolerance; up to 1 passes
 
 
 def suite_tolerance(atol: float, rtol: float, *, equal_nan: bool = False) -> Tolerance:
@@ -161,7 +161,7 @@ def suite_tolerance(atol: float, rtol: float, *, equal_nan: bool = False) -> Tol
 
 
 def compare(result: object, golden: Array, tolerance: Tolerance) -> OutputDifference:
-    """Compare one output with its golden; integers and bools must be equal."""
+    """Compare an output with its golden; integers and bools must be equal."""
     scalar = isinstance(result, bool | int | float)
     got = np.asarray(result, golden.dtype if scalar else None)
     if not _same_dtype(got.dtype, golden.dtype):
@@ -197,7 +197,7 @@ def _finite(value: Any) -> float | None:
 
 
 @dataclass
-class Seen:
+class RunOutputs:
     """The output of a run for each golden, and its kernels."""
 
     outputs: list[Array] = field(default_factory=list)
@@ -212,14 +212,14 @@ async def run_entry(
     locate: Callable[[str], str | Path] | None = None,
     progress: Progress | None = None,
     options: webpte.Options | None = None,
-    seen: Seen | None = None,
+    seen: RunOutputs | None = None,
 ) -> dict[str, Any]:
-    """Run an entry of a manifest; the result is a JSON-able report, whatever went wrong.
+    """Run an entry of a manifest; the result is a JSON-able report, also of failures.
 
-    `fetch_bytes` gets the content of a file of the suite. `locate` turns its path into something
-    that `webpte.load` can open by itself (a URL, a file); without it the program is fetched too.
-    `progress` is called as by `webpte.load`, and then before every step with the stage "step";
-    `options` is as there, too. `seen` takes what a comparison with another run needs.
+    `fetch_bytes` gets the content of a file of the suite. `locate` turns its path into a URL or a
+    file for `webpte.load`; without it the program is fetched too. `progress` is called as by
+    `webpte.load`, and then before every step with the stage "step"; `options` are arguments of
+    `webpte.load`. `seen` receives the outputs for a comparison with another run.
     """
     entry = parse_entry(raw)
     report: dict[str, Any] = {"op": entry.op, "case": entry.case, "verdict": "failed"}
@@ -238,7 +238,7 @@ async def run_entry(
         finally:
             program.close()
         report["error"] = "; ".join(problems) or None
-    except Exception as error:  # whatever it is, it is this entry's failure
+    except Exception as error:  # any exception is this entry's failure
         report["error"] = f"{type(error).__name__}: {error}"
     report["verdict"] = "passed" if report["error"] is None else "failed"
     report["ms"] = round((time.perf_counter() - started) * 1000, 3)
@@ -267,7 +267,7 @@ async def _load(
 
 
 def _where(program: webpte.Program) -> dict[str, Any]:
-    """Count dispatches, calls on the GPU, calls without work, and those on the host."""
+    """Count dispatches, calls on the GPU, calls without work, and calls on the host."""
     counts: dict[str, Counter[str]] = {"gpu": Counter(), "alias": Counter(), "host": Counter()}
     for row in program.report:
         counts[row.where][row.op] += row.count
@@ -289,9 +289,9 @@ async def _run_steps(
     fetch_bytes: FetchBytes,
     outputs: list[dict[str, Any]],
     progress: Progress | None,
-    seen: Seen | None,
+    seen: RunOutputs | None,
 ) -> list[str]:
-    """Call the program step by step, append to `outputs`, return the problems found."""
+    """Call the program step by step, append to `outputs`, and return the problems."""
     problems = []
     for number, step in enumerate(entry.steps):
         if progress is not None:

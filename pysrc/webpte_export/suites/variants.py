@@ -24,7 +24,7 @@ from webpte.errors import DeviceError
 from webpte_export.suites.suite import (
     Array,
     FetchBytes,
-    Seen,
+    RunOutputs,
     compare,
     parse_entry,
     run_entry,
@@ -106,7 +106,7 @@ def variants_of(requested: Sequence[str], info: DeviceInfo) -> list[Variant]:
 
 
 def _variant(name: str, info: DeviceInfo) -> Variant:
-    """Combine the variants of a name; they are missing if one is, alone or with the others."""
+    """Combine the variants of a name; missing if a variant or the combination is."""
     names, steps, options = name.split(JOINED), list[Variant](), AS_SUITS
     for each in names:
         steps.append(_VARIANTS[each](info, options))
@@ -123,7 +123,7 @@ async def described_variants(requested: Sequence[str], device: str) -> list[dict
 
 
 async def options_of(name: str, device: str) -> DeveloperOptions:
-    """Return the load options of one variant; raises DeviceError if the device lacks it."""
+    """Return the load options of a variant; raises DeviceError if the device lacks it."""
     _, variant = await described_variants([name], device)
     if variant["missing"]:
         raise DeviceError(f"{variant['label']}: {variant['missing']}")
@@ -138,17 +138,17 @@ class VariantRuns:
         self._fetch_bytes = fetch_bytes
         self._device = device
         self._how = how
-        self._chosen = Seen()
+        self._chosen = RunOutputs()
         self._entry: object = None
 
     async def run(self, raw: object, variant: dict[str, Any]) -> dict[str, Any]:
         """Run an entry; returns the report of `run_entry` with the variant's label and differences.
 
-        difference     between the outputs, as a share of the tolerance; None if there is none to
-                       tell: a run failed, or integers differ
-        other_kernels  whether kernels ran that do not run as chosen
+        difference     between the outputs, as a share of the tolerance; None if a run failed, or
+                       integers differ
+        other_kernels  whether other kernels ran than in the default variant
         """
-        seen, options = Seen(), DeveloperOptions(**variant["options"])
+        seen, options = RunOutputs(), DeveloperOptions(**variant["options"])
         given = {**self._how, "options": options, "seen": seen}
         report = await run_entry(raw, self._fetch_bytes, self._device, **given)
         report |= {"variant": variant["label"], "difference": None, "other_kernels": None}

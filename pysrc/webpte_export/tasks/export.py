@@ -1,4 +1,4 @@
-"""`export_task`: turns a folder of Hugging Face into one that `webpte.tasks` opens."""
+"""`export_task`: turns a folder of Hugging Face into a folder for `webpte.tasks`."""
 
 from __future__ import annotations
 
@@ -56,15 +56,14 @@ def export_task(
 ) -> Report:
     """Export a model for `webpte.tasks.open(task, OUT)`, and check it against PyTorch.
 
-    folder      of Hugging Face: config.json, weights, and a tokenizer.json (texts) or a
+    folder      from Hugging Face: config.json, weights, and a tokenizer.json (texts) or a
                 preprocessor_config.json (pictures and sounds); both, and generation_config.json,
                 for automatic-speech-recognition
     out         the folder to write: model.pte with its manifest, which names the task, suite and
-                report, and copies of the files that say how inputs are prepared and what labels
-                mean
-    max_length  tokens of a text; by default the model's own number, at most 512; of a conversation
-                at most 2048 (text-generation) or 4096 (image-text-to-text)
-    calibrate, keep_8w  of text-generation, as in `export_llm`
+                report, and copies of the files for preparing inputs and naming labels
+    max_length  tokens of a text; by default the model's limit, at most 512; for a conversation at
+                most 2048 (text-generation) or 4096 (image-text-to-text)
+    calibrate, keep_8w  for text-generation, as in `export_llm`
     """
     calibration: dict[str, Any] = {}
     if calibrate or keep_8w:
@@ -85,7 +84,7 @@ def _export(
     max_length: int | None,
     calibration: dict[str, Any],
 ) -> Report:
-    """Export a model as its task wants it; see `export_task`."""
+    """Export a model in the form of its task; see `export_task`."""
     if not (folder / "config.json").is_file():
         raise ExportError(f"{folder} has no config.json: it is not a model of Hugging Face.")
     hide_broken_torchvision()
@@ -182,7 +181,7 @@ def _export_parts(
 
 
 def _check_files(folder: Path, task: str, needed: Iterable[str]) -> None:
-    """Raise ExportError for a file that is missing."""
+    """Raise ExportError for a missing file."""
     for name in needed:
         if not (folder / name).is_file():
             raise ExportError(
@@ -192,7 +191,7 @@ def _check_files(folder: Path, task: str, needed: Iterable[str]) -> None:
 
 
 def _copy_files(folder: Path, out: Path, changed: Mapping[str, Any]) -> list[str]:
-    """Copy what tasks read into a folder, some of it changed; return the names of the files."""
+    """Copy the task's files into a folder, some of them changed; return the names of the files."""
     out.mkdir(parents=True, exist_ok=True)
     copied = [name for name in _COPIED if (folder / name).is_file()]
     for name in copied:
@@ -248,7 +247,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _sound_calls(module: Any, folder: Path) -> dict[str, Any]:
-    """Return calls of one and of several spectrograms."""
+    """Return calls with a single spectrogram and with several."""
     config = module.model.config
     if config.model_type != "audio-spectrogram-transformer":
         raise ExportError(
@@ -259,7 +258,7 @@ def _sound_calls(module: Any, folder: Path) -> dict[str, Any]:
 
 
 def _picture_calls(module: Any, size: tuple[int, int]) -> dict[str, Any]:
-    """Return calls of one and, if the module takes them, of several pictures."""
+    """Return calls with a single picture and, if the module takes them, with several."""
     return _array_calls(module, (getattr(module.model.config, "num_channels", 3), *size))
 
 

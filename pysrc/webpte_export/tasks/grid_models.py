@@ -4,12 +4,13 @@
     rotary_tables(positions) -> cos, sin (context, head_dim)
     text_decoder(embeddings, input_pos, cos, sin) -> logits of the last one
 
-`patches` (rows, together, values) are those of a picture, `places` (rows, together, 2) their rows
-and columns in the grid. As many as lie `together` in a square become one row of embeddings.
+`patches` (rows, together, values) belong to a picture, `places` (rows, together, 2) are their rows
+and columns in the grid. The patches that lie `together` in a square become a row of embeddings.
 
 The text has a position on each of three axes, `positions` (3, context) for every place of the KV
-cache: a token has the same on all of them, a row of a picture that of the picture, and its own row
-and column there. What follows a picture is nearer to it than its place in the cache says.
+cache: a token has the same position on all three, a row of a picture the picture's position, and
+its row and column in the picture. Tokens after a picture are nearer to it than their places in the
+cache.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from webpte_export.llm.decoder_state import STEP
 from webpte_export.llm.rotary import RotaryTables
 
 KINDS = ("qwen2_vl", "qwen2_5_vl")
-_MOST_ROWS = 512  # of a picture, such as one of 634 by 634 pixels in squares of 28 by 28
-_APART = -1e4  # of scores of patches in other windows: their shares are 0 in float16, too
-_SMALLEST, _LARGEST = 56 * 56, 28 * 28 * 1280  # pixels of a picture, where the file has no numbers
+_MOST_ROWS = 512  # per picture, such as 634 by 634 pixels in squares of 28 by 28
+_APART = -1e4  # added to scores of patches in other windows: their shares are 0 in float16, too
+_SMALLEST, _LARGEST = 56 * 56, 28 * 28 * 1280  # pixels of a picture, if the file has no numbers
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,10 @@ class Grid:
 
 
 def settle_pixels(settings: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], int]:
-    """Return settings of preprocessing with at most as many pixels as a program takes, and the
-    number of rows of the largest picture.
+    """Return settings of preprocessing with a program's most pixels, and the rows of the largest
+    picture.
 
-    Who wants another number writes size.longest_edge into the file before the export.
+    To use another number, write size.longest_edge into the file before the export.
     """
     size = settings.get("size")
     size = dict(size) if isinstance(size, dict) else {}
@@ -64,7 +65,7 @@ def settle_pixels(settings: Mapping[str, Any], folder: Path) -> tuple[dict[str, 
             f"{settings.get('size')!r}, its patch_size {side!r}, its merge_size {merged!r}."
         )
     area = (side * merged) ** 2
-    # Files allow up to 16,384 rows, which no context here holds.
+    # Files allow up to 16,384 rows, which no context here has room for.
     rows = max(min(largest // area, _MOST_ROWS), 1)
     changed = {key: one for key, one in settings.items() if key not in ("min_pixels", "max_pixels")}
     largest = min(largest, rows * area)
@@ -73,7 +74,7 @@ def settle_pixels(settings: Mapping[str, Any], folder: Path) -> tuple[dict[str, 
 
 
 class GridAttention(nn.Module):
-    """Attention among all patches of a picture (n, width), or among those that a mask allows."""
+    """Attention among all patches of a picture (n, width), or among some by a mask."""
 
     def __init__(self, attention: Any) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ class GridAttention(nn.Module):
 
 
 class GridBlock(nn.Module):
-    """One layer of the half that sees, with the attention of grids."""
+    """A layer of the vision encoder, with the attention of grids."""
 
     def __init__(self, block: Any) -> None:
         super().__init__()
@@ -117,7 +118,7 @@ class GridBlock(nn.Module):
 
 
 class GridVision(nn.Module):
-    """The half that sees: attention among the patches of a picture, then squares become rows."""
+    """The vision encoder: attention among the patches of a picture, then squares become rows."""
 
     def __init__(self, model: Any, rows: int) -> None:
         super().__init__()
@@ -131,7 +132,7 @@ class GridVision(nn.Module):
         self.embed.weight = nn.Parameter(weight.sum(2).flatten(1), requires_grad=False)
         self.blocks = nn.ModuleList(map(GridBlock, vision.blocks))
         self.merger = vision.merger
-        every = torch.arange(rows * self.merged)  # the places along a picture with one row
+        every = torch.arange(rows * self.merged)  # the places in a picture with a single row
         angles = vision.rotary_pos_emb(torch.zeros(1), torch.stack([every, every], 1))
         for name, table in zip(("cos", "sin"), angles, strict=True):
             self.register_buffer(name, table[:, : table.shape[1] // 4].contiguous())
@@ -159,7 +160,7 @@ class GridVision(nn.Module):
         return found.unsqueeze(0)
 
     def _apart(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """Return what is added to scores, (n, n): patches attend to those of their window."""
+        """Return the mask to add to scores, (n, n): patches attend to their window's patches."""
         distance: Any = 0.0
         for at in (rows, columns):
             window = nn.functional.embedding(at, self.windows)
@@ -170,7 +171,7 @@ class GridVision(nn.Module):
 class PositionTables(nn.Module):
     """The rotary embedding of all places of the cache, by their positions on three axes.
 
-    Tables for positions alone are the model's own, so a position is looked up, not computed with.
+    Tables by position are the model's, so that positions are looked up, not computed with.
     """
 
     def __init__(self, rotary: Any, context: int) -> None:
@@ -201,7 +202,7 @@ class PositionTables(nn.Module):
 
 
 def _axis_of_each(rotary: Any) -> list[int]:
-    """Return the axis whose position turns each element of a head, which is found by trying."""
+    """Return the axis whose position turns each element of a head, found by a trial."""
     found: list[Tensor] = []
     for axis in range(3):
         positions = torch.zeros(3, 1, 1, dtype=torch.long)
@@ -214,7 +215,7 @@ def _axis_of_each(rotary: Any) -> list[int]:
 
 
 class PlacedDecoder(Decoder):
-    """A decoder that is given the rotary embedding of each place of its cache."""
+    """A decoder whose calls bring the rotary embedding of each place of its cache."""
 
     def forward(
         self,
@@ -231,7 +232,7 @@ class PlacedDecoder(Decoder):
 
 
 def text_half(model: Any, context: int) -> tuple[PlacedDecoder, PositionTables]:
-    """Return the decoder of a model whose other half was taken, and the tables that it is given."""
+    """Return a model's decoder, and the rotary tables that its calls bring."""
     from transformers.utils import logging
 
     model.model.visual = None
@@ -246,12 +247,12 @@ def text_half(model: Any, context: int) -> tuple[PlacedDecoder, PositionTables]:
     return decoder, PositionTables(text.rotary_emb.original, context).eval()
 
 
-class GridSight:
-    """The half of a model that sees grids, as the export of image-text-to-text takes it.
+class GridVisionHalf:
+    """The vision half of a model that sees grids, for the export of image-text-to-text.
 
     module     the vision encoder
-    calls      what it is called with, for three pictures
-    rows       the number of rows of the first one
+    calls      its arguments for three pictures
+    rows       the number of rows of the first picture
     shapes     the dynamic sizes of its inputs
     most_rows  the rows of the largest picture
     """
@@ -259,7 +260,7 @@ class GridSight:
     def __init__(self, model: Any, most_rows: int) -> None:
         self.module = GridVision(model, most_rows).eval()
         self.most_rows = most_rows
-        # Small ones: the check runs all of them on NumPy.
+        # Small pictures, because the check runs all of them on NumPy.
         sizes = ((3, 4), (1, 2), (2, 32))
         grids = [
             Grid(min(rows, most_rows), min(columns, max(most_rows // rows, 1)))
@@ -277,7 +278,7 @@ class GridSight:
         return patches, torch.from_numpy(places)
 
     def reference(self, model: Any, prompt: Tensor) -> Tensor:
-        """Return the model's own logits after each token of a prompt with the first picture."""
+        """Return the model's logits after each token of a prompt with the first picture."""
         vision, grid = self.module, self._first
         area = vision.values // 3
         patches = self.calls[0][0].flatten(0, 1).unflatten(1, (3, 1, area))

@@ -13,15 +13,15 @@ from torch import Tensor, nn
 
 from webpte_export.errors import ExportError, error_text
 
-MAX_TEXTS, MAX_ARRAYS = 8, 4  # of one call
+MAX_TEXTS, MAX_ARRAYS = 8, 4  # per call
 LONGEST = 512  # tokens of a text, if the model allows more
 _MASKED = -1e9
 
 
 class TextModel(nn.Module):
-    """An encoder with a head: tokens, mask and, if the model has them, types of tokens.
+    """An encoder with a head, for tokens, their mask and, if the model has them, token types.
 
-    Each input is (texts, length); the outputs are those that `outputs` names.
+    Each input is (texts, length); `outputs` names the outputs.
     """
 
     def __init__(self, model: Any, outputs: Sequence[str]) -> None:
@@ -48,9 +48,9 @@ class TextModel(nn.Module):
 
 
 class AnswerModel(TextModel):
-    """An encoder that tells where answers start and end: logits (texts, length, 2).
+    """An encoder that finds starts and ends of answers: logits (texts, length, 2).
 
-    Models of transformers split these in two, which ExecuTorch's partitioner cannot lower.
+    Models of transformers split the logits in two, which ExecuTorch's partitioner cannot lower.
     """
 
     def forward(self, tokens: Tensor, mask: Tensor, types: Tensor | None = None) -> Any:
@@ -59,9 +59,9 @@ class AnswerModel(TextModel):
 
 
 class ArrayModel(nn.Module):
-    """A model of one array for each picture or sound, which `argument` names.
+    """A model with an array for each picture or sound, which `argument` names.
 
-    most   the number of arrays of one call
+    most   the largest number of arrays per call
     """
 
     argument = ""
@@ -83,9 +83,9 @@ class PictureModel(ArrayModel):
 
 
 class WholePictureModel(PictureModel):
-    """A model that returns something for every place of a picture, and takes one at a time.
+    """A model with a result for every place of a picture, which takes a single picture per call.
 
-    With a batch of any size, interpolation inside of it could not be lowered.
+    With a batch of any size, the model's interpolation could not be lowered.
     """
 
     most = 1
@@ -99,7 +99,7 @@ class SoundModel(ArrayModel):
 
 @dataclass(frozen=True)
 class Head:
-    """A task's row: the class of transformers that reads its models, and what they return."""
+    """A task's row: the class of transformers that reads its models, and its outputs."""
 
     reader: str
     outputs: tuple[str, ...]
@@ -132,7 +132,7 @@ HEADS = {
 
 
 def read_module(folder: Path, task: str, others: Iterable[str] = ()) -> Any:
-    """Read the model of a folder as the module to export for a task; `others` are there, too."""
+    """Read a folder's model as the module for a task; `others` are further files there."""
     if task not in HEADS:
         raise ExportError(f"there is no task {task!r}; there are {', '.join((*HEADS, *others))}.")
     head = HEADS[task]
@@ -142,7 +142,7 @@ def read_module(folder: Path, task: str, others: Iterable[str] = ()) -> Any:
 def read_model(folder: Path, task: str, reader: str) -> Any:
     """Read the model of a folder with a class of transformers."""
     try:
-        # Eager attention takes the mask as it is; others want one that they make themselves.
+        # Eager attention takes the given mask; other implementations build their own.
         model = getattr(transformers, reader).from_pretrained(
             folder, attn_implementation="eager", dtype=torch.float32, local_files_only=True
         )

@@ -1,13 +1,13 @@
-"""Exports models that answer questions about pictures: one program of three methods.
+"""Exports models that answer questions about pictures: a program of three methods.
 
     token_embedding(tokens) -> embeddings (1, n, width)
-    vision_encoder(pixels) -> embeddings (1, rows, width) of one picture, or of a tile of one
-    text_decoder(embeddings, input_pos) -> logits of the last one
+    vision_encoder(pixels) -> embeddings (1, rows, width) of a picture, or of a tile
+    text_decoder(embeddings, input_pos) -> logits of the last row
 
-The names are those of ExecuTorch's own runner of such models. Before anything is exported, the
-three together are compared with the model on a prompt with a picture: a model that puts pictures
-into its text in another way (attention to rows that follow) is refused. Models that give the text
-positions on several axes have a fourth method: see grid_models.py.
+The names agree with ExecuTorch's runner of such models. Before anything is exported, the three
+methods together are compared with the model on a prompt with a picture: a model that puts pictures
+into its text in another way (attention to later rows) is refused. Models with text positions on
+several axes have a fourth method: see grid_models.py.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from webpte_export.quantize import quantize_weights
 from webpte_export.report import Report
 from webpte_export.suite_writer import Tolerance
 from webpte_export.tasks import grid_models
-from webpte_export.tasks.grid_models import GridSight, settle_pixels, text_half
+from webpte_export.tasks.grid_models import GridVisionHalf, settle_pixels, text_half
 from webpte_export.tasks.image_text_files import read_preprocessing, write_files
 
-_TOLERANCE, _HALF_TOLERANCE = Tolerance(5e-3, 1e-3), Tolerance(0.2, 5e-2)  # of logits
-_AGREE = 1e-3  # of the largest logit
+_TOLERANCE, _HALF_TOLERANCE = Tolerance(5e-3, 1e-3), Tolerance(0.2, 5e-2)  # for logits
+_AGREE = 1e-3  # relative to the largest logit
 _CONTEXT, _CHUNK = 4096, 512
-_BEFORE = 5  # tokens before the picture of the prompt that is compared
+_BEFORE = 5  # tokens before the picture in the compared prompt
 
 
 def export_image_text(
@@ -48,10 +48,10 @@ def export_image_text(
     max_context: int | None = None,
     half: bool = False,
 ) -> Report:
-    """Export the model of a folder, and write the files that its task reads beside it.
+    """Export the model of a folder, and write the files of its task next to it.
 
-    max_context   tokens and rows of pictures of a conversation; by default the model's own number,
-                  at most 4096
+    max_context   tokens and rows of pictures of a conversation; by default the model's limit, at
+                  most 4096
     """
     clock = Clock()
     patch_exporter()
@@ -62,32 +62,32 @@ def export_image_text(
     beside = write_files(folder, program.parent, settings)
     clock.lap("reading")
     with torch.no_grad(), quiet_logs():
-        sight = GridSight(model, most_rows) if most_rows else Sight(model, folder)
+        vision = GridVisionHalf(model, most_rows) if most_rows else VisionHalf(model, folder)
         text = model.config.get_text_config()
         context = min(max_context or _CONTEXT, int(text.max_position_embeddings))
-        chunk = min(max(_CHUNK, sight.most_rows), context)
-        if sight.most_rows + 2 > context:
+        chunk = min(max(_CHUNK, vision.most_rows), context)
+        if vision.most_rows + 2 > context:
             raise ExportError(
-                f"a picture has {sight.most_rows} rows, but the context holds {context}: too few "
+                f"a picture has {vision.most_rows} rows, but the context holds {context}: too few "
                 "to say something about it."
             )
-        prompt = _prompt(model, sight.rows)
-        expected = sight.reference(model, prompt)[0, -1]
+        prompt = _prompt(model, vision.rows)
+        expected = vision.reference(model, prompt)[0, -1]
         decoder: Decoder
         tables: nn.Module | None = None
         given: tuple[Tensor, ...] = ()
-        if isinstance(sight, GridSight):
+        if isinstance(vision, GridVisionHalf):
             decoder, tables = text_half(model, context)
-            given = tables(sight.positions(_BEFORE, context))
+            given = tables(vision.positions(_BEFORE, context))
         else:
             decoder = Decoder(language_model(model), context).eval()
-        _compare(decoder, sight.module(*sight.calls[0]), prompt, expected, given)
+        _compare(decoder, vision.module(*vision.calls[0]), prompt, expected, given)
         if quantize is not None:
             quantize_decoder(decoder, quantize)
-            quantize_weights(sight.module, "8w")
+            quantize_weights(vision.module, "8w")
         embedding = TokenEmbedding(decoder.model.get_input_embeddings())
     clock.lap("quantization")
-    methods = _methods(embedding, sight, decoder, tables, chunk)
+    methods = _methods(embedding, vision, decoder, tables, chunk)
     return export_methods(
         methods,
         program,
@@ -115,7 +115,7 @@ class TokenEmbedding(nn.Module):
 
 
 class ShuffledPatches(nn.Module):
-    """The half of Idefics3 and SmolVLM that sees: neighbouring patches become one row."""
+    """The vision encoder of Idefics3 and SmolVLM: neighbouring patches become a row."""
 
     def __init__(self, model: Any, side: int) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class ShuffledPatches(nn.Module):
 
 
 class ProjectedPatches(nn.Module):
-    """The half of LLaVA that sees: the states of a layer of CLIP, projected."""
+    """The vision encoder of LLaVA: the states of a layer of CLIP, projected."""
 
     def __init__(self, model: Any, side: int) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ _VISIONS: dict[str, Any] = {
 
 
 def vision_encoder(model: Any, side: int) -> nn.Module:
-    """Return the half of a model that sees, which gives rows of a picture (1, 3, side, side)."""
+    """Return a model's vision encoder, which returns rows for a picture (1, 3, side, side)."""
     kind = model.config.model_type
     if kind not in _VISIONS:
         raise ExportError(
@@ -181,7 +181,7 @@ def vision_encoder(model: Any, side: int) -> nn.Module:
 
 
 def language_model(model: Any) -> Any:
-    """Return the half of a model that reads and writes, as a language model of its own class."""
+    """Return the text half of a model, as a separate language model."""
     from transformers import AutoModelForCausalLM
 
     inner = model.model
@@ -193,8 +193,8 @@ def language_model(model: Any) -> Any:
     return made.eval()
 
 
-class Sight:
-    """The half of a model that sees pictures of one size; see `GridSight`."""
+class VisionHalf:
+    """The vision half of a model for pictures of a fixed size; see `GridVisionHalf`."""
 
     shapes = None
 
@@ -209,7 +209,7 @@ class Sight:
         self.rows = self.most_rows = int(self.module(*self.calls[0]).shape[1])
 
     def reference(self, model: Any, prompt: Tensor) -> Tensor:
-        """Return the model's own logits after each token of a prompt with the first picture."""
+        """Return the model's logits after each token of a prompt with the first picture."""
         ((picture,), _) = self.calls
         shuffled = model.config.model_type in ("idefics3", "smolvlm")
         pixels = picture[None] if shuffled else picture
@@ -218,7 +218,7 @@ class Sight:
 
 
 def _prompt(model: Any, rows: int) -> Tensor:
-    """Return a prompt with a picture of so many rows."""
+    """Return a prompt with a picture of a number of rows."""
     image, vocabulary = model.config.image_token_id, model.config.get_text_config().vocab_size
     text = torch.randint(0, vocabulary, (1, 12), generator=_numbers(2))
     text = torch.where(text == image, (image + 1) % vocabulary, text)
@@ -247,7 +247,7 @@ def _compare(
 
 def _methods(
     embedding: nn.Module,
-    sight: Sight | GridSight,
+    vision: VisionHalf | GridVisionHalf,
     decoder: Decoder,
     tables: nn.Module | None,
     chunk: int,
@@ -262,15 +262,15 @@ def _methods(
         "token_embedding": PreparedMethod(
             embedding, [(tokens(count),) for count in (7, 1, 3)], ({1: length},)
         ),
-        "vision_encoder": PreparedMethod(sight.module, sight.calls, sight.shapes),
+        "vision_encoder": PreparedMethod(vision.module, vision.calls, vision.shapes),
     }
     given: tuple[Tensor, ...] = ()
-    if tables is not None and isinstance(sight, GridSight):
-        positions = [sight.positions(start, decoder.context) for start in (7, 0)]
+    if tables is not None and isinstance(vision, GridVisionHalf):
+        positions = [vision.positions(start, decoder.context) for start in (7, 0)]
         found["rotary_tables"] = PreparedMethod(tables, [(one,) for one in positions])
         given = tables(positions[0])
     with torch.no_grad():
-        parts = [embedding(tokens(7)), sight.module(*sight.calls[0])]
+        parts = [embedding(tokens(7)), vision.module(*vision.calls[0])]
         parts += [embedding(tokens(count)) for count in (1, 1, 4)]
     calls, place = [], 0
     for part in parts:
@@ -282,7 +282,7 @@ def _methods(
 
 
 def _metadata(model: Any, folder: Path, context: int, chunk: int) -> dict[str, Any]:
-    """Return the program's constant methods, by the names that ExecuTorch's runners use."""
+    """Return the program's constant methods, by the names of ExecuTorch's runners."""
     text = model.config.get_text_config()
     found: dict[str, Any] = {
         "get_max_seq_len": chunk,

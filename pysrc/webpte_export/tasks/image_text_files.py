@@ -1,7 +1,7 @@
-"""The files beside a program that answers questions about pictures, in one form for all models.
+"""The files next to a program that answers questions about pictures, the same for all models.
 
-Models of Hugging Face keep the preprocessing of pictures in preprocessor_config.json, newer ones in
-processor_config.json; and the chat template in one of four files.
+Models of Hugging Face keep the preprocessing of pictures in preprocessor_config.json, newer models
+in processor_config.json; and the chat template in any of four files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 
 
 def write_files(folder: Path, out: Path, preprocessing: Mapping[str, Any]) -> list[str]:
-    """Write the files that the task reads, with this preprocessing; return their names."""
+    """Write the task's files, with this preprocessing; return their names."""
     out.mkdir(parents=True, exist_ok=True)
     if not (folder / TOKENIZER).is_file():
         raise ExportError(f"{folder} has no {TOKENIZER}; copy it from the model's page.")

@@ -1,4 +1,4 @@
-"""Models of several methods: what is given once, and what is asked of it as often as one likes.
+"""Models in two methods: an encoder run once, and a decoder run per query.
 
 mask-generation                  vision_encoder(picture) -> its embedding
                                  mask_decoder(embedding, points, labels) -> masks, scores
@@ -20,13 +20,13 @@ from webpte_export.errors import ExportError
 from webpte_export.exporter import PreparedMethod
 from webpte_export.tasks.heads import MAX_ARRAYS, MAX_TEXTS
 
-MAX_POINTS = 16  # of one prompt, the corners of a box among them
+MAX_POINTS = 16  # per prompt, including the corners of a box
 _PREPROCESSOR, _TOKENIZER = "preprocessor_config.json", "tokenizer.json"
 
 
 @dataclass(frozen=True)
 class TaskParts:
-    """A task's row: the class of transformers that reads its models, and how they are split.
+    """A task's row: the class of transformers that reads its models, and the split.
 
     split    returns the methods of a model for pictures of a size, and constants of the program
     """
@@ -51,8 +51,8 @@ class VisionEncoder(nn.Module):
 class MaskDecoder(nn.Module):
     """The decoder of SAM: masks (1, masks, rows, columns) and scores (1, masks) of a prompt.
 
-    points (1, count, 2) are in pixels of the prepared picture; labels (1, count) say what they are:
-    -1 nothing, 0 not of the thing, 1 of the thing, 2 and 3 corners of a box around it.
+    points (1, count, 2) are in pixels of the prepared picture; labels (1, count): -1 absent, 0
+    outside of the thing, 1 inside, 2 and 3 corners of a box around it.
     """
 
     def __init__(self, model: Any) -> None:
@@ -114,7 +114,7 @@ def split_sam(
 
 
 class PictureVectors(nn.Module):
-    """The half of CLIP that reads pictures: vectors (pictures, width) of length 1."""
+    """The half of CLIP that encodes pictures: vectors (pictures, width) of length 1."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class PictureVectors(nn.Module):
 
     def pooled(self, states: Tensor) -> Tensor:
         """Apply SigLIP's head; its own code keeps a dim of 1 that ExecuTorch cannot lower."""
-        assert self.head is not None  # only then it is called
+        assert self.head is not None  # called only then
         probe = self.head.probe.expand(states.shape[0], -1, -1)
         chosen = self.head.attention(probe, states, states, need_weights=False)[0][:, 0]
         added: Tensor = self.head.mlp(self.head.layernorm(chosen))
@@ -137,7 +137,7 @@ class PictureVectors(nn.Module):
 
 
 class TextVectors(nn.Module):
-    """The half of CLIP that reads texts: vectors (texts, width) of length 1.
+    """The half of CLIP that encodes texts: vectors (texts, width) of length 1.
 
     tokens and last are (texts, length); last is 1 at the token whose state stands for the text.
     """
@@ -164,7 +164,7 @@ class TextVectors(nn.Module):
 def split_clip(
     model: Any, size: tuple[int, int]
 ) -> tuple[Mapping[str, PreparedMethod], dict[str, Any]]:
-    """Return encoders of pictures and of texts, and how their products become logits."""
+    """Return encoders of pictures and of texts, and constants that turn products into logits."""
     if model.config.model_type not in ("clip", "siglip"):
         raise ExportError(
             f"the model is a {model.config.model_type}; known are clip and siglip for "
@@ -205,11 +205,11 @@ def _text_encoder(model: Any) -> PreparedMethod:
     return PreparedMethod(TextVectors(model).eval(), calls, (sizes, sizes))
 
 
-class Places(nn.Module):
-    """The half of OWL-ViT that reads a picture: what is at each place, and in which box.
+class PlaceEncoder(nn.Module):
+    """The half of OWL-ViT that encodes a picture: a vector and a box for each place.
 
-    Returns vectors (1, places, width) of length 1, what is added to their products with a text's
-    vector, and by what the sums are multiplied (1, places, 2), and boxes (1, places, 4).
+    Returns vectors (1, places, width) of length 1; an addend for their products with a text's
+    vector, and a factor for the sums (1, places, 2); and boxes (1, places, 4).
     """
 
     def __init__(self, model: Any) -> None:
@@ -222,7 +222,7 @@ class Places(nn.Module):
         states = vision.post_layernorm(vision(pixel_values=pixels).last_hidden_state)
         states = self.model.layer_norm(states[:, 1:] * states[:, :1])
         vectors = functional.normalize(head.dense0(states), dim=-1)
-        # Not ELU: ExecuTorch's partitioner has no such operator.
+        # Not ELU, which ExecuTorch's partitioner lacks.
         scale = head.logit_scale(states)
         scale = functional.relu(scale) + torch.exp(-functional.relu(-scale))
         changes = torch.cat([head.logit_shift(states), scale], dim=-1)
@@ -232,7 +232,7 @@ class Places(nn.Module):
 def split_owl(
     model: Any, size: tuple[int, int]
 ) -> tuple[Mapping[str, PreparedMethod], dict[str, Any]]:
-    """Return an encoder of the places of a picture, and one of texts."""
+    """Return an encoder of the places of a picture, and an encoder of texts."""
     side = model.config.vision_config.image_size
     if model.config.model_type != "owlvit" or size != (side, side):
         raise ExportError(
@@ -242,7 +242,7 @@ def split_owl(
     numbers = torch.Generator().manual_seed(0)
     pictures = [(torch.randn(1, 3, *size, generator=numbers),) for _ in range(2)]
     return {
-        "vision_encoder": PreparedMethod(Places(model).eval(), pictures),
+        "vision_encoder": PreparedMethod(PlaceEncoder(model).eval(), pictures),
         "text_encoder": _text_encoder(model.owlvit),
     }, {}
 

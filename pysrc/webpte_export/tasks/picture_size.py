@@ -1,4 +1,4 @@
-"""The one size of pictures that a program takes, and settings that prepare every picture for it."""
+"""The size of a program's pictures, and settings that prepare every picture for it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Settings = Mapping[str, Any]
 def settle_size(
     settings: Settings, folder: Path, own: Any = None
 ) -> tuple[dict[str, Any], tuple[int, int]]:
-    """Return settings that make pictures of one size, and the height and width of these.
+    """Return settings for pictures of a fixed size, and its height and width.
 
-    Models that keep the proportions of pictures take them at any size, but a program is exported
-    for one: pictures are then stretched to a square of the shorter side that the file names. Who
-    wants another size writes {"height", "width"} into the file before the export.
+    Models that keep the proportions of pictures take any size, but a program is exported for a
+    single size: pictures are then stretched to a square with the file's shorter side. To use
+    another size, write {"height", "width"} into the file before the export.
 
-    own   the size in the model's config, for models whose preprocessing has none: those make
-          pictures larger, and take them in tiles of this size
+    own   the size in the model's config, for models that enlarge pictures: their preprocessing has
+          no size, and they take tiles of this size
     """
     if "Swin2SR" in str(settings.get("image_processor_type")):
         return dict(settings), _both({"size": own}, "size", folder)

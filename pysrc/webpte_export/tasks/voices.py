@@ -1,11 +1,11 @@
-"""Voices: VITS (also MMS-TTS) in two methods, between which lengths are known.
+"""Voices: VITS (also MMS-TTS) in two methods, because durations decide lengths.
 
 text_encoder(tokens, noise) -> logarithms of durations, means and log variances of each token
 decoder(latents)            -> samples
 
-Between them, the host repeats each token's mean and variance as often as its duration says and adds
-noise. Both methods give transformers' results; their code is written anew where that cannot be
-exported: relative positions by reshaping, splines of those values that a mask selects.
+Between the methods, the host repeats each token's mean and variance for its duration and adds
+noise. Both methods give transformers' results; code that cannot be exported is replaced: relative
+positions by reshaping, splines of values that a mask selects.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from webpte_export.tasks.heads import LONGEST
 
 READER = "AutoModelForTextToWaveform"  # the class of transformers
 FRAMES_PER_TOKEN = 4  # the longest speech, in frames, for the longest text
-_LEAST_WIDTH = _LEAST_HEIGHT = _LEAST_SLOPE = 1e-3  # of a part of a spline
+_LEAST_WIDTH = _LEAST_HEIGHT = _LEAST_SLOPE = 1e-3  # of a spline's parts
 
 
 class TextEncoder(nn.Module):
-    """The half of VITS that reads: tokens (1, length), noise (1, 2, length) for durations.
+    """The encoder of VITS: tokens (1, length), noise (1, 2, length) for durations.
 
     Returns logarithms of durations (1, length), in frames, then means and log variances (1, length,
-    width). A model whose durations are not drawn takes no noise.
+    width). A model without random durations takes no noise.
     """
 
     def __init__(self, model: Any) -> None:
@@ -55,7 +55,7 @@ class TextEncoder(nn.Module):
         hidden = states.transpose(1, 2)
         stats = self.text.project(hidden).transpose(1, 2)
         if self.draws:
-            assert noise is not None  # the export gives it
+            assert noise is not None  # the export passes it
             logs = draw_durations(self.durations, hidden, noise)
         else:
             ones = torch.ones_like(hidden[:, :1])
@@ -64,7 +64,7 @@ class TextEncoder(nn.Module):
 
 
 def attend(layer: Any, states: Tensor, near: Sequence[Tensor]) -> Tensor:
-    """Apply attention in which tokens up to `window_size` apart know how far they are apart.
+    """Apply attention with relative positions for tokens up to `window_size` apart.
 
     near   for each such distance, 1 where two tokens are so far apart (length, length)
     """
@@ -99,10 +99,10 @@ def feed_forward(layer: Any, states: Tensor) -> Tensor:
 
 
 def draw_durations(predictor: Any, hidden: Tensor, noise: Tensor) -> Tensor:
-    """Return logarithms of durations, (1, 1, length), that flows make of noise."""
+    """Return logarithms of durations, (1, 1, length), computed by flows from noise."""
     ones = torch.ones_like(hidden[:, :1])
     given = predictor.conv_proj(predictor.conv_dds(predictor.conv_pre(hidden), ones))
-    affine, _, *flows = predictor.flows  # the first of the others was for training alone
+    affine, _, *flows = predictor.flows  # the flow after the first was for training alone
     first, second = noise[:, :1], noise[:, 1:]
     for flow in reversed(flows):
         first, second = second, first
@@ -116,9 +116,9 @@ def draw_durations(predictor: Any, hidden: Tensor, noise: Tensor) -> Tensor:
 def spline(flow: Any, made: Tensor, inputs: Tensor) -> Tensor:
     """Invert a monotonic spline of rational quadratic parts at inputs (1, 1, length).
 
-    made   what describes the parts of each input's spline, (length, 3 * parts - 1)
+    made   parameters of each input's spline, (length, 3 * parts - 1)
 
-    It goes from -bound to bound; inputs outside of these stay as they are.
+    The spline goes from -bound to bound; inputs outside stay unchanged.
     """
     parts, bound = flow.num_bins, flow.tail_bound
     root = math.sqrt(flow.filter_channels)
@@ -130,7 +130,7 @@ def spline(flow: Any, made: Tensor, inputs: Tensor) -> Tensor:
     slopes = torch.cat([end, slopes, end], dim=1)
     values = inputs[0].transpose(0, 1)  # (length, 1)
     inside = values.clamp(-bound, bound)
-    # The part in which an input lies: 1 there, and 0 at the others.
+    # 1 for the part that an input is in, 0 for other parts.
     above = (inside >= heights[:, :-1]).to(torch.float32)
     chosen = above - torch.cat([above[:, 1:], torch.zeros_like(above[:, :1])], dim=1)
 
@@ -161,7 +161,7 @@ def edges(logits: Tensor, least: float, bound: float) -> Tensor:
 
 
 class SpeechDecoder(nn.Module):
-    """The half of VITS that speaks: latents (1, width, frames) become samples (1, count)."""
+    """The decoder of VITS: latents (1, width, frames) become samples (1, count)."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class SpeechDecoder(nn.Module):
 
 
 def wave_net(net: Any, states: Tensor) -> Tensor:
-    """Apply gated convolutions, whose results are added up, to (1, width, frames)."""
+    """Apply gated convolutions to (1, width, frames), and add up their results."""
     width, total = net.hidden_size, None
     for number, (gated, mixing) in enumerate(zip(net.in_layers, net.res_skip_layers, strict=True)):
         both = gated(states)

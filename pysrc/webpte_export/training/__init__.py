@@ -1,1 +1,1 @@
-"""Programs that train: the method `learn`, which computes a step of LoRA of a language model."""
+"""Programs that train: the method `learn`, a LoRA training step of a language model."""

@@ -1,4 +1,4 @@
-"""The LoRA that a program trains: its settings, and where its matrices are in one flat vector."""
+"""The LoRA that a program trains: its settings, and its matrices' places in a flat vector."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from webpte_export.errors import ExportError
 from webpte_export.llm.huggingface import llama_layer
 from webpte_export.llm.source import Shape
 
-BETAS, EPSILON = (0.9, 0.999), 1e-8  # of AdamW, PyTorch's own defaults
-_KINDS = {  # linear layers of ExecuTorch's Llama by the names that PEFT knows them by
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # AdamW's, with PyTorch's defaults
+_KINDS = {  # linear layers of ExecuTorch's Llama, by PEFT's names
     "q_proj": "attention.wq",
     "k_proj": "attention.wk",
     "v_proj": "attention.wv",
@@ -27,9 +27,9 @@ _LARGEST = {"rank": 256, "batch": 1024, "length": 1 << 16}
 
 @dataclass(frozen=True)
 class LoraOptions:
-    """Settings of a LoRA and of the batches that it is trained on.
+    """Settings of a LoRA and of its training batches.
 
-    rank, alpha  of every layer; the change of a weight is alpha / rank * B A
+    rank, alpha  for every layer; the change of a weight is alpha / rank * B A
     targets      linear layers by the last part of their names, as PEFT's target_modules
     batch        lines in a step
     length       tokens in a line, and so in one example
@@ -42,7 +42,7 @@ class LoraOptions:
     length: int = 128
 
     def check(self, shape: Shape) -> None:
-        """Raise ExportError for settings that are not possible with a model."""
+        """Raise ExportError for settings that a model does not allow."""
         for name, most in _LARGEST.items():
             size = getattr(self, name)
             if not 1 <= size <= most:
@@ -99,7 +99,7 @@ def layout(shape: Shape, options: LoraOptions) -> list[Adapter]:
 
 
 def facts(adapters: Sequence[Adapter], options: LoraOptions) -> dict[str, str]:
-    """Return the constant method that tells `webpte.training` what the flat vector holds."""
+    """Return the constant method that describes the flat vector for `webpte.training`."""
     layers: dict[str, Any] = {
         adapter.name: {
             "inputs": adapter.inputs,

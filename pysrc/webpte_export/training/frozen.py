@@ -1,4 +1,4 @@
-"""Linear layers that stay as they are, in each quantization, with the gradient of their input."""
+"""Linear layers that are not trained, in each quantization, with the gradient of their input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webpte_export.quantize import GROUP_SIZE
 
 
 def frozen_layer(linear: Any) -> FloatLayer | GroupLayer:
-    """Wrap a layer of floats, or one that `webpte_export.quantize` quantized."""
+    """Wrap a layer of floats, or a layer that `webpte_export.quantize` quantized."""
     if hasattr(linear, "scales"):
         return RowLayer(linear)
     if not hasattr(linear, "parametrizations"):
@@ -46,8 +46,7 @@ class FloatLayer(nn.Module):
 class RowLayer(FloatLayer):
     """A layer of 8-bit weights with a scale for each row.
 
-    There is no operator for its backward pass: the weights become floats for it, one layer at a
-    time.
+    Its backward pass has no operator, so the weights become floats for it, a layer at a time.
     """
 
     def weights(self) -> Tensor:
@@ -59,9 +58,9 @@ class RowLayer(FloatLayer):
 
 
 class GroupLayer(nn.Module):
-    """A layer of 4-bit weights with a scale for each group, packed as the partitioner packs them.
+    """A layer of 4-bit weights with a scale for each group, in the partitioner's packing.
 
-    So the file has the weights once for this method and for `forward`.
+    So this method and `forward` share the weights in the file.
     """
 
     def __init__(self, numbers: Tensor, scales: Tensor, bias: Tensor | None) -> None:

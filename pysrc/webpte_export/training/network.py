@@ -2,12 +2,13 @@
 
     learn(tokens (B, T), targets (B, T), settings (4,), w (P,), m (P,), v (P,)) -> loss, w, m, v
 
-targets   the token that follows each one, or -1 where none is to be learned
+targets   the token that follows each token, or -1 for a token not to be learned
 settings  the learning rate, the weight decay, and AdamW's two bias corrections, 1 / (1 - beta^n)
-w, m, v   all matrices of the LoRA one after the other (`adapters.layout`), and AdamW's moments
+w, m, v   all matrices of the LoRA in a row (`adapters.layout`), and AdamW's moments
 
-Programs have no autograd. Each part below returns its result with what its backward pass needs, so
-that the two can be read side by side. Rows are tokens: activations are (N, width), N = B T."""
+Programs have no autograd. Each part below returns its result with the inputs of its backward pass,
+so that both passes can be read side by side. Rows are tokens: activations are (N, width), N = B T.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ from webpte_export.llm.source import Shape
 from webpte_export.training.adapters import BETAS, EPSILON, Adapter, LoraOptions
 from webpte_export.training.frozen import frozen_layer
 
-_HIDDEN_SCORE = -1e30  # of a token that comes later; softmax makes zero of it
+_HIDDEN_SCORE = -1e30  # for a later token; softmax turns it into zero
 
 
 class Layer(nn.Module):
-    """A linear layer that stays as it is, with a branch that is trained: W x + scale B (A x)."""
+    """A frozen linear layer with a trained branch: W x + scale B (A x)."""
 
     def __init__(self, frozen: nn.Module, adapter: Adapter | None, scale: float) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class Layer(nn.Module):
         return y + nn.functional.linear(low, b), (x, low, a, b)
 
     def backward(self, dy: Tensor, kept: Any, gradients: dict[int, Tensor]) -> Tensor:
-        """Return the gradient of x; put those of A and B where they begin in the flat vector."""
+        """Return the gradient of x; write the gradients of A and B into the flat vector."""
         dx: Tensor = self.frozen.backward(dy)
         if self.adapter is None:
             return dx
@@ -73,14 +74,14 @@ class Norm(nn.Module):
         return y
 
     def backward(self, dy: Tensor, x: Tensor) -> Tensor:
-        # Written with a root, not rsqrt: the exporter would take it for another RMSNorm.
+        # With a root, not rsqrt: the exporter would take it for another RMSNorm.
         root = torch.sqrt((x * x).mean(-1, keepdim=True) + self.eps)
         normed, scaled = x / root, dy * self.weight
         return (scaled - normed * (scaled * normed).mean(-1, keepdim=True)) / root
 
 
 class Attention(nn.Module):
-    """Causal attention of (B, T) tokens; queries of one key head are rows of one product."""
+    """Causal attention of (B, T) tokens; queries of the same key head are rows of a product."""
 
     def __init__(
         self, block: Any, shape: Shape, layers: dict[str, Layer], options: LoraOptions
@@ -222,7 +223,7 @@ class Tables:
     """Tensors that all blocks of a step use.
 
     cosines, sines  of the rotary embedding (T, head size / 2); back_sines rotate the other way
-    mask            (T, T), added to scores: hides the tokens that come later
+    mask            (T, T), added to scores: hides later tokens
     """
 
     def __init__(self, cosines: Tensor, sines: Tensor, places: Tensor) -> None:

@@ -19,24 +19,24 @@ from webpte_export.suite_writer import Tolerance
 from webpte_export.training.adapters import BETAS, LoraOptions, facts, layout
 from webpte_export.training.network import LearnStep, Tables
 
-_RATE, _DECAY = 1e-3, 0.01  # of the calls that are compared
-_SPREAD = 0.02  # of the matrices in these: B is not zero, so that A has a gradient, too
-_MOST_DIFFERENCE = 1e-3  # of the largest element of a gradient, and of a logit
+_RATE, _DECAY = 1e-3, 0.01  # for the compared calls
+_SPREAD = 0.02  # of matrices in these calls: B is not zero, so that A has a gradient, too
+_MOST_DIFFERENCE = 1e-3  # relative to a gradient's largest element, and to the largest logit
 _TOLERANCE = Tolerance(1e-5, 1e-2)  # gradients and their squares are small
 
 
 def lora_training(options: LoraOptions) -> Training:
-    """Return what `export_llm` takes as `train`."""
+    """Return the argument `train` of `export_llm`."""
     return partial(_prepare, options)
 
 
 def _prepare(
     options: LoraOptions, source: Source, model: Any, tokens: Sequence[int]
 ) -> tuple[dict[str, PreparedMethod], dict[str, str]]:
-    """Return the method, and the constant method that describes it.
+    """Return the method, and the constant method that describes the LoRA.
 
-    model   what `webpte_export.llm.model.build` made, quantized as it will be exported
-    tokens  a text, for the calls that are compared
+    model   the result of `webpte_export.llm.model.build`, quantized as for the export
+    tokens  a text, for the compared calls
     """
     if not isinstance(source.shape, Shape):
         raise ExportError(
@@ -52,7 +52,7 @@ def _prepare(
 
 
 def _calls(tokens: Sequence[int], options: LoraOptions, count: int) -> list[tuple[Tensor, ...]]:
-    """Return two steps: one on full rows, one whose last row is padded."""
+    """Return two steps: with full rows, and with a padded last row."""
     batch, length = options.batch, options.length
     generator = torch.Generator().manual_seed(0)
     w = torch.randn(count, generator=generator) * _SPREAD
@@ -70,7 +70,7 @@ def _calls(tokens: Sequence[int], options: LoraOptions, count: int) -> list[tupl
 
 
 def _check(step: LearnStep, model: Any, call: tuple[Tensor, ...]) -> None:
-    """Compare the logits with the model's own, and the gradient with that of autograd."""
+    """Compare the logits with the model's, and the gradient with autograd's."""
     tokens, targets, _, w, *_ = call
     model.generate_full_logits = True
     try:

@@ -5,11 +5,11 @@
     page.zip        the modules of the page
     suites.zip      the runner of suites and its tools, for the harness page alone
 
-and the one in the package for npm, which has the modules of its worker, too.
+and another in the package for npm, which also has the modules of its worker.
 
-They are built in memory and rebuilt when a source changes, so that a reload of the page shows an
-edit. An archive costs one request; a request for each of a hundred modules would take a tenth of
-the page's start.
+Archives are built in memory and rebuilt when a source changes, so that a reload of the page shows
+an edit. An archive costs a single request; a request for each of a hundred modules would take a
+tenth of the page's start.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def page_bundle(web: Path) -> Bundle:
 
 
 def visible_files(folder: Path, suffixes: frozenset[str] | None = None) -> dict[str, Path]:
-    """Map names below the folder to files, sorted; only those with `suffixes`, if given."""
+    """Map names below the folder to files, sorted; only files with `suffixes`, if given."""
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)

@@ -9,7 +9,7 @@ NATIVE_HELP = "native:WHICH is one of several GPUs: see `serve.py devices`"
 
 
 def device_name(*kinds: str) -> Callable[[str], str]:
-    """Return a type for argparse: the name of a device of one of these kinds."""
+    """Return a type for argparse: the name of a device of these kinds."""
 
     def check(text: str) -> str:
         kind, _, which = text.partition(":")

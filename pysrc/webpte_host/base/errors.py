@@ -6,7 +6,7 @@ import sys
 
 
 class HostError(Exception):
-    """Something the user can act on. The message says what happened and what to do."""
+    """An error that the user can act on. The message has the problem and the remedy."""
 
 
 class PageLostError(HostError):
@@ -22,9 +22,9 @@ class PagePythonError(Exception):
 
 
 def message_of(error: Exception) -> str | None:
-    """Return what an error tells a user: those of webpte do, here and in the page.
+    """Return an error's message for a user, for errors of webpte, here and in the page.
 
-    None is for all others, which are faults of webpte.
+    Other errors are faults of webpte, and give None.
     """
     if isinstance(error, HostError):
         return str(error)

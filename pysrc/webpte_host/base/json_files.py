@@ -1,7 +1,7 @@
 """The package's reader of JSON, for a host that may have no NumPy.
 
-`import webpte` needs NumPy, but `serve.py` must serve the page without it. So this loads that one
-file without importing the package.
+`import webpte` needs NumPy, but `serve.py` must serve the page without it. So this module loads
+that single file without importing the package.
 """
 
 from __future__ import annotations

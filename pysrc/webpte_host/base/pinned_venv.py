@@ -1,8 +1,8 @@
 """Virtual environments of pinned packages, each created once.
 
 A stamp holds the Python version and the packages. An environment without a stamp, whose creation
-was interrupted, is deleted. The running Python's pip installs into it, so that a system Python
-without `ensurepip` works.
+was interrupted, is deleted. The running Python's pip installs into the environment, so that a
+system Python without `ensurepip` works.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PinnedVenv:
             return False
 
     def make(self, display: Display, install: Callable[[], None]) -> None:
-        """Create an empty environment, then `install`. Raises HostError and then leaves nothing."""
+        """Create an empty environment and `install`; a failure removes it and raises HostError."""
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             with display.stage(f"Python {sys.version.split()[0]} environment"):

@@ -1,4 +1,4 @@
-"""Runs tools such as npm and pip, and turns their failures into one readable message."""
+"""Runs tools such as npm and pip, and turns their failures into a readable message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_tool(
     env: Mapping[str, str] | None = None,
     hint: str = "",
 ) -> None:
-    """Run a tool quietly to its end. The error's text is "`what` failed", its output and `hint`."""
+    """Run a tool quietly to its end. An error has `what`, the tool's output and `hint`."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             code = run_logged(command, log, cwd=cwd, env=env)
@@ -61,7 +61,7 @@ def run_logged(
 
 
 def _excerpt(output: str) -> str:
-    """Return the lines marked as errors, or else the last ones."""
+    """Return the lines marked as errors, or else the last lines."""
     lines = [line for line in output.splitlines() if line.strip()]
     marked = [line for line in lines if _MARKED.match(line)]
     chosen = marked[:_MARKED_LINES] or lines[-_TAIL_LINES:]

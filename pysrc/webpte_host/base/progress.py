@@ -1,7 +1,7 @@
 """Progress of long stages, updated at least once a second.
 
-On a terminal a stage is one line, rewritten in place. Elsewhere (a log file, CI) it is one line, to
-which a percentage or a dot is appended every second.
+On a terminal a stage is a line, rewritten in place. Elsewhere (a log file, CI) a percentage or a
+dot is appended to the line every second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def megabytes(count: int) -> str:
 
 
 class Stage:
-    """The state of one stage. The work reports through `done` and `outcome`; a thread draws."""
+    """The state of a stage. The work reports through `done` and `outcome`; a thread draws."""
 
     def __init__(self, title: str, total: int, measure: Callable[[], int] | None) -> None:
         self.title = title

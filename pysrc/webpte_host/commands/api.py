@@ -13,7 +13,7 @@ from webpte_host.base.errors import HostError
 from webpte_host.setup import environment
 from webpte_serve.api import API_KEY
 
-PORT = 8001  # the page has 8000
+PORT = 8001  # the page uses 8000
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _DESCRIPTION = """\
 Serves language models over HTTP as OpenAI's API: chat completions (streams, tools, JSON,

@@ -140,7 +140,7 @@ def _lengths(text: str) -> list[int]:
 
 
 def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Check that the options name exactly one thing to time."""
+    """Check that the options name exactly one subject to time."""
     program = options.program
     native = options.device not in (None, "webgpu")
     if options.waiting and (options.kernels or options.pipelines or native):
@@ -192,7 +192,7 @@ def _wanted(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _loading(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of `webpte.load` for the KV cache that were given."""
+    """Return the arguments of `webpte.load` for the requested KV cache."""
     asked = {"kv_cache": options.kv_cache, "max_context": options.max_context}
     return {name: value for name, value in asked.items() if value is not None}
 
@@ -277,6 +277,6 @@ def _show(figures: dict[str, Any]) -> None:
 
 
 def _waiting(adapter: dict[str, Any]) -> str:
-    """Describe how results were waited for, and the measured time of each method."""
+    """Describe the way of waiting for results, and the measured time of each method."""
     measured = ", ".join(f"{way} {ms:.2f} ms" for way, ms in adapter["waiting_ms"].items())
     return f"waiting: {adapter['waiting']} ({measured or 'not measured'})"

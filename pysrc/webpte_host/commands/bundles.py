@@ -9,7 +9,7 @@ from webpte_host.base.errors import HostError
 
 
 def is_bundle(suite: Path) -> bool:
-    """Tell whether a path is a bundled program; raises for any other file."""
+    """Return whether a path is a bundled program; raises for any other file."""
     if not suite.is_file():
         return False
     with suite.open("rb") as file:

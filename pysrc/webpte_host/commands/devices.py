@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def table_of(adapters: Sequence[AdapterInfo]) -> str:
-    """Return the adapters as a table; those that compute on the CPU are marked below it."""
+    """Return the adapters as a table, with marks on adapters that compute on the CPU."""
     if not adapters:
         return "no GPU: docs/use/native.md says which driver device='native' needs"
     rows = [_HEADINGS, *map(_cells, adapters)]

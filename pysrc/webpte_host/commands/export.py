@@ -21,9 +21,9 @@ from webpte_host.base.progress import Display
 from webpte_host.setup.export_environment import export_python, export_variables
 
 QUANTIZATIONS = ("none", "4w", "8w", "8da4w")
-_GROUPED = ("4w", "8da4w")  # those that a calibration can round
+_GROUPED = ("4w", "8da4w")  # quantizations that can be calibrated
 _TAIL_LINES = 15
-# Options of --train by the last part of their names: fields of `LoraOptions`, and what they say.
+# Options of --train by the last part of their names: fields of `LoraOptions`, and their help.
 _TRAINING = {
     "rank": ("rank", "rank of the LoRA (8)"),
     "alpha": ("alpha", "its scale times its rank (16)"),
@@ -35,7 +35,7 @@ python3 serve.py export MODULE:FUNCTION OUT [options]
        python3 serve.py export MODEL.gguf|FOLDER OUT [--train lora] [options]
        python3 serve.py export FOLDER OUT --task NAME [options]"""
 _WRITING = "text-generation"
-_TALKING = (_WRITING, "image-text-to-text")  # tasks whose models keep a conversation
+_TALKING = (_WRITING, "image-text-to-text")  # tasks with conversations
 _DESCRIPTION = """\
 Exports a PyTorch model for webpte and checks the result against PyTorch. FUNCTION of MODULE, which
 is imported from the current folder, returns (model, inputs), (model, inputs, dynamic_shapes), or a
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 def next_steps(suite: Path, is_task: bool = False) -> list[str]:
-    """Return how to check an export in a browser, and how to open it on the page."""
+    """Return advice to check an export in a browser, and to open it on the page."""
     # The manifest names the task, for which the page has a view.
     name = f"{quote(suite.stem)}.{'manifest.json' if is_task else 'pte'}"
     folder, address = suite.parent, f"http://localhost:8000/?url=/folder/{name}"
@@ -166,7 +166,7 @@ def _absolute(calibrate: str | bool) -> str | bool:
 
 
 def _training(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Return what was chosen for the training, by the names of `LoraOptions`."""
+    """Return the chosen options of the training, by the names of `LoraOptions`."""
     given = {
         field: getattr(options, f"lora_{name}")
         for name, (field, _) in _TRAINING.items()
@@ -194,7 +194,7 @@ def _size(text: str) -> int:
 
 
 def _kind(source: str) -> str:
-    """Return "function" or "llm"; an existing path counts as the latter."""
+    """Return "function" or "llm"; an existing path means "llm"."""
     path = Path(source)
     if path.exists():
         if path.is_dir() or path.suffix == ".gguf":

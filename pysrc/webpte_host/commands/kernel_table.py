@@ -19,7 +19,7 @@ _HEADINGS = (
 
 
 def read_list(path: Path) -> Any:
-    """Read the entries unchecked: they are checked where they are built."""
+    """Read the entries unchecked: they are checked where calls are built."""
     return read_json(path, HostError)
 
 
@@ -62,7 +62,7 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def _cells(row: dict[str, Any], limits: dict[str, Any]) -> tuple[str, ...]:
-    """Return one cell per heading, or the name and why there is no time."""
+    """Return a cell per heading, or the name and the reason for a missing time."""
     if "error" in row:
         return row["name"], row["error"]
     return (

@@ -88,7 +88,7 @@ class Models:
         return _aligned(rows)
 
     def add(self, names: Sequence[str], device: str) -> None:
-        """Install models; if one fails, the others are installed all the same."""
+        """Install models; a failure does not stop the installation of further models."""
         failures = []
         for recipe in self._chosen(names):
             self._display.line(f"{recipe.title} ({recipe.name})")

@@ -1,7 +1,7 @@
-"""`serve.py bench --pipelines`: times how long a browser takes to compile each kernel of programs.
+"""`serve.py bench --pipelines`: times a browser's compilation of each kernel of programs.
 
-The simulated device collects the kernels; the browser compiles the distinct ones, one after the
-other. A software adapter compiles slowly, so this shows which kernels are too large for one (see
+The simulated device collects the kernels; the browser compiles the distinct kernels in turn. A
+software adapter compiles slowly, so the times show kernels that are too large for it (see
 `webpte.engine.ops.core.target`).
 """
 
@@ -50,7 +50,7 @@ return times
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures: one row per pipeline, slowest first."""
+    """Return the figures: a row per pipeline, slowest first."""
     from webpte_host.harness.browser import Harness, open_browser
     from webpte_host.serving.server import Site
 
@@ -88,7 +88,7 @@ def collect(
     path: Path, software: bool, features: tuple[str, ...] = (), pattern: str | None = None
 ) -> list[PipelineSpec]:
     """Return the distinct pipelines of a program, or of a suite's programs at its shapes."""
-    with ThreadPoolExecutor(1) as thread:  # the current one may run Playwright's event loop
+    with ThreadPoolExecutor(1) as thread:  # the current thread may run Playwright's event loop
         found = thread.submit(lambda: asyncio.run(_collect(path, software, features, pattern)))
         return found.result()
 

@@ -1,6 +1,6 @@
-"""Suites of `serve.py verify`: a folder with a manifest, a zip of one, or a folder of such zips.
+"""Suites of `serve.py verify`: a folder with a manifest, its zip, or a folder of such zips.
 
-A zip may come from anywhere. Only plain files inside of it are unpacked, up to a size.
+A zip may come from anywhere. Only plain files are unpacked, up to a size.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_suite(suite: Path) -> None:
 
 @contextmanager
 def opened_suite(suite: Path) -> Iterator[tuple[list[Any], Path]]:
-    """The entries of a suite's manifest, and the folder of the files that they name."""
+    """The entries of a suite's manifest, and the folder of their files."""
     archives = _archives(suite)
     if not archives and not suite.is_file():
         yield read_manifest(suite), suite
@@ -72,7 +72,7 @@ def read_manifest(suite: Path) -> list[object]:
 
 
 def _archives(suite: Path) -> list[Path]:
-    """Return the zips of a suite; none for one that is a bundle, or a folder with a manifest."""
+    """Return the zips of a suite; empty for a bundle, or a folder with a manifest."""
     if suite.is_file():
         return [suite] if zipfile.is_zipfile(suite) else []
     return [] if (suite / MANIFEST).is_file() else sorted(suite.glob("*.zip"))
@@ -88,7 +88,7 @@ def _opened(archive: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _files(archive: Path, opened: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
-    """Return the files in an archive; raise HostError if one may not be unpacked."""
+    """Return the files in an archive; raise HostError for a file that may not be unpacked."""
     listed = opened.infolist()
     if not all(info.filename for info in listed):  # `is_dir` of Python 3.11 needs a name
         raise HostError(f"{archive} has a file without a name. Make the archive again.")
@@ -126,7 +126,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _inside(folder: str, entry: Any) -> Any:
-    """Return an entry whose files are in a folder of the suite."""
+    """Return an entry with its files in a folder of the suite."""
     if isinstance(entry, list):
         return [_inside(folder, item) for item in entry]
     if not isinstance(entry, dict):

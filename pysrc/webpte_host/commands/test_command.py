@@ -23,16 +23,17 @@ _NATIVE = (
 _ALL = "--all"
 _SITE = ("tests/browser/page/test_site.py", "tests/browser/page/test_modes.py", "tests/site")
 _FIREFOX = "tests/firefox"
-_CLUSTER = "tests/cluster"  # in an environment of its own
+_CLUSTER = "tests/cluster"  # in a separate environment
 _WITHOUT_BROWSER = ("tests/unit", "tests/native", _CLUSTER)
-_LEFT_OUT_OPTIONS = ("--ignore", "--deselect")  # name tests, too: those not to run
+_LEFT_OUT_OPTIONS = ("--ignore", "--deselect")  # also name tests: those to leave out
 _LAST_WORDS_SECONDS = 10
 _COMPILED = STATE / "pycache"
-# One process each, which would leave other processors idle: each runs beside the section after it.
+# Sections with a single process, which leaves processors idle: each runs in parallel with the
+# section after it.
 _ASIDE = ("mypy", "Firefox tests")
-# A browser hangs or crashes on rare occasions, which says nothing about the test: that test runs
-# once more in another page. The run reports it, a crash with the browser's processes and their
-# memory. Every other error is a failure at once.
+# A browser hangs or crashes on rare occasions, independently of the test: that test runs again in
+# another page. The run reports it, a crash with the browser's processes and their memory. Every
+# other error is a failure at once.
 _LOST = "PageLostError: no progress and no CPU activity|(?i:(page|target) crashed)"
 _IN_BROWSER = ("--reruns", "1", "--only-rerun", _LOST)
 
@@ -93,7 +94,7 @@ def main(arguments: list[str]) -> int:
     if on_cluster:
         checks = [_cluster_tests(arguments)]
     elif native:
-        # What somebody asks for by name or file runs whole, not only the share of a usual run.
+        # Tests named by a mark or file run completely, not only a usual run's share.
         whole = [_ALL] if rest and _ALL not in rest else []
         checks = [_native_tests(python, [*whole, *(rest if chosen else [*_NATIVE, *rest])])]
     elif site:
@@ -111,7 +112,7 @@ def _conclude(failed: Sequence[str]) -> int:
 
 
 def _adapter_of(arguments: list[str]) -> tuple[str, list[str]]:
-    """Return the adapter that the first argument names, and the other arguments."""
+    """Return the adapter in the first argument, and the other arguments."""
     first, equals, name = arguments[0].partition("=")
     rest = arguments[1:]
     if not equals and rest:
@@ -153,7 +154,7 @@ def _path(argument: str) -> Path:
 
 
 def _need_browser(paths: Sequence[str]) -> bool:
-    """Tell whether any of these tests lies outside of the folders that need no browser."""
+    """Return whether any of these tests lies outside of the folders that need no browser."""
     return not all(any(_is_in(path, folder) for folder in _WITHOUT_BROWSER) for path in paths)
 
 
@@ -163,19 +164,19 @@ def _is_in(path: str, folder: str) -> bool:
 
 def _checks(python: Path, arguments: list[str]) -> list[tuple[str, list[str]]]:
     pytest = [str(python), "-m", "pytest"]
-    if arguments and arguments != [_ALL]:  # with more, it is an argument for pytest
+    if arguments and arguments != [_ALL]:  # with more arguments, the first is for pytest
         return [("pytest", [*pytest, *arguments])]
     return [
         ("ruff check", [str(python), "-m", "ruff", "check", "."]),
         ("ruff format", [str(python), "-m", "ruff", "format", "--check", "."]),
         ("mypy", [str(python), "-m", "mypy"]),
-        # Two runs, so that the quick one reports early. A file stays in one process, which has
-        # one browser for all its tests.
+        # Two runs, so that the quick tests report early. A file stays in a single process, with a
+        # browser for all its tests.
         ("unit tests", [*pytest, *_by_file(), *arguments, "tests/unit"]),
-        # One process: all tests share one Firefox.
+        # A single process: all tests share a Firefox.
         ("Firefox tests", [*pytest, "-q", *_IN_BROWSER, *arguments, _FIREFOX]),
         _native_tests(python, [*arguments, "tests/native"]),
-        # One more than there are processors: tests in a browser wait for it, now and then.
+        # More processes than processors by one: tests in a browser wait for it, now and then.
         ("browser tests", [*pytest, *_by_file(1), *_IN_BROWSER, *arguments, "tests/browser"]),
     ]
 
@@ -190,25 +191,25 @@ def _by_file(more: int = 0) -> list[str]:
 
 
 def _native_tests(python: Path, arguments: list[str]) -> tuple[str, list[str]]:
-    """Return the section that distributes tests one by one: they share only compiled kernels."""
+    """Return the section that distributes single tests: they share only compiled kernels."""
     command = [str(python), "-m", "pytest", *_processes(), "--dist", "load", "-q"]
     return "native tests", [*command, *arguments]
 
 
 def _cluster_tests(arguments: list[str]) -> tuple[str, list[str]]:
-    """Return the section of tests on a cluster: one process, as it starts several itself."""
+    """Return the section of tests on a cluster: a single process, which starts others."""
     python = cluster_environment.ensure()
     return "cluster tests", [str(python), "-m", "pytest", "-q", *arguments]
 
 
 def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:
-    """Run one after the other, but what runs beside the next; name those that failed."""
+    """Run sections in order (some overlap the next); return the failed sections."""
     failed: list[str] = []
-    asides: list[_Aside] = []
+    asides: list[_BackgroundSection] = []
     try:
         for title, command in sections:
             if title in _ASIDE:
-                asides.append(_Aside(title, command))
+                asides.append(_BackgroundSection(title, command))
                 continue
             if not _run_section(title, command):
                 failed.append(title)
@@ -220,8 +221,8 @@ def _run_sections(sections: Sequence[tuple[str, list[str]]]) -> list[str]:
     return failed
 
 
-def _end(asides: list[_Aside]) -> list[str]:
-    """Take them from the list as they end, in its order; name those that failed."""
+def _end(asides: list[_BackgroundSection]) -> list[str]:
+    """Wait for the background sections in the list, in order; return the failed sections."""
     failed = []
     while asides:
         if not asides[0].tell():
@@ -242,8 +243,8 @@ def _tell(title: str, code: int, seconds: float) -> bool:
     return code == 0
 
 
-class _Aside:
-    """A section beside another one, which tells all that it said when that has ended."""
+class _BackgroundSection:
+    """A section in the background, which prints its whole output when it has ended."""
 
     def __init__(self, title: str, command: list[str]) -> None:
         self.title = title
@@ -258,7 +259,7 @@ class _Aside:
         )
 
     def tell(self) -> bool:
-        """Wait for its end; return whether it passed."""
+        """Wait for the end, and print the output; return whether the section passed."""
         code = self._process.wait()
         print(f"\n=== {self.title}, beside the section before", flush=True)
         self._said.seek(0)
@@ -266,7 +267,7 @@ class _Aside:
         return _tell(self.title, code, time.monotonic() - self._started)
 
     def stop(self) -> None:
-        """End it; after Ctrl-C, which reaches it, too, it may first close its browser."""
+        """End the section; after Ctrl-C, its process gets time to close its browser."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_LAST_WORDS_SECONDS)
         if self._process.poll() is None:
@@ -278,8 +279,9 @@ class _Aside:
 def _variables() -> dict[str, str]:
     """Return the variables of a section, whose processes share compiled modules.
 
-    Tests run in several processes, section by section: without that, each would compile all
-    modules, and rewrite the assertions of all tests. Nothing is written beside the sources.
+    Tests run in several processes, section by section: without the shared modules, each process
+    would compile all modules, and rewrite the assertions of all tests. No files are written next to
+    the sources.
     """
     variables = {**environment.tool_environment(), "PYTHONPYCACHEPREFIX": str(_COMPILED)}
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -291,7 +293,7 @@ def _run(command: list[str]) -> int:
     try:
         return process.wait()
     except KeyboardInterrupt:
-        # Ctrl-C reaches pytest, too, which then reports what has failed so far.
+        # Ctrl-C reaches pytest, too, which then reports the failures so far.
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LAST_WORDS_SECONDS)
         raise

@@ -17,7 +17,8 @@ HEADINGS = ("variant", "passed", "failed", "largest error", "from chosen", "othe
 
 def names_of(text: str) -> tuple[str, ...]:
     """Split an argument at its commas. The names are looked up in the environment, where the
-    command runs again: the Python that started it may have no NumPy."""
+    command runs again: the first Python may have no NumPy.
+    """
     names = tuple(text.split(","))
     if environment.inside():
         from webpte_export.suites.variants import NAMES, unknown_names
@@ -31,7 +32,7 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def show(variants: Sequence[dict[str, Any]], results: Sequence[Row]) -> None:
-    """Print a line per variant, then the cases that pass with one variant and fail with another."""
+    """Print a line per variant, then the cases whose result depends on the variant."""
     chosen = variants[0]["label"]
     lines = [HEADINGS, *(_cells(variant, results, chosen) for variant in variants)]
     whole = [line for line in lines if len(line) == len(HEADINGS)]

@@ -1,11 +1,11 @@
 """`serve.py verify`: runs every program of a suite and compares its outputs.
 
-On device `webgpu` the programs run in headless Chromium, in one page for all of them. A case fails
-after `--timeout` seconds with neither progress nor CPU activity, or if the page crashes; the other
-cases then run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the
-programs run in this process. With `--options` every case also runs once per variant, and a table
-at the end compares the variants. A suite is a folder with a manifest, a zip of one, or a folder of
-such zips. A bundled program (`.bpte`) is a suite, too: of the cases in it.
+On device `webgpu` the programs run in headless Chromium, all in the same page. A case fails after
+`--timeout` seconds with neither progress nor CPU activity, or if the page crashes; later cases then
+run in a new page. On the devices `native` (the GPU, without a browser) and `numpy` the programs run
+in this process. With `--options` every case also runs once per variant, and a table at the end
+compares the variants. A suite is a folder with a manifest, its zip, or a folder of such zips. A
+bundled program (`.bpte`) also counts as a suite, with its cases.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from webpte_export.suites.variants import VariantRuns
     from webpte_host.harness.browser import Harness
 
-Show = Callable[[str], None]  # called with what a case does
+Show = Callable[[str], None]  # called with a description of a case's progress
 Variant = dict[str, Any]  # a `webpte_export.suites.variants.Variant` as JSON
 
 _PREFIX = "/suite/"
-NO_COMPARISON = {"difference": None, "other_kernels": None}  # for a case whose page was lost
+NO_COMPARISON = {"difference": None, "other_kernels": None}  # result for a case whose page was lost
 
 _NO_ADAPTER = """this Chromium offers no WebGPU adapter.
 It must be a full Chromium or Chrome (not a headless shell) of version 113 or newer. Set
@@ -192,7 +192,7 @@ def select(entries: list[dict[str, Any]], pattern: str | None) -> list[dict[str,
 
 
 class Runner(Protocol):
-    """A place to run cases; `variant` is one of `variants`, the default first, or None."""
+    """A place to run cases; `variant` is a member of `variants`, the default first, or None."""
 
     def variants(self, requested: Sequence[str]) -> list[Variant]: ...
 
@@ -212,7 +212,7 @@ def _runner(options: argparse.Namespace) -> Iterator[Runner]:
 
 
 def native_adapter(device: str = "native") -> str:
-    """Describe the adapter of a native device; raises HostError with what is missing."""
+    """Describe the adapter of a native device; raises HostError if a part is missing."""
     import webpte
 
     try:
@@ -279,7 +279,7 @@ class HereRunner:
 
 
 class PageRunner:
-    """A runner in one harness page, which is replaced when it is lost."""
+    """A runner in a harness page, which is replaced when it is lost."""
 
     def __init__(self, suite: Path, timeout: float, adapter: str | None) -> None:
         self._suite = suite

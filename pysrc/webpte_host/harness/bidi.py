@@ -1,7 +1,7 @@
 """WebDriver BiDi, the protocol of browsers' drivers, over a WebSocket.
 
-Playwright drives only a Firefox of its own; a stock one speaks this protocol with nothing else
-installed.
+Playwright drives only its patched Firefox; a stock Firefox speaks this protocol without further
+software.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 _BIGGEST = 256 << 20  # bytes of a message: a screenshot, or outputs of a program
-# Longer than any call that the harness gives up by itself.
+# Longer than any call after which the harness gives up.
 _ANSWER_SECONDS = 300.0
 
 Listener = Callable[[dict[str, Any]], None]
@@ -27,7 +27,7 @@ class BidiError(PlaywrightError):
 
 
 class BidiSession:
-    """A session: commands are answered one after the other, events come in between."""
+    """A session: commands are answered in order, with events in between."""
 
     def __init__(self, url: str) -> None:
         self._connection = connect(f"{url}/session", max_size=_BIGGEST, open_timeout=60)

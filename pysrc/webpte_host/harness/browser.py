@@ -23,15 +23,16 @@ _START_MS = 600_000
 _LOOK_MS = 1_000
 _ADAPTER_MS = 60_000
 _EARLY_MS = 10_000  # in this time "no adapter" may only mean that the GPU process is not up yet
-_START_CALL = 0  # as harness.js counts
-# Time for a page that hangs to report what it waits for, and for the GPU to create another device.
+_START_CALL = 0  # numbered by harness.js
+# Time for a hanging page to report its waiting coroutines, and for the GPU to create another
+# device.
 _ANSWER_MS = 10_000
 _GPU_ANSWER_MS = 60_000
 # The page's main thread only forwards messages: if it is silent for this long, it is stuck, however
 # busy the machine is.
 STUCK_SECONDS = 120.0
 
-# Called once a second with a description of what a call does.
+# Called once a second with a description of a call's progress.
 Watcher = Callable[[str], None]
 
 
@@ -71,7 +72,7 @@ def open_browser(adapter: str | None = None) -> Iterator[Browser]:
 
 
 class PageLog:
-    """The errors of a page: uncaught ones, and those written to the console."""
+    """The errors of a page: uncaught errors, and errors in the console."""
 
     def __init__(self, page: Page) -> None:
         self.errors: list[str] = []
@@ -88,7 +89,7 @@ class PageLog:
             self.console_errors.append(message.text)
 
     def take(self) -> tuple[list[str], list[str]]:
-        """Return the errors so far, uncaught and in the console, and begin anew."""
+        """Return the errors so far, uncaught and in the console, and clear them."""
         taken = self.errors, self.console_errors
         self.errors, self.console_errors = [], []
         return taken
@@ -126,10 +127,10 @@ class Harness:
         return harness
 
     def adapter(self) -> dict[str, str] | None:
-        """Return the adapter's info; None if there is no adapter."""
+        """Return the adapter's info; None without an adapter."""
         # The first requests may be answered before the GPU process is up, which takes seconds on a
-        # busy machine. A request for a GPU that does not exist is never answered: the browser
-        # restarts that process again and again.
+        # busy machine. A request for a missing GPU is never answered, because the browser restarts
+        # that process again and again.
         found: dict[str, str] | None = self._evaluate(
             """async ([ms, earlyMs]) => {
             if (!navigator.gpu) return null;
@@ -207,7 +208,7 @@ class Harness:
                 raise PageLostError(f"{reason} ({doing}); {last_words}")
 
     def _last_words(self) -> str:
-        """Describe what a page that hangs waits for, and whether the GPU still answers others."""
+        """Describe why a page hangs: its waiting coroutines, and whether the GPU still answers."""
         try:
             call = self._start(_WAITING, {})
             ask = "(ms) => globalThis.gpuAnswers(ms)"
@@ -231,7 +232,7 @@ class Harness:
     def _evaluate(self, function: str, argument: Any = None, *, may_take_ms: int = 0) -> Any:
         """Call a function of the page, which takes up to `may_take_ms` by design.
 
-        Playwright cannot interrupt an evaluation: a page that is stuck is killed instead.
+        Playwright cannot interrupt an evaluation, so a stuck page is killed instead.
         """
         seconds = self._stuck_seconds + may_take_ms / 1000
         with alarm(seconds, self._processes.kill_pages) as rang:
@@ -246,26 +247,3 @@ class Harness:
                     facts = self._processes.memory_text()
                     raise PageLostError(f"the page crashed; {facts}") from error
                 raise
-
-
-class SharedHarness:
-    """A page for many tests, replaced if a test loses it."""
-
-    def __init__(self, browser: Browser | BrowserContext, site: Site) -> None:
-        self._browser = browser
-        self._site = site
-        self._harness: Harness | None = None
-
-    def get(self) -> Harness:
-        harness = self._harness
-        if harness is None or harness.lost or harness.page.is_closed():
-            harness = self._harness = Harness.open(self._browser, self._site)
-            # Fail rather than skip: without an adapter nothing would be tested.
-            assert harness.adapter() is not None, "this browser has no WebGPU adapter"
-            assert harness.log.errors == []
-            assert harness.log.console_errors == []
-        return harness
-
-    def close(self) -> None:
-        if self._harness is not None:
-            self._harness.close()

@@ -1,7 +1,7 @@
-"""One way to drive the page in Chromium and in Firefox.
+"""A common interface to drive the page in Chromium and in Firefox.
 
-`DrivenPage` lists what both can do. `FirefoxPage` does it over WebDriver BiDi, `ChromiumPage` with
-Playwright.
+`DrivenPage` lists the methods. `FirefoxPage` implements them over WebDriver BiDi, `ChromiumPage`
+with Playwright.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class ChromiumPage:
         self._page.goto(url)
 
     def evaluate(self, function: str, argument: Any = None) -> Any:
-        """Call a JavaScript function with an argument and return what it promises."""
+        """Call a JavaScript function with an argument and await its result."""
         return self._page.evaluate(function, argument)
 
     def wait_for(self, function: str, argument: Any = None) -> Any:
-        """Call a function until it returns something true; raises after minutes."""
+        """Call a function until its result is true; raises after minutes."""
         end = time.monotonic() + _EXPECT_SECONDS
         while not (found := self.evaluate(function, argument)):
             if time.monotonic() > end:
@@ -67,7 +67,7 @@ class ChromiumPage:
         return found
 
     def click(self, selector: str, text: str | None = None) -> None:
-        """Click the first visible element that matches, of those with this text."""
+        """Click the first visible element that matches a selector and contains a text."""
         found = self._page.locator(f"{selector}:visible")
         (found if text is None else found.filter(has_text=text)).first.click()
 
@@ -85,12 +85,12 @@ class ChromiumPage:
         mouse.up()
 
     def fill(self, selector: str, text: str) -> None:
-        """Type a text into a field, in place of what is in it."""
+        """Type a text into a field, replacing its content."""
         self._page.locator(selector).first.fill(text)
         self._page.locator(selector).first.focus()
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other."""
+        """Press keys in order."""
         for key in keys:
             self._page.keyboard.press(key)
 

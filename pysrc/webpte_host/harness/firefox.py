@@ -1,10 +1,10 @@
-"""Headless Firefox with WebGPU, and pages in it that are driven like a user's.
+"""Headless Firefox with WebGPU, and its pages, which are driven like a user's.
 
-`FirefoxPage` has what `Harness` needs of Playwright's pages, with the same names and meaning, so
-that both browsers have one harness:
+`FirefoxPage` implements the part of Playwright's page API that `Harness` uses, so that both
+browsers share the harness:
 
     with open_firefox() as firefox:
-        harness = Harness.open(as_browser(firefox), site)
+        harness = Harness.open(cast(Browser, firefox), site)
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-from playwright.sync_api import Browser
+from typing import Any
 
 from webpte_host.base.errors import HostError
 from webpte_host.harness.bidi import BidiError, BidiSession
 from webpte_host.setup import firefox
 
 ENTER = "Enter"  # a key for `press`
-_KEYS = {ENTER: "\ue007", "Escape": "\ue00c"}  # as WebDriver names them
+_KEYS = {ENTER: "\ue007", "Escape": "\ue00c"}  # WebDriver's names
 _START_SECONDS = 300.0
 _END_SECONDS = 60.0
 _EXPECT_SECONDS = 300.0
@@ -39,9 +37,9 @@ _CALL = """async (argument) => {
     return JSON.stringify(result ?? null);
 }"""
 
-# Finds an element, brings it into view, and says where it is once it rests there for two frames;
-# null if nothing is there, or if something lies over it. With `aim`, a click that comes down
-# elsewhere, because the page moved in between, does nothing but set `missed`.
+# Finds an element, scrolls it into view, and returns its place once it rests there for two frames;
+# null if it is missing or covered. With `aim`, a click that lands elsewhere, because the page moved
+# in between, only sets `missed`.
 _PLACE = """async ([selector, text, aim]) => {
     const matches = (one) => text === null || one.innerText.trim() === text
         || one.getAttribute("aria-label") === text || one.labels?.[0]?.innerText.trim() === text;
@@ -84,7 +82,7 @@ _FOCUS = """(selector) => {
 
 @dataclass(frozen=True)
 class _ConsoleMessage:
-    """A line of the console, as Playwright describes one."""
+    """A line of the console, with the interface of Playwright's."""
 
     type: str
     text: str
@@ -126,7 +124,7 @@ class FirefoxPage:
         self._call("browsingContext.navigate", url=url, wait="complete")
 
     def evaluate(self, function: str, argument: Any = None) -> Any:
-        """Call a JavaScript function with an argument and return what it promises."""
+        """Call a JavaScript function with an argument and await its result."""
         reply = self._session.call(
             "script.callFunction",
             functionDeclaration=_CALL % function,
@@ -139,7 +137,7 @@ class FirefoxPage:
         return json.loads(reply["result"]["value"])
 
     def add_init_script(self, function: str) -> None:
-        """Call a function in every document to come, before its own scripts."""
+        """Call a function in every later document, before its own scripts."""
         contexts = [self._context]
         self._session.call(
             "script.addPreloadScript", functionDeclaration=function, contexts=contexts
@@ -155,7 +153,7 @@ class FirefoxPage:
         return base64.b64decode(data)
 
     def wait_for(self, function: str, argument: Any = None) -> Any:
-        """Call a function until it returns something true; raises BidiError after minutes."""
+        """Call a function until its result is true; raises BidiError after minutes."""
         end = time.monotonic() + _EXPECT_SECONDS
         while not (found := self.evaluate(function, argument)):
             if time.monotonic() > end:
@@ -184,7 +182,7 @@ class FirefoxPage:
         )
 
     def click(self, selector: str, text: str | None = None) -> None:
-        """Click the first visible element that matches, of those with this text or label."""
+        """Click the first visible element that matches a selector and contains a text or label."""
         missed = True
         while missed:
             box = self.wait_for(_PLACE, [selector, text, True])
@@ -205,13 +203,13 @@ class FirefoxPage:
         self._call("input.performActions", actions=[pointer])
 
     def fill(self, selector: str, text: str) -> None:
-        """Type a text into a field, in place of what is in it."""
+        """Type a text into a field, replacing its content."""
         self.wait_for(_PLACE, [selector, None, False])
         self.evaluate(_FOCUS, selector)
         self.press(*text)
 
     def press(self, *keys: str) -> None:
-        """Press keys one after the other: letters, `ENTER` or "Escape"."""
+        """Press keys in order: letters, `ENTER` or "Escape"."""
         values = [_KEYS.get(key, key) for key in keys]
         kinds = ("keyDown", "keyUp")
         actions = [{"type": kind, "value": value} for value in values for kind in kinds]
@@ -235,7 +233,7 @@ def _move(x: float, y: float) -> dict[str, Any]:
 
 
 class FirefoxBrowser:
-    """A Firefox with a profile of its own."""
+    """A Firefox with a new profile."""
 
     def __init__(self, session: BidiSession) -> None:
         self._session = session
@@ -244,14 +242,9 @@ class FirefoxBrowser:
         return FirefoxPage(self._session)
 
 
-def as_browser(browser: FirefoxBrowser) -> Browser:
-    """Return the browser as one of Playwright's, of which `Harness` uses only what is here."""
-    return cast("Browser", browser)
-
-
 @contextmanager
 def open_firefox() -> Iterator[FirefoxBrowser]:
-    """A headless Firefox with WebGPU; raises HostError if there is none."""
+    """Open a headless Firefox with WebGPU; raises HostError without Firefox."""
     path = firefox.find()
     if path is None:
         raise HostError(firefox.MISSING)

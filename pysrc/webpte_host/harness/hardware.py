@@ -1,6 +1,6 @@
 """Checks for `--adapter hardware` that the browser has this machine's GPU.
 
-Run as a module it prints the GPU's name, or what is missing.
+Run as a module it prints the GPU's name, or the missing part.
 """
 
 from __future__ import annotations

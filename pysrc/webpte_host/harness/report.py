@@ -1,6 +1,6 @@
-"""The output of `verify` while it runs: one line of progress, one line per failure.
+"""The output of `verify` while it runs: a line of progress, and a line per failure.
 
-The line of progress shows what the current case does, if known, and for how long.
+The line of progress shows the current case's stage, if known, and its duration.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Report:
             self._case_started = time.monotonic()
 
     def show(self, doing: str) -> None:
-        """Show what the current case does."""
+        """Show the stage of the current case."""
         with self._lock:
             self._doing = doing
 

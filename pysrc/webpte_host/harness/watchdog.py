@@ -1,8 +1,8 @@
-"""A watchdog for pages: it gives up on a page that hangs, but not on one that computes.
+"""A watchdog for pages: it gives up on a hanging page, but not on a computing page.
 
 A page may compile or compute for minutes on a slow machine; a page that waits for an event that
-never comes hangs. The CPU time of the browser's processes tells them apart: Linux lists in `/proc`
-how long each process ran, or waited for a processor that others used.
+never comes hangs. The CPU time of the browser's processes distinguishes the two: Linux lists in
+`/proc` how long each process ran, or waited for a busy processor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BrowserProcesses:
         self._proc = proc
 
     def busy_seconds(self) -> float | None:
-        """Return the CPU time that they used or waited for; None if the system does not say."""
+        """Return the CPU time that the processes used or waited for; None on other systems."""
         pids = self.find(*_WORKING)
         return sum(map(self._busy, pids)) if pids else None
 
@@ -46,9 +46,9 @@ class BrowserProcesses:
                 os.kill(pid, signal.SIGKILL)
 
     def memory_text(self) -> str:
-        """Say which processes live, how much memory each has, and what the machine has left.
+        """Describe the living processes, their memory, and the machine's free memory.
 
-        Explains a page that crashed: a process is missing, or memory ran out.
+        The text explains a crash of a page: a process is missing, or memory ran out.
         """
         living = [
             f"{self._kind(pid)} {size}"
@@ -77,11 +77,11 @@ class BrowserProcesses:
         return kinds[0].removeprefix(b"--type=").decode() if kinds else "browser"
 
     def find(self, *words: bytes) -> list[int]:
-        """Find the processes with one of the words in their command line."""
+        """Find the processes with any of the words in their command line."""
         return [pid for pid in self._family() if not self._command(pid).isdisjoint(words)]
 
     def _family(self) -> list[int]:
-        """List all processes that this one has started, directly or through others."""
+        """List all processes that this process has started, directly or through others."""
         parents = {}
         for entry in self._proc.glob("[0-9]*"):
             with contextlib.suppress(OSError, ValueError, IndexError):
@@ -95,7 +95,7 @@ class BrowserProcesses:
 
     def _command(self, pid: int) -> set[bytes]:
         with contextlib.suppress(OSError):
-            # Chromium's own processes have blanks where others have zeros.
+            # Chromium's own processes have blanks in place of zeros.
             text = (self._proc / str(pid) / "cmdline").read_bytes()
             return set(text.replace(b" ", b"\0").split(b"\0"))
         return set()
@@ -129,7 +129,7 @@ class Watchdog:
         self._moved = self._active = clock()
 
     def observe(self, moves: int, busy: float | None) -> str | None:
-        """Return why to give up, or None.
+        """Return the reason to give up, or None.
 
         moves  reports of progress so far
         busy   seconds of CPU activity of the browser so far, or None if not known
@@ -140,7 +140,7 @@ class Watchdog:
             self._active, self._busy = now, busy
         elif busy is None or self._busy is None or busy - self._busy >= self._enough:
             self._active, self._busy = now, busy
-        elif busy < self._busy:  # a thread has ended, and its time is no longer counted
+        elif busy < self._busy:  # a thread has ended, so its time is no longer counted
             self._busy = busy
         if now - self._active >= self._seconds:
             return f"no progress and no CPU activity for {self._seconds:g} s"

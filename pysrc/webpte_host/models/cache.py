@@ -35,7 +35,7 @@ def temporary_folder(parent: Path, purpose: str) -> Iterator[Path]:
     parent.mkdir(parents=True, exist_ok=True)
     sweep(parent)
     temporary = Path(tempfile.mkdtemp(prefix=f".{purpose}-", dir=parent))
-    temporary.chmod(0o755)  # the folder that it becomes is readable by everybody
+    temporary.chmod(0o755)  # the final folder is readable by everybody
     try:
         yield temporary
     finally:
@@ -43,7 +43,7 @@ def temporary_folder(parent: Path, purpose: str) -> Iterator[Path]:
 
 
 def sweep(parent: Path) -> None:
-    """Remove the folders of killed processes; younger ones may still be in use."""
+    """Remove the folders of killed processes; younger folders may still be in use."""
     for left in parent.glob(".*-*"):
         with contextlib.suppress(OSError):  # another process removed it meanwhile
             if time.time() - left.stat().st_mtime > ABANDONED_SECONDS:
@@ -60,7 +60,7 @@ class StageCache:
         return place if place.is_dir() else None
 
     def make(self, kind: str, key: str, work: Callable[[Path], None]) -> Path:
-        """Return the result of `work`, which fills the folder that it is given."""
+        """Return the result of `work`, which fills a new folder."""
         place = self._place(kind, key)
         with temporary_folder(self._folder, kind) as temporary:
             work(temporary)

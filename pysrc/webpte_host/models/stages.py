@@ -25,7 +25,7 @@ from webpte_host.setup import export_environment, sources
 Verdict = dict[str, Any]
 
 _VERDICT = "verdict.json"
-# The result of an export depends on these, besides its recipe's own module.
+# The result of an export depends on these, besides its recipe's module.
 _EXPORT_CODE = (
     "webpte_export/catalog/make.py",
     "webpte_export/catalog/p*.py",  # photographs and their format
@@ -77,7 +77,7 @@ class Stages:
         shutil.rmtree(work)
 
     def made(self, recipe: Recipe) -> Path:
-        """Return the folder that `webpte_export.catalog.make` wrote."""
+        """Return the folder of `webpte_export.catalog.make`'s files."""
         if recipe.name not in self._made:
             self._made[recipe.name] = self._make(recipe) / "made"
         return self._made[recipe.name]

@@ -4,7 +4,7 @@
     NAME/...         model.pte, labels, a tokenizer, an example, the licence
     index.json       the list of all cards, for the page
 
-A model is installed and removed by renaming its folder: it is there completely, or not at all.
+A model is installed and removed by renaming its folder: the folder is complete or absent.
 Names that start with a dot are work in progress; the server does not serve them.
 """
 
@@ -54,7 +54,7 @@ class ModelStore:
             return None
 
     def install(self, source: Path, card: Card) -> Card:
-        """Install the files of `source` with the card, to which the list of files is added."""
+        """Install the files of `source` with the card, extended by the list of files."""
         with temporary_folder(self.folder, "new") as temporary:
             ready = temporary / "ready"
             ready.mkdir()
@@ -80,7 +80,7 @@ class ModelStore:
         return True
 
     def write_index(self) -> None:
-        """Write the index from the cards, which also repairs that of an interrupted command."""
+        """Write the index from the cards, which also repairs an interrupted command's index."""
         with temporary_folder(self.folder, "index") as temporary:
             made = temporary / INDEX
             made.write_text(_json(self.cards()), encoding="utf-8")

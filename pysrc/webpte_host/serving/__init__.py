@@ -1,1 +1,1 @@
-"""The local web server: archives, routes, cards, addresses that never change."""
+"""The local web server: archives, routes, cards, immutable addresses."""

@@ -1,10 +1,10 @@
 """`embed.html`: the page as a document for frames of other sites, with one program.
 
-It is the page itself, marked by `data-embed`: its styles leave the input and the answer. The page
-must not be framed by other sites, since a click meant for them could do something in it; this
-document may be, and browsers give a framed one a storage of its own.
+The document is the page, marked by `data-embed`: its styles show only the input and the answer.
+Other sites must not frame the page, since a click meant for them could act in the page; they may
+frame this document, because browsers give framed documents a separate storage.
 
-Only isolated sites have isolated frames, so this document has to do without shared memory.
+Only isolated sites have isolated frames, so this document cannot use shared memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ROOT = '<html lang="en">'
 _OWN_FRAMES = "frame-ancestors 'self'"
 assert _OWN_FRAMES in CONTENT_SECURITY_POLICY
 
-# In place of the common ones. An isolated site may only load what allows it by the second header.
+# These replace the common headers. The second lets isolated sites load the document.
 EMBED_HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY.replace(_OWN_FRAMES, "frame-ancestors *"),
     "Cross-Origin-Resource-Policy": "cross-origin",
@@ -25,7 +25,7 @@ EMBED_HEADERS = {
 
 
 def embed_page(page: str) -> str:
-    """Return the document for frames, made of the page's."""
+    """Return the document for frames, made from the page."""
     if page.count(_ROOT) != 1:
         raise HostError(f"index.html has no {_ROOT}: the document for frames cannot be made.")
     return page.replace(_ROOT, '<html lang="en" data-embed>')

@@ -1,8 +1,8 @@
 """`gallery.json`: the cards of the samples and of the installed models, for the page's gallery.
 
 A card is a small JSON file: `web/samples/NAME.json`, or `card.json` of an installed model. The
-gallery shows every card in these places: there is no list to edit. `web/page/shared/cards/cards.py` reads
-them.
+gallery shows every card in these places, without a list to edit.
+`web/page/shared/cards/cards.py` reads them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from webpte_host.base.json_files import Table, read_json, read_table
 
 SAMPLES = "samples"
 MODELS = "models"
-_ORDER = 50  # the default order of cards; programs of one operator come after them
+_ORDER = 50  # the default order of cards; programs with a single operator come after them
 
 
 class _CardError(Exception):
@@ -24,7 +24,7 @@ class _CardError(Exception):
 
 
 def gallery(web: Path, installed: Path | None) -> bytes:
-    """Build gallery.json; `installed` is the list of the models' cards, if there is one.
+    """Build gallery.json; `installed` is the file with the models' cards, if it exists.
 
     Each card gets its `folder`, relative to the page. A card that cannot be read or drawn is
     replaced by its name and a `problem`.
@@ -41,7 +41,7 @@ def _place(card: dict[str, Any]) -> tuple[float, str]:
 
 
 def _sample(path: Path) -> list[dict[str, Any]]:
-    """Read a sample's card. Other files, such as tokenizers, have one more dot in their names."""
+    """Read a sample's card. Other files, such as tokenizers, have two dots in their names."""
     if "." in path.stem:
         return []
     place = {"name": path.stem, "folder": f"{SAMPLES}/"}
@@ -54,7 +54,7 @@ def _sample(path: Path) -> list[dict[str, Any]]:
 
 
 def _installed(index: Path) -> list[dict[str, Any]]:
-    """Read the index that `serve.py models` wrote; none may exist while it writes."""
+    """Read the index of `serve.py models`, which may be missing while it is written."""
     try:
         found = read_json(index, _CardError)
     except _CardError:

@@ -1,4 +1,4 @@
-"""Immutable URLs: `/v-VERSION/PATH` is `/PATH` as it was when the page was requested.
+"""Immutable URLs: `/v-VERSION/PATH` is `/PATH` at the time of the page's request.
 
 The page refers to its files by such URLs, so the browser need not revalidate them: a start that
 finds everything in the browser's cache requests the page alone. When a file changes, the next
@@ -15,7 +15,7 @@ from pathlib import Path
 from webpte_host.base.bundle import Bundle, signature, visible_files
 
 _ADDRESS = re.compile(r"/v-([0-9a-f]+)(/.*)")
-_OWN = '="./'  # begins the page's references to its own files
+_OWN = '="./'  # prefix of the page's references to its files
 _DIGITS = 16
 
 
@@ -30,7 +30,7 @@ class ImmutableUrls:
         self._given = ""
 
     def page(self, text: str) -> str:
-        """Rewrite the page's references to its own files to URLs of the current version."""
+        """Rewrite the page's references to its files to URLs of the current version."""
         digest = hashlib.sha256(self._runtime.encode())
         digest.update(signature(visible_files(self._web)).encode())
         for bundle in self._bundles:
@@ -42,7 +42,7 @@ class ImmutableUrls:
         """Return the path without its version, and whether its content is immutable.
 
         URLs of an earlier version, such as in a tab from before an edit, get the current files. A
-        file that changed after its URL was given does no harm: no later page refers to that URL.
+        file that changed later does no harm, because no later page refers to that URL.
         """
         found = _ADDRESS.fullmatch(path)
         return (found[2], found[1] == self._given) if found else (path, False)

@@ -1,4 +1,4 @@
-"""`pyscript.json`: the files that PyScript fetches for the page, relative to its own address."""
+"""`pyscript.json`: the files that PyScript fetches for the page, relative to the page's address."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def page_config(folder: Path, runtime: str = "./runtime/") -> bytes:
     runtime  its address, with a final slash
     """
     files = dict(_ARCHIVES)
-    if (folder / BYTECODE).is_file():  # there was a Node to compile it
+    if (folder / BYTECODE).is_file():  # set-up found a Node to compile it
         files[f"{runtime}{BYTECODE}"] = f"./{BYTECODE}"
     interpreter = f"{runtime}pyodide/pyodide.mjs"
     return json.dumps({**_SETTINGS, "files": files, "interpreter": interpreter}).encode()

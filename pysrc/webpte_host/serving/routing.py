@@ -100,7 +100,7 @@ class Hosts:
         )
 
     def has(self, header: str, address: str) -> bool:
-        """Tell whether to answer a request with this `Host` that came to this address of ours."""
+        """Return whether to answer a request with this `Host` at this address of the server."""
         found = host_name(header)
         if found is None:
             return False
@@ -119,7 +119,7 @@ class Hosts:
 
 
 def url_path(target: str) -> str | None:
-    """Decode the path of a request target; None if no such path is ever served."""
+    """Decode the path of a request target; None for a path that is never served."""
     path = target.split("?", 1)[0].split("#", 1)[0]
     if not path.startswith("/"):
         return None
@@ -149,7 +149,7 @@ def _inside(folder: Path, relative: str) -> Path | None:
         return None
     try:
         root = folder.resolve()
-        # Resolve it, so that a symbolic link counts as its target.
+        # Resolve the path, so that a symbolic link counts as its target.
         file = (root / relative).resolve()
         return file if file.is_relative_to(root) and file.is_file() else None
     except (OSError, ValueError, RuntimeError):

@@ -66,7 +66,7 @@ _CHUNK = 1 << 18
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A connection."""
+    """A connection to a client."""
 
     protocol_version = "HTTP/1.1"
     server_version = "webpte"
@@ -78,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
     default_request_version = "HTTP/1.0"
     command = ""
     server: _Server
-    _began = False  # whether the head of the current response is sent
+    _began = False  # whether the head of the current response has been sent
 
     def parse_request(self) -> bool:
         if self.raw_requestline.strip():
@@ -95,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def __getattr__(self, name: str) -> Any:
-        # The base class looks for a do_METHOD, and answers 501 if there is none.
+        # The base class looks for a do_METHOD, and answers 501 without it.
         if name.startswith("do_"):
             return self._refuse
         raise AttributeError(name)
@@ -109,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
         self._began = False
         try:
             self._reply()
-        except OSError:  # of the connection; those of files are handled where they are read
+        except OSError:  # errors of the connection; errors of files are handled where they are read
             raise
         except Exception:
             if self._began:
@@ -163,7 +163,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(opened, status.st_size, etag, status.st_mtime, kind, immutable)
 
     def _made(self, path: str) -> bytes | None:
-        """Return a generated response; None for paths that are plain files."""
+        """Return a generated response; None for paths of plain files."""
         if path == _CONFIG_PATH:
             # Relative to the request's path, which may be one folder deeper.
             up = "." if url_path(self.path) == path else ".."
@@ -227,7 +227,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _head(self, status: HTTPStatus, headers: dict[str, str]) -> None:
         self._began = True
-        if self.request_version == "HTTP/0.9":  # which has neither a status nor headers
+        if self.request_version == "HTTP/0.9":  # HTTP/0.9 has neither a status nor headers
             self.request_version = self.default_request_version
         self.send_response(status)
         common = {**COMMON_HEADERS, "Cache-Control": "no-cache"}
@@ -284,7 +284,7 @@ class Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    # A second server on the same port must fail, not steal every other connection.
+    # A second server on the same port must fail, not take over every other connection.
     allow_reuse_port = False
 
     def __init__(
@@ -297,7 +297,7 @@ class _Server(ThreadingHTTPServer):
         version: str,
         hosts: Hosts,
     ) -> None:
-        """Serve `bundles`, keyed by path; `version` is that of the files in `runtime`."""
+        """Serve `bundles` by path; `version` is the version of the files in `runtime`."""
         self.hosts = hosts
         self.runtime = runtime
         self.runtime_path = f"/runtime/v-{version}/"  # never changes
@@ -350,7 +350,7 @@ class Site:
 
     @property
     def url(self) -> str:
-        # The name rather than the address: both are secure contexts, and people type this one.
+        # The name rather than the address: both are secure contexts, and people type the name.
         return f"http://localhost:{self.port}/"
 
     @contextlib.contextmanager

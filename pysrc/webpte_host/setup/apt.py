@@ -28,7 +28,7 @@ def install_backport(display: Display, package: str, title: str) -> bool:
     """Install a package from the backports of this machine's Debian release.
 
     Returns False if this is not Debian, the process may not install, or no server has the
-    backports. The source of the backports is temporary: apt's own sources stay unchanged.
+    backports. The source of the backports is temporary; apt's configuration stays unchanged.
     """
     with tempfile.TemporaryDirectory() as folder:
         suite = write_backports(Path(folder))
@@ -40,7 +40,7 @@ def install_backport(display: Display, package: str, title: str) -> bool:
 
 
 def write_backports(folder: Path) -> str | None:
-    """Write this machine's sources and one for its backports; return the suite of the latter."""
+    """Write this machine's sources and a source of backports; return the backports' suite."""
     try:
         named = re.search(r"^VERSION_CODENAME=\"?(\w+)", _RELEASE.read_text(), re.MULTILINE)
         for file in (_SOURCES / "sources.list.d").glob("*"):
@@ -80,7 +80,7 @@ def _install(
     if apt is None or os.geteuid() != 0:
         return False
     with display.stage(title) as stage:
-        # An update fails if one of many sources is bad; the lists may still be good enough.
+        # An update fails if any of many sources is bad; the lists may still be good enough.
         with contextlib.suppress(HostError):
             run_tool([apt, *options, "update"], "apt-get update", cwd=Path("/"), env=_QUIET)
         try:

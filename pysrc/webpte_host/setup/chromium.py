@@ -29,7 +29,7 @@ _BROWSER = InstalledBrowser(
 )
 
 ADAPTERS = ("swiftshader", "hardware")
-NO_ADAPTER = "none"  # a browser without WebGPU, whatever the machine has
+NO_ADAPTER = "none"  # without WebGPU on any machine
 
 
 def flags(adapter: str = "swiftshader") -> list[str]:
@@ -64,10 +64,10 @@ def chosen_adapter(adapter: str | None = None) -> str:
 
 
 def launch_options(adapter: str | None = None, *more: str) -> dict[str, Any]:
-    """Return the options of Playwright's `launch`, with which every browser here is started.
+    """Return the options of Playwright's `launch`, which start every browser here.
 
     adapter  as for `chosen_adapter`
-    more     flags besides those for the adapter
+    more     flags besides the adapter's
     """
     adapter = chosen_adapter(adapter)
     path = find()

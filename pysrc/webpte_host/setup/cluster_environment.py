@@ -1,6 +1,7 @@
-"""The environment for tests on a cluster, in `.webpte/cluster`: Ray, and some of the test packages.
+"""The environment for tests on a cluster, in `.webpte/cluster`: Ray, and some test packages.
 
-It is created once, for `serve.py test --all`: Ray takes more room than all other test packages.
+The environment is created once, for `serve.py test --all`, because Ray takes more room than all
+other test packages.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from webpte_host.base.pinned_venv import PinnedVenv
 from webpte_host.base.progress import Display
 from webpte_host.setup.environment import install_pinned, pinned, requirements
 
-# Those of the test packages that webpte, its API and pytest need; the others are for browsers.
+# The test packages that webpte, its API and pytest need; the others are for browsers.
 _SHARED = (
     *("dawn-python", "flatbuffers", "jinja2", "llguidance", "numpy", "openai"),
     *("prometheus-client", "pytest", "pytest-timeout", "starlette", "tokenizers", "uvicorn"),

@@ -1,6 +1,6 @@
 """The virtual environment of the commands that run programs, and of the tests: `.webpte/venv`.
 
-It is created once, with the packages that pyproject.toml pins: see pinned_venv.py.
+The environment is created once, with the packages that pyproject.toml pins: see pinned_venv.py.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def venv_python() -> Path:
 
 
 def inside() -> bool:
-    """Tell whether this process already runs in the environment."""
+    """Return whether this process already runs in the environment."""
     return Path(sys.prefix).resolve() == VENV.resolve()
 
 

@@ -1,8 +1,8 @@
 """The environment for exports, in `.webpte/export`: PyTorch, ExecuTorch and their dependencies.
 
-It is created once, on first use, and takes minutes and gigabytes (see pinned_venv.py). An
-interrupted one is deleted, but pip keeps its downloads. WEBPTE_EXPORT_PYTHON names the Python of an
-existing environment to use instead.
+The environment is created once, on first use, and takes minutes and gigabytes (see pinned_venv.py).
+An incomplete environment is deleted, but pip keeps its downloads. WEBPTE_EXPORT_PYTHON names the
+Python of an existing environment to use instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webpte_host.base.progress import Display
 SETTING = "WEBPTE_EXPORT_PYTHON"
 FOLDER = STATE / "export"
 
-# ExecuTorch needs its torch to be installed first: the CPU build where there are several.
+# ExecuTorch needs its torch to be installed first: the CPU build if there are several.
 PINNED = (
     "torch==2.13.0",
     "executorch==1.5.1",

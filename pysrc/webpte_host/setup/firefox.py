@@ -41,7 +41,7 @@ def find() -> str | None:
 
 
 def ensure(display: Display) -> None:
-    """Install Firefox if there is none; prints a note if that is not possible."""
+    """Install Firefox if it is missing; prints a note if that is not possible."""
     if find() is None and not (apt.install(display, _PACKAGE, "Firefox") and find()):
         display.line("  " + MISSING.replace("\n", "\n  "))
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 from webpte_host.base.errors import HostError
 
-_START_SECONDS = 300  # only a browser that hangs takes that long, even on a busy machine
+_START_SECONDS = 300  # only a hanging browser takes that long, even on a busy machine
 
 
 @dataclass(frozen=True)
 class InstalledBrowser:
-    """A kind of browser: where to look for one, and how it is recognized.
+    """A kind of browser: the places to look for it, and the means to recognize it.
 
     variable   the environment variable that may name one
-    commands   what it is called on the path
-    mac_paths  where macOS has it
-    banner     a part of what it prints for `--version`
-    wanted     what the variable should name, for people
+    commands   its names on the path
+    mac_paths  its places on macOS
+    banner     a part of its output for `--version`
+    wanted     the variable's meaning, for people
     """
 
     variable: str
@@ -32,7 +32,7 @@ class InstalledBrowser:
     wanted: str
 
     def find(self) -> str | None:
-        """Return the path of one that starts, or None; raises HostError if a named one does not."""
+        """Return the path of a working browser, or None; raises HostError if a named one fails."""
         named = os.environ.get(self.variable)
         if named:
             if not self._starts(named):
@@ -47,7 +47,7 @@ class InstalledBrowser:
         return next((path for path in candidates if self._starts(path)), None)
 
     def _starts(self, path: str) -> bool:
-        """Tell whether a browser starts: on Ubuntu a command may only point to a snap."""
+        """Return whether a browser starts: on Ubuntu a command may only point to a snap."""
         try:
             result = subprocess.run(
                 [path, "--version"], capture_output=True, timeout=_START_SECONDS, check=False

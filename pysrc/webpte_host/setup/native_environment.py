@@ -1,6 +1,7 @@
 """The environment of `serve.py devices`, in `.webpte/native`.
 
-It is created once, with what `device="native"` needs: nothing for tests, browsers or texts.
+The environment is created once, with the packages of `device="native"`: without packages for tests,
+browsers or texts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def _venv() -> PinnedVenv:
 
 
 def inside() -> bool:
-    """Tell whether this process runs in an environment with what a native device needs."""
+    """Return whether this process runs in an environment that can use a native device."""
     return environment.inside() or Path(sys.prefix).resolve() == FOLDER.resolve()
 
 

@@ -1,9 +1,9 @@
-"""Compiles the modules that a start of the page imports: Python's library, NumPy, webpte, the page.
+"""Compiles the modules of a start of the page: Python's library, NumPy, webpte, the page.
 
-There are only their sources, which the browser would compile: Python's library at every visit, half
-of the time until Python is up, and all others at the first. They are compiled once, by Pyodide's
-Python in Node: this machine's Node, or the one that Playwright ships. Modules that were edited
-since are compiled by the browser.
+Without this, the browser would compile their sources: Python's library at every visit, for half of
+the time until Python is up, and all others at the first visit. Pyodide's Python in Node compiles
+them once: this machine's Node, or Playwright's. The browser compiles modules that were edited
+since.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _KEY = "compiled"  # in the stamp of a runtime: a digest of the sources
 def ensure_compiled(
     display: Display | None, folder: Path, stamp_path: Path, current: bool = False
 ) -> None:
-    """Compile the modules if they are not, or, for `current` ones, if sources have changed.
+    """Compile the modules if they are missing, or, with `current`, if sources have changed.
 
-    If that fails, pages start slower; it is retried later.
+    If compiling fails, pages start slower, and a later start tries again.
     """
     stamp: dict[str, Any] = json.loads(stamp_path.read_text())
     if LIBRARY not in stamp["files"] or (BYTECODE in stamp["files"] and not current):
@@ -74,6 +74,6 @@ def _replace(
 
 
 def find_node() -> str | None:
-    """Return the path of Node: this machine's, or the one that comes with Playwright."""
+    """Return the path of Node: this machine's, or Playwright's."""
     found = VENV.glob("[Ll]ib/**/site-packages/playwright/driver/node*")
     return shutil.which("node") or next((str(path) for path in found if path.is_file()), None)

@@ -2,14 +2,14 @@
 
 `runtime_lock.json` pins everything. The result is one folder,
 
-    runtime/pyodide/     the interpreter, its wheels, and a pyodide-lock.json that names just those
+    runtime/pyodide/     the interpreter, its wheels, and a pyodide-lock.json that names just these
     runtime/pyscript/    PyScript's distribution
     runtime/tokenizers/  Hugging Face's tokenizers in JavaScript, for webpte.text
     runtime/webpte.bytecode  compiled modules of NumPy, webpte and the page
     runtime/stamp.json   the list of files, and the hash of the lock
 
-built under a temporary name and renamed when it is complete. Then what a start imports is compiled
-(see precompile.py). The stamp makes later starts fast and independent of the network.
+built under a temporary name and renamed when it is complete. Then the modules of a start are
+compiled (see precompile.py). The stamp makes later starts fast and independent of the network.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Setup:
         self._add_pyodide_packages(packages)
         for package in self.lock["pypi"]:
             packages[package["name"]] = self._add_pypi(package)
-        # List only the packages that are here: others then fail in Python rather than with a 404.
+        # List only the packages in this folder: others then fail in Python rather than with a 404.
         # tiktoken's other dependencies serve its own downloads, which are not used.
         for entry in packages.values():
             entry["depends"] = [name for name in entry.get("depends", ()) if name in packages]
@@ -149,7 +149,7 @@ def ensure_runtime(
 ) -> Path:
     """Return the runtime folder, after setting it up if it is not complete and current.
 
-    compile_edits  compile modules again that were edited since they were compiled
+    compile_edits  compile compile edited modules again
     """
     lock_bytes = lock_path.read_bytes()
     lock_hash = hashlib.sha256(lock_bytes).hexdigest()
@@ -191,7 +191,7 @@ def runtime_version(folder: Path = RUNTIME) -> str:
 
 
 def is_current(folder: Path, lock_hash: str) -> bool:
-    """Tell whether the runtime is complete, by names and sizes: hashing 15 MB is too slow."""
+    """Return whether the runtime is complete, by names and sizes: hashing 15 MB is too slow."""
     try:
         stamp = json.loads((folder / _STAMP).read_text())
         sizes: dict[str, int] = stamp["files"]
@@ -206,7 +206,7 @@ def is_current(folder: Path, lock_hash: str) -> bool:
 def _temporary_sibling(folder: Path) -> Iterator[Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f"{_TEMPORARY_PREFIX}*"):
-        # Left by a killed process; a younger one may still be in use.
+        # Left by a killed process; a younger folder may still be in use.
         if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
             shutil.rmtree(left, ignore_errors=True)
     temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX, dir=folder.parent))

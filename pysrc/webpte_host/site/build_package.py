@@ -1,6 +1,6 @@
 """Builds the Python package as a wheel, by pip from a copy of the checkout.
 
-It is a copy because setuptools leaves folders in the tree that it builds.
+The copy is needed because setuptools leaves folders in its source tree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from webpte_host.base.process import pip_command, run_tool
 
 _SOURCES = (
     *("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE"),
-    "docs/package.md",  # the description that registries show
+    "docs/package.md",  # the description in registries
 )
 _FOLDERS = ("pysrc/webpte", "pysrc/webpte_serve", "wgsl")
 _SETUPTOOLS = 77  # the first version that reads `license = "..."`

@@ -36,8 +36,8 @@ SITE_FILES = "site-files.js"
 SITE = OutputFolder("site", SITE_FILES, "serve.py build")
 WORKER = "service-worker.js"
 _REGISTER = "service-worker-register.js"
-_NOT_KEPT = (WORKER, SITE_FILES)  # the browser fetches these two past the worker
-_NOT_PAGE = ("harness.html", "harness.js", "npm")  # of tests, and the package for npm
+_NOT_KEPT = (WORKER, SITE_FILES)  # the browser fetches both past the worker
+_NOT_PAGE = ("harness.html", "harness.js", "npm")  # tests, and the package for npm
 
 _HEAD = "<head>"
 _COMPRESSED = frozenset(
@@ -94,7 +94,7 @@ def register_worker(page: Path, site: Path) -> None:
 
 
 def write_worker(site: Path, later: Sequence[str] = ()) -> None:
-    """Write the service worker's list of files, last of all. A changed file changes the worker.
+    """Write the service worker's list of files, after all files. A changed file changes the worker.
 
     later  prefixes of files that are cached on first use, not in advance
     """

@@ -18,8 +18,8 @@ class OutputFolder:
     """A kind of folder.
 
     kind     its name, for errors
-    mark     a file that each has: such a folder may be replaced
-    command  writes it
+    mark     a file in each such folder, which may then be replaced
+    command  the command that writes it
     """
 
     kind: str
@@ -27,7 +27,7 @@ class OutputFolder:
     command: str
 
     def check(self, out: Path) -> None:
-        """Check that the folder is new, empty, or an earlier one, which may be replaced."""
+        """Check that the folder is new, empty, or an earlier output, which may be replaced."""
         if not out.exists() or (out / self.mark).is_file():
             return
         if not out.is_dir():
@@ -40,10 +40,10 @@ class OutputFolder:
 
     @contextmanager
     def written(self, out: Path) -> Iterator[Path]:
-        """A path to write to, which becomes `out` at the end. Raises HostError."""
+        """Yield a path to write to, which becomes `out` at the end. Raises HostError."""
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            # In the same parent folder, so on the same disk, where a rename is enough.
+            # In the same parent folder, and so on the same disk, where renaming suffices.
             with tempfile.TemporaryDirectory(prefix=".webpte-", dir=out.parent) as temporary:
                 made = Path(temporary) / "made"
                 yield made

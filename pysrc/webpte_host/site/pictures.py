@@ -1,7 +1,7 @@
 """`serve.py pictures`: takes pictures of every view of the page, in each browser, size and theme.
 
-Look at them after a change of the page; `--readme` takes those of the README again. The page is the
-real one; one visit takes all pictures of a browser, so that Python starts once.
+Look at the pictures after a change of the page; `--readme` takes the README's pictures again. The
+page is the real page; a single visit takes all pictures of a browser, so that Python starts once.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
 
 
 def chosen_scenes(globs: Sequence[str] | None, *, readme: bool) -> list[Scene]:
-    """Return the scenes whose name matches one of `globs`; all without them."""
+    """Return the scenes whose name matches any of `globs`; all scenes without globs."""
     return [
         scene
         for scene in SCENES
@@ -95,7 +95,7 @@ def chosen_scenes(globs: Sequence[str] | None, *, readme: bool) -> list[Scene]:
 
 
 def _take_all(scenes: list[Scene], out: Path, browser: str | None, adapter: str | None) -> int:
-    """Take all scenes; one that cannot be shown is reported, and the others are taken."""
+    """Take pictures of all scenes; report a scene that cannot be shown, and continue."""
     from playwright.sync_api import Error as PlaywrightError  # only the environment has it
 
     out.mkdir(parents=True, exist_ok=True)

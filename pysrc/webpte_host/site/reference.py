@@ -1,8 +1,8 @@
 """`serve.py docs`: writes the pages of docs/ and the reference of the Python API as HTML.
 
-markdown-it-py renders Markdown, pdoc renders docstrings, both in an environment of their own, where
-`reference_pages.py` runs. Addresses are relative and nothing is inline, so that the result can be
-opened as files, and served under the page's content security policy.
+markdown-it-py renders Markdown, pdoc renders docstrings, both in a separate environment, where
+`reference_pages.py` runs. Addresses are relative, without inline styles and scripts, so that the
+result can be opened as files, and served under the page's content security policy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from webpte_host.base.pinned_venv import PinnedVenv
 from webpte_host.base.process import run_tool
 from webpte_host.base.progress import Display
 
-MARK = "webpte-docs.css"  # of a folder that may be replaced
+MARK = "webpte-docs.css"  # marks a folder that may be replaced
 _ENVIRONMENT = STATE / "docs"
 # The documented modules import the last two.
 _PINNED = (

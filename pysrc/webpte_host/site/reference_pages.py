@@ -1,7 +1,7 @@
 """Writes the documentation as HTML; run by `reference.py` in an environment with pdoc.
 
 OUT/index.html          docs/README.md, and so on for every page
-OUT/api/                the public modules, by pdoc, with docstrings as they are written
+OUT/api/                the public modules, by pdoc, with unformatted docstrings
 OUT/webpte-docs.css     for all pages but the reference, light and dark
 """
 
@@ -151,7 +151,7 @@ def write_reference(out: Path) -> None:
 
 
 def write_styles(out: Path) -> None:
-    """Write the stylesheet of the pages, and that of the reference: pdoc's, then ours."""
+    """Write the stylesheet of the pages, and of the reference: pdoc's, then webpte's."""
     from pdoc import render
     from pygments.formatters import HtmlFormatter
 

@@ -1,6 +1,6 @@
-"""Small models for scenes of views that no sample opens: those that the tests use.
+"""Small models of the tests, for scenes of views that no sample opens.
 
-Their weights are random, so what they say means nothing; what is looked at is how it is shown.
+Their weights are random, so their answers are meaningless; the pictures show the layout.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ PREFIX = "/scenes/"
 _DATA = ROOT / "tests" / "data"
 _ARCHIVES = ("tasks/models.tar.xz", "speech/ears.tar.xz", "speech/voices.tar.xz")
 _TRAINED = "llm/training.zip"
-_ENCODER = "text/encoder.pte"  # its words are those of the model "vectors"
-# The tasks that models are opened for, which is written into their manifests.
+_ENCODER = "text/encoder.pte"  # uses the words of the model "vectors"
+# The models' tasks, which are written into their manifests.
 _TASKS = {"things": "object-detection", "entities": "token-classification"}
 _TEMPLATE = (
     "<s>{% for m in messages %}{{ m['role'][:1] }}:{{ m['content'] }}"
@@ -32,7 +32,7 @@ _TEMPLATE = (
 
 @contextmanager
 def scene_models() -> Iterator[list[Mount]]:
-    """Unpack the models for as long as pictures are taken; a copy without tests has none."""
+    """Unpack the models while pictures are taken; a copy without tests yields None."""
     if not (_DATA / _TRAINED).exists():
         yield []
         return

@@ -84,7 +84,7 @@ class Scene:
 
 
 def wait_for_end(page: DrivenPage, *texts: str) -> None:
-    """Wait for a final status with one of these texts: "Traced …; measuring" is not final."""
+    """Wait for a final status with any of these texts: "Traced …; measuring" is not final."""
     page.wait_for(_ENDED, list(texts))
 
 
@@ -94,7 +94,7 @@ def open_sample(page: DrivenPage, name: str) -> None:
     if page.evaluate(_FOLDED):
         page.click("#drawer-button")
     page.click(f".entry[data-name={name}]")
-    # A sample that runs at once says "Done" soon after "loaded".
+    # A sample that runs at once shows "Done" soon after "loaded".
     wait_for_end(page, f"{name}.pte loaded", "Done")
     if page.evaluate(_UNFOLDED):
         page.click("#drawer-button")
@@ -123,7 +123,7 @@ def _sample(name: str) -> bytes:
 
 
 def trace(page: DrivenPage) -> None:
-    """Trace a run in the profile, and wait for the rates that are measured after it."""
+    """Trace a run in the profile, and wait for the rates measured after it."""
     page.click("#view-profile button.primary")
     wait_for_end(page, "Traced")
 

@@ -13,7 +13,7 @@ Pixels = NDArray[np.uint8]  # (height, width, 3)
 
 
 def encode(pixels: Pixels, colours: int = COLOURS) -> bytes:
-    """Encode a PNG with a palette; colours beyond its size are replaced by near ones."""
+    """Encode a PNG with a palette; colours beyond its size are replaced by near colours."""
     height, width, _ = pixels.shape
     palette, indices = quantize(pixels, colours)
     # The byte before each row selects no filter, which compresses palettes best.

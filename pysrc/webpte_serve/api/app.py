@@ -29,15 +29,15 @@ from webpte_serve.api.replies import (
 from webpte_serve.api.watch import Watch
 from webpte_serve.openai import Client, Model, RequestError
 
-_OTHER = "other"  # the path of all addresses that are not there
+_OTHER = "other"  # metrics' path for unknown addresses
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 class ApiApp:
     """Answers requests over HTTP.
 
-    keys     what requests must have as a bearer token; without any, everybody is answered
-    hosts    the only names of this server that are answered; all, if there are none
+    keys     accepted bearer tokens; empty answers every request
+    hosts    the accepted names of this server; empty accepts all
     origins  the sites whose pages may use this server
     """
 
@@ -81,7 +81,7 @@ class ApiApp:
         )
 
     def stop(self) -> None:
-        """End all answers: their clients are told that the server stops."""
+        """End all answers, and send their clients an error."""
         self._watch.stop()
 
     async def _health(self, request: Request) -> Response:
@@ -127,7 +127,7 @@ class ApiApp:
     async def _stream(
         self, request: Request, chunks: AsyncGenerator[Any, None], started: float
     ) -> Response:
-        """Return chunks as events. Errors before the first chunk have a status of their own."""
+        """Return chunks as events. Errors before the first chunk get their own HTTP status."""
         path = request.url.path
         first = await self._watch.run(request.receive, anext(chunks))
         self._metrics.note_first(path, started)
@@ -160,21 +160,21 @@ class ApiApp:
             return
         kind, _, key = request.headers.get("authorization", "").partition(" ")
         given = key.strip().encode()
-        # Every key is compared, so that the time says nothing about them.
+        # Every key is compared, so that the time reveals nothing.
         known = [hmac.compare_digest(given, one) for one in self._keys]
         if kind.lower() != "bearer" or not any(known):
             raise RequestError("the API key is missing or wrong", None, 401, "invalid_api_key")
 
     def _middleware(self, origins: Sequence[str]) -> list[Middleware]:
-        """Return what sees requests first; pages of known sites can read all that is refused."""
-        guarded = Middleware(_Guarded, check=self._guard.check, refused=self._refused)
+        """Return the middleware; pages of known sites can also read refusals."""
+        guarded = Middleware(_HeaderCheck, check=self._guard.check, refused=self._refused)
         if not origins:
             return [guarded]
         allowed: dict[str, Any] = {"allow_origins": list(origins), "allow_methods": ["GET", "POST"]}
         return [Middleware(CORSMiddleware, **allowed, allow_headers=["*"]), guarded]
 
 
-class _Guarded:
+class _HeaderCheck:
     """Answers only requests that pass a check of their headers."""
 
     def __init__(

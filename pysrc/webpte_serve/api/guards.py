@@ -15,7 +15,7 @@ from webpte_serve.api.host_header import host_name
 from webpte_serve.openai import RequestError
 
 MAX_BODY = 1 << 24  # bytes of a request, which may have pictures
-BODY_SECONDS = 15.0  # for a body to come in, and one more for each part of this size
+BODY_SECONDS = 15.0  # for a whole body, and again for each part of this size
 _SLOWEST = 1 << 15
 _JSON = "application/json"
 
@@ -23,17 +23,17 @@ _JSON = "application/json"
 class RequestGuard:
     """Refuses requests by their headers.
 
-    hosts    the only names of this server that are answered; all, if there are none. Otherwise a
-             page of another site could reach a server on this machine by a name of its own.
-    origins  the sites whose pages may use this server; "*" is all. A browser sends what a page of
-             another site posts, even if that page cannot read the answer.
+    hosts    the accepted names of this server; empty accepts all. Otherwise a page of another site
+             could reach a server on this machine by another name.
+    origins  the sites whose pages may use this server; "*" is all. A browser sends the posts of
+             another site's page, even if that page cannot read the answer.
     """
 
     def __init__(self, hosts: Collection[str], origins: Collection[str]) -> None:
         self._hosts, self._origins = frozenset(hosts), frozenset(origins)
 
     def check(self, method: str, headers: Headers) -> None:
-        """Raise RequestError for a request that is not answered."""
+        """Raise RequestError for a refused request."""
         host = headers.get("host", "")
         if self._hosts and host_name(host) not in self._hosts:
             told = f"this server is not called {host!r}: address it as localhost"
@@ -51,7 +51,7 @@ class RequestGuard:
 
 
 async def read_body(request: Request) -> dict[str, Any]:
-    """Return the table that a request has as its body."""
+    """Return the table in a request's body."""
     data = await _received(request)
     found = await in_thread(parse_json, data, "the request", RequestError)
     if not isinstance(found, dict):

@@ -12,7 +12,7 @@ from webpte_serve.openai import EmbeddingModel, Model
 
 
 class Metrics:
-    """The numbers that `/metrics` tells."""
+    """The numbers that `/metrics` reports."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

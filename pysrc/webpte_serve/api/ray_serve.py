@@ -24,9 +24,9 @@ from webpte_serve.openai import Client
 class ClusterOptions:
     """The options of the deployment: see docs/use/serve.md.
 
-    models    folders or files as for `serve.py api`, NAME=PLACE too; places are those of the nodes
-    replicas  how many copies there are; 0 lets Ray choose, by the number of requests
-    gpus      of each replica: 0.5 puts two on a GPU, 0 is for a CPU's driver and device="numpy"
+    models    folders or files as for `serve.py api`, NAME=PLACE too; places are on the nodes
+    replicas  the number of copies; 0 lets Ray choose, by the number of requests
+    gpus      per replica: 0.5 puts two on a GPU, 0 is for a CPU's driver and device="numpy"
     waiting   requests that wait in a replica, at most
     slots     requests that a replica answers at once
     """
@@ -65,7 +65,7 @@ def _parsed(name: str, kind: str, value: Any) -> Any:
 
 
 class ApiReplica:
-    """A copy of the API on one GPU; Ray sets which that is."""
+    """A copy of the API on a GPU, which Ray assigns."""
 
     def __init__(self, options: ClusterOptions, keys: Sequence[str]) -> None:
         self._options, self._keys = options, keys
@@ -97,13 +97,14 @@ def deploy(given: dict[str, Any]) -> Any:
     from ray import serve
 
     options = ClusterOptions.of(given)
-    # Keys of the environment are those of who deploys: nodes need not have them.
+    # Keys of the environment belong to the deployer: nodes need not have them.
     keys = [*options.keys, *filter(None, [os.environ.get(API_KEY)])]
     deployment = serve.deployment(
         serve.ingress()(ApiReplica),
         name="webpte",
         num_replicas=options.replicas or "auto",
-        # What a replica cannot take, another one may: its own queue refuses what is too much.
+        # Another replica may take a request that this replica cannot: the replica's queue refuses
+        # excess.
         max_ongoing_requests=options.waiting,
         max_queued_requests=options.waiting,
         ray_actor_options={"num_gpus": options.gpus},

@@ -1,4 +1,4 @@
-"""Answers and errors as HTTP has them: JSON, and streams of events."""
+"""Answers and errors in HTTP: JSON, and streams of events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webpte.llm.text.tokenizer import clean
 from webpte_serve.api.watch import Watch
 from webpte_serve.openai import RequestError
 
-GONE = 499  # the status of requests whose client went away, which nobody sees but the metrics
+GONE = 499  # the status of requests whose client went away, visible only in metrics
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 16  # items that are written at once: Python's JSON lets no other thread run meanwhile
 _TYPE = "application/json"
@@ -29,13 +29,13 @@ async def json_response(table: Mapping[str, Any]) -> Response:
 
 
 def error_response(error: RequestError) -> Response:
-    """Return an error as the API writes it."""
+    """Return an error in the API's form."""
     headers = {"Retry-After": "1"} if error.status == 429 else None
     return Response(_encoded(_written(error.body)), error.status, headers, _TYPE)
 
 
 def as_request_error(error: Exception) -> RequestError:
-    """Return the error that a client is told; what nobody expected is logged, too."""
+    """Return the error for a client; unexpected errors are logged, too."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, InputError):
@@ -50,7 +50,7 @@ def as_request_error(error: Exception) -> RequestError:
 class EventStream(StreamingResponse):
     """A response of chunks as events.
 
-    done   called once, with the status of the whole and the last usage that a chunk told
+    done   called once, with the final status and the usage in the last chunk that has it
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EventStream(StreamingResponse):
         self._has_begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = GONE  # unless its end is sent
+        status = GONE  # unless its end was sent
         try:
             await self._watch.run(receive, self._sent(send))
             status = 200
@@ -103,7 +103,7 @@ def _event(table: Mapping[str, Any]) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    """Return UTF-8, with U+FFFD for lone surrogates, which a request may have and UTF-8 has not."""
+    """Return UTF-8, with U+FFFD for lone surrogates, which requests may have and UTF-8 lacks."""
     try:
         return text.encode()
     except UnicodeEncodeError:

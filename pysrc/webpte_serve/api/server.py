@@ -1,4 +1,4 @@
-"""The HTTP server under the application: it waits for no client without end, and stops quietly."""
+"""The HTTP server under the application, with time limits for clients and a quiet stop."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from webpte_serve.api.app import ApiApp
 
 IDLE_SECONDS = 15.0  # until a connection has sent the head of a request
 READ_SECONDS = 60.0  # until a client has taken a part of its answer
-END_SECONDS = 30.0  # for answers that have begun when the server is stopped
-_LAST_SECONDS = 2.0  # for clients to be told that it stops
+END_SECONDS = 30.0  # for running answers when the server is stopped
+_LAST_SECONDS = 2.0  # to inform clients of the stop
 
 
 class ApiServer(uvicorn.Server):
-    """Serves an application until it is stopped; answers that have begun may then end."""
+    """Serves an application until it is stopped; running answers may then end."""
 
     def __init__(self, app: ApiApp, host: str, port: int) -> None:
         config = uvicorn.Config(
@@ -51,9 +51,9 @@ class ApiServer(uvicorn.Server):
 
 
 class _TimedConnection(H11Protocol):
-    """A connection that is closed when its client neither sends nor takes anything for long.
+    """A connection that is closed when its client is inactive for long.
 
-    The body of a request has a time limit of its own (`guards`).
+    The body of a request has a separate time limit (`guards`).
     """
 
     _timer: asyncio.TimerHandle | None = None
@@ -77,7 +77,7 @@ class _TimedConnection(H11Protocol):
     def on_response_complete(self) -> None:
         answered = self.cycle
         super().on_response_complete()
-        if self.cycle is answered:  # no next request was sent with it
+        if self.cycle is answered:  # no further request has arrived
             self._expect_request()
 
     def pause_writing(self) -> None:
@@ -93,8 +93,8 @@ class _TimedConnection(H11Protocol):
     def _expect_request(self) -> None:
         """Close the connection unless the whole head of a request comes in time.
 
-        What is left of the body of a refused request is read meanwhile: else its client would get
-        a reset instead of the answer.
+        The rest of a refused request's body is read meanwhile: else its client would get a reset
+        instead of the answer.
         """
         self._forget()
         self._timer = self.loop.call_later(IDLE_SECONDS, self.transport.close)

@@ -15,17 +15,17 @@ T = TypeVar("T")
 
 
 class Watch:
-    """Ends work whose result nobody waits for."""
+    """Ends work when its client has gone."""
 
     def __init__(self) -> None:
         self._stopped = asyncio.Event()
 
     def stop(self) -> None:
-        """End all work, also such that begins later."""
+        """End all work, also work that begins later."""
         self._stopped.set()
 
     async def run(self, receive: Receive, work: Awaitable[T]) -> T:
-        """Return the result of work for a request that was read.
+        """Return the result of work for a complete request.
 
         Raises ClientDisconnect when the client has gone, and RequestError when the server stops;
         the work has then ended, so that the model is free.

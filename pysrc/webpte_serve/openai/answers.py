@@ -1,4 +1,4 @@
-"""Answers as OpenAI's API writes them: whole, or in chunks as they are generated."""
+"""Answers in the form of OpenAI's API: whole, or in chunks while they are generated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 @dataclass
 class _AnswerPiece:
-    """A step of an answer: text, a call of a tool, tokens' log-probabilities, or its end."""
+    """A step of an answer: text, a call of a tool, tokens' log-probabilities, or the end."""
 
     text: str = ""
     call: ToolCall | None = None
@@ -49,7 +49,7 @@ class _Counts:
 
 @dataclass
 class _Choice:
-    """All of one answer."""
+    """A complete answer."""
 
     text: str = ""
     calls: list[ToolCall] = field(default_factory=list)
@@ -70,14 +70,14 @@ class ChatAnswer:
         self, model: Model, request: ChatRequest, constraint: ConstraintMaker | None
     ) -> None:
         self._model, self._request = model, request
-        self._prompt: PicturePrompt | None = None  # it keeps its pictures
+        self._prompt: PicturePrompt | None = None  # which keeps its pictures
         self._constraint = constraint
         self._alone = must_be_alone(request.decoding, request.top, constraint)
         self._head = _AnswerHead("chatcmpl", model.name)
 
     @classmethod
     async def create(cls, model: Model, request: ChatRequest) -> ChatAnswer:
-        """Read a request's messages, but for pictures; nothing is generated yet."""
+        """Read a request's messages, except for pictures; nothing is generated yet."""
         answer = cls(model, request, await in_thread(model.constraint, request))
         if not await model.check_pictures(request):
             answer._prompt = await model.chat_prompt(request)
@@ -85,7 +85,7 @@ class ChatAnswer:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[_Counts]:
-        """Wait until the answer may begin; the pictures of those who wait are not decoded."""
+        """Wait until the answer may begin; pictures of waiting requests are not decoded."""
         async with self._model.turn(self._alone):
             if self._prompt is None:
                 self._prompt = await self._model.chat_prompt(self._request)
@@ -104,7 +104,7 @@ class ChatAnswer:
         return {**self._head.table("chat.completion"), "choices": rows, "usage": counts.usage}
 
     async def chunks(self) -> AsyncIterator[Json]:
-        """Generate the choices one after the other, in chunks as the text comes."""
+        """Generate the choices in turn, in chunks as the text comes."""
         head = self._head.table("chat.completion.chunk")
         decoding = self._request.decoding
         if decoding.include_usage:
@@ -114,7 +114,7 @@ class ChatAnswer:
                 calls, started = 0, False
                 async with aclosing(self._pieces(index, counts)) as pieces:
                     async for piece in pieces:
-                        if not started:  # not before: a request may fail until here
+                        if not started:  # not earlier: a request may fail until here
                             first = {"role": "assistant", "content": ""}
                             yield {**head, "choices": [_chunk(index, first)]}
                             started = True
@@ -128,9 +128,9 @@ class ChatAnswer:
             yield {**head, "choices": [], "usage": counts.usage}
 
     async def _pieces(self, choice: int, counts: _Counts) -> AsyncGenerator[_AnswerPiece, None]:
-        """Generate one choice, with calls of tools apart from the text."""
+        """Generate a choice, with calls of tools apart from the text."""
         request, model = self._request, self._model
-        assert self._prompt is not None  # since its turn began
+        assert self._prompt is not None  # since the start of its turn
         tokens = self._prompt.tokens
         reply = model.answer(tokens, request.decoding, choice, request.top, self._constraint)
         may_call = bool(request.tools) and request.tool_choice.may_call
@@ -198,7 +198,7 @@ class CompletionAnswer:
         return {**self._head.table("text_completion"), "choices": rows, "usage": counts.usage}
 
     async def chunks(self) -> AsyncIterator[Json]:
-        """Continue the prompts one after the other, in chunks as the text comes."""
+        """Continue the prompts in turn, in chunks as the text comes."""
         counts, head = self._counts(), self._head.table("text_completion")
         async with self._model.turn(self._alone):
             for index, echo, reply in self._replies():
@@ -241,7 +241,7 @@ class CompletionAnswer:
 
 @dataclass(frozen=True)
 class _AnswerHead:
-    """The part that all chunks of an answer share."""
+    """The common part of all chunks of an answer."""
 
     prefix: str
     model: str
@@ -262,7 +262,7 @@ async def _steps(reply: Reply) -> AsyncIterator[_AnswerPiece]:
     seen = 0
     try:
         async for text in reply:
-            await asyncio.sleep(0)  # NumPy computes in this thread, and others want a turn
+            await asyncio.sleep(0)  # NumPy computes in this thread, and other tasks want a turn
             new, seen = reply.logprobs[seen:], len(reply.logprobs)
             yield _AnswerPiece(text, logprobs=new)
         finish = "stop" if reply.ended == "stop" else "length"
@@ -289,7 +289,7 @@ def _logprob(model: Model, found: TokenLogprob) -> Json:
 
 
 def usage_of(prompt: int, answer: int, cached: int | None) -> Json:
-    """Return the count of tokens; `cached` are those of the prompt that were not computed."""
+    """Return the count of tokens; `cached` tokens of the prompt were not computed."""
     usage: Json = {
         "prompt_tokens": prompt,
         "completion_tokens": answer,

@@ -1,4 +1,4 @@
-"""Any JSON object as an expression, nested as deep as an automaton of fair size can be."""
+"""Any JSON object as an expression, nested as deep as an automaton of fair size allows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEPTH = 5  # objects and arrays within each other; every level doubles the state
 
 @cache
 def any_object() -> Expression:
-    """Return the expression of any JSON object, written as `json.dumps` does."""
+    """Return the expression of any JSON object, written as by `json.dumps`."""
     return _object(DEPTH)
 
 

@@ -1,4 +1,4 @@
-"""The client: it passes requests to models, and writes answers as OpenAI's API does."""
+"""The client: it passes requests to models, and writes answers in the form of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Request = TypeVar("Request", bound=ChatRequest | CompletionRequest)
 
 
 class Client:
-    """Answers requests with models, as the `openai` package's client does with a server.
+    """Answers requests with models, with the methods of the `openai` package's client.
 
     chat.completions.create(...), completions.create(...), embeddings.create(...), rerank(...),
     models.list(), models.retrieve(name)
@@ -40,7 +40,7 @@ class Client:
 
     @property
     def all_models(self) -> list[Model | EmbeddingModel]:
-        """The models, in the order they were given."""
+        """The models, in the given order."""
         return list(self._models.values())
 
     def language_model(self, name: str) -> Model:
@@ -82,7 +82,7 @@ class _ChatEndpoints:
 
 
 class _Completions(Generic[Request]):
-    """An endpoint that generates: what checks its requests, and what answers them."""
+    """An endpoint that generates, with its check of requests and its answers."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _Models:
         return {"object": "list", "data": rows}
 
     async def retrieve(self, name: str) -> Json:
-        """Return what is known about one model."""
+        """Return the description of a model."""
         return _listed(self._client._model(name))
 
 

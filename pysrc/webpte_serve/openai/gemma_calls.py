@@ -1,4 +1,4 @@
-"""Calls of tools as Gemma writes them: `call:NAME{key:value,...}` with marks around texts."""
+"""Calls of tools in Gemma's form: `call:NAME{key:value,...}` with marks around texts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class GemmaCallError(Exception):
 def read_call(text: str, quote: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of a call; `quote` is before and after each text.
 
-    Texts without the mark stay `Bare`, since only a schema tells what they are. Arguments may also
-    be JSON. Raises GemmaCallError.
+    Texts without the mark become `UnquotedValue`, since only a schema decides their type. Arguments
+    may also be JSON. Raises GemmaCallError.
     """
     head, brace, rest = text.strip().partition("{")
     begin, name = head[: len("call:")], head[len("call:") :].strip()
@@ -33,14 +33,14 @@ def read_call(text: str, quote: str) -> tuple[str, dict[str, Any]]:
     return name, table
 
 
-class Bare(str):
+class UnquotedValue(str):
     """A value without quotes: a number, a word, or a text that a model forgot to quote."""
 
     __slots__ = ()
 
 
 class _Reader:
-    """Reads one table of arguments."""
+    """Reads a table of arguments."""
 
     def __init__(self, text: str, quote: str) -> None:
         self._text, self._quote, self._at = text, quote, 0
@@ -83,7 +83,7 @@ class _Reader:
             return self._table(depth)
         if self._is_next("["):
             return self._list(depth)
-        return Bare(self._until(",]}").strip())
+        return UnquotedValue(self._until(",]}").strip())
 
     def _text_in_quotes(self) -> str:
         self._take(self._quote)
@@ -116,7 +116,7 @@ class _Reader:
 
 
 def as_schema_says(value: Any, schema: Any) -> Any:
-    """Return arguments with every bare value as what its schema, or else its text, says."""
+    """Return arguments with unquoted values converted by their schema, or else by their text."""
     known = schema if isinstance(schema, Mapping) else {}
     if isinstance(value, dict):
         types = known.get("properties")
@@ -124,7 +124,7 @@ def as_schema_says(value: Any, schema: Any) -> Any:
         return {key: as_schema_says(one, inner.get(key)) for key, one in value.items()}
     if isinstance(value, list):
         return [as_schema_says(one, known.get("items")) for one in value]
-    if not isinstance(value, Bare):
+    if not isinstance(value, UnquotedValue):
         return value
     kinds = known.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]

@@ -1,4 +1,4 @@
-"""Messages of OpenAI's API as chat templates take them."""
+"""Messages of OpenAI's API in the form of chat templates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webpte_serve.openai.values import RequestError
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _PICTURE = "image_url"
-MOST_PICTURES = 32  # of a request
+MOST_PICTURES = 32  # per request
 MOST_PIXELS, MOST_PIXELS_IN_ALL = 1 << 25, 1 << 26
 
 
@@ -55,7 +55,7 @@ def _message(message: Any, where: str) -> dict[str, Any]:
 
 
 def pictures_in(messages: Sequence[Mapping[str, Any]]) -> list[bytes]:
-    """Return the files of the pictures in messages, as `template_messages` returns them."""
+    """Return the files of the pictures in the result of `template_messages`."""
     contents = [message["content"] for message in messages]
     parts = [part for content in contents if not isinstance(content, str) for part in content]
     return [part["image"] for part in parts if part["type"] == "image"]
@@ -113,7 +113,7 @@ def _part(part: Any, where: str) -> dict[str, Any]:
 
 
 def _data(url: Any, where: str) -> bytes:
-    """Return the bytes in a data URL; others are not fetched for whoever sends a request."""
+    """Return the bytes in a data URL; refuse other URLs, so that requests cause no fetches."""
     head, found, data = str(url).partition(",")
     if not head.startswith("data:image/") or not head.endswith(";base64") or not found:
         raise RequestError(

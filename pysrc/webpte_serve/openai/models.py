@@ -1,4 +1,4 @@
-"""Models that a client answers with: a program, its tokenizer, and one answer at a time."""
+"""Models of a client: a program, its tokenizer, and a queue for answers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from webpte_serve.openai.requests import ChatRequest, Decoding
 from webpte_serve.openai.tools import ToolFormat, format_of
 from webpte_serve.openai.values import RequestError
 
-WAITING = 64  # requests that wait for a model, at most
+WAITING = 64  # waiting requests per model, at most
 MOST_SCHEMA = 1 << 17  # characters of the schemas that an answer has to fit
 _BUSY = 429
 ConstraintMaker = Callable[[], Awaitable[Constraint]]
 
 
 class _Queue:
-    """Gives a model to one request after the other, in the order they came."""
+    """Gives a model to requests in turn, in the order of their arrival."""
 
     def __init__(self, name: str, most: int) -> None:
         self._name, self._most = name, most
@@ -78,10 +78,10 @@ class _Queue:
 class Model:
     """A language model by name.
 
-    waiting     the number of requests that may wait while others are answered; more are refused
-    slots       requests that are answered at once, where the program allows it; those with a
-                constraint or log-probabilities are answered one by one beside them
-    one_by_one  the reason why they are not, once `prepare` has found out
+    waiting     the number of requests that may wait; further requests are refused
+    slots       requests that are answered at once, if the program allows it; requests with a
+                constraint or log-probabilities are answered in turn, in parallel
+    one_by_one  the reason why requests are answered in turn, set by `prepare`
     vision      for a model that sees: its preprocessor_config.json and config.json
     """
 
@@ -117,16 +117,16 @@ class Model:
 
     @cached_property
     def pieces(self) -> list[bytes | None]:
-        """The bytes of every token; None for special ones."""
+        """The bytes of every token; None for special tokens."""
         return self.tokenizer.pieces()
 
     @property
     def max_context(self) -> int | None:
-        """The number of tokens of a prompt and its answer, if the program says."""
+        """The number of tokens of a prompt and its answer, if the program defines it."""
         return self._generator.max_context
 
     async def prepare(self) -> None:
-        """Do what the first answers would wait for, and find out whether several run at once."""
+        """Prepare the first answers, and find out whether several can run at once."""
         await self._grammars.guide()
         if self._scheduler is not None:
             try:
@@ -146,7 +146,7 @@ class Model:
         return self.queue.waiting + shared
 
     def turn(self, alone: bool) -> AbstractAsyncContextManager[None]:
-        """Wait until a request may be answered: at once, unless it has to be answered alone."""
+        """Wait until a request may be answered: immediately, unless it must be answered alone."""
         return self.queue.turn() if alone or self._scheduler is None else self._beside()
 
     @asynccontextmanager
@@ -157,7 +157,7 @@ class Model:
 
     @property
     def tool_format(self) -> ToolFormat:
-        """The way the model writes calls of tools."""
+        """The model's form of calls of tools."""
         return format_of(self._template.source if self._template is not None else "")
 
     async def chat_prompt(self, request: ChatRequest) -> PicturePrompt:
@@ -175,9 +175,9 @@ class Model:
             raise RequestError(str(error), "messages") from error
 
     async def check_pictures(self, request: ChatRequest) -> bool:
-        """Tell whether a request has pictures; raises RequestError for those that are refused.
+        """Return whether a request has pictures; raises RequestError for refused pictures.
 
-        They are not decoded: that is for the request's turn, so that those who wait have no pixels.
+        Pictures are decoded in the request's turn, so that waiting requests hold no pixels.
         """
         files = pictures_in(request.messages)
         if files and self._sees is None:
@@ -194,7 +194,7 @@ class Model:
         return self.tokenizer.encode(text, special=False)
 
     def _rendered(self, request: ChatRequest, render: Callable[..., Any] | None) -> Any:
-        """Return what a chat template makes of the messages."""
+        """Return the chat template's text for messages."""
         if self._template is None or render is None:
             raise RequestError(
                 f"{self.name} has no chat template: use completions", "model", code="no_template"
@@ -216,7 +216,7 @@ class Model:
         return self.tokenizer.decode(prompt, special=True), prompt
 
     def _check_length(self, text: str) -> None:
-        """Raise RequestError for a text that cannot fit, which is not encoded: that takes long."""
+        """Raise RequestError for a text that cannot fit; encoding it would take long."""
         most = self.max_context
         if most is not None and len(text) > most and len(text) > most * self._longest_token:
             raise _too_long(f"{len(text):,} characters", most)
@@ -226,7 +226,7 @@ class Model:
         return self.tokenizer.longest_token()
 
     def _room_after(self, count: int) -> int | None:
-        """Return how many tokens have room after a prompt; raises RequestError if none has."""
+        """Return the room after a prompt in tokens; raises RequestError if it is 0."""
         if self.max_context is None:
             return None
         if count >= self.max_context:
@@ -241,7 +241,7 @@ class Model:
         top: int | None,
         constraint: ConstraintMaker | None = None,
     ) -> Reply:
-        """Return an answer to tokens; in a `turn`, which is alone for what a step cannot share."""
+        """Return an answer to tokens, inside a `turn`, alone if it cannot share steps."""
         room = self._room_after(len(tokens))
         if (token := max(decoding.logit_bias, default=0)) >= self._generator.vocabulary:
             raise RequestError(f"there is no token {token}", "logit_bias")
@@ -266,7 +266,7 @@ class Model:
         return Reply(generation, self.tokenizer, stop, stats_of(generation), constraint)
 
     def constraint(self, request: ChatRequest) -> ConstraintMaker | None:
-        """Return what builds the constraint that a request asks for; None if it asks for none."""
+        """Return the builder of a request's constraint; None for a request without constraints."""
         answer = self._required(request)
         if answer is None:
             return None
@@ -301,13 +301,13 @@ def _check_schemas(answer: JsonAnswer) -> None:
                 if left < 0:
                     raise InputError(f"{answer.name} has more than {MOST_SCHEMA:,} characters")
         except (TypeError, ValueError, RecursionError):
-            pass  # it is not JSON: who reads it says so
+            pass  # not JSON: its reader raises the error
 
 
 def must_be_alone(decoding: Decoding, top: int | None, constraint: object) -> bool:
-    """Tell whether a request needs what steps do not share.
+    """Return whether a request has options that shared steps do not support.
 
-    These are log-probabilities, a constraint, and biases or penalties that the host computes.
+    Unsupported are log-probabilities, a constraint, and biases or penalties that the host computes.
     """
     return top is not None or constraint is not None or decoding.rule(0) is not None
 
@@ -357,7 +357,7 @@ def _too_long(prompt: str, context: int) -> RequestError:
 def _with_instructions(
     messages: Sequence[Mapping[str, Any]], format: ToolFormat, request: ChatRequest
 ) -> list[Mapping[str, Any]]:
-    """Return messages that tell the model about tools, for a template that does not."""
+    """Return messages that describe the tools, for a template that does not."""
     told, rest = format.instructions(request.tools), list(messages)
     if rest and rest[0]["role"] == "system":
         told, rest = f"{rest[0]['content']}\n\n{told}", rest[1:]

@@ -32,10 +32,10 @@ async def open_model(
     """Load a program and its tokenizer; a sentence encoder becomes a model for embeddings.
 
     source     a folder, a manifest or a program: a path, in the browser a URL
-    name       that requests use; by default that of the folder or program
+    name       its name in requests; by default from the folder or program
     tokenizer  its file; by default NAME.tokenizer.json or tokenizer.json next to the program
     waiting    requests that may wait for the model
-    slots      requests that are answered at once, where the program allows it
+    slots      requests that are answered at once, if the program allows it
     loading    arguments of `webpte.load`: device, keep, progress, ...
     """
     keep = bool(loading.get("keep"))
@@ -56,7 +56,7 @@ async def open_model(
 
 
 async def _tokenizer(entry: str | Path, given: str | Path | None, keep: bool) -> Tokenizer:
-    """Load the first tokenizer that is there, with the config that has its name."""
+    """Load the first tokenizer that exists, with the config of the same name."""
     own = await read_sibling(entry, names_beside(entry, TOKENIZER_CONFIG)[0], keep)
     async for place in _places(entry, given, keep):
         try:
@@ -84,7 +84,7 @@ async def _places(
 
 
 async def _vision(entry: str | Path, keep: bool) -> tuple[Table, Table]:
-    """Read how a model that sees prepares pictures, and its config."""
+    """Read a vision model's preparation of pictures, and its config."""
     found = []
     for name in (PREPROCESSOR, CONFIG):
         data = await read_sibling(entry, name, keep)

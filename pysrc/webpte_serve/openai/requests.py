@@ -1,4 +1,4 @@
-"""Requests of OpenAI's API, checked: what is not supported is refused by name."""
+"""Requests of OpenAI's API, checked: unsupported parameters are refused by name."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MOST_CHOICES = 16
 MOST_STOPS = 16
 MOST_INPUTS = 2048
 MOST_BIASES, MOST_DIGITS = 1024, 10
-# Parameters that change nothing about an answer here; a prediction could only make it come sooner.
+# Parameters without effect on an answer here; a prediction could only speed it up.
 _IGNORED = (
     *("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"),
     "prediction",
 )
-# Parameters that would change it; refused unless they have the value that changes nothing.
+# Parameters that would change an answer; refused unless they have a neutral value.
 _NEUTRAL: Mapping[str, Collection[Any]] = {
     "modalities": (["text"],),
     "audio": (),
@@ -42,7 +42,7 @@ _NEUTRAL: Mapping[str, Collection[Any]] = {
 
 @dataclass(frozen=True)
 class Decoding:
-    """The part of a request that says how tokens are chosen, and how many."""
+    """The parameters of a request that choose tokens, and their number."""
 
     max_new_tokens: int | None
     choices: int
@@ -63,7 +63,7 @@ class Decoding:
         return TokenBiases(self.logit_bias, *penalties, prompt)
 
     def options(self, choice: int) -> dict[str, Any]:
-        """Return the options of one choice; each has a seed of its own."""
+        """Return the options of a choice; each choice has a different seed."""
         seed = None if self.seed is None else (self.seed + choice) % (1 << 32)
         return {**self.sampling, "seed": seed}
 
@@ -72,7 +72,7 @@ class Decoding:
 class ChatRequest:
     """A request for chat completions.
 
-    is_json  whether the answer has to be JSON: of the `schema`, or any object without one
+    is_json  whether the answer has to be JSON: of the `schema`, or any object without a schema
     top      the number of alternatives that are listed for each token; None: no log-probabilities
     """
 
@@ -126,7 +126,7 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
         raise RequestError("must have at least one message", "messages")
     tools = tools_of(reader.take("tools", list, None) or [])
     choice = tool_choice_of(reader.take("tool_choice", (str, dict), None), tools)
-    reader.take("parallel_tool_calls", bool, True)  # one that is required is one call
+    reader.take("parallel_tool_calls", bool, True)  # a required call is a single call
     is_json, schema = _response_format(reader.take("response_format", dict, None))
     if is_json and choice.name is not None:
         raise RequestError("a required tool call has a format of its own", "response_format")
@@ -154,8 +154,8 @@ def chat_request(body: Mapping[str, Any]) -> ChatRequest:
 
 
 def _extra_body(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables of the chat template that WebLLM's requests have there."""
-    known = {"enable_thinking", "enable_latency_breakdown"}  # the latter changes no answer
+    """Return the template's variables in WebLLM's form of requests."""
+    known = {"enable_thinking", "enable_latency_breakdown"}  # the second key changes no answer
     if unknown := given.keys() - known:
         told = ", ".join(sorted(unknown))
         raise RequestError(f"only enable_thinking is known, not {told}", "extra_body")
@@ -229,7 +229,7 @@ def _decoding(reader: RequestReader, lengths: Sequence[str], length: int | None)
         "min_p": reader.number("min_p", float, None, 0, 1),
         "repetition_penalty": reader.number("repetition_penalty", float, None, 0, None),
     }
-    if sampling["top_p"] == 0:  # the likeliest token alone
+    if sampling["top_p"] == 0:  # only the likeliest token
         sampling.update(top_p=None, temperature=0.0)
     if sampling["top_p"] == 1:
         sampling["top_p"] = None
@@ -256,7 +256,7 @@ def _decoding(reader: RequestReader, lengths: Sequence[str], length: int | None)
 
 
 def _logit_bias(given: Mapping[Any, Any]) -> dict[int, float]:
-    """Return biases by token, which JSON has as texts."""
+    """Return biases by token; JSON has the tokens as texts."""
     found: dict[int, float] = {}
     if len(given) > MOST_BIASES:
         raise RequestError(f"it has {len(given)} tokens; at most {MOST_BIASES}", "logit_bias")
@@ -270,7 +270,7 @@ def _logit_bias(given: Mapping[Any, Any]) -> dict[int, float]:
 
 
 def _response_format(given: Mapping[str, Any] | None) -> tuple[bool, Mapping[str, Any] | None]:
-    """Return whether the answer has to be JSON, and its schema; None is any object."""
+    """Return whether the answer has to be JSON, and its schema; None means any object."""
     kind = "text" if given is None else given.get("type")
     if kind == "text":
         return False, None
@@ -290,7 +290,7 @@ def _response_format(given: Mapping[str, Any] | None) -> tuple[bool, Mapping[str
 
 
 def _schema(given: Any) -> Mapping[str, Any] | None:
-    """Return a schema that may be written as a text; None if there is none."""
+    """Return a schema that may be written as a text; None without a schema."""
 
     def fail(message: str) -> RequestError:
         return RequestError(message, "response_format")

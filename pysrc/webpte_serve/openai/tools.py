@@ -1,4 +1,4 @@
-"""Tools that a model may call: how they are told to it, required of it, and found in its answer."""
+"""Tools that a model may call: their description, their required use, and calls in answers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Tool:
 
     @property
     def table(self) -> dict[str, Any]:
-        """The tool as chat templates take it."""
+        """Return the tool in the form of chat templates."""
         told = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": told}
 
 
 @dataclass(frozen=True)
 class ToolChoice:
-    """A choice of tools: none of them, what the model likes, or a call of `name` ("" is any)."""
+    """A choice of tools: forbidden, optional, or a required call of `name` ("" is any)."""
 
     may_call: bool
     name: str | None = None
@@ -106,18 +106,18 @@ def tool_choice_of(choice: str | Mapping[str, Any] | None, tools: Sequence[Tool]
 
 @dataclass(frozen=True)
 class ToolFormat:
-    """The way a model writes calls: JSON with the name and the arguments, between two marks.
+    """A model's form of calls: JSON with the name and the arguments, between two marks.
 
-    Without marks, an answer that is nothing but such JSON is a call.
+    Without marks, an answer that consists of such JSON is a call.
     """
 
     begin: str
     end: str
-    key: str  # of the arguments
+    key: str  # key of the arguments
     is_in_template: bool = True
 
     def call_of(self, tools: Sequence[Tool]) -> JsonAnswer:
-        """Return what one call of one of the tools is."""
+        """Return the JSON form of a single tool call."""
         return JsonAnswer(tuple(self._one(tool) for tool in tools), "tools")
 
     def _one(self, tool: Tool) -> JsonForm:
@@ -126,7 +126,7 @@ class ToolFormat:
         return JsonForm(schema, self.begin, self.end)
 
     def instructions(self, tools: Sequence[Tool]) -> str:
-        """Return a text that tells a model about tools, for templates that do not."""
+        """Return a text that describes tools to a model, for templates without tools."""
         listed = "\n".join(json.dumps(tool.table["function"], ensure_ascii=False) for tool in tools)
         call = f'{{"name": "...", "{self.key}": {{...}}}}'
         return (
@@ -135,7 +135,7 @@ class ToolFormat:
         )
 
     def calls(self, text: str, tools: Mapping[str, Tool]) -> list[ToolCall]:
-        """Return the calls that a text consists of; none if there is anything else in it."""
+        """Return the calls that a text consists of; empty for a text with other content."""
         decoder, calls, at = json.JSONDecoder(), list[ToolCall](), 0
         text = text.strip()
         while at < len(text):
@@ -156,7 +156,7 @@ class ToolFormat:
 
 @dataclass(frozen=True)
 class GemmaFormat(ToolFormat):
-    """The way Gemma writes calls: `call:NAME{key:value}`, with `quote` around texts.
+    """Gemma's form of calls: `call:NAME{key:value}`, with `quote` around texts.
 
     A required call has JSON as its arguments.
     """
@@ -177,7 +177,7 @@ class GemmaFormat(ToolFormat):
         return [ToolCall(name, json.dumps(arguments, ensure_ascii=False))]
 
 
-HERMES = ToolFormat("<tool_call>\n", "\n</tool_call>", "arguments")  # Qwen's, too
+HERMES = ToolFormat("<tool_call>\n", "\n</tool_call>", "arguments")  # also Qwen's
 LLAMA = ToolFormat("", "", "parameters")
 GEMMA = GemmaFormat("<|tool_call>", "<tool_call|>", "", quote='<|"|>')
 FUNCTION_GEMMA = GemmaFormat("<start_function_call>", "<end_function_call>", "", quote="<escape>")
@@ -185,7 +185,7 @@ TOLD = ToolFormat("```tool_call\n", "\n```", "arguments", is_in_template=False)
 
 
 def format_of(template: str) -> ToolFormat:
-    """Return how the model of a chat template writes calls."""
+    """Return a model's form of calls, found in its chat template."""
     for form in (GEMMA, FUNCTION_GEMMA):
         if form.begin in template:
             return form
@@ -197,7 +197,7 @@ def format_of(template: str) -> ToolFormat:
 
 
 class AnswerParser:
-    """Separates the calls in an answer from its text, as it comes piece by piece."""
+    """Separates the calls in an answer from its text, piece by piece."""
 
     def __init__(self, format: ToolFormat, tools: Sequence[Tool]) -> None:
         self._format = format
@@ -208,7 +208,7 @@ class AnswerParser:
         self._has_said = self._has_called = False
 
     def feed(self, piece: str) -> Iterator[str | ToolCall]:
-        """Take a piece of the answer; yield what is certain now."""
+        """Take a piece of the answer; yield the parts that are certain."""
         self._text += piece
         yield from self._marked() if self._begin else self._unmarked()
 
@@ -225,7 +225,8 @@ class AnswerParser:
     def _marked(self) -> Iterator[str | ToolCall]:
         while True:
             before, mark, rest = self._text.partition(self._begin)
-            # Space before a call is no content, so that at the end waits for what follows.
+            # Space before a call does not count as content, so final space waits for the next
+            # piece.
             until = len(before) if mark else self._marks.certain(before, 0)
             certain = before[:until].rstrip()
             yield from self._say(certain)

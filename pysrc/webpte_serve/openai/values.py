@@ -1,4 +1,4 @@
-"""Values of a request, taken one by one, so that what nobody takes is found."""
+"""Reads request fields one by one; unknown fields are an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RequestError(InputError):
     """A request that cannot be answered.
 
     param   the parameter that is wrong, or None
-    status  the HTTP status that says so
+    status  the HTTP status
     code    the API's name for the error, or None
     """
 
@@ -36,14 +36,14 @@ class RequestError(InputError):
 
     @property
     def body(self) -> dict[str, Any]:
-        """The error as the API writes it."""
+        """Return the error in the API's form."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         told = {"message": str(self), "type": kind, "param": self.param, "code": self.code}
         return {"error": told}
 
 
 class RequestReader:
-    """Takes the parameters of a request; null stands for a parameter that is not given."""
+    """Takes the parameters of a request; null counts as absent."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         if not isinstance(body, Mapping):
@@ -90,6 +90,6 @@ class RequestReader:
             raise RequestError(why, name, code="unsupported_parameter")
 
     def finish(self) -> None:
-        """Refuse parameters that nobody has taken."""
+        """Refuse parameters that were not taken."""
         for name in self._left:
             raise RequestError("there is no such parameter", str(name), code="unknown_parameter")

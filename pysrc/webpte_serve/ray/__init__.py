@@ -1,4 +1,4 @@
-"""Many rows through a program: for Ray Data on one machine or many, or for a loop of your own.
+"""Many rows through a program: for Ray Data on one machine or many, or for any other loop.
 
     from webpte_serve.ray import Predictor
 

@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop in a thread of its own, which ends with the process.
+    """An event loop in a separate thread, which ends with the process.
 
-    A device belongs to the thread that uses it, and programs share devices: so there is one such
-    thread in a process. Callers may have a running event loop, and come from any thread.
+    A device belongs to the thread that uses it, and programs share devices, so a process has a
+    single such thread. Callers may have a running event loop, and come from any thread.
     """
 
     _made: ClassVar[dict[int, LoopThread]] = {}  # by the process: a fork has no threads
@@ -40,4 +40,4 @@ class LoopThread:
         try:
             return future.result()
         finally:
-            future.cancel()  # without effect on one that has ended
+            future.cancel()  # without effect on a task that has ended

@@ -17,17 +17,17 @@ from webpte_serve.ray.row_calls import RowCall, RowMethod
 Array = np.ndarray
 Batch = dict[str, Array]
 
-_AT_ONCE = 2  # calls: the host prepares one while the GPU computes the other
-_LOST = (DeviceLostError, NoWebGPUError)  # a GPU that restarts is not there for a while
+_AT_ONCE = 2  # calls at once: the host prepares while the GPU computes
+_LOST = (DeviceLostError, NoWebGPUError)  # a GPU that restarts is missing for a while
 
 
 class Predictor:
     """A program for batches of rows: `ray.data.Dataset.map_batches(Predictor, ...)`.
 
-    A batch maps the names of columns to arrays with a row in each, (rows, ...). It is cut and
-    padded to what the program takes in a call, and the results have the order of the rows. Rows are
-    computed independently of each other. If the device is lost, the program is built anew, and
-    only what it had not computed is repeated.
+    A batch maps the names of columns to arrays with a row in each, (rows, ...). The batch is cut
+    and padded to the program's sizes, and the results have the order of the rows. Rows are computed
+    independently of each other. If the device is lost, the program is built again, and only rows
+    without results are repeated.
     """
 
     def __init__(
@@ -47,13 +47,14 @@ class Predictor:
         """Load a program.
 
         source   a path on this machine, or bytes, as for `webpte.load`, which takes `loading`, too
-        device   "native" is the first GPU that this process may use: Ray sets that for each worker
-        inputs   the columns for the method's inputs, in their order, or by their names; without
-                 it, columns have the names of the inputs, or there is one of each
-        outputs  the columns for the method's outputs, in their order; else they have its names
+        device   "native" is the first GPU that this process may use, which Ray assigns to each
+                 worker
+        inputs   the columns for the method's inputs, in their order, or by their names; without it,
+                 columns have the names of the inputs, or there is a single column and input
+        outputs  the columns for the method's outputs, in their order; by default named by the
+                 method
         fixed    inputs that are the same for all rows, by name
-        keep     columns of the batch that are returned with the results; by default those that
-                 are not inputs
+        keep     columns of the batch to return with the results; by default all but the inputs
         rows_per_call  the number of rows of every call, for a program that takes exactly so many
                  although its shapes are dynamic, or to use less memory
         retries  how often a batch is tried again after the device was lost
@@ -80,7 +81,7 @@ class Predictor:
     def _columns_of(
         self, inputs: str | Sequence[str] | Mapping[str, str] | None
     ) -> list[str] | None:
-        """Return the column of each input that has rows; None if batches decide."""
+        """Return the column of each input with rows; None if batches decide."""
         names = [one.name for one in self._rows.taken]
         if inputs is None:
             return None
@@ -136,7 +137,7 @@ class Predictor:
 
     async def _run(self, calls: Sequence[RowCall]) -> list[Any]:
         """Return the results of all calls, each of which counts once."""
-        async with self._turn:  # two batches would rebuild a lost program under each other
+        async with self._turn:  # two batches must not rebuild a lost program at the same time
             results: dict[int, Any] = {}
             lost: Exception | None = None
             for attempt in range(self._retries + 1):

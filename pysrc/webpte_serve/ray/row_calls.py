@@ -34,8 +34,8 @@ class RowMethod:
     """A method that computes a row of each output from a row of each input.
 
     fixed          inputs that are the same for all rows, by name
-    rows_per_call  the number of rows of every call, if the method takes exactly so many and its
-                   shapes do not say so, or to use less memory
+    rows_per_call  the number of rows of every call, if the method takes exactly this number
+                   although its shapes are dynamic, or to use less memory
     """
 
     def __init__(
@@ -135,9 +135,9 @@ class RowMethod:
         return tuple(rows.get(info.name, self._fixed.get(info.name)) for info in self._inputs)
 
     def _converted(self, array: Array, info: TensorInfo) -> Array:
-        """Return numbers in the input's type, if that is another one of the same kind.
+        """Return numbers in the input's type, if it is of the same kind.
 
-        Rows come with the widest types, whatever the numbers are.
+        Rows come with the widest types, for any numbers.
         """
         dtype = DTYPES[info.dtype].numpy
         kinds = array.dtype.kind, dtype.kind
@@ -200,7 +200,7 @@ def _padded(array: Array, size: int) -> Array:
 
 
 def _in_order(order: Array, parts: Sequence[Array]) -> Array:
-    """Join parts whose rows belong to the places `order`."""
+    """Join parts and put their rows at the places `order`."""
     if len({part.shape[1:] for part in parts}) == 1:
         joined = np.concatenate(parts)
         made = np.empty_like(joined)

@@ -13,8 +13,9 @@ import pytest
 from playwright.sync_api import BrowserContext
 
 from support.harness import extent, limits
+from support.harness.shared_harness import SharedHarness
 from support.page.page import python
-from webpte_host.harness.browser import Harness, SharedHarness
+from webpte_host.harness.browser import Harness
 from webpte_host.serving.server import Site
 
 COUNT, PER_CALL = extent.count(20, 200), 20

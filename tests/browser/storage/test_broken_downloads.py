@@ -20,11 +20,12 @@ from playwright.sync_api import BrowserContext
 
 from support.harness import extent
 from support.harness.breaking_site import BreakingSite, Trouble
+from support.harness.shared_harness import SharedHarness
 from support.page.page import python
 from support.page.page_visit import FORGET
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte_export.manifest_writer import write_manifest
-from webpte_host.harness.browser import Harness, SharedHarness
+from webpte_host.harness.browser import Harness
 from webpte_host.serving.routing import Mount
 
 MB = 1 << 20

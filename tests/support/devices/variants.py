@@ -152,10 +152,10 @@ async def collect_packed(device: SimulatedDevice) -> None:
         for plain in (False, True):
             how = DeveloperOptions(plain=plain)
             loading: dict[str, Any] = {"device": device, "options": how, "kv_cache": kind}
-            async with await webpte.load(LLAMAS[0], **loading) as program:
+            async with await webpte.llm.load(LLAMAS[0], **loading) as program:
                 for tokens in (1, 40):
                     await program.forward(np.zeros((1, tokens), np.int64), np.zeros(1, np.int64))
-            async with await webpte.load(large, **loading):
+            async with await webpte.llm.load(large, **loading):
                 pass
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import webpte
+from data.make.make_tokenizers import SPECIAL
 from support.harness import image_text_cases
 from support.harness.inspecting import APART
 from support.harness.sounds import voices_folder
@@ -17,7 +18,6 @@ from support.harness.task_cases import make_bursts, make_picture, models_folder
 from support.harness.texts import BYTES, FOLDER
 from support.llm import lora_models, small_seq2seq, training_models
 from support.page.chats import Q4
-from support.write.make_tokenizers import SPECIAL
 from support.write.pte_writer import GraphWriter, write_pte
 from webpte.engine.gpu.simulated.device import SimulatedDevice
 from webpte_host.base.layout import ROOT

@@ -18,8 +18,9 @@ MOST_ROWS = {1: 97, 2: 52, 7: 16}  # of a part, by the number of parts
 
 Q4GSW, DQ8CA = "et_vk.linear_q4gsw.default", "et_vk.linear_dq8ca_q4gsw.default"
 Q8TA, EMBEDDING_Q4 = "et_vk.q8ta_linear.default", "et_vk.embedding_q4gsw.default"
-# Rows of a table, two for each call: those at the ends of parts, and one counted from the end.
-PAIRS = tuple(np.array([pair], np.int64) for pair in ((0, 15), (16, 51), (52, -1), (96, 3)))
+# Rows of a table, two for each call: those at the ends of parts, and some counted from the end.
+PAIRS = tuple(np.array([pair], np.int64) for pair in ((0, 15), (16, 51), (52, 96), (95, 3)))
+FROM_END = np.array([[-1, -97]], np.int64)
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ def index_tensor() -> SplitProgram:
         table, indices = _constant(g, _floats(ROWS, 6)), g.value_list([x])
         return g.op("aten.index.Tensor", table, indices, g.tensor((1, 2, 6)))
 
-    return _program(24, write, *PAIRS)
+    return _program(24, write, *PAIRS, FROM_END)
 
 
 def embedding_q4(width: int, linear_weight: bool) -> SplitProgram:

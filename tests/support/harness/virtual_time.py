@@ -3,8 +3,9 @@
     assert run_virtually(script()) == ...
 
 While anything can run, the clock stands still; when all tasks wait for a timer, it jumps to the
-next one. So the order of events depends on the timers alone, never on the load of the machine. It
-is for code that waits for timers and tasks only: threads and sockets have no virtual time.
+next one. So the order of events depends on the timers alone, never on the load of the machine.
+Work for a thread is done at once, as in the browser. It is for code that waits for timers and tasks
+only: sockets have no virtual time.
 """
 
 from __future__ import annotations
@@ -39,6 +40,16 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._jumping.now
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Result], *args: Any
+    ) -> asyncio.Future[Result]:
+        done: asyncio.Future[Result] = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 def run_virtually(script: Coroutine[Any, Any, Result]) -> Result:

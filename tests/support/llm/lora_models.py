@@ -28,7 +28,7 @@ def folder() -> Path:
 
 
 async def open_model(name: str, device: Any, **options: Any) -> webpte.Program:
-    return await webpte.load(
+    return await webpte.llm.load(
         folder() / f"{name}.pte", device=device, **{"lora": RANK + 1, **options}
     )
 

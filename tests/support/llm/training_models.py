@@ -45,7 +45,7 @@ async def tokenizer() -> Tokenizer:
 
 
 async def open_model(name: str, device: Any, **options: Any) -> webpte.Program:
-    return await webpte.load(
+    return await webpte.llm.load(
         folder() / f"{name}.pte", device=device, **{"lora": RANK, "training": True, **options}
     )
 

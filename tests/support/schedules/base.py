@@ -18,6 +18,7 @@ from support.write.pte_writer import GraphWriter
 
 ADD, RELU, NEG = "aten.add.Tensor", "aten.relu.default", "aten.neg.default"
 EMBEDDING, SYMINT = "aten.embedding.default", "et_vk.select_as_symint.default"
+INDEX = "aten.index.Tensor"
 VIEW = "aten.view_copy.default"
 
 Arrays = list[np.ndarray]
@@ -74,8 +75,8 @@ def pattern(dims: tuple[int, ...], seed: int) -> np.ndarray:
     return ((np.arange(count) * 3 + seed) % 7 - 3).astype(np.float32).reshape(dims)
 
 
-def picked(indices: np.ndarray) -> np.ndarray:
-    if indices.size and (indices.min() < -10 or indices.max() >= 10):
+def picked(indices: np.ndarray, least: int = -10) -> np.ndarray:
+    if indices.size and (indices.min() < least or indices.max() >= 10):
         raise RefusedError("an index is out of range")
     return TABLE[indices]
 

@@ -13,6 +13,7 @@ from support.graphs.graphs import temporary_op
 from support.schedules.base import (
     ADD,
     EMBEDDING,
+    INDEX,
     MOST_ROWS,
     NEG,
     RELU,
@@ -75,7 +76,8 @@ def write_embed() -> bytes:
     """Write table[-x]: only the GPU sees the indices."""
     g = GraphWriter()
     x, out = g.tensor((MOST_ROWS,), "int32"), g.tensor((MOST_ROWS, 3))
-    g.op(EMBEDDING, table(g), g.op(NEG, x, g.tensor((MOST_ROWS,), "int32")), out)
+    negative = g.op(NEG, x, g.tensor((MOST_ROWS,), "int32"))
+    g.op(INDEX, table(g), g.value_list([negative]), out)
     g.inputs(x)
     g.outputs(out)
     return write_pte(dynamic(g, x, out))
@@ -97,7 +99,10 @@ EMBED = Kind(
 
 
 def write_lookup() -> bytes:
-    """Write table[i] and -i: the host sees the indices, unless they are on the GPU."""
+    """Write table[i] and -i: the host sees the indices, unless they are on the GPU.
+
+    An embedding refuses negative indices.
+    """
     g = GraphWriter()
     i, rows = g.tensor((MOST_ROWS,), "int32"), g.tensor((MOST_ROWS, 3))
     g.op(EMBEDDING, table(g), i, rows)
@@ -114,7 +119,7 @@ LOOKUP = Kind(
         "forward": Entry(
             index_specs,
             make_indices,
-            lambda state, given: (state, [picked(given[0]), -given[0]]),
+            lambda state, given: (state, [picked(given[0], least=0), -given[0]]),
             takes="indices",
             gives=("rows", "indices"),
         )

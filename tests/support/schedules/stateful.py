@@ -10,7 +10,7 @@ import numpy as np
 from support.graphs.graphs import chain
 from support.schedules.base import (
     ADD,
-    EMBEDDING,
+    INDEX,
     MOST_ROWS,
     NEG,
     SYMINT,
@@ -107,7 +107,8 @@ def write_guarded() -> bytes:
     x, i, rows = g.tensor((4,)), g.tensor((MOST_ROWS,), "int32"), g.tensor((MOST_ROWS, 3))
     g.inputs(x, i)
     total = g.op(NEG, total_of(g, x), g.tensor((4,)))
-    g.op(EMBEDDING, table(g), g.op(NEG, i, g.tensor((MOST_ROWS,), "int32")), rows)
+    negative = g.op(NEG, i, g.tensor((MOST_ROWS,), "int32"))
+    g.op(INDEX, table(g), g.value_list([negative]), rows)
     g.outputs(total, rows)
     return write_pte(dynamic(g, i, rows))
 

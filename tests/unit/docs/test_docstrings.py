@@ -1,9 +1,15 @@
-"""Docstrings that are read once: a function's begins with a verb, and none begins with a riddle."""
+"""Docstrings that are read once: a function's begins with a verb, and nothing is a riddle.
+
+In the folders PLAIN, docstrings and comments also have no chains of pronouns: a sentence names the
+things that it is about, and a value is never "what", "one" or "none".
+"""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +34,46 @@ NOUN_DECORATORS = {
     "asynccontextmanager",
 }
 FOLDERS = ("pysrc", "web", "tests")
+
+# Pronouns in place of nouns. Lower case: None and the starts of sentences are fine.
+CHAINS = [
+    re.compile(pattern)
+    for pattern in (
+        r"\b(what|whatever|whichever) (is|was|it|its|they|are|were|has|had|this|that|the|an?)\b",
+        r"\b(what|whatever) (can|may|must|does|makes|comes|follows|takes|needs|gives|lies)\b",
+        r"\bwho(ever)? (is|has|wants|takes|gives|needs)\b",
+        r"\b(that|those) (of|beside|besides|around|before|after|outside|inside)\b(?= \w)",
+        r"\bthose (that|which|who|with|without|from|in)\b",
+        r"(?<!there )\b(is|are|was|were|has|have) none\b",
+        r"\bnone (for|of)\b",
+        r"\b(the|this|that) one\b(?! [a-z]+ (of|in)\b)",
+        r"\bone (that|which|who|is)\b|\bone of (it|its|them|these|those)(?=[.;,:)]|$)",
+        r"\b(is|was|as|than|becomes) one(?=[.;,:)]| and | or |$)",
+        r"\b(the|new|last|first|other|such|without|smaller|larger|special|same|by) ones\b",
+        r"\bas (it|they) (is|are|was|were)(?=[.;,:)]|$)",
+        r"\btold by\b|\btells? (of|what|which|whether|how)\b",
+        r"\bof (its|their) own(?=[.;,:)]|$)",
+    )
+]
+# Folders whose docstrings and comments keep this rule; add a folder when it does.
+PLAIN = (
+    "pysrc/webpte/engine/browser",
+    "pysrc/webpte/engine/files",
+    "pysrc/webpte/engine/format",
+    "pysrc/webpte/engine/graph",
+    "pysrc/webpte/engine/open",
+    "pysrc/webpte/engine/ops",
+    "pysrc/webpte/engine/plan",
+    "pysrc/webpte/engine/portable",
+    "pysrc/webpte/engine/rewrite",
+    "pysrc/webpte/llm/constrain",
+    "pysrc/webpte/llm/text",
+    "pysrc/webpte/tasks",
+    "pysrc/webpte/training",
+    "pysrc/webpte_export",
+    "pysrc/webpte_host",
+    "pysrc/webpte_serve",
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -55,6 +101,35 @@ def problem_of(node: ast.AST, text: str, is_test: bool) -> str | None:
     return None
 
 
+def comments(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a file with their lines; adjacent lines are a single comment."""
+    block: list[tokenize.TokenInfo] = []
+    tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+    for token in (token for token in tokens if token.type == tokenize.COMMENT):
+        if block and token.start != (block[-1].start[0] + 1, block[-1].start[1]):
+            yield block[0].start[0], " ".join(line.string.lstrip("# ") for line in block)
+            block = []
+        block.append(token)
+    if block:
+        yield block[0].start[0], " ".join(line.string.lstrip("# ") for line in block)
+
+
+def chain_in(text: str) -> str | None:
+    """Return the first pronoun chain in a text, or None."""
+    found = (pattern.search(re.sub(r"\s*\n\s*", " ", text)) for pattern in CHAINS)
+    return next((match.group() for match in found if match), None)
+
+
+def chains_in(path: Path) -> list[str]:
+    """List the pronoun chains in a file, each with its line."""
+    texts = [(line, text) for _, line, text in documented(path)] + list(comments(path))
+    return [
+        f"{path.relative_to(ROOT)}:{line}: {chain!r} in: {text.splitlines()[0]}"
+        for line, text in sorted(texts)
+        if (chain := chain_in(text))
+    ]
+
+
 def _is_noun(node: Function) -> bool:
     """Tell whether a function stands for a thing: a property, a fixture, a context."""
     names = {
@@ -79,6 +154,33 @@ def problems_in(path: Path) -> list[str]:
 def test_docstrings_are_read_once(folder: str) -> None:
     found = [line for path in sorted((ROOT / folder).rglob("*.py")) for line in problems_in(path)]
     assert not found, f"{len(found)} docstrings to write anew:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("folder", PLAIN)
+def test_pronouns_have_nouns(folder: str) -> None:
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    assert paths, f"{folder} is gone: take it from the list"
+    found = [line for path in paths for line in chains_in(path)]
+    assert not found, f"{len(found)} sentences to write with nouns:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Return what is left of a text.", "what is"),
+        ("Return the text of a result that is one; None if it is none.", "is none"),
+        ("One that is one.", "is one"),
+        ("Sizes are those of the input.", "those of"),
+        ("Keep the others, and take the one before.", "the one"),
+        ("Return the buffers\nas they are.", "as they are"),
+        ("Files in a folder of their own.", "of their own"),
+        ("The number of steps, told by measured times.", "told by"),
+        ("Return the text of a result, or None if the result is not a text.", None),
+        ("Return the size of each of these shapes; raise if one of these shapes is empty.", None),
+    ],
+)
+def test_the_rule_of_pronouns(text: str, expected: str | None) -> None:
+    assert chain_in(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ hide_broken_torchvision()  # before transformers, which imports it
 transformers = pytest.importorskip("transformers")
 gguf = pytest.importorskip("gguf")
 
-from support.llm.export_decoders import FAMILIES as MODELS  # noqa: E402
-from support.llm.export_decoders import build  # noqa: E402
+from data.make.export_decoders import FAMILIES as MODELS  # noqa: E402
+from data.make.export_decoders import build  # noqa: E402
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.llm.from_gguf import read_gguf  # noqa: E402
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from data.make.export_seq2seq import build
 from support.graphs.graphs import wait
-from support.llm.export_seq2seq import build
 from support.page.conversations import tokens_of
 
 pytest.importorskip("torch")

@@ -19,11 +19,16 @@ if find_spec("transformers") is None:
 from PIL import Image  # noqa: E402
 
 import webpte  # noqa: E402
-from support.llm import make_text_generation, text_generation_cases  # noqa: E402
-from support.llm.export_seq2seq import build  # noqa: E402
+from data.make import (  # noqa: E402
+    make_image_text,
+    make_text_generation,
+    task_models,
+    vision_models,
+)
+from data.make.export_seq2seq import build  # noqa: E402
+from data.make.grid_models import GRIDS  # noqa: E402
+from support.llm import text_generation_cases  # noqa: E402
 from support.llm.small_seq2seq import answers_of, write_files  # noqa: E402
-from support.seeing.grid_models import GRIDS  # noqa: E402
-from support.write import make_image_text, task_models, vision_models  # noqa: E402
 from webpte_export import ExportError  # noqa: E402
 from webpte_export.tasks import export_task  # noqa: E402
 from webpte_export.tasks.grid_models import settle_pixels  # noqa: E402

@@ -50,7 +50,7 @@ class Recorded:
                 pass
 
         monkeypatch.setattr(test_command, "_run_section", run)
-        monkeypatch.setattr(test_command, "_Aside", Aside)
+        monkeypatch.setattr(test_command, "_BackgroundSection", Aside)
         monkeypatch.setattr(environment, "ensure", ensure)
         monkeypatch.setattr(cluster_environment, "ensure", lambda: Path(CLUSTER_PYTHON))
 

@@ -38,18 +38,18 @@ def test_what_has_no_section_after_it_is_told(capfd: pytest.CaptureFixture[str])
 
 
 def test_an_interrupt_ends_what_runs_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    asides: list[test_command._Aside] = []
+    asides: list[test_command._BackgroundSection] = []
 
     def interrupt(title: str, command: list[str]) -> bool:
         raise KeyboardInterrupt
 
-    class Noted(test_command._Aside):
+    class Noted(test_command._BackgroundSection):
         def __init__(self, title: str, command: list[str]) -> None:
             super().__init__(title, command)
             asides.append(self)
 
     monkeypatch.setattr(test_command, "_run_section", interrupt)
-    monkeypatch.setattr(test_command, "_Aside", Noted)
+    monkeypatch.setattr(test_command, "_BackgroundSection", Noted)
     monkeypatch.setattr(test_command, "_LAST_WORDS_SECONDS", 0.1)
     long = [sys.executable, "-c", "import time; time.sleep(1000)"]
     with pytest.raises(KeyboardInterrupt):

@@ -93,7 +93,7 @@ def test_sounds_of_every_kind() -> None:
 
 
 def test_what_was_heard_before_counts() -> None:
-    """States go from call to call: the model of tests/support/write/voice_model.py, in NumPy."""
+    """States go from call to call: the model of tests/data/make/voice_model.py, in NumPy."""
     wave = make_bursts([700, 3000, 900, 4000])
     padded = np.concatenate([np.zeros(64), wave, np.zeros(-len(wave) % 512)])
     hidden, cell, wanted = np.zeros(3), np.zeros(3), []

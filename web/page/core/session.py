@@ -151,7 +151,7 @@ class Session:
 
     @property
     def near(self) -> str:
-        """The card's words for how an encoder's texts are near each other, or "meaning"."""
+        """The trait by which an encoder compares texts, in the words of its card."""
         card = self.source.card
         return (card.near if card is not None else "") or "meaning"
 

@@ -1,6 +1,7 @@
 """Records of the library's files, read from the browser's disk.
 
-They are checked: any page of the site can write there, and so can older versions of this one.
+Records are checked, because any page of the site can write there, and so can older versions of this
+page.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def read_record(text: str) -> Record | None:
 
 
 def read_records(text: str) -> list[Record]:
-    """Parse a list of records, without invalid ones."""
+    """Parse a list of records; invalid records are left out."""
     try:
         found = parse_json(text, "the records of the library", ValueError)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Files of the library while they are open: read, kept as they are read, or let go."""
+"""Files of the library while they are open: read, kept while they are read, or let go."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from webpte.engine.files.detached import detach
 from webpte.engine.files.download import Progress
 from webpte.errors import DigestError, SourceError
 
-_FULL = "QuotaExceededError"  # as browsers call it
+_FULL = "QuotaExceededError"  # the browsers' name of the error
 _NO_ROOM = "the browser has no room left for this site; delete something from the library"
 
 
 class CachedFile(JsFile):
-    """A file that is stored, or can be: `keep` it once it is loaded, or `leave` it.
+    """A file that is stored or can be stored: `keep` it once it is loaded, or `leave` it.
 
-    address  that it was opened with
-    came     where it was read from, for people; empty for an ordinary download
+    address  the address that was opened
+    came     its origin, for people; empty for an ordinary download
     kept     whether it is in the library now
     parts    addresses of files that were added to the library as its parts
     forget   deletes it from the library, if it came from there
@@ -53,7 +53,7 @@ class CachedFile(JsFile):
 
     @property
     def is_begun(self) -> bool:
-        """Whether it is being written, or was."""
+        """Whether writing the file has begun."""
         return self._keeper is not None
 
     def begin(self, keeper: Any, record: Record) -> None:
@@ -65,9 +65,9 @@ class CachedFile(JsFile):
     async def keep(self, progress: Progress | None = None) -> bool:
         """Write the rest of the file; the progress stage is "keep".
 
-        Returns whether it is stored; it is not if another tab is writing it, or there is no
-        library. On an error SourceError is raised, and the next opening goes on with what was
-        written; on a full disk nothing is left. If the caller is cancelled, writing goes on.
+        Returns whether the file is stored: False if another tab is writing it, or there is no
+        library. An error raises SourceError, and the next opening continues with the written bytes;
+        on a full disk they are deleted. If the caller is cancelled, writing goes on.
         """
         if self._keeping is None:
             if self._stopping is None or self._stopping.detach() is None:
@@ -97,7 +97,7 @@ class CachedFile(JsFile):
         return True
 
     async def _compare(self, blob: Any, progress: Progress | None) -> None:
-        """Check the hash of a file that is complete; nothing of a wrong one is left."""
+        """Verify the hash of a complete file; delete the file on a mismatch."""
         try:
             await compare_digest(blob, self.name, self._record["sha256"], progress)
         except SourceError:
@@ -107,7 +107,7 @@ class CachedFile(JsFile):
     async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
         """Fetch the whole file, and raise DigestError unless it has this hash.
 
-        A file that is stored was checked when it was, if its record has the hash.
+        A stored file with the hash in its record was checked when it was stored.
         """
         if self.sha256 == sha256:  # its content was checked
             return
@@ -152,7 +152,7 @@ class CachedFile(JsFile):
 
 
 def reason(error: JsException) -> str:
-    """Return the message of an error of the disk, for people."""
+    """Return the message of a disk error, for people."""
     if str(error.name) == _FULL:
         return _NO_ROOM
     return str(error.message)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 class JsFile:
     """A file object of files.js: `file.size`, and `file.read` with a promise of bytes.
 
-    Files of one `blob`, which a caller gave, are equal, and so are those of one hash.
+    Files of the same caller's `blob` are equal, and so are files with the same hash.
 
     sha256   its hash, if that was checked
     """
@@ -63,7 +63,7 @@ class JsFile:
     async def check_digest(self, sha256: str, progress: Progress | None = None) -> None:
         """Fetch the whole file, and raise DigestError unless it has this hash.
 
-        From then on it is read from the fetched bytes, which are in a Blob.
+        Later reads use the fetched bytes, which are in a Blob.
         """
         try:
             blob = await abortable(
@@ -76,7 +76,7 @@ class JsFile:
         self.file = load_script("browser/files.js").blobFile(blob)
 
 
-_DIGEST_BYTES = 4 << 20  # of a file that is hashed, in Python's memory at once
+_DIGEST_BYTES = 4 << 20  # hashed at once, in Python's memory
 
 
 async def compare_digest(blob: Any, name: str, sha256: str, progress: Progress | None) -> None:
@@ -95,12 +95,12 @@ async def compare_digest(blob: Any, name: str, sha256: str, progress: Progress |
 
 
 def source_error(error: JsException, name: str) -> SourceError:
-    """Return the error of Python for one of downloads.js, while a file is read."""
+    """Return the Python error for an error of downloads.js while a file is read."""
     return _kind(error)(f"{name}: {error.message}")
 
 
 def fetch_error(error: JsException, address: str) -> SourceError:
-    """Return the error of Python for one of downloads.js, when a file is opened."""
+    """Return the Python error for an error of downloads.js when a file is opened."""
     return _kind(error)(fetch_problem(address, str(error.message)))
 
 

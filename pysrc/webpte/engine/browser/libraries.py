@@ -38,9 +38,9 @@ async def load_python_package(name: str) -> None:
 async def load_javascript_module(path: str, url: str, sha256: str) -> Any:
     """Load a CommonJS module; returns its exports.
 
-    path    of the module on webpte's own server, relative to Pyodide's files
-    url     of the module for pages of other servers
-    sha256  of the text, from either place
+    path    place on webpte's own server, relative to Pyodide's files
+    url     address for pages of other servers
+    sha256  hash of the text, from either place
     """
     registered = registered_script(path)
     if registered is not None:
@@ -88,7 +88,7 @@ class JavaScriptTokenizer:
             return str(self._functions.join(json.dumps(list(tokens))))
 
     def places(self, text: str) -> None:
-        """Return None: the module does not tell where tokens are in a text."""
+        """Return None: the module does not report where tokens are in a text."""
         return
 
     @contextmanager

@@ -1,8 +1,8 @@
 """Files that the browser stores for this site, in its origin-private file system.
 
 A stored file is used if its server has the same version, or cannot be reached. Otherwise the file
-is read from the server, and the bytes that a load reads are also written to the disk: they are
-fetched once, and never enter Python. `webpte.library` is the public interface.
+is read from the server, and the bytes that a load reads are also written to the disk; they never
+enter Python. `webpte.library` is the public interface.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ async def open_kept(
 ) -> CachedFile:
     """Open a file by its address, from the library if it is current or the server fails.
 
-    A file of the library that has the hash `sha256` is used, whatever its address is. Without
+    A file of the library with the hash `sha256` is used, under any address. Without
     `keep` nothing is written.
     """
     store = _store()
@@ -87,7 +87,7 @@ async def open_kept(
     address = _absolute(address)
     found = await _find(store, key_of(address))
     record = None if found is None else read_record(str(found.record))
-    if record is None:  # an unreadable record counts as none
+    if record is None:  # an unreadable record counts as missing
         found, record = None, {}
     if address.startswith(LOCAL):
         if found is None:
@@ -161,7 +161,7 @@ async def _find_shared(address: str, sha256: str) -> CachedFile | None:
     if blob is None:
         return None
     name = file_name(address)
-    with contextlib.suppress(SourceError):  # another file, or one that cannot be read
+    with contextlib.suppress(SourceError):  # another file, or an unreadable file
         await compare_digest(blob, name, sha256, None)
         file = load_script("browser/files.js").blobFile(blob)
         opened = CachedFile(file, name, address, "from the files that sites share", kept=False)
@@ -228,7 +228,7 @@ async def add_file(
     await _begin(store, opened, None)
     if not opened.is_begun:
         raise SourceError(f"{name} is {opened.came or 'being kept already'}")
-    # Only now, since no other tab can write it while this one does.
+    # Only now, since no other tab can write the file in the meantime.
     if not replace and await _find(store, key_of(address)) is not None:
         opened.leave()
         raise SourceError(

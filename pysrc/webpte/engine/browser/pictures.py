@@ -1,4 +1,4 @@
-"""Pictures that the browser decodes: PNG, JPEG, WebP and what else it knows."""
+"""Pictures that the browser decodes: PNG, JPEG, WebP and its other formats."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from webpte.errors import InputError, SourceError
 async def decode(source: Any) -> np.ndarray:
     """Return (height, width, 3) bytes of a picture: a URL, a Blob, or the bytes of a file.
 
-    It is turned upright as its file says.
+    The picture is turned upright by its file's orientation.
     """
     try:
-        # Colours as they are in the file, as models were trained with.
+        # Keep the file's colours, because models were trained with them.
         bitmap = await createImageBitmap(await _blob(source), colorSpaceConversion="none")
     except JsException as error:
         raise SourceError(f"the browser cannot read the picture: {error.message}") from error

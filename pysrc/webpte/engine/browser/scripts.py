@@ -1,7 +1,7 @@
 """JavaScript files of the package, evaluated once each.
 
-A page may forbid to evaluate texts; an extension of a browser always does. The package for npm has
-the same scripts as a module, which its worker registers as `webpte_scripts`.
+A page may forbid to evaluate texts; an extension of a browser always does. The npm package has the
+same scripts in a module, which its worker registers as `webpte_scripts`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENGINE = Path(__file__).parent.parent
 
 @cache
 def load_script(name: str) -> Any:
-    """Return the functions of a script of the engine, such as "browser/files.js"."""
+    """Return the functions of an engine script by its path, "browser/files.js" for example."""
     found = registered_script(name)
     if found is not None:
         return found
@@ -25,7 +25,7 @@ def load_script(name: str) -> Any:
 
 
 def registered_script(name: str) -> Any:
-    """Return what a script or library of the worker evaluated to; None if it has not this one."""
+    """Return the value of a worker's script or library; None if the worker lacks it."""
     try:
         from webpte_scripts import find
     except ImportError:

@@ -23,7 +23,7 @@ class BrowserStore:
         self._url = f"/webpte-settings/{name}"
 
     async def read(self) -> str:
-        """Read the text; empty if there is none."""
+        """Read the text; empty if nothing is stored."""
         try:
             reply = await (await _cache()).match(self._url)
             return str(await reply.text()) if reply else ""
@@ -32,7 +32,7 @@ class BrowserStore:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """A context in which no other tab is in one for this text: to read, change and write it."""
+        """Keep other tabs from changing this text inside the context."""
         release = await load_script("browser/web_locks.js").acquire(self._url)
         try:
             yield
@@ -44,5 +44,5 @@ class BrowserStore:
 
 
 async def _cache() -> Any:
-    """Open the cache, on every use: only that tells whether the browser allows it."""
+    """Open the cache on every use: only opening shows whether the browser allows it."""
     return await js.caches.open(_CACHE)

@@ -22,7 +22,7 @@ import numpy as np
 
 from webpte.errors import InputError
 
-MAX_BYTES = 1 << 30  # of all arrays of one file
+MAX_BYTES = 1 << 30  # all arrays of a file together
 MAX_ARRAYS = 4096
 MAX_DIMS = 32
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
 _MAX_HEADER = 10_000  # bytes; NumPy's own limit. It writes headers of about 118
 _STEP = 1 << 20  # bytes to decompress at once
-_MAX_EXPANSION = 1032  # of deflate, for any content
+_MAX_EXPANSION = 1032  # largest expansion by deflate, for any content
 _MAX_DIRECTORY = MAX_ARRAYS * 1024  # bytes: each member's name is in it once
 _ENCRYPTED = 1  # flag of a member
 _DTYPE = re.compile(r"[<>=|]?(?:[biufc]\d{1,2}|[SU][1-9]\d{0,5})")
@@ -74,7 +74,7 @@ def read_npz(data: bytes, name: str) -> dict[str, Array]:
 
 
 def is_npy(data: bytes) -> bool:
-    """Tell whether the first bytes are those of a `.npy` file."""
+    """Return whether the first bytes start a `.npy` file."""
     return data.startswith(_NPY)
 
 
@@ -101,7 +101,7 @@ def _damage_told(name: str, read: Callable[[], T]) -> T:
         raise InputError(f"{name} is damaged: {error or type(error).__name__}") from error
 
 
-# One array
+# A single array
 
 
 def _array(file: IO[bytes], size: int, name: str) -> Array:
@@ -171,7 +171,7 @@ def _header(file: IO[bytes], name: str) -> tuple[np.dtype[Any], tuple[int, ...],
 
 
 def _members(header: str, name: str) -> dict[str, Any]:
-    """Parse a header such as `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`."""
+    """Parse a header: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }`."""
     text = header.strip()
     body = text[1:-1] if text.startswith("{") and text.endswith("}") else ""
     if "'O'" in body or "|O" in body:
@@ -204,7 +204,7 @@ def _shape(text: str, name: str) -> tuple[int, ...]:
     words = text.replace("L", "").split(",")  # Python 2 wrote 3L
     sizes = [word.strip() for word in words]
     if sizes[-1] == "":
-        sizes.pop()  # of (3,) and of ()
+        sizes.pop()  # left by (3,) and by ()
     if len(sizes) > MAX_DIMS:
         raise InputError(f"{name} has {len(sizes)} dims; {MAX_DIMS} are allowed")
     if not all(size.isascii() and size.isdigit() and len(size) <= 18 for size in sizes):
@@ -237,9 +237,9 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, where: str) -> Arra
 def _check_directory(file: IO[bytes], size: int, name: str) -> None:
     """Refuse a directory that is too large before `zipfile` creates objects for it.
 
-    One with 64-bit sizes is for archives beyond 4 GiB, which are over the limit anyway.
+    A directory with 64-bit sizes is for archives beyond 4 GiB, which are over the limit anyway.
     """
-    length = min(size, 22 + 20 + (1 << 16))  # the end, what points to its wide form, a comment
+    length = min(size, 22 + 20 + (1 << 16))  # the end record, its 64-bit locator, a comment
     file.seek(size - length)
     tail = file.read(length)
     file.seek(0)

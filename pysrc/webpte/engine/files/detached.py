@@ -1,4 +1,4 @@
-"""Tasks that run to their end although the caller is cancelled."""
+"""Tasks that run to their end even if the caller is cancelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def detach(work: Awaitable[T]) -> asyncio.Future[T]:
-    """Run `work` as a task of its own; asyncio does not log its error if nobody awaits it."""
+    """Run `work` as a separate task; asyncio does not log its error if nobody awaits the task."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

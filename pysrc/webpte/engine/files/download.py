@@ -27,12 +27,13 @@ class Download:
         loading = asyncio.ensure_future(webpte.load(url, keep=True, download=download))
         download.pause()
         download.resume()
-        loading.cancel()  # at once; the next load with `keep` goes on where this one stopped
+        loading.cancel()  # at once; the next load with `keep` continues from here
 
     A request that fails is made again from the byte where it stopped, after a pause that grows from
-    half a second to 20 seconds. It fails for good after `attempts` without a byte in between.
+    half a second to 20 seconds. After `attempts` failures without a byte in between, the download
+    fails.
 
-    attempts  of a request, at least 1
+    attempts  tries of a request, at least 1
     stall     seconds without a byte, after which a request counts as failed
     offline   seconds to wait for a network, or for a server that asks to come back later
     """
@@ -51,7 +52,7 @@ class Download:
 
     @property
     def paused(self) -> bool:
-        """Whether it is paused."""
+        """Whether the download is paused."""
         return self._paused
 
     def pause(self) -> None:
@@ -67,7 +68,7 @@ class Download:
             control.resume()
 
     def attach(self, control: Control) -> None:
-        """Add the control of a file, which is paused if this is."""
+        """Attach the control of a file; it is paused if this download is."""
         self._controls.append(control)
         if self._paused:
             control.pause()

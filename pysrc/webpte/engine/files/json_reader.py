@@ -1,7 +1,7 @@
-"""Reader of untrusted JSON: limited in size and depth, and every failure is one error.
+"""Reader of untrusted JSON with limits of size and depth and a single kind of error.
 
 It uses only the standard library, and no other module of the package: the host loads this file
-alone, where NumPy, and so the package, may not be installed. The caller chooses the error that is
+without the package, because NumPy may not be installed there. The caller chooses the error that is
 raised (`fail`).
 
     card = parse_table(data, "card.json", CardError)
@@ -95,7 +95,7 @@ def _no_constant(text: str) -> float:
 
 
 def _is_deeper(encoded: bytes, most: int) -> bool:
-    """Tell whether brackets outside of strings are nested deeper than `most`.
+    """Return whether brackets outside of strings are nested deeper than `most`.
 
     The parser recurses at each level: on a small stack, as in a browser, it would end the
     interpreter before Python could raise. Files are large, so this takes only a few calls per MiB.
@@ -116,7 +116,7 @@ def _is_deeper(encoded: bytes, most: int) -> bool:
 
 
 def shown(value: object) -> str:
-    """Return a value as short text of one line, for an error message."""
+    """Return a value as a short line of text, for an error message."""
     try:
         text = json.dumps(value)
     except (ValueError, TypeError, RecursionError):
@@ -141,9 +141,9 @@ def _is_number(value: object) -> bool:
 
 
 class Table:
-    """A JSON object whose members are checked when they are read.
+    """A JSON object; members are checked when they are read.
 
-    Each method takes the key, and a default for a missing member; without one, the member is
+    Each method takes the key, and a default for a missing member; without a default, the member is
     required.
     """
 

@@ -12,8 +12,8 @@
     }
 
 Names are relative to the manifest. `data`, `tokenizer` and `task` (a name of `webpte.tasks`) may be
-missing, and so may `files`, or the size and the hash of one. The card of an installed
-model (docs/use/export.md) is a manifest, too.
+missing, and so may `files`, or a file's size and hash. The card of an installed model
+(docs/use/export.md) is a manifest, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from webpte.errors import ManifestError
 
 MAX_BYTES = 1 << 20
 MAX_FILES = 1000
-NAME = "webpte.json"  # as `serve.py export` calls it
+NAME = "webpte.json"  # the name that `serve.py export` writes
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
@@ -34,7 +34,7 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 @dataclass(frozen=True)
 class ManifestPart:
-    """A file of a program; without a size or a hash ("") in the manifest, any is right."""
+    """A file of a program; an absent size or hash is not checked."""
 
     name: str
     size: int | None = None
@@ -45,7 +45,7 @@ class ManifestPart:
 class Manifest:
     """The files of a program: the `.pte`, its `.ptd` files, and its tokenizer.
 
-    task   what the model does; on the card of a model it may be a description
+    task   the model's task; on the card of a model it may be a description
     """
 
     program: ManifestPart
@@ -55,7 +55,7 @@ class Manifest:
 
 
 def read_manifest(data: bytes | str, name: str) -> Manifest:
-    """Parse a manifest; `name` is that of the file, for errors."""
+    """Parse a manifest; errors use the file's `name`."""
     if len(data) > MAX_BYTES:
         raise ManifestError(f"{name} has {len(data):,} bytes; a manifest has at most {MAX_BYTES:,}")
     table = parse_table(data, name, ManifestError)

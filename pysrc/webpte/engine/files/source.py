@@ -2,7 +2,7 @@
 
 A `.pte` can be larger than the whole 32-bit heap of Pyodide. So the file stays where it is (a JS
 `Blob`, a file on disk), and Python reads only the parts it has to parse. Constants go from the
-source to the GPU without passing through here.
+source to the GPU without passing through Python.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOCAL = (
 def fetch_problem(address: str, reason: str) -> str:
     """Return the message for a file that could not be fetched.
 
-    Only without an answer can CORS be the reason: an answer, such as 404, was readable.
+    CORS can only be the reason if there was no answer: an answer, such as 404, was readable.
     """
     if "the server answered" in reason:
         return f"{address}: {reason}; is the address right?"
@@ -41,7 +41,7 @@ def fetch_problem(address: str, reason: str) -> str:
 class ByteSource(Protocol):
     """Random access to a file. `read` returns exactly `length` bytes or raises SourceError.
 
-    Sources that are equal have the same bytes: what is on the GPU from one serves for the other.
+    Equal sources have the same bytes, so they can share GPU buffers.
     """
 
     @property
@@ -54,7 +54,7 @@ class ByteSource(Protocol):
 
 
 def check_range(source: ByteSource, offset: int, length: int) -> None:
-    """Raise unless the bytes are in the source; every `read` starts with this."""
+    """Raise unless the bytes are in the source; every `read` starts with this check."""
     if offset < 0 or length < 0 or offset + length > source.size:
         raise SourceError(
             f"{source.name}: bytes {offset} to {offset + length} were asked for, "
@@ -66,7 +66,7 @@ def check_range(source: ByteSource, offset: int, length: int) -> None:
 def naming(source: ByteSource) -> Iterator[None]:
     """Name a file in errors about its contents that are raised inside.
 
-    Errors of reading it name it already.
+    Errors of reading the file name it already.
     """
     try:
         yield
@@ -83,12 +83,12 @@ class BytesSource:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the bytes are certainly those of before."""
+        """Whether the bytes are certainly unchanged since they were given."""
         return isinstance(self._data.obj, bytes)
 
     @property
     def _contents(self) -> object:
-        """The object that has the bytes, if nobody can change them; else this source."""
+        """The object with the bytes, if nobody can change them; else this source."""
         return self._data.obj if self.is_unchanged else self
 
     def __eq__(self, other: object) -> bool:
@@ -125,7 +125,7 @@ class FileSource:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the file is certainly the one that was opened."""
+        """Whether the file is certainly unchanged since it was opened."""
         try:
             with self._opened() as file:
                 return _version_of(file) == self._version
@@ -234,9 +234,9 @@ _COMPARED_BYTES = 1 << 26  # at once, while nothing else runs
 
 
 async def equal_bytes(one: Region, other: Region) -> bool:
-    """Tell whether two parts have the same bytes, and had them when they were opened.
+    """Return whether two parts have the same bytes, unchanged since they were opened.
 
-    Also False if only a network could tell.
+    The result is False if a comparison would need the network.
     """
     sources = one.source, other.source
     if one.size != other.size or not all(_is_unchanged(source) for source in sources):
@@ -249,20 +249,20 @@ async def equal_bytes(one: Region, other: Region) -> bool:
             if not np.array_equal(first, second):
                 return False
             await asyncio.sleep(0)
-    except SourceError:  # whoever needs these bytes will say so
+    except SourceError:  # the next read of these bytes raises the error
         return False
     return True
 
 
 @dataclass(frozen=True)
 class ColumnSource:
-    """Columns of a matrix in a file, as if they were a file of their own, row after row.
+    """Columns of a matrix in a file, as if they were a separate file, row after row.
 
-    Two of the same columns are equal, so they share a buffer wherever they are needed.
+    Sources of the same columns are equal, so they share a buffer.
     """
 
     matrix: Region
-    row_bytes: int  # of the matrix
+    row_bytes: int  # whole row of the matrix
     first: int  # byte of a row
     count: int  # bytes of a row that belong to it
 
@@ -291,11 +291,11 @@ _STEP = 1 << 23  # bytes that are converted at once
 
 @dataclass(frozen=True)
 class ConvertedSource:
-    """Rows of a part of a file, each converted into as many bytes, as if they were a file."""
+    """Rows of a part of a file, each converted to a fixed size, as if they were a file."""
 
     rows: Region
-    file_bytes: int  # of a row
-    row_bytes: int  # of a converted one
+    file_bytes: int  # per row in the file
+    row_bytes: int  # per converted row
     convert: Callable[[bytes | memoryview], bytes]
 
     @property

@@ -1,10 +1,10 @@
-"""Reader of `.bpte` files: a program together with inputs and the outputs that it should give.
+"""Reader of `.bpte` files: a program with inputs and expected outputs.
 
     byte  0  u32  root table            4  "BP08"
 
-One flatbuffer with the whole `.pte` inside of it, as bytes, and for each method cases of inputs
-with expected outputs. ExecuTorch's devtools write it (`BundledProgram`), for checks on a device.
-Such files fit into memory: the program in them is read as a whole.
+A flatbuffer has the whole `.pte` as bytes, and for each method cases of inputs with expected
+outputs. ExecuTorch's devtools write it (`BundledProgram`), for checks on a device. Such files fit
+into memory: the program in them is read as a whole.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BundledValue = np.ndarray | int | float | bool
 
 @dataclass(frozen=True)
 class BundledCase:
-    """Inputs of a method, and the outputs that they should give."""
+    """Inputs of a method, and their expected outputs."""
 
     inputs: tuple[BundledValue, ...]
     expected: tuple[BundledValue, ...]
@@ -43,7 +43,7 @@ class Bundle:
 
 
 def is_bundle(head: bytes) -> bool:
-    """Tell by its first bytes whether a file is a bundled program, of whichever version."""
+    """Return whether a file starts like a bundled program, in any version."""
     identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
     return identifier[:2] == b"BP" and identifier[2:].isdigit() and len(identifier) == 4
 

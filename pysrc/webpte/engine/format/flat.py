@@ -56,7 +56,7 @@ EnumT = TypeVar("EnumT", bound=IntEnum)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`size` bytes from `offset`."""
+    """A range of bytes: `size` bytes from `offset`."""
 
     offset: int
     size: int
@@ -91,7 +91,7 @@ class FlatBuffer:
         return FormatError(f"{where}: {message}", self.base + at)
 
     def damaged(self, where: str, message: str, at: int) -> FormatError:
-        """Build an error for bytes that no writer makes: most files like that are incomplete."""
+        """Build an error for bytes that no writer makes; such files are mostly incomplete."""
         return self.error(f"the file is damaged or cut off: {where}", message, at)
 
     def charge(self, amount: int, where: str, at: int) -> None:
@@ -105,7 +105,7 @@ class FlatBuffer:
             )
 
     def follow(self, at: int, where: str) -> int:
-        """Return the target of the reference at `at` (4 bytes that are known to lie inside)."""
+        """Return the target of the reference at `at`; its 4 bytes must lie inside."""
         step: int = U32.unpack_from(self.data, at)[0]
         target = at + step
         if step == 0 or target + 4 > self.size:
@@ -114,7 +114,7 @@ class FlatBuffer:
 
 
 class FlatTable:
-    """One table. Fields are read by slot; the field's name is for error messages."""
+    """A single table. Fields are read by slot; the field's name is for error messages."""
 
     __slots__ = ("_size", "_vtable", "_vtable_size", "at", "buffer", "where")
 
@@ -168,7 +168,7 @@ class FlatTable:
         return self._integer(slot, name, U8, 0) != 0
 
     def enum(self, slot: int, name: str, kind: type[EnumT], default: int = 0) -> EnumT:
-        """Read a one-byte enumeration; a number that `kind` does not have is an error."""
+        """Read a one-byte enumeration; a number outside of `kind` is an error."""
         value = self._integer(slot, name, I8, default)
         try:
             return kind(value)
@@ -176,11 +176,11 @@ class FlatTable:
             raise self.error(slot, name, f"unknown {kind.__name__} {value}") from None
 
     def index(self, slot: int, name: str, limit: int, what: str) -> int:
-        """Read an i32 that must be in `range(limit)`; `what` names what it counts."""
+        """Read an i32 that must be in `range(limit)`; errors name the counted things by `what`."""
         return self._in_range(slot, name, self.i32(slot, name), limit, what)
 
     def unsigned_index(self, slot: int, name: str, limit: int, what: str) -> int:
-        """Read an u32 that must be in `range(limit)`; `what` names what it counts."""
+        """Read an u32 that must be in `range(limit)`; errors name the counted things by `what`."""
         return self._in_range(slot, name, self.u32(slot, name), limit, what)
 
     def text(self, slot: int, name: str) -> str:
@@ -232,7 +232,7 @@ class FlatTable:
     def element_error(
         self, slot: int, name: str, codec: struct.Struct, index: int, message: str
     ) -> FormatError:
-        """Build an error about one element of a vector."""
+        """Build an error about an element of a vector."""
         start, _ = self._vector(slot, codec.size, name)
         where = f"{self.where}.{name}[{index}]"
         return self.buffer.error(where, message, start + index * codec.size)
@@ -265,7 +265,7 @@ class FlatTable:
     def union(self, slot: int, name: str) -> tuple[int, FlatTable]:
         """Return the tag and the table of a union, which takes `slot` and the slot after it.
 
-        The table keeps this table's name in messages: it has no name of its own in the file.
+        Messages use this table's name for the union's table, which is unnamed in the file.
         """
         tag = self.u8(slot, f"{name}_type")
         at = self._field(slot + 1, 4, name)

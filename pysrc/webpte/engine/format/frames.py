@@ -10,7 +10,7 @@ from webpte.engine.format.flat import FlatTable
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A line of Python that made a call: the outermost comes first."""
+    """A line of Python that made a call; the outermost line comes first."""
 
     file: str
     line: int
@@ -24,14 +24,14 @@ class Frame:
 
 
 def own_line(frames: Sequence[Frame]) -> Frame | None:
-    """Return the innermost line that is the model's own, not PyTorch's; None without lines."""
+    """Return the innermost line of the model's code, not PyTorch's; None without lines."""
     own = [frame for frame in frames if "/torch/" not in frame.file.replace("\\", "/")]
     innermost = (own or list(frames))[-1:]
     return innermost[0] if innermost else None
 
 
 def read_frames(chain: FlatTable, slot: int, instructions: int) -> Sequence[tuple[Frame, ...]]:
-    """Return the lines of each instruction of a chain; the file may have none."""
+    """Return the source lines of each instruction of a chain; empty if the file lacks them."""
     frames = [
         tuple(
             Frame(

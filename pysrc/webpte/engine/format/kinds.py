@@ -1,7 +1,7 @@
-"""Recognition of files that are not `.pte`, by their first bytes, with advice what to do.
+"""Recognition of files that are not `.pte`, by their first bytes, with advice for the user.
 
-People drop what they have: a checkpoint, the page that a server sent instead of the file, the
-pointer that Git LFS left in its place. The file's name does not reveal that.
+People drop any file: a checkpoint, the page that a server sent instead of the file, the pointer
+that Git LFS left in its place. The file's name does not reveal that.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ _MAGIC: tuple[tuple[int, bytes, str, str], ...] = (
 )
 
 
-# Parts of the first entry's name in archives of PyTorch: NAME/data.pkl of torch.save,
-# NAME/data/weights/weight_0 and others of torch.export.save.
+# Parts of the first entry's name in archives of PyTorch: NAME/data.pkl by torch.save,
+# NAME/data/weights/weight_0 and others by torch.export.save.
 _TORCH_ENTRIES = (b"data.pkl", b".format_version", b"archive_format", b"/data/", b"/byteorder")
 
 
 def is_page(head: bytes) -> bool:
-    """Tell whether bytes are the start of an HTML page."""
+    """Return whether bytes are the start of an HTML page."""
     return head[:HEAD].lstrip().lower().startswith((b"<!doctype html", b"<html", b"<head"))
 
 
@@ -87,7 +87,7 @@ def kind_of(head: bytes) -> tuple[str, str]:
     # A u64 with the length of the JSON that follows it.
     if head[8:10] == b'{"' and head[6:8] == b"\0\0":
         return "a safetensors file: weights without a program", _CONVERT
-    # Protobuf: field 1 is the small ir_version, field 2 the producer's name or 8 that of a domain.
+    # Protobuf: field 1 is the small ir_version, field 2 the producer's name, or field 8 a domain's.
     if len(head) > 3 and head[0] == 0x08 and 0 < head[1] < 32 and head[2] in (0x12, 0x1A, 0x3A):
         return "an ONNX model", "take the PyTorch model that it was made from, and " + _EXPORT
     if _is_text(head):
@@ -100,7 +100,7 @@ def kind_of(head: bytes) -> tuple[str, str]:
 
 
 def _is_text(head: bytes) -> bool:
-    """Tell whether bytes are the start of a text in UTF-8, whose last character may be cut."""
+    """Return whether bytes are the start of UTF-8 text; its last character may be cut."""
     try:
         text = head.decode()
     except UnicodeDecodeError as error:

@@ -72,12 +72,12 @@ class TensorMeta:
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether it can become larger than `sizes`."""
+        """Whether the tensor can become larger than `sizes`."""
         return self.dynamism == Dynamism.DYNAMIC_UNBOUND
 
     @property
     def nbytes(self) -> int:
-        """Bytes at `sizes`, which are the upper bounds of a dynamic tensor."""
+        """Bytes at `sizes`, the upper bounds of a dynamic tensor."""
         return byte_size(self.sizes, self.scalar_type.itemsize)
 
 
@@ -90,14 +90,14 @@ class IntListRef:
 
 @dataclass(frozen=True, slots=True)
 class DoubleList:
-    """A list of floats, given literally."""
+    """A list of floats, stored directly."""
 
     items: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BoolList:
-    """A list of bools, given literally."""
+    """A list of bools, stored directly."""
 
     items: tuple[bool, ...]
 
@@ -170,7 +170,7 @@ class JumpFalseCall:
 
 @dataclass(frozen=True, slots=True)
 class FreeCall:
-    """Free the memory of a value."""
+    """Free a value's memory."""
 
     value_index: int
 
@@ -211,7 +211,7 @@ class BackendDelegate:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """One method. A method without instructions returns constants."""
+    """A method. Without instructions it returns constants."""
 
     name: str
     inputs: tuple[int, ...]
@@ -232,7 +232,7 @@ class ExecutionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Subsegments:
-    """Parts of one segment: `spans[i]` reaches from the i-th offset to the segment's end."""
+    """Parts of a segment: `spans[i]` reaches from the i-th offset to the segment's end."""
 
     segment_index: int
     offsets: tuple[int, ...]
@@ -253,7 +253,7 @@ class ProgramFile:
     named_data: dict[str, Span]
 
     def method(self, name: str) -> ExecutionPlan:
-        """Return the method of that name; raise InputError if there is none."""
+        """Return the method with a name; raise InputError for an unknown name."""
         for plan in self.methods:
             if plan.name == name:
                 return plan
@@ -267,10 +267,11 @@ class ProgramFile:
         return self.segments[reference.index]
 
     def tensor_span(self, tensor: TensorMeta) -> Span | None:
-        """Return the span of a tensor's initial bytes: a constant, or the state of a mutable one.
+        """Return the span of a tensor's initial bytes: a constant, or the state of a mutable
+        tensor.
 
-        None for a tensor that is computed or given at run time, and for one whose bytes are in a
-        `.ptd` (then `tensor.extra` has the name).
+        None for a tensor that is computed or given at run time, or has its bytes in a `.ptd` (then
+        `tensor.extra` has the name).
         """
         places = self.initial_data(tensor)
         if places is None:

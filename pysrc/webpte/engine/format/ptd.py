@@ -59,7 +59,7 @@ class PtdHeader:
 
 
 async def read_ptd(source: ByteSource) -> dict[str, TensorData]:
-    """Read only the table of contents of a `.ptd`."""
+    """Read the table of contents of a `.ptd`, without the data."""
     head = await source.read(0, min(HEAD_SIZE, source.size))
     end = parse_header(head, source.size).flatbuffer_end
     return parse_ptd(await source.read(0, end), source.size)

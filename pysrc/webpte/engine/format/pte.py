@@ -95,7 +95,7 @@ FULL_HEADER = 32
 
 @dataclass(frozen=True, slots=True)
 class ExtendedHeader:
-    """The size of the flatbuffer, and the start of the segments (0: there are none)."""
+    """The size of the flatbuffer, and the start of the segments (0: no segments)."""
 
     program_size: int
     segment_base: int
@@ -110,7 +110,7 @@ async def read_program(source: ByteSource) -> ProgramFile:
 
 
 def parse_header(head: bytes, file_size: int) -> ExtendedHeader:
-    """Parse the extended header; a file without one is all flatbuffer."""
+    """Parse the extended header; without a header the whole file is a flatbuffer."""
     identifier = head[IDENTIFIER_AT : IDENTIFIER_AT + 4]
     if len(identifier) < 4 or identifier[:2] != b"ET" or not identifier[2:].isalnum():
         raise OtherFileError(*kind_of(head), IDENTIFIER_AT)

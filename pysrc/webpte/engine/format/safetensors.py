@@ -25,7 +25,7 @@ BROKEN = "the file is damaged or incomplete; download it again"
 
 @dataclass(frozen=True)
 class SafeTensor:
-    """The place of a tensor in its file; `dtype` is one of FLOATS, or another that was allowed."""
+    """The place of a tensor in its file; `dtype` is in FLOATS, or was allowed by the caller."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -33,14 +33,14 @@ class SafeTensor:
 
 
 async def read_safetensors(source: ByteSource) -> Mapping[str, SafeTensor]:
-    """Read the header of a file; raise FormatError if it is none."""
+    """Read the header of a file; raise FormatError for other files."""
 
     header = await read_header(source, at_start)
     return parse_safetensors(header, source.size, source.name, at_start)
 
 
 def at_start(message: str) -> FormatError:
-    """Return the error of a file whose header is wrong."""
+    """Return the error for a wrong header: the recognized kind of file, or bad bytes."""
     return FormatError(message, 0)
 
 
@@ -59,7 +59,7 @@ def parse_safetensors(
 ) -> dict[str, SafeTensor]:
     """Parse the JSON of a header, and check that the tensors are in a file of this size.
 
-    kinds  the dtypes that it may have, with the bytes of an element
+    kinds  the allowed dtypes, with the bytes per element
     """
     table = parse_table(header, f"{name}: the header", fail)
     begin = LENGTH.size + len(header)

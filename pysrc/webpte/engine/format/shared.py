@@ -72,9 +72,9 @@ _WIDE = {
 
 
 def byte_size(sizes: tuple[int, ...], itemsize: int) -> int:
-    """Return the bytes of a dense tensor, or MAX_TENSOR_BYTES if it has that many or more.
+    """Return the bytes of a dense tensor, at most MAX_TENSOR_BYTES.
 
-    It stops early: 64 dims of 4e9 cost no more than two.
+    The product stops early: 64 dims of 4e9 cost no more than two.
     """
     if 0 in sizes:
         return 0
@@ -114,13 +114,13 @@ def read_shape(
 
 
 def read_segments(root: FlatTable, slot: int, base: int, file_size: int) -> tuple[Span, ...]:
-    """Read the segment table as absolute spans. `base` 0 means that the file has no segments."""
+    """Read the segment table as absolute spans. A `base` of 0 means a file without segments."""
     return tuple(_segment(item, base, file_size) for item in root.tables(slot, "segments"))
 
 
 def _segment(item: FlatTable, base: int, file_size: int) -> Span:
     span = Span(base + item.u64(0, "offset"), item.u64(1, "size"))
-    # Exporters list one empty segment even where there is no header and no data.
+    # Exporters list an empty segment even without a header and data.
     if base == 0 and span.size:
         raise item.error(1, "size", "the segment has data, but there is no header with its start")
     if span.end > file_size:

@@ -48,7 +48,7 @@ __all__ = [
 HEADER = Struct("<4s4sHIIIQ")
 MAGIC = b"VH00"
 IDENTIFIER = b"VK00"
-# An offset of all ones means that the bytes are named data, not part of the blob.
+# An offset with all bits set means that the bytes are named data, not part of the blob.
 NAMED = (1 << 64) - 1
 DEFAULT = 255
 
@@ -102,8 +102,8 @@ class BoolValue:
 class TensorValue:
     """A tensor; `dims` are upper bounds. Storage type and memory layout only matter to Vulkan.
 
-    `constant_id` indexes `VkGraph.constants` and may be out of range. Tensors of one `mem_obj_id`
-    may share memory. `staging_datatype` is the element type on the host's side.
+    `constant_id` indexes `VkGraph.constants` and may be out of range. Tensors with the same
+    `mem_obj_id` may share memory. `staging_datatype` is the element type on the host's side.
     """
 
     datatype: DataType
@@ -121,28 +121,28 @@ class TensorValue:
 
 @dataclass(frozen=True, slots=True)
 class IntListValue:
-    """Ints, given literally, unlike the program's lists."""
+    """A list of ints, stored directly, unlike the program's lists."""
 
     items: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DoubleListValue:
-    """Floats, given literally."""
+    """A list of floats, stored directly."""
 
     items: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BoolListValue:
-    """Bools, given literally."""
+    """A list of bools, stored directly."""
 
     items: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueListValue:
-    """Value ids: a list with symbolic members, or the outputs of one operator; never nested."""
+    """Value ids: a list with symbolic members, or the outputs of an operator; never nested."""
 
     items: tuple[int, ...]
 
@@ -178,7 +178,7 @@ VkValue: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
-    """One node. Args follow the operator's schema, the output comes last."""
+    """A single node. Args follow the operator's schema, the output comes last."""
 
     node_id: int
     name: str
@@ -248,7 +248,7 @@ def parse_header(head: bytes, blob_size: int, base: int) -> DelegateHeader:
             f"of {blob_size} bytes",
             base + 10,
         )
-    # The size is 0 in exports without inline constants, and in some older ones with constants.
+    # The size is 0 in exports without inline constants, and in some older exports with constants.
     constants_size = constants_size or max(0, blob_size - constants_start)
     if constants_start < start + size or constants_start + constants_size > blob_size:
         raise FormatError(

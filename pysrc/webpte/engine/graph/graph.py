@@ -1,7 +1,7 @@
-"""The graph of one delegate: values by id, calls in order, constants resolved to their bytes.
+"""The graph of a delegate: values by id, calls in order, constants resolved to their bytes.
 
-`format.vulkan` describes the file; this module interprets it, and refuses what contradicts itself.
-A graph is immutable: what changes from call to call is in `live_state.py`.
+`format.vulkan` describes the file; this module interprets the file, and refuses contradictions. A
+graph is immutable; `live_state.py` has the state that changes from call to call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COPY = "aten.alias_copy.default"
 class Constant:
     """The bytes of a constant tensor. `key` is None for bytes inside the delegate's blob.
 
-    An empty region stands for zeros: state that no file has.
+    An empty region stands for zeros: state that is in no file.
     """
 
     region: Region
@@ -48,7 +48,8 @@ class Constant:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor value. `dims` are the largest, for which memory is allocated; live dims may be less.
+    """A tensor value. `dims` are the largest dims, for which memory is allocated; live dims may be
+    smaller.
 
     If they are `exact`, the live dims must equal them.
     """
@@ -57,7 +58,7 @@ class Tensor:
     dtype: DType
     dims: Dims
     constant: Constant | None
-    mem_obj_id: int | None  # values with one id may share memory; None: a buffer of its own
+    mem_obj_id: int | None  # values with equal ids may share memory; None: a separate buffer
     exact: bool = False
 
     @property
@@ -100,12 +101,12 @@ _KINDS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Call:
-    """One operator call. `args` are value ids, the output's last.
+    """An operator call. `args` are value ids, the output's last.
 
     `kernel` names the method's kernel that the call stands for, and `place` its origin in a graph
-    of several delegates: both are for messages. A fused call has `parts`: the calls that it stands
-    for, in an order in which they could run. `origin` is the number of the call in the file,
-    `frames` the lines of the model that it comes from, if the export has them.
+    of several delegates: both are for messages. A fused call has `parts`: the original calls, in an
+    order in which they could run. `origin` is the number of the call in the file, `frames` the
+    lines of the model that made it, if the export has them.
     """
 
     index: int
@@ -122,7 +123,7 @@ class Call:
 
 
 class Graph:
-    """Values, calls, inputs and outputs of one delegate."""
+    """Values, calls, inputs and outputs of a delegate."""
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ class Graph:
         return (value for value in self.values if isinstance(value, Tensor))
 
     def tensor_outputs(self) -> list[Tensor]:
-        """Return the outputs that are tensors; the others are SymInts, which the host knows."""
+        """Return the outputs that are tensors; the host knows the other outputs, SymInts."""
         return [self.tensor(i) for i in self.outputs if not self.is_symint(i)]
 
     def used_symints(self) -> list[int]:
@@ -227,10 +228,10 @@ def build_graph(delegate: VkDelegate, source: ByteSource, named: Mapping[str, Re
 
 
 def _with_copies(graph: Graph) -> Graph:
-    """Replace a prepack of a value that is not in the file by a copy, at its place in the graph.
+    """Replace a prepack of a computed value by a copy, at its place in the graph.
 
-    Exporters write one where a model computes a weight. Anything else that is wrong with it stays
-    a prepack, whose errors validation raises.
+    Exporters write such a prepack where a model computes a weight. A prepack with other faults
+    stays, and validation raises its errors.
     """
     known = set(graph.inputs)
     calls: list[Call] = []

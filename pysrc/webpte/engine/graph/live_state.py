@@ -1,7 +1,7 @@
-"""Live state of a graph: current dims of tensors, values of SymInts, and which are dirty.
+"""Live state of a graph: dims of tensors, values of SymInts, and the set of dirty values.
 
-Tensors are allocated for as many elements as their maximum (`Tensor.dims`) has, and filled densely
-at their live size (`cur_dims`). Setting a value to what it already is marks nothing dirty.
+Tensors are allocated for their largest size (`Tensor.dims`), and filled densely at their live size
+(`cur_dims`). Setting a value to its present value marks nothing dirty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Snapshot:
 
 
 class LiveState:
-    """Live dims and SymInts of one graph. They start at the maximum that the file declares."""
+    """Live dims and SymInts of a graph. They start at the maximum that the file declares."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

@@ -1,4 +1,4 @@
-"""Optional libraries: what only some programs need is loaded when it is asked for."""
+"""Optional libraries, loaded on demand because only some programs need them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webpte.errors import PackageError
 
 
 async def python_package(name: str, extra: str) -> ModuleType:
-    """Import an optional package; `extra` is the one of webpte's extras that installs it."""
+    """Import an optional package; `extra` names the extra of webpte that installs it."""
     if IN_BROWSER:
         try:
             return importlib.import_module(name)
@@ -33,9 +33,9 @@ async def python_package(name: str, extra: str) -> ModuleType:
 class JavaScriptModule:
     """A CommonJS module for the browser.
 
-    served  where webpte's own server has it, as seen from Pyodide's files
-    url     where else it is, for pages that webpte does not serve
-    sha256  of its text, wherever it comes from
+    served  place on webpte's own server, relative to Pyodide's files
+    url     address for pages that webpte does not serve
+    sha256  hash of its text, from either place
     """
 
     served: str
@@ -44,14 +44,14 @@ class JavaScriptModule:
 
 
 class TextEngine(Protocol):
-    """Text to tokens and back; special tokens are tokens like others."""
+    """Text to tokens and back; special tokens are treated like other tokens."""
 
     def encode(self, text: str, special: bool) -> list[int]: ...
 
     def decode(self, tokens: Sequence[int]) -> str: ...
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Return the text of tokens as the vocabulary writes them."""
+        """Return the text of tokens, spelled as in the vocabulary."""
 
     def places(self, text: str) -> Sequence[tuple[int, int, int | None]] | None:
         """Return start, end and word of each token; None if the library does not know them."""

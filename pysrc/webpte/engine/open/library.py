@@ -39,15 +39,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Entry:
-    """A file that is kept, as a whole or in part.
+    """A file that is kept, completely or in part.
 
-    address     where it was fetched from, or "local:NAME"
+    address     its URL, or "local:NAME"
     size        in bytes
-    etag        the server's, "" if it sends none; then `modified` (Last-Modified) is compared
+    etag        the server's ETag; if "", `modified` (Last-Modified) is compared
     kept, used  times of the last write and the last opening, in seconds since 1970
-    parts       addresses of other files that were added as parts of it, in order
-    missing     bytes that are not there, because its load was interrupted; opening it again
-                fetches only those
+    parts       addresses of files that were added as its parts, in order
+    missing     bytes still to be fetched, because its load was interrupted; opening it again
+                fetches only these
     sha256      its hash, if a manifest named it; "" otherwise
     """
 
@@ -67,7 +67,7 @@ class Entry:
 class Usage:
     """Bytes that this site uses on the disk, and its quota.
 
-    `persistent`: the browser does not delete the site's files on its own.
+    `persistent`: the browser does not delete the site's files without being asked.
     """
 
     used: int
@@ -78,10 +78,10 @@ class Usage:
 class LibraryFile(ByteSource, Protocol):
     """An open file. `webpte.load` and `webpte.inspect` take it as their source.
 
-    address  the address that it was opened by
-    came     its origin if that is worth a message, for people
+    address  the address that was opened
+    came     its origin if worth a message, for people
     kept     whether it is in the library now
-    parts    addresses of files that were added to the library as parts of it
+    parts    addresses of files that were added to the library as its parts
     """
 
     address: str
@@ -96,9 +96,9 @@ class LibraryFile(ByteSource, Protocol):
     async def keep(self, progress: Progress | None = None) -> bool:
         """Write the bytes that no load has read so far; the progress stage is "keep".
 
-        Returns whether it is kept: False if another tab writes it, or this browser keeps no files.
-        After a failure, which is a SourceError, the next opening goes on with what was written;
-        if the disk is full, nothing is left.
+        Returns whether the file is kept: False if another tab writes it, or this browser keeps no
+        files. After a failure, which raises SourceError, the next opening continues with the
+        written bytes; if the disk is full, they are deleted.
         """
         ...
 
@@ -122,9 +122,9 @@ async def open(
     """Open a file by its URL, from the library if its copy is current or the server is unreachable.
 
     The bytes of a new file are written to the library as they are read; `keep` it after loading, or
-    `stop` or `leave` it. What an interrupted load has written is not fetched again. A file with the
-    hash `sha256` that was kept from another address is used for this one, too: it is stored once.
-    Without `keep` a copy is used, but nothing is written.
+    `stop` or `leave` it. Bytes that an interrupted load has written are not fetched again. A file
+    with the hash `sha256` that was kept from another address is used for this address, too: it is
+    stored once. Without `keep` a copy is used, but nothing is written.
     """
     _check_browser()
     from webpte.engine.browser.opfs_cache import open_kept
@@ -142,8 +142,8 @@ async def add(
 ) -> str:
     """Keep a copy of a Blob or of a file of the library; return the address to open it by.
 
-    It atomically replaces a file of this name; with `replace=False` that raises SourceError.
-    `parts` are addresses of files that were added before and belong to it, such as its `.ptd`
+    The copy atomically replaces a file of this name; with `replace=False` an existing file raises
+    SourceError. `parts` are addresses of added files that belong to it, for example its `.ptd`
     files: opening it finds them.
     """
     _check_browser()
@@ -153,7 +153,7 @@ async def add(
 
 
 async def entries() -> list[Entry]:
-    """List the kept files, also incomplete ones, the last used first."""
+    """List the kept files, also incomplete files, the last used first."""
     _check_browser()
     from webpte.engine.browser.opfs_cache import records
 
@@ -179,7 +179,7 @@ async def usage() -> Usage:
 
 
 async def persist() -> bool:
-    """Ask the browser not to delete files on its own; return whether it agrees."""
+    """Ask the browser not to delete files without being asked; return whether it agrees."""
     _check_browser()
     from webpte.engine.browser.opfs_cache import persist
 

@@ -1,4 +1,4 @@
-"""Opens the files that a manifest names, and checks their sizes and hashes."""
+"""Opens the files in a manifest, and checks their sizes and hashes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP = 1 << 22  # bytes that are hashed at once
 
 
 def is_manifest(source: Any) -> bool:
-    """Tell whether a path or an address is that of a JSON file, and so of a manifest."""
+    """Return whether a path or an address names a JSON file, and so a manifest."""
     if isinstance(source, Path):
         return source.suffix.lower() == ".json"
     return isinstance(source, str) and _path_of(source).lower().endswith(".json")
@@ -59,7 +59,7 @@ async def open_part(source: str | Path, part: ManifestPart, **fetch: Any) -> Byt
 
 
 async def check_part(file: ByteSource, part: ManifestPart, progress: Progress | None) -> None:
-    """Raise unless a file is the one that a manifest names; in the browser this fetches it all."""
+    """Raise unless a file matches its entry in the manifest; in the browser, fetch all of it."""
     if part.size is not None and file.size != part.size:
         raise SourceError(
             f"{part.name} has {file.size:,} bytes, but its manifest names {part.size:,}; "
@@ -70,7 +70,7 @@ async def check_part(file: ByteSource, part: ManifestPart, progress: Progress | 
 
 
 async def _check_digest(file: ByteSource, sha256: str, progress: Progress | None) -> None:
-    if hasattr(file, "check_digest"):  # a file of the browser: its bytes do not come here
+    if hasattr(file, "check_digest"):  # a file of the browser: its bytes stay outside of Python
         await file.check_digest(sha256, progress)
         return
     found = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Opens what a caller gives (bytes, a path, a URL, a Blob) as a ByteSource."""
+"""Opens a caller's bytes, path, URL or Blob as a ByteSource."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from webpte.errors import (
     UnsupportedError,
 )
 
-# Files that are of no use, however often they are read.
+# Errors of files that stay useless, however often they are read.
 UNUSABLE = (
     FormatError,
     GraphError,
@@ -43,8 +43,8 @@ async def open_source(
 ) -> ByteSource:
     """Open a source; in the browser as a JavaScript object, from which constants go to the GPU.
 
-    With `keep` a URL comes from the library where that has it, by the hash `sha256` if it is
-    given, and can be kept there.
+    With `keep` a URL comes from the library if it has the file, by the hash `sha256` if given, and
+    can be kept there.
     """
     if IN_BROWSER and (opened := _opened(source, name)) is not None:
         return opened
@@ -80,10 +80,10 @@ async def open_source(
 
 @contextmanager
 def keeping(wanted: bool) -> Iterator[list[Any]]:
-    """Files of the library that are put into the list are kept, which nobody waits for.
+    """Keep the library's files that are put into the list, in the background.
 
-    If anything is raised inside, for example because the network fails, none is kept; the next load
-    goes on with the bytes that came, unless the files cannot be used at all.
+    If anything is raised inside, for example because the network fails, no file is kept; the next
+    load continues with the written bytes, unless the files are useless.
     """
     files: list[Any] = []
     try:
@@ -97,7 +97,7 @@ def keeping(wanted: bool) -> Iterator[list[Any]]:
 
 
 def let_go(file: Any, error: BaseException) -> None:
-    """Stop keeping a file of the library whose load failed; one that is no use is removed."""
+    """Stop keeping a library file after a failed load; remove a useless file."""
     if isinstance(error, UNUSABLE):
         file.leave()
     else:
@@ -109,7 +109,7 @@ def _of_library(files: Sequence[Any], wanted: bool) -> list[Any]:
 
 
 def _opened(source: Any, name: str | None) -> ByteSource | None:
-    """Rename a file of the library that is open already."""
+    """Return an open library file under another name."""
     from webpte.engine.browser.files import JsFile
 
     if not isinstance(source, JsFile):

@@ -1,4 +1,4 @@
-"""Small files that lie in the folder of another, such as a config beside a program."""
+"""Small files in a program's folder, for example its config."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MISSING = ("403", "404", "410")  # some file stores answer "forbidden" for miss
 
 
 async def read_file(source: Any, keep: bool = False) -> tuple[bytes, str]:
-    """Read a whole file; return its bytes and its name. `keep` is that of `webpte.load`."""
+    """Read a whole file; return its bytes and its name. `keep` is defined by `webpte.load`."""
     with keeping(keep) as files:
         opened = await open_source(source, keep=keep)
         files.append(opened)
         data = await opened.read(0, opened.size)
-    # Servers of one-page apps answer so for every file that they have not.
+    # Servers of single-page apps answer with their page for missing files.
     if is_page(data):
         raise SourceError(f"{opened.name}: instead of the file there is an HTML page")
     return data, opened.name
@@ -34,33 +34,32 @@ def file_name(source: str | Path) -> str:
 
 
 def _last_part(source: str | Path) -> str:
-    """Return the last part of a path or address as it is written there."""
+    """Return the last part of a path or address, spelled as there."""
     if isinstance(source, Path):
         return source.name
     return PurePosixPath(source.partition("#")[0].partition("?")[0]).name
 
 
 def stem_of(name: str) -> str:
-    """Return what the names of a program's own files begin with: "chat" for chat.pte, and for its
-    manifest chat.manifest.json."""
+    """Return the prefix of a program's own files: "chat" for chat.pte and chat.manifest.json."""
     path = PurePosixPath(name)
     return path.stem.removesuffix(".manifest") if path.suffix == ".json" else path.stem
 
 
 def names_beside(program: str | Path, *files: str) -> list[str]:
-    """Return the names that the first of some files may have in the folder of a program, in the
-    order in which to look for them.
+    """Return possible names of a file in the folder of a program, in the order in which to look for
+    them.
 
-    A folder can have several programs: chat.tokenizer.json is chat.pte's, tokenizer.json is that of
-    programs without their own.
+    A folder can have several programs: chat.tokenizer.json belongs to chat.pte, tokenizer.json to
+    programs without a file of their name.
     """
     stem = stem_of(_last_part(program))
     return [*(f"{stem}.{file}" for file in files), *files]
 
 
 async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | None:
-    """Read a file in the same folder; return None if there is none, or the source has no folder."""
-    kept = getattr(source, "address", "")  # of a file of the library, which stores this one, too
+    """Read a file in the same folder; None if it is missing, or the source has no folder."""
+    kept = getattr(source, "address", "")  # of the library, where this file is, too
     source = kept or source
     if not isinstance(source, Path | str):
         return None
@@ -76,9 +75,9 @@ async def read_sibling(source: Any, name: str, keep: bool = False) -> bytes | No
 
 
 def is_missing(error: SourceError) -> bool:
-    """Return whether a file does not exist; one that exists but cannot be read is an error.
+    """Return whether a file does not exist; an existing file that cannot be read is an error.
 
-    Without a network, a browser does not say which; then only stored files exist.
+    Without a network, a browser does not distinguish the two; then only stored files exist.
     """
     cause = error.__cause__
     if isinstance(cause, OSError):

@@ -1,4 +1,4 @@
-"""Work that grows with what a user gives, kept out of the event loop."""
+"""Runs work on user data outside of the event loop, because it may take long."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> T:
-    """Return `work(...)`, called in a thread; in the browser, which has none, called at once.
+    """Return `work(...)`, called in a thread; the browser lacks threads, so the call runs at once.
 
-    A thread cannot be ended: who is cancelled waits for it, so that no more threads work than there
-    are callers.
+    A thread cannot be ended, so a cancelled caller waits for it: at most one thread runs per
+    caller.
     """
     if IN_BROWSER:
         return work(*given, **named)
@@ -26,6 +26,6 @@ async def in_thread(work: Callable[P, T], *given: P.args, **named: P.kwargs) -> 
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:
-        if not working.cancel():  # it has begun
+        if not working.cancel():  # the thread has begun
             await asyncio.wait([working])
         raise

@@ -1,4 +1,4 @@
-"""Checks that no buffer of a plan is larger than the GPU can bind, with errors that say which."""
+"""Checks that the GPU can bind every buffer of a plan; errors name the buffer."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ def _is_cache(graph: Graph, value_id: int) -> bool:
 
 
 def _name(call: Call, value_id: int) -> str:
-    """Name the call of the file that has to do with a value, not the fused one."""
+    """Return the name of the original call that uses a value, not of the fused call."""
     return next((str(part) for part in call.parts if value_id in part.args), str(call))

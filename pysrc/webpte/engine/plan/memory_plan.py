@@ -1,8 +1,8 @@
 """The memory planner: assigns tensors to buffers by lifetime and aliasing.
 
-A view aliases its source: both are in one buffer. The exporter's own plan (`mem_obj_id`) treats
-every view as a copy and may reuse the source's memory while the view is still read, so it is not
-used; lifetimes are computed here, on whole groups of aliases.
+A view aliases its source: both are in the same buffer. The exporter's own plan (`mem_obj_id`)
+treats every view as a copy and may reuse the source's memory while the view is still read, so this
+planner ignores that plan, and computes lifetimes of whole groups of aliases.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def aligned(nbytes: int) -> int:
 
 @dataclass(frozen=True)
 class Slot:
-    """One GPU buffer, shared by tensors whose lifetimes do not overlap.
+    """A GPU buffer, shared by tensors with disjoint lifetimes.
 
-    A dedicated slot belongs to one alias group and keeps its contents from call to call.
+    A dedicated slot belongs to a single alias group and keeps its contents from call to call.
     """
 
     index: int
@@ -49,7 +49,7 @@ class MemoryPlan:
 
 @dataclass
 class _Group:
-    """An alias group: tensors in one buffer, and its lifetime (first and last call index)."""
+    """An alias group: tensors in the same buffer, and its lifetime (first and last call index)."""
 
     members: list[Tensor]
     first: int
@@ -64,7 +64,7 @@ class _Group:
 def plan_memory(graph: Graph, ops: dict[int, OpDef], borrowed: Container[int] = ()) -> MemoryPlan:
     """Plan the memory of a graph; `ops` maps call indices to definitions, without prepacks.
 
-    Nothing else is planned into the memory of `borrowed` tensors: it belongs to others.
+    The memory of `borrowed` tensors belongs to other plans, and is not reused.
     """
     flow = Dataflow.of(graph)
     root_of, aliased = _find_aliases(graph, ops, flow)
@@ -81,11 +81,11 @@ def plan_memory(graph: Graph, ops: dict[int, OpDef], borrowed: Container[int] = 
 
 
 def kept_inputs(graph: Graph) -> tuple[int, ...]:
-    """Return the inputs that decode steps have in common, whose memory keeps them between steps.
+    """Return the inputs that stay the same between decode steps, which keep their memory.
 
-    A graph with state that takes tokens [1, n] and a position [1] decodes; what else it takes, such
-    as the keys and values of an encoder's output, stays the same for a whole answer. What has a row
-    for each token, [1, n, ...], changes with them.
+    A graph with state that takes tokens [1, n] and a position [1] decodes. Other inputs, such as
+    the keys and values of an encoder's output, stay the same for a whole answer, except for inputs
+    with a row per token, [1, n, ...].
     """
     tensors = [graph.values[i] for i in graph.inputs]
     given = [one for one in tensors if isinstance(one, Tensor)]
@@ -120,8 +120,8 @@ def _find_aliases(
 ) -> tuple[dict[int, int], frozenset[int]]:
     """Return the root tensor of each view that aliases its source, and the calls of these views.
 
-    A view may alias its source if nothing writes to either afterwards: neither is mutated in place,
-    and each is written once. An input is written by the next call's upload, when all its views are
+    A view may alias its source if neither is written afterwards: nothing mutates them in place, and
+    each is written once. An input is written by the next call's upload, when all its views are
     dead.
     """
     root_of: dict[int, int] = {}
@@ -166,7 +166,7 @@ def _best_fit(
 ) -> int | None:
     """Return the free slot that wastes least: the smallest that fits, else the largest, to grow.
 
-    A slot is free strictly after its last use: one dispatch must not read and write one buffer.
+    A slot is free strictly after its last use: a dispatch must not read and write the same buffer.
     """
     free = [i for i in range(len(sizes)) if not dedicated[i] and free_from[i] < group.first]
     fitting = [i for i in free if sizes[i] >= group.nbytes]

@@ -1,9 +1,9 @@
 """The planner: lowers calls to dispatches, again when shapes change.
 
-Every call is a resize hook of the values that it reads. `propagate_resize` runs the hooks of dirty
+Every call is a resize hook for the values that it reads. `propagate_resize` runs the hooks of dirty
 values in graph order: each recomputes its output's live dims and lowers its call again. The graph
-is ordered, so one pass is enough; a graph that feeds a value back to an earlier call gets as many
-passes as it has calls, and then an error. A static graph never fires a hook.
+is ordered, so a single pass is enough; a graph that feeds a value back to an earlier call gets as
+many passes as it has calls, and then an error. A static graph never fires a hook.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from webpte.errors import GraphError, ResizeError, UnsupportedError, WebpteError
 
 
 def located_at(call: Call) -> AbstractContextManager[None]:
-    """Name the call in errors that are raised inside; one that is not ours becomes a GraphError.
+    """Name the call in errors that are raised inside; foreign exceptions become GraphErrors.
 
-    Shape functions, lowerings and references check only what valid files can get wrong. An
-    exception of Python or NumPy in them means that the file is broken.
+    Shape functions, lowerings and references only check for faults that valid files can have. An
+    exception of Python or NumPy in such a function means that the file is broken.
     """
 
     def locate(error: Exception) -> str:
@@ -54,7 +54,7 @@ def resize_outputs(op: OpDef, args: Args, live: LiveState) -> bool:
 
 
 def check_bounds(bounds: Iterable[SymIntBound], live: LiveState) -> None:
-    """Raise if a live SymInt is outside of a range that some op relies on."""
+    """Raise if a live SymInt is outside of a range that an op relies on."""
     for bound in bounds:
         value = live.symint(bound.value_id)
         if not bound.low <= value <= bound.high:
@@ -62,14 +62,14 @@ def check_bounds(bounds: Iterable[SymIntBound], live: LiveState) -> None:
 
 
 def host_sets_symints(graph: Graph) -> bool:
-    """Tell whether SymInts come from inputs, so that they are not known before the first run."""
+    """Return whether inputs set SymInts, which are then unknown before the first run."""
     given = any(graph.is_symint(i) for i in graph.inputs)
     return given or any(call.name == SELECT_AS_SYMINT for call in graph.calls)
 
 
 @dataclass(eq=False)
 class PlannedCall:
-    """One call with its records at the live shapes.
+    """A call with its records at the live shapes.
 
     `host` is the reason why it runs on the host (no kernel takes its arguments), or None.
     """
@@ -85,7 +85,7 @@ class PlannedCall:
 
     @property
     def guard(self) -> RelowerGuard | None:
-        """The call's relower guard, which is its first record, if it has one."""
+        """The call's relower guard, always its first record; None without a guard."""
         first = self.records[0] if self.records else None
         return first if isinstance(first, RelowerGuard) else None
 
@@ -103,7 +103,7 @@ class PlannerState:
 
 
 class Planner:
-    """The planned calls of one graph, and the resize hooks between them."""
+    """The planned calls of a graph, and the resize hooks between them."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Planner:
         return hooks
 
     def readers_of(self, value_id: int) -> Sequence[int]:
-        """Return the places in `calls` of those to lower again when a value changes."""
+        """Return the indices in `calls` of the calls to lower again when a value changes."""
         return self._hooks.get(value_id, ())
 
     def lower_all(self) -> None:
@@ -219,7 +219,7 @@ class Planner:
             return fixed, str(error)
 
     def propagate_resize(self) -> None:
-        """Run the hooks of dirty values until none is dirty."""
+        """Run the hooks of dirty values until no value is dirty."""
         pending = self._hooked(self._live.take_dirty()) | dict.fromkeys(self.unsettled, True)
         for _ in range(len(self.calls) + 1):
             pending = self._run_pass(pending)
@@ -239,7 +239,7 @@ class Planner:
         return found
 
     def _run_pass(self, pending: Pending) -> Pending:
-        """Fire hooks in graph order; return those of values that changed behind their readers."""
+        """Fire hooks in graph order; return hooks of values that changed after their readers."""
         queue, queued, behind = sorted(pending), dict(pending), Pending()
         while queue:
             index = heapq.heappop(queue)
@@ -258,7 +258,7 @@ class Planner:
         return behind
 
     def items(self) -> Iterator[tuple[PlannedCall, Dispatch | None]]:
-        """Yield calls with their dispatches in order; None as the dispatch: it runs on the host."""
+        """Yield calls with their dispatches in order; None stands for a call on the host."""
         for planned in self.calls:
             if planned.host is not None:
                 yield planned, None
@@ -275,7 +275,7 @@ class Planner:
         return list(Dataflow.of(self._graph).reads(planned.call))
 
     def writes(self, planned: PlannedCall) -> list[int]:
-        """Return the tensors that a call writes: its outputs, and those changed in place."""
+        """Return the tensors that a call writes: its outputs, and the tensors changed in place."""
         return list(Dataflow.of(self._graph).writes(planned.call))
 
     def dispatches(self) -> tuple[Dispatch, ...]:

@@ -1,8 +1,8 @@
-"""The positions at which planned calls stay as they are, while nothing but the position changes.
+"""The positions at which planned calls stay unchanged, while nothing but the position changes.
 
-A decode step differs from the one before by its position: a SymInt, and other SymInts that are
-computed from it. Kernels read those from uniforms. Relower guards and bounds say in which range of
-positions every call keeps its records, so a step in that range needs no planning at all.
+A decode step differs from the step before by its position: a SymInt, and other SymInts that are
+computed from it, which kernels read from uniforms. Relower guards and bounds give the range of
+positions in which every call keeps its records, so a step in that range needs no planning at all.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def position_range(
 ) -> PositionRange | None:
     """Return the positions at which all calls keep their records and shapes.
 
-    The live state is that of a position, which the SymInts `moving` follow. Returns None if some
-    call has to be lowered again at every position, or might have to.
+    The live state must be at a position, which the SymInts `moving` follow. Returns None if a call
+    may have to be lowered again at every position.
     """
     followers = _followers(planner, live, moving)
     if followers is None or planner.unsettled:
@@ -77,7 +77,7 @@ def _followers(planner: Planner, live: LiveState, moving: Iterable[int]) -> set[
 
 
 def _moves(planned: PlannedCall, followers: Collection[int]) -> bool | None:
-    """Tell whether the result of a computation follows the position; None if in another way."""
+    """Return whether a computation's result follows the position; None if it depends otherwise."""
     first, second, *_ = (value_id in followers for value_id in planned.call.args)
     if planned.op.name == "sub" and first:
         return not second
@@ -87,7 +87,7 @@ def _moves(planned: PlannedCall, followers: Collection[int]) -> bool | None:
 def _is_guarded(
     planned: PlannedCall, live: LiveState, read: Iterable[int], followers: Collection[int]
 ) -> bool:
-    """Tell whether a guard says for all SymInts that a call reads when it keeps its records."""
+    """Return whether a guard covers every SymInt that a call reads."""
     guard = planned.guard
     if guard is None or not all(guard.covers(value_id) for value_id in read):
         return False

@@ -1,4 +1,4 @@
-"""The NumPy reference of one call: for NumPy delegates, host calls and comparisons."""
+"""The NumPy reference of a call: for NumPy delegates, host calls and comparisons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _machine_memory() -> int:
     return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-# The limit for the arrays of one execution: beyond it the process would be killed without an error.
+# The limit for the arrays of an execution: beyond it the process would be killed without an error.
 MEMORY_LIMIT = _machine_memory()
 
 
@@ -44,7 +44,7 @@ class CheckedCalls:
     """The calls of a graph that were checked, with the sizes of their arguments and results.
 
     A run that repeats these sizes needs no shape functions and no checks of the arguments. SymInts
-    that kernels read live may differ, as for a plan (see `Args`): their bounds are checked anyway.
+    that kernels read live may differ (see `Args`): their bounds are checked anyway.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -54,7 +54,7 @@ class CheckedCalls:
         self._found: dict[int, _Sizes] = {}
 
     def repeat(self, call: Call, live: LiveState) -> int | None:
-        """Set the live dims of the results, if the arguments have the sizes that were checked.
+        """Set the live dims of the results, if the arguments have the checked sizes.
 
         Returns the bytes of the results, or None if the call must be checked.
         """
@@ -66,9 +66,9 @@ class CheckedCalls:
         return found.nbytes
 
     def add(self, args: Args, live: LiveState, nbytes: int) -> None:
-        """Remember the present sizes of a call that was checked."""
+        """Record the present sizes of a checked call."""
         call = args.call
-        key = id(call)  # which stays: the graph keeps its calls
+        key = id(call)  # stays valid: the graph keeps its calls
         if key not in self._given:
             last = [i for each in (*call.parts, call) for i in each.args[-1:]]
             made = {i for i in self._graph.expand(tuple(last)) if self._is_tensor(i)}
@@ -97,10 +97,10 @@ def run_reference(
     room: int | None = None,
     checked: CheckedCalls | None = None,
 ) -> int:
-    """Run one call on arrays by value id, and add its outputs to them.
+    """Run a call on arrays by value id, and add its outputs to the arrays.
 
-    Returns the bytes of the outputs. More than `room` (by default the memory limit) are refused
-    before anything is computed. Checks that `checked` knows are not repeated.
+    Returns the bytes of the outputs. More bytes than `room` (by default the memory limit) are
+    refused before anything is computed. Checks that `checked` knows are not repeated.
     """
     with located_at(call):
         given = {i: _widened(arrays[i]) for i in graph.expand(call.args) if i in arrays}

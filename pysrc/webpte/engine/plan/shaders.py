@@ -1,10 +1,10 @@
 """Assembly of the kernels' WGSL.
 
-A shader is a plain WGSL file. Two things happen to its text, and no more: a line `// use
-lib/x.wgsl` is replaced by that file, and `${NAME}` by the record's type or formula, also in the
-name of a file. If one of those types is f16, the shader enables it; `// use lib/x.wgsl with f16`
-includes a file only then. The `@binding` lines are parsed for the bind group layout and to check
-bindings, so they are written once.
+A shader is a plain WGSL file. Its text has just two replacements: a line `// use lib/x.wgsl` is
+replaced by that file, and `${NAME}` by the record's type or formula, also in the name of a file. If
+any type is f16, the shader enables f16; `// use lib/x.wgsl with f16` includes a file only then. The
+`@binding` lines are parsed for the bind group layout and to check bindings, so they are written
+once.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Types = tuple[tuple[str, str], ...]  # the replacement of each ${NAME}
 
 @dataclass(frozen=True)
 class Variable:
-    """One binding: its name, its access ("read", "write" or "uniform") and its element type."""
+    """A binding: its name, its access ("read", "write" or "uniform") and its element type."""
 
     name: str
     access: str
-    scalar: str  # f32, f16, i32 or u32; "" for uniforms that are no arrays
+    scalar: str  # f32, f16, i32 or u32; "" for uniforms that are not arrays
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def shader_folder() -> Path:
 
 @cache
 def kernel_files(folder: Path) -> dict[str, str]:
-    """Map each kernel's name to its file; files in `lib/` are included, and are no kernels."""
+    """Map each kernel's name to its file; files in `lib/` are only included by kernels."""
     files = (path.relative_to(folder) for path in sorted(folder.glob("*/**/*.wgsl")))
     return {path.stem: path.as_posix() for path in files if path.parts[0] != "lib"}
 
@@ -103,7 +103,7 @@ class ShaderLibrary:
         return Shader(code, tuple(_variable(kernel, aliases, *line) for _, *line in found))
 
     def _read(self, name: str, half: bool, replacements: Mapping[str, str] | None = None) -> str:
-        """Return a file with those that it uses; one whose name is not known is left out."""
+        """Return a file with the files that it uses, except for unknown names."""
         known = replacements or {}
 
         def use(match: re.Match[str]) -> str:
@@ -130,7 +130,7 @@ def _variable(kernel: str, aliases: dict[str, str], access: str, name: str, wgsl
 
 
 def _scalar_of(wgsl: str, aliases: dict[str, str]) -> str | None:
-    """Return the scalar type that a type consists of, f32 for array<vec4<f32>>; None if mixed."""
+    """Return the scalar type inside a type, f32 for array<vec4<f32>>; None if mixed."""
     if wgsl in _SCALARS.values():
         return wgsl
     if short := _SHORT_VECTOR.fullmatch(wgsl):

@@ -1,7 +1,7 @@
 """Element-wise kernels of two and more operands, with broadcasting: arithmetic, comparisons, logic.
 
-A row has the function, the type that it computes in, and the overloads: for two tensors, and for a
-tensor and a Python number.
+A row has the function, the computed type, and the overloads: for two tensors, and for a tensor and
+a Python number.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class BinaryKernel:
-    """One row.
+    """A row of the table.
 
     `computed` is "common" (the operands' common type), "fraction" (a float type), "question" (the
-    common type, with a bool as the result) or "truth" (bools). `op` is the delegates' operator that
-    computes the same for two tensors of one of `types`, or for a tensor and a number if its name
-    says so.
+    common type, with a bool as the result) or "truth" (bools). `op` is the equivalent operator of
+    delegates for two tensors of a type in `types`, or for a tensor and a number if its name has
+    `Scalar`.
     """
 
     name: str

@@ -3,9 +3,9 @@
     _embedding_bag(weight, indices, offsets, .., mode, .., per_sample_weights, include_last_offset,
                    padding_idx) -> output, offset2bag, bag_size, max_indices
 
-Bag i has the rows indices[offsets[i]:offsets[i + 1]], without those of `padding_idx`. Sums do not
-need the other three outputs: PyTorch leaves `offset2bag` empty unless a row is left out, and does
-not define the rest, which are zeros here.
+Bag i has the rows indices[offsets[i]:offsets[i + 1]], without rows equal to `padding_idx`. Sums do
+not need the other three outputs: PyTorch leaves `offset2bag` empty unless a row is left out, and
+does not define the rest, which are zeros here.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from webpte.errors import ExecutionError
 
 Array = np.ndarray
 
-SUM, MEAN, MAX = range(3)  # as PyTorch numbers them
+SUM, MEAN, MAX = range(3)  # PyTorch's numbers
 NAMES = ("sum", "mean", "max")
 
 
 def bounds_of(offsets: Array, count: int, include_last: bool, mode: int) -> list[int]:
-    """List the begins of the bags, and the end of the last one.
+    """List the begins of the bags, and the end of the last bag.
 
-    Indices after that end are in no sum, but PyTorch divides the last mean by their number, too; a
-    maximum of them would be written to no place of the output.
+    Indices after that end are in no sum, but PyTorch counts them in the last mean's divisor; a
+    maximum ignores them.
     """
     starts = [int(start) for start in offsets.reshape(-1)]
     bounds = starts if include_last else [*starts, count]
@@ -64,7 +64,7 @@ def check_call(
 
 
 def largest(weight: Array, rows: Array) -> tuple[Array, Array]:
-    """Return the maximum of each column and its row, the first of equals; NaN never wins."""
+    """Return the maximum of each column and its row, the first of equal rows; NaN never wins."""
     best = weight[rows[0]].copy()
     places = np.full(best.shape, rows[0], np.int64)
     for row in rows[1:]:

@@ -1,4 +1,4 @@
-"""Runs the NumPy reference of one op on plain values, by way of a graph of one call."""
+"""Runs the NumPy reference of an op on plain values, through a graph with a single call."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_op(
 
 
 class CallBuilder:
-    """Builder of a graph of one call from Python values; `arrays` are the given tensors' arrays."""
+    """Builder of a graph with a single call from Python values and the `arrays` of tensors."""
 
     def __init__(self) -> None:
         self.values: list[Value] = []

@@ -1,9 +1,9 @@
-"""Element-wise kernels of one tensor: out[i] = f(self[i]), with scalar arguments.
+"""Element-wise kernels of a tensor: out[i] = f(self[i]), with scalar arguments.
 
-The functions are those of the delegates' table, `ops.elementwise.unary.UNARY`; only functions that
-no delegate has are written here. Each is wrapped by PyTorch's rule for its result's type: a
-function with fractional results computes integers in float32, one that maps integers to integers
-keeps the type, and a predicate returns bools.
+The functions come from the delegates' table, `ops.elementwise.unary.UNARY`; only functions that no
+delegate has are written here. Each is wrapped by PyTorch's rule for its result's type: a function
+with fractional results computes integers in float32, a function from integers to integers keeps the
+type, and a predicate returns bools.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from webpte.errors import ExecutionError
 
 Array = np.ndarray
 
-# Rows of UNARY with kernels of their own: clamp takes tensors too (arithmetic.py), hardtanh names
-# its arguments differently, and threshold keeps integers that its row computes in floats.
+# Rows of UNARY with separate kernels: clamp takes tensors too (arithmetic.py), hardtanh names its
+# arguments differently, and threshold keeps integers, which its row computes in floats.
 APART = {"aten.clamp.default", "aten.hardtanh.default", "aten.threshold.default"}
 ROWS = {op.name: op for op in UNARY if op.name.endswith(".default")}
 
@@ -74,12 +74,12 @@ def in_type(function: Callable[..., Array], dtype: DT, x: Array, *arguments: obj
 
 
 def fraction(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Wrap a function with fractional results: integers are computed in float32."""
+    """Wrap a function with fractional results: it computes integers in float32."""
     return lambda x, *arguments: in_type(function, float_type(x.dtype), x, *arguments)
 
 
 def same_type(function: Callable[..., Array]) -> Callable[..., Array]:
-    """Wrap a function whose result has its argument's type."""
+    """Wrap a function with a result of its argument's type."""
     return lambda x, *arguments: in_type(function, x.dtype, x, *arguments)
 
 
@@ -88,7 +88,7 @@ def hardtanh(x: Array, low: float, high: float) -> Array:
 
 
 def register_floats(name: str, parameters: str, function: Callable[..., Array]) -> None:
-    """Register a kernel that offloads to the operator of its name for floats, or for its TYPES."""
+    """Register a kernel that offloads to its namesake operator for floats, or for its TYPES."""
     register(name, parameters, function, op=op_named_like(name), types=TYPES.get(name, FLOATS))
 
 
@@ -114,7 +114,7 @@ TYPES = {"aten::bitwise_not.out": MOVED - FLOATS, "aten::logical_not.out": MOVED
 for _name, _row in ROWS.items():
     if _name not in APART:
         register_row(_row)
-# A function that became an operator of the delegates is a row above, and no longer one of these.
+# A function that became an operator of delegates needs a row above instead of this entry.
 for _name, _function in FRACTIONS.items():
     if f"aten.{_name}.default" not in ROWS:
         register_floats(f"aten::{_name}.out", "self", fraction(_function))

@@ -1,7 +1,7 @@
 """The mixture of experts with quantized weights, as ExecuTorch's kernels take it.
 
-The weights are constants of the file, whose layout depends on the machine that exported it. So a
-call runs on the GPU, which cannot raise, only with weights that have been checked before.
+The weights are constants of the file, whose layout depends on the machine that exported it. The GPU
+cannot raise, so a call runs there only with weights that were checked before.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ BYTES = frozenset({"uint8", "int8"})
 
 
 def check_packing(constants: Mapping[str, np.ndarray]) -> None:
-    """Raise for weights that are no constants, or in a layout that is not known."""
+    """Raise for weights that are not constants, or in an unknown layout."""
     for name in PACKED:
         if name not in constants:
             raise UnsupportedError(f"{name} is no constant: the host checks how it is packed")
         packed = constants[name]
-        if packed.ndim == 2 and packed.shape[1] >= 8:  # of others the sizes are refused
+        if packed.ndim == 2 and packed.shape[1] >= 8:  # other shapes raise elsewhere
             check_headers(packed)
 
 

@@ -15,7 +15,7 @@ Array = np.ndarray
 
 
 class KernelWindows:
-    """The elements that a convolution's kernel meets, for each place in the kernel."""
+    """The elements under a convolution's kernel, for each place in the kernel."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class KernelWindows:
         )
 
     def __iter__(self) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-        """Yield each place in the kernel, and the slices of a padded tensor that it meets."""
+        """Yield each place in the kernel, and the slices of a padded tensor under it."""
         for place in product(*map(range, self._kernel)):
             starts = (at * step for at, step in zip(place, self._dilation, strict=True))
             yield (
@@ -45,7 +45,7 @@ class KernelWindows:
             )
 
     def padded(self, x: Array) -> Array:
-        """Return [batch, channels, ..] with zeros around, and as many more as the kernel needs."""
+        """Return [batch, channels, ..] with zeros around it, enough for the kernel."""
         after = []
         for size, pad, kernel, count, step, dilation in zip(
             x.shape[2:],
@@ -62,7 +62,7 @@ class KernelWindows:
         return np.pad(x, around)
 
     def inside(self, x: Array, sizes: Sequence[int]) -> Array:
-        """Return a padded tensor without what is around."""
+        """Return a padded tensor without its padding."""
         cut = (slice(p, p + size) for p, size in zip(self._padding, sizes, strict=True))
         return x[(slice(None), slice(None), *cut)]
 
@@ -80,7 +80,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Array, Array, Array]:
-    """Return the gradients of input, weight and bias; zeros for one that the mask leaves out."""
+    """Return the gradients of input, weight and bias; zeros for gradients outside of the mask."""
     wide = [array.astype(np.float64) for array in (grad, x, weight)]
     of_input, of_weight = _gradients(
         wide[0], wide[1], wide[2], (stride, padding, dilation), transposed=transposed, groups=groups
@@ -137,7 +137,7 @@ def max_pool_backward(
     ceil_mode: bool,
     indices: Array,
 ) -> Array:
-    """Add each gradient to the element that was the maximum, by its index in its plane."""
+    """Add each gradient to the maximum's place, by its index in the plane."""
     if indices.shape != grad.shape:
         raise ExecutionError(f"indices {list(indices.shape)} for gradients {list(grad.shape)}")
     planes = int(np.prod(x.shape[:-2]))

@@ -44,7 +44,7 @@ _BY_NAME = {name: reason for reason, names in _REASONS.items() for name in names
 
 
 def why_hosted(kernel: PortableKernel) -> str:
-    """Say why a kernel that has no operator stays on the host."""
+    """Return the reason why a kernel without an operator stays on the host."""
     space, _, rest = kernel.name.partition("::")
     return _BY_NAME.get(f"{space}::") or _BY_NAME.get(rest.partition(".")[0], FEW)
 

@@ -1,7 +1,7 @@
 """Kernels that find, take and write elements by index tensors or masks, and kernels that sort.
 
-A negative index counts from the end, but in embedding, gather and index_select, which refuse it; an
-index out of range is an error.
+A negative index counts from the end, except in embedding, gather and index_select, which refuse
+negative indices; an index out of range is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webpte.errors import ExecutionError
 
 Array = np.ndarray
 
-# kernel: (parameters, op of the delegates that means the same)
+# kernel: (parameters, equivalent op of delegates)
 SAME_AS_OP = {
     "aten::embedding.out": (
         "weight, indices, padding_idx, scale_grad_by_freq, sparse",
@@ -60,11 +60,11 @@ def index_put(
     return result
 
 
-# Index tensors along one dim
+# Index tensors along a dim
 
 
 def grid_of(x: Array, dim: int, places: Array) -> Any:
-    """Return the key of `x` for `places` along `dim` and each element's own position elsewhere."""
+    """Return keys of `x`: `places` along `dim`, an element's own position along other dims."""
     axis = normalize_dim(dim, x.ndim)
     if places.ndim != x.ndim:
         raise ExecutionError(f"indices {list(places.shape)} do not fit a tensor {list(x.shape)}")
@@ -196,7 +196,7 @@ def top_k(x: Array, k: int, dim: int, largest: bool, in_order: bool) -> tuple[Ar
 
 
 def median(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
-    """Return the lower median and its index; NaN if there is any."""
+    """Return the lower median and its index; NaN if any element is NaN."""
     rows = np.atleast_1d(x)
     axis = normalize_dim(dim, rows.ndim)
     size = rows.shape[axis]
@@ -240,7 +240,7 @@ def search_sorted(
     side: str | None,
     sorter: Array | None,
 ) -> Array:
-    """Search each row of `x` in the same row of `rows`, or in the only one."""
+    """Search for each row of `x` in the same row of `rows`, or in its only row."""
     if sorter is not None:
         rows = np.take_along_axis(rows, sorter, -1)
     right = right or side == "right"

@@ -1,7 +1,7 @@
 """Kernels of layers: GEMMs, convolutions, pools, normalizations, softmax, distances.
 
-Most compute the same as an op of the delegates and run its reference; sums are in float64, so that
-a result is rounded only once.
+Most kernels run the reference of an equivalent op of delegates; sums are in float64, so that a
+result is rounded only once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = np.ndarray
 
 WINDOW = "self, kernel_size, stride, padding"
 
-# kernel: (parameters, op of the delegates that means the same)
+# kernel: (parameters, equivalent op of delegates)
 PRODUCTS = {
     "aten::addmm.out": ("self, mat1, mat2, beta, alpha", "aten.addmm.default"),
     "aten::bmm.out": ("self, mat2", "aten.bmm.default"),
@@ -83,7 +83,7 @@ def add_bmm(x: Array, a: Array, b: Array, beta: float, alpha: float) -> Array:
 
 
 def add_batches(x: Array, a: Array, b: Array, beta: float, alpha: float) -> Array:
-    """Return beta * x + alpha * the sum of a[i] @ b[i], as one GEMM with the batch along k."""
+    """Return beta * x + alpha * the sum of a[i] @ b[i], as a single GEMM with the batch along k."""
     side_by_side = a.transpose(1, 0, 2).reshape(a.shape[1], -1)
     return add_bmm(x, side_by_side, b.reshape(-1, b.shape[2]), beta, alpha)
 
@@ -134,7 +134,7 @@ def gated(x: Array, dim: int) -> Array:
     return (values * np_sigmoid(gates)).astype(float_type(x.dtype))
 
 
-# Pools of sizes that depend on the output's
+# Pools whose windows follow from the output's size
 
 
 def adaptive_average(x: Array, output_size: Sequence[int]) -> Array:

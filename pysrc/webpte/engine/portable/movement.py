@@ -14,7 +14,7 @@ from webpte.errors import ExecutionError
 
 Array = np.ndarray
 
-# kernel: (parameters, op of the delegates that means the same)
+# kernel: (parameters, equivalent op of delegates)
 SAME_AS_OP = {
     "aten::cat.out": ("tensors, dim", "aten.cat.default"),
     "aten::expand_copy.out": ("self, size, implicit", "aten.expand_copy.default"),
@@ -31,7 +31,7 @@ SAME_AS_OP = {
     "aten::view_copy.out": ("self, size", "aten.view_copy.default"),
 }
 
-# Copies, whatever the layout in memory: arrays are in logical order here.
+# Copies; layouts in memory do not matter, because arrays are in logical order here.
 COPIES = {
     "aten::alias_copy.out": "self",
     "aten::clone.out": "self, memory_format",
@@ -191,7 +191,7 @@ register_op(
 
 
 def only_self(x: object, *_: object) -> tuple[object, ...]:
-    """Return the first argument alone: without a change of type, a cast is a copy."""
+    """Return the first argument: without a change of type, a cast is a copy."""
     return (x,)
 
 

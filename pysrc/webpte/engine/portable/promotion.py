@@ -1,7 +1,7 @@
-"""PyTorch's type promotion: which type a kernel computes in.
+"""PyTorch's type promotion: the type in which a kernel computes.
 
-Tensors with dims decide first, then those of rank 0, then Python numbers: the later ones count only
-if they are of a higher kind (bool, integer, float). So float32 times 2.5 stays float32 and int64
+Tensors with dims decide first, then tensors of rank 0, then Python numbers; a later operand counts
+only if it is of a higher kind (bool, integer, float). So float32 times 2.5 stays float32 and int64
 times 2.5 becomes float32, PyTorch's default type, where NumPy would return float64.
 """
 
@@ -41,7 +41,7 @@ def _number_type(number: float) -> DT:
 
 
 def result_type(*operands: Operand | None) -> DT:
-    """Return the type that arrays and Python numbers are computed in; None is ignored."""
+    """Return the type in which to compute arrays and Python numbers; None is ignored."""
     groups: tuple[list[DT], list[DT], list[DT]] = ([], [], [])
     for operand in operands:
         if isinstance(operand, np.ndarray):
@@ -54,12 +54,12 @@ def result_type(*operands: Operand | None) -> DT:
 
 
 def float_type(dtype: DT) -> DT:
-    """Return a float type as it is; integers become the default float type."""
+    """Return a float type unchanged, and the default float type for integers."""
     return dtype if dtype.kind == "f" else DEFAULT_FLOAT
 
 
 def working_type(dtype: DT) -> DT:
-    """Return the type to compute in: float32 for f16, which is rounded once at the end."""
+    """Return the type in which to compute: float32 for f16, rounded once at the end."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype
 
 

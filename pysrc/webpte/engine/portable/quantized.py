@@ -1,7 +1,7 @@
 """Kernels that quantize and dequantize: float = (integer - zero) * scale.
 
-One scale for a tensor, for each index of a dim ("channel") or for each row ("token"). Packed tables
-hold two or four numbers per byte.
+There is a scale for a tensor, for each index of a dim ("channel") or for each row ("token"). Packed
+tables hold two or four numbers per byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webpte.errors import ExecutionError
 
 Array = np.ndarray
 
-# kernel: (parameters, op of the delegates that means the same, outputs)
+# kernel: (parameters, equivalent op of delegates, outputs)
 SAME_AS_OP = {
     "quantized_decomposed::choose_qparams.Tensor_out": (
         "input, quant_min, quant_max, eps, dtype",
@@ -32,11 +32,11 @@ SAME_AS_OP = {
 }
 
 
-# One scale per tensor, channel or token
+# A scale per tensor, channel or token
 
 
 def one(value: Array | float) -> Array:
-    """Return a tensor's scale or zero, which is a number or a tensor of one element."""
+    """Return a tensor's scale or zero from a number, or from a tensor with a single element."""
     array = np.asarray(value)
     if array.size != 1:
         raise ExecutionError(f"a tensor has one scale and zero for all, not {list(array.shape)}")
@@ -157,7 +157,7 @@ def unpack(packed: Array, bits: int) -> Array:
 
 
 def grouped(numbers: Array, scales: Array, zeros: Array | None) -> Array:
-    """Dequantize rows of numbers; each row has one scale, or one per group of equal size."""
+    """Dequantize rows of numbers with a scale per row, or a scale per group of equal size."""
     per_row = scales.reshape(scales.shape[0], -1)
     groups = per_row.shape[1]
     if per_row.shape[0] != numbers.shape[0] or numbers.shape[1] % groups:

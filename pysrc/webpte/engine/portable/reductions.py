@@ -1,6 +1,6 @@
-"""Kernels that reduce: sums, extremes, variances, and cumulative ones.
+"""Kernels that reduce: sums, extremes, variances, and cumulative sums and extremes.
 
-Dims may be in any order; None or an empty list stands for all of them. Sums are computed in float64
+Dims may be in any order; None or an empty list stands for all dims. Sums are computed in float64
 or int64 and rounded once, to the output's type.
 """
 
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 MEAN = "aten.mean.dim"
 
-# kernel: (parameters, op of the delegates that means the same)
+# kernel: (parameters, equivalent op of delegates)
 SAME_AS_OP = {
     "aten::amax.out": ("self, dim, keepdim", "aten.amax.default"),
     "aten::amin.out": ("self, dim, keepdim", "aten.amin.default"),

@@ -1,8 +1,8 @@
 """Operators that run outside of delegates, in NumPy: the table from names to kernels.
 
-An instruction names an operator such as `aten::mean.out` and has the ids of its arguments, of its
-outputs, and of its outputs once more. A kernel gets Python values (arrays, numbers, lists, None)
-and the specs of its outputs, and returns arrays; the runtime checks and stores them.
+An instruction names an operator such as `aten::mean.out` and has the ids of its arguments and its
+outputs, and its outputs' ids a second time. A kernel gets Python values (arrays, numbers, lists,
+None) and the specs of its outputs, and returns arrays; the runtime checks and stores them.
 
 A family module calls one of the `register` functions once per table row. A kernel neither keeps nor
 changes the arrays that it is given, but it may return a view of them.
@@ -25,7 +25,7 @@ from webpte.errors import ExecutionError, WebpteError, retold
 
 @dataclass(frozen=True)
 class OutSpec:
-    """An output as the file declares it.
+    """An output by the file's declaration.
 
     `sizes` are exact, or the largest if it is `dynamic` (it has at most as many elements), or only
     a guess if it is `unbounded`.
@@ -43,10 +43,10 @@ class OutSpec:
 
 
 FLOATS = frozenset({"float32", "float16"})
-# Kernels that only move elements are the same on the GPU for all types that fit there; 64-bit types
-# do not.
+# Kernels that only move elements work on the GPU for all types that fit there; 64-bit types do not.
 MOVED = FLOATS | {"bool", "uint8", "int8", "int32"}
-# 64-bit indices fit, too: one beyond 32 bits is out of range for every tensor, which is an error.
+# 64-bit indices fit, too: an index beyond 32 bits is out of range for every tensor, which is an
+# error.
 INDICES = frozenset({"int32", "int64"})
 TRUTH = frozenset({"bool"})
 
@@ -57,21 +57,21 @@ CheckConstants = Callable[[Mapping[str, np.ndarray]], None]
 
 @dataclass(frozen=True)
 class PortableKernel:
-    """One operator. `parameters` are those of its schema, without outputs.
+    """A single operator. `parameters` are the inputs of its schema.
 
-    `in_place` kernels have no outputs of their own: their result replaces their first argument,
-    which is None until something has written it. A kernel that `changes` arguments returns their
-    new values after its outputs; the operator of such a kernel gives these alone. A kernel with
+    `in_place` kernels have no separate outputs: their result replaces their first argument, which
+    is None until something has written it. A kernel that `changes` arguments returns their new
+    values after its outputs; the operator of such a kernel gives only the new values. A kernel with
     `list_output` has a single output that is a list of tensors, and returns as many arrays as
     `outs` has entries.
 
-    `op` is the delegates' operator that computes the same, if there is one, when all tensors have
-    one type of `types`; `apart` has other types for some of them (keys are parameters, "out", or
-    "out0" and so on). Its arguments are the kernel's, or those that `prepare` returns. A `heavy`
-    kernel multiplies matrices. A kernel returns the argument named in `copied` unchanged if that
-    has the output's size. One that `casts` returns its first argument in the output's type.
-    `check` gets the constants among the arguments, by parameter, and raises for those with which
-    only the host can run the call, or raise the error.
+    `op` is the equivalent operator of delegates, if any, when all tensors have the same type, a
+    member of `types`; `apart` has different types for some tensors (keys are parameters, "out", or
+    "out0" and so on). The operator's arguments are the kernel's, or the result of `prepare`. A
+    `heavy` kernel multiplies matrices. A kernel returns the argument named in `copied` unchanged if
+    the argument has the output's size. A kernel that `casts` returns its first argument in the
+    output's type. `check` gets the constants among the arguments, by parameter, and raises for
+    constants that only the host can handle.
     """
 
     name: str
@@ -92,7 +92,7 @@ class PortableKernel:
     check: CheckConstants | None = None
 
     def types_of_output(self, number: int) -> frozenset[str] | None:
-        """Return the types of an output that is in `apart`; None for others."""
+        """Return the types of an output that is in `apart`; None for other outputs."""
         return self.apart.get("out" if self.outputs == 1 else f"out{number}")
 
     @property
@@ -124,7 +124,7 @@ def _add(kernel: PortableKernel) -> None:
 
 
 def _named(name: str, run: Run) -> Run:
-    """Wrap `run` so that errors name the kernel; NumPy's own messages do not."""
+    """Wrap `run` so that errors name the kernel, which NumPy's messages do not."""
 
     def named(values: Sequence[Any], outs: Sequence[OutSpec]) -> Sequence[Any]:
         try:
@@ -157,7 +157,7 @@ def register(
     casts: bool = False,
     changes: tuple[str, ...] = (),
 ) -> None:
-    """Register a kernel: a function of its arguments that returns one array, or several.
+    """Register a kernel: a function of its arguments that returns an array, or several.
 
     A `typed` function takes the OutSpec of its (first) output before its arguments.
     """
@@ -227,12 +227,12 @@ def kernel_names() -> list[str]:
     return sorted(_REGISTRY)
 
 
-# PyTorch's order of kinds: a result may go into an output of its own kind or of a later one.
+# PyTorch's order of kinds: an output takes results of its own kind and of earlier kinds.
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2}
 
 
 def fit_output(name: str, result: Any, out: OutSpec) -> np.ndarray:
-    """Cast a kernel's result to its output's type; raise if it does not fit."""
+    """Cast a kernel's result to its output's type; raise if the result does not fit."""
     array = np.asarray(result)
     target = out.dtype.numpy
     if _KINDS.get(array.dtype.kind, 3) > _KINDS[target.kind]:
@@ -243,7 +243,7 @@ def fit_output(name: str, result: Any, out: OutSpec) -> np.ndarray:
 
 
 def check_shape(name: str, shape: Dims, out: OutSpec) -> None:
-    """Raise for a result whose shape the file does not allow for its output."""
+    """Raise for a result with a shape that the file does not allow for its output."""
     if len(shape) != len(out.sizes):
         raise ExecutionError(
             f"{name}: a result of shape {list(shape)} for an output of rank {len(out.sizes)}"

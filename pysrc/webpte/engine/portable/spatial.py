@@ -12,7 +12,7 @@ from webpte.errors import ExecutionError
 
 Array = np.ndarray
 
-# kernel: (parameters, op of the delegates that means the same)
+# kernel: (parameters, equivalent op of delegates)
 SAME_AS_OP = {
     "aten::constant_pad_nd.out": ("self, pad, value", "aten.constant_pad_nd.default"),
     "aten::grid_sampler_2d.out": (
@@ -31,7 +31,7 @@ SAME_AS_OP = {
 
 
 def pad_border(mode: str, x: Array, padding: Sequence[int]) -> Array:
-    """Pad; `padding` has (before, after) of the last dim, then of the one before it, and so on."""
+    """Pad an array; `padding` has (before, after) of the last dim first, as in pad.py."""
     pairs = list(zip(padding[::2], padding[1::2], strict=True))[::-1]
     inner = x.shape[-len(pairs) :]
     most = [size - 1 if mode == "reflect" else size for size in inner]
@@ -49,7 +49,7 @@ def pad_border(mode: str, x: Array, padding: Sequence[int]) -> Array:
 
 
 def factors(scales_h: float | None, scales_w: float | None) -> list[float] | None:
-    """Return both scale factors, or None; the op takes 0 for a missing one."""
+    """Return both scale factors, or None; the op takes 0 for a missing factor."""
     if scales_h is None and scales_w is None:
         return None
     return [scales_h or 0.0, scales_w or 0.0]

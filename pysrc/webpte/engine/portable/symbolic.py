@@ -1,6 +1,6 @@
 """Kernels of numbers: sizes of live tensors, arithmetic with them, and the rows of loops.
 
-Their output is a number in the method's value table, and is only once among the arguments.
+Their output is a number in the method's value table, and appears only once among the arguments.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def view(x: Array, size: Sequence[int]) -> Array:
 
 
 def append(rows: Array | None, row: Array, place: int) -> Array:
-    """Append a row to the rows of a loop; its first iteration starts with none."""
+    """Append a row to the rows of a loop; its first iteration starts without rows."""
     if place == 0:
         return row[None].copy()
     if rows is None or rows.shape[0] < place:
@@ -75,7 +75,7 @@ def append(rows: Array | None, row: Array, place: int) -> Array:
 
 for _name, _two in TWO_NUMBERS.items():
     register(f"executorch_prim::{_name}.Scalar", "a, b", _two)
-for _name in ("floordiv", "mod"):  # as older exports write them
+for _name in ("floordiv", "mod"):  # spellings of older exports
     register(f"executorch_prim::{_name}.int", "a, b", TWO_NUMBERS[_name])
 for _name, _one in ONE_NUMBER.items():
     register(f"executorch_prim::{_name}.Scalar", "a", _one)

@@ -1,8 +1,8 @@
-"""Dataflow of a graph: which call reads, writes and mutates which values, indexed once.
+"""Dataflow of a graph: an index of the values that each call reads, writes and mutates.
 
-Ids are those of `Graph.expand`: a list of values is followed by its members. A prepack is not a
-writer: it runs before the first call, wherever it stands, so its output is *given*, as inputs and
-constants are.
+Ids are expanded by `Graph.expand`: a list of values is followed by its members. A prepack runs
+before the first call, wherever it stands, so its output counts as *given*, like inputs and
+constants, and the prepack does not count as a writer.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Dataflow:
             found = graph.derived[cls] = cls(graph)
         return found
 
-    # One call
+    # A single call
 
     def takes(self, call: Call) -> tuple[int, ...]:
         """Return every value among the arguments, once."""
         return tuple(dict.fromkeys(self._graph.expand(call.args[:-1])))
 
     def gives(self, call: Call) -> tuple[int, ...]:
-        """Return every value among the outputs, as often as it occurs there."""
+        """Return every value among the outputs, as often as it occurs."""
         return self._graph.expand(call.args[-1:])
 
     def changes(self, call: Call) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class Dataflow:
         return self._tensors(self._graph.expand(call.args[:-1]))
 
     def writes(self, call: Call) -> tuple[int, ...]:
-        """Return the tensors among the outputs, and those that the call mutates."""
+        """Return the tensors among the outputs, and the tensors that the call mutates."""
         return self._tensors((*self.gives(call), *self.changes(call)))
 
     def _tensors(self, value_ids: tuple[int, ...]) -> tuple[int, ...]:
@@ -78,12 +78,12 @@ class Dataflow:
 
     @cached_property
     def readers(self) -> dict[int, tuple[int, ...]]:
-        """Indices of the calls that take each value, prepacks included, each once and in order."""
+        """Indices of the calls that take each value, including prepacks, each once and in order."""
         return self._by_value(self._graph.calls, self.takes)
 
     @cached_property
     def writers(self) -> dict[int, tuple[int, ...]]:
-        """Indices of the calls whose output each value is, with repetitions; see also `changes`."""
+        """Indices of the calls that output each value, with repetitions; see also `changes`."""
         return self._by_value(self.computing, self.gives)
 
     @staticmethod
@@ -130,7 +130,7 @@ class Dataflow:
     # Derived properties
 
     def times_written(self, value_id: int) -> int:
-        """Count the writes per execution; an upload, or a constant's bytes, count as one."""
+        """Count the writes per execution; an upload or a constant's bytes count as a write."""
         return len(self.writers.get(value_id, ())) + (value_id in self.given)
 
     @cached_property

@@ -28,10 +28,10 @@ def store_f16(graph: Graph) -> Graph:
 
 
 def scale_after_norms(graph: Graph) -> Graph:
-    """Let an RMS norm be one without a weight and a product, unless the weight is a row's vector.
+    """Replace an RMS norm by a norm without a weight and a product, unless the weight is a vector.
 
-    ExecuTorch's exporter takes whatever a norm is multiplied by for its weight: a gate, a scale of
-    each sample, another norm. Kernels, fusions and all that treats rows apart rely on a vector.
+    ExecuTorch's exporter takes any factor of a norm as its weight: a gate, a scale per sample,
+    another norm. Kernels, fusions and other code that treats rows apart rely on a vector.
     """
     values, calls = list(graph.values), list[Call]()
     for call in graph.calls:
@@ -49,7 +49,7 @@ def scale_after_norms(graph: Graph) -> Graph:
 
 
 def _has_other_weight(graph: Graph, call: Call) -> bool:
-    """Tell whether a call is an RMS norm whose weight is no vector; broken calls are left alone."""
+    """Return whether a call is an RMS norm whose weight is not a vector; skip broken calls."""
     op = definition_of(call) if call.name != PREPACK else None
     if op is None or op.name != RMS_NORM or len(call.args) != 4:
         return False
@@ -62,7 +62,7 @@ def _has_other_weight(graph: Graph, call: Call) -> bool:
 def view_permuted_ones(graph: Graph) -> Graph:
     """Make a permutation a view if it moves dims of size 1 only: all elements stay in place.
 
-    Exports of models with one head of keys have them.
+    Exports of models with a single key head have such permutations.
     """
     calls = tuple(
         replace(call, name=PERMUTED_VIEW) if _moves_ones(graph, call) else call
@@ -83,11 +83,11 @@ def _moves_ones(graph: Graph, call: Call) -> bool:
 
 
 def merge_duplicate_calls(graph: Graph) -> Graph:
-    """Merge calls that compute the same (common subexpression elimination).
+    """Merge calls with equal results (common subexpression elimination).
 
-    Two calls of one op with equal arguments have equal results, unless something writes to their
-    inputs. Exports of language models read the position once per layer, and quantize one activation
-    for each of the three linears that use it.
+    Two calls of the same op with equal arguments have equal results, unless something writes to
+    their inputs. Exports of language models read the position once per layer, and quantize the same
+    activation for each of the three linears that use it.
     """
     flow = Dataflow.of(graph)
     replaced: dict[int, int] = {}
@@ -96,7 +96,7 @@ def merge_duplicate_calls(graph: Graph) -> Graph:
     for call in graph.calls:
         args = tuple(replaced.get(i, i) for i in call.args[:-1])
         reads = _members(graph, args, replaced)
-        # Mutated values are volatile, so no call that mutates is merged.
+        # Mutated values are volatile, so a call that mutates is never merged.
         mergeable = call.name != PREPACK and flow.volatile.isdisjoint((*reads, *flow.gives(call)))
         key = (call.name, tuple(_content(graph, i, replaced) for i in args))
         if mergeable and key in first and _same_outputs(graph, first[key].args[-1], call.args[-1]):
@@ -119,7 +119,7 @@ def separate_buffer_writes(graph: Graph) -> Graph:
     """Compute into a new tensor, then copy, where a call would overwrite a buffer that it reads.
 
     With the exporter's option `alias_buffer_mutations` the new value of a mutable buffer has the id
-    of the buffer, but no dispatch may read and write one buffer.
+    of the buffer, but no dispatch may read and write the same buffer.
     """
     flow, buffers = Dataflow.of(graph), rewritten_buffers(graph)
     values, calls = list(graph.values), list[Call]()
@@ -136,10 +136,11 @@ def separate_buffer_writes(graph: Graph) -> Graph:
 
 
 def tie_buffer_outputs(graph: Graph, count: int) -> Graph:
-    """Copy the first `count` outputs to the buffers whose new values they are.
+    """Copy the first `count` outputs to the buffers that they update.
 
-    The file does not name the buffers. If exactly one constant has an output's size and type, it is
-    the one; anything else is refused, because a guess could give wrong numbers.
+    The file does not name the buffers. A constant is the buffer of an output if no other constant
+    has the output's size and type; anything else is refused, because a guess could give wrong
+    numbers.
     """
     flow = Dataflow.of(graph)
     packs = [call.args for call in flow.prepacks if len(call.args) == 2]

@@ -1,8 +1,8 @@
-"""Splits constants that are too large for one buffer, and the calls that read them.
+"""Splits constants that are too large for a GPU buffer, and the calls that read them.
 
 A phone's GPU binds 128 MiB at once, which the head or the embedding of a language model can exceed.
-Such a constant becomes several, each some of its rows: a range of the file's bytes. `split_rules`
-says what becomes of the calls. All that read one constant share its parts, in every method.
+Such a constant becomes several constants with some of its rows each: ranges of the file's bytes.
+`split_rules` rewrites the calls. All readers of a constant share its parts, in every method.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from webpte.engine.rewrite.dataflow import Dataflow
 from webpte.engine.rewrite.validate import constant_transfers
 from webpte.engine.shapes import Dims, numel
 
-# Rows of a part are a multiple of one of these, where the limit allows it: whole tiles of GEMMs,
-# then whole quads, which faster kernels need.
+# Rows per part are a multiple of the first of these numbers that the limit allows: whole tiles of
+# GEMMs, then whole quads, which faster kernels need.
 ROW_STEPS = (64, 4, 1)
 
 Ranges = tuple[tuple[int, int], ...]
@@ -66,7 +66,7 @@ class GraphSplitter:
         self._ranges: dict[Region, Ranges] = {}
         self._parts: dict[tuple[object, ...], int] = {}
 
-    # What calls take
+    # Arguments of calls
 
     def args_of(self, call: Call) -> Args:
         op = definition_of(call)
@@ -77,7 +77,7 @@ class GraphSplitter:
         return value_id in self._constants
 
     def ranges(self, operand: RowOperand) -> Ranges | None:
-        """Return the rows of each part, the same for all that read this constant.
+        """Return the rows of each part, the same for all readers of this constant.
 
         None if even one row is too large.
         """
@@ -91,10 +91,10 @@ class GraphSplitter:
         fits = all(last - first <= most for first, last in found)
         return found if fits and found[-1][1] == operand.rows else None
 
-    # What becomes of them
+    # New calls and values
 
     def rows(self, value_id: int, first: int, last: int, dims: Dims) -> int:
-        """Return the value of the elements of these rows, whose shape is `dims`.
+        """Return the value with the elements of these rows, in the shape `dims`.
 
         `first` and `last` are counted in rows of `numel(dims) / (last - first)` elements.
         """
@@ -123,7 +123,7 @@ class GraphSplitter:
         return self._append(replace(like, dims=dims, constant=constant, mem_obj_id=None))
 
     def like(self, value_id: int, dims: Dims) -> int:
-        """Return a new tensor of the same type for results, of at most these dims."""
+        """Return a new tensor of the same type for results, with `dims` as its largest size."""
         tensor = self.graph.tensor(value_id)
         return self._append(replace(tensor, dims=dims, constant=None, mem_obj_id=None))
 
@@ -141,7 +141,7 @@ class GraphSplitter:
         return self.value(ValueListValue(tuple(ids)))
 
     def add(self, original: Call, name: str, args: tuple[int, ...]) -> None:
-        """Append a call that does some of the work of an original one."""
+        """Append a call that does a part of the work of the original call."""
         self.calls.append(
             Call(len(self.calls), name, args, original.kernel, original.place or str(original))
         )
@@ -150,7 +150,7 @@ class GraphSplitter:
         self.calls.append(replace(call, index=len(self.calls)))
 
     def result(self) -> Graph:
-        """Return the graph without the prepacks of constants that nothing reads any more."""
+        """Return the graph without the prepacks of constants that have lost all readers."""
         read = {i for call in self.calls if call.name != PREPACK for i in self._expanded(call.args)}
         unread = self.flow.used - read - set(self.graph.outputs)
         kept = [c for c in self.calls if c.name != PREPACK or c.args[-1] not in unread]
@@ -167,7 +167,7 @@ class GraphSplitter:
 
 
 def _with_parts_at(call: Call) -> Call:
-    """Give the parts of a call its index: kernels note an index out of range under that number."""
+    """Give the parts of a call its index: kernels note an index out of range under this number."""
     if not call.parts:
         return call
     return replace(call, parts=tuple(replace(part, index=call.index) for part in call.parts))

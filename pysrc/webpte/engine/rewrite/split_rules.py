@@ -1,10 +1,11 @@
 """Rules for calls that read a constant in parts, and `split_constants`, which applies them.
 
     linear, convolution   a call per part, for some of the columns or channels; then a `cat`
-    mm, addmm             rows of one matrix are columns of the other: products are added up
-    embedding             a dispatch per part, which writes what it finds
+    mm, addmm             rows of the second matrix are columns of the first: products are added up
+    embedding             a dispatch per part, which writes the rows in its part
 
-What has no rule keeps its constant whole, and is refused where that is too large for the GPU.
+A call without a rule keeps its constant whole, and is refused if the constant is too large for the
+GPU.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def split_constants(graph: Graph, most_bytes: int) -> Graph:
 
 
 def _split(splitter: GraphSplitter, call: Call) -> bool:
-    """Append what replaces a call; return whether a rule takes it."""
+    """Append the calls that replace a call; return whether a rule takes it."""
     op = definition_of(call)
     rule = RULES.get(op.name) if op is not None else None
     if rule is None or call.parts:
@@ -48,10 +49,10 @@ def _split(splitter: GraphSplitter, call: Call) -> bool:
     try:
         args = splitter.args_of(call)
         if op is not None:
-            op.shape(args)  # the call's own checks: a rule relies on them
+            op.shape(args)  # checks of the call, on which rules rely
         return rule(splitter, args)
     except WebpteError:
-        return False  # it is raised again, with its place, where the call is lowered
+        return False  # raised again, with its place, when the call is lowered
 
 
 Rule = Callable[[GraphSplitter, Args], bool]
@@ -61,9 +62,9 @@ Rule = Callable[[GraphSplitter, Args], bool]
 class ByOutput:
     """A rule for an operator whose weight has a row for each column or channel of the output.
 
-    rows      arguments with one element per row of the weight, or a single one
+    rows      arguments with an element per row of the weight, or a single element
     columns   matrices with a column per row of the weight
-    dim       of the output, along which the parts lie
+    dim       dim of the output, along which the parts lie
     """
 
     rows: tuple[str, ...] = ()
@@ -131,7 +132,7 @@ def _is_plain_conv(args: Args) -> bool:
 
 
 def split_sum(splitter: GraphSplitter, args: Args) -> bool:
-    """Split mm or addmm by the rows of the second matrix: a chain of products that are added up."""
+    """Split mm or addmm by the rows of the second matrix, and add up the products."""
     is_mm = args.call.name.endswith(MM)
     names = ("self", "mat2") if is_mm else ("mat1", "mat2")
     a, b, out = args.tensor(names[0]), args.tensor(names[1]), args.out
@@ -167,7 +168,7 @@ def _argument(splitter: GraphSplitter, args: Args, name: str, default: int) -> i
 
 
 def split_table(splitter: GraphSplitter, args: Args) -> bool:
-    """Split a table whose rows an index tensor picks."""
+    """Split a table from which an index tensor picks rows."""
     tables = table_arguments(args)
     (_, table), *others = tables
     indices = _row_indices(args)
@@ -197,7 +198,7 @@ def split_table(splitter: GraphSplitter, args: Args) -> bool:
 
 
 def _row_indices(args: Args) -> int | None:
-    """Return the only index tensor of a call that picks rows; None if it picks anything else."""
+    """Return the only index tensor of a call that picks rows; None for other calls."""
     positions = {parameter.name for parameter, _ in args.given}
     if "dim" in positions:
         rank = args.tensor("self").rank

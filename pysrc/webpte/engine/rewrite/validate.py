@@ -1,4 +1,4 @@
-"""Validation of a graph before anything of it is lowered."""
+"""Validation of a graph before any of its calls is lowered."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def unsupported_ops(graph: Graph) -> dict[str, int]:
 
 
 def resolve_ops(graph: Graph) -> dict[int, OpDef]:
-    """Map call indices to definitions; a prepack has none."""
+    """Map call indices to definitions; prepacks map to None."""
     if missing := unsupported_ops(graph):
         raise UnsupportedOpError("a delegate", missing)
     return {call.index: op for call in graph.calls if (op := definition_of(call)) is not None}
@@ -55,7 +55,7 @@ def check_arity(graph: Graph) -> None:
 
 @dataclass(frozen=True)
 class ConstantTransfer:
-    """A copy of bytes from the file into one tensor's buffer, made once before the first call."""
+    """A copy of bytes from the file into a tensor's buffer, made once before the first call."""
 
     constant: Constant
     target: Tensor
@@ -64,8 +64,8 @@ class ConstantTransfer:
 def constant_transfers(graph: Graph) -> list[ConstantTransfer]:
     """List the copies of the prepack phase.
 
-    A constant that ops use directly goes into its own buffer. One used through a prepack goes
-    straight into the buffer of the prepack's output and never has one of its own.
+    A constant that ops use directly has a buffer. A constant that a prepack reads is copied to the
+    buffer of the prepack's output instead.
     """
     flow = Dataflow.of(graph)
     transfers = [ConstantTransfer(*check_prepack(graph, call)) for call in flow.prepacks]
@@ -107,7 +107,8 @@ def _describe(tensor: Tensor) -> str:
 
 
 def check_defined(graph: Graph) -> None:
-    """Check that every tensor is written before it is read: no uninitialised memory, ever.
+    """Check that every tensor is written before it is read, so that no call reads uninitialised
+    memory.
 
     A prepacked tensor exists before the first call, wherever the prepack stands.
     """
@@ -134,7 +135,7 @@ def check_distinct(flow: Dataflow, call: Call) -> None:
 
 @dataclass(frozen=True)
 class SymIntSource:
-    """A SymInt whose value is an element of a host input: `index` along `dim`, 0 elsewhere."""
+    """A SymInt from an element of a host input: `index` along `dim`, 0 along other dims."""
 
     symint: int
     input: int
@@ -143,7 +144,7 @@ class SymIntSource:
 
 
 def symint_sources(graph: Graph, ops: dict[int, OpDef]) -> tuple[SymIntSource, ...]:
-    """List what `select_as_symint` calls read: only inputs, which are all that the host has."""
+    """List the inputs that `select_as_symint` calls read; the host only has inputs."""
     sources = []
     live = LiveState(graph)
     for index, op in ops.items():

@@ -17,8 +17,8 @@ Array = np.ndarray
 class ByteAutomaton:
     """A table: `table[state, kinds[byte]]` is the next state; the last state is the dead one.
 
-    Bytes that lead to the same states everywhere are of one kind. From every state but the dead
-    one, some bytes lead to an accepting state.
+    Bytes that lead to the same states everywhere are of the same kind. From every state but the
+    dead one, some bytes lead to an accepting state.
     """
 
     table: Array  # int32 (states, kinds)
@@ -66,7 +66,7 @@ class ByteAutomaton:
         return state
 
     async def ended_by(self, usable: Array) -> Array:
-        """Return from which states these bytes alone reach an accepting one; bool (states,)."""
+        """Return the states from which these bytes lead to an accepting state; bool (states,)."""
         columns = np.zeros(self.table.shape[1], np.bool_)
         columns[self.kinds[usable]] = True
         ways = self.table != self.dead

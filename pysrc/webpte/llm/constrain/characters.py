@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
 Ranges = tuple[tuple[int, int], ...]  # sorted, with gaps between them; both ends belong to a range
-ByteRanges = tuple[tuple[int, int], ...]  # one for each byte of a spelling
+ByteRanges = tuple[tuple[int, int], ...]  # a range for each byte of a spelling
 
 LAST = 0x10FFFF
 # No text in UTF-8 has surrogates.
@@ -76,7 +76,7 @@ def _of_one_length(low: int, high: int) -> Iterable[tuple[int, int]]:
 
 
 def _uneven(low: int, high: int) -> int | None:
-    """Return where to split a range so that UTF-8 bytes after the first that differs are any."""
+    """Return where to split a range so that every byte after the first difference is free."""
     for bits in (6, 12, 18) if low > 0x7F else ():
         rest = (1 << bits) - 1
         if low & ~rest == high & ~rest:
@@ -89,7 +89,7 @@ def _uneven(low: int, high: int) -> int | None:
 
 
 class Spelling:
-    """One character, in any of several spellings: a tree of bytes whose equal branches are shared.
+    """Spellings of a character: a tree of bytes whose equal branches are shared.
 
     `nodes[n]` are disjoint (lowest byte, highest byte, next node or END); the last node is the
     start.

@@ -1,7 +1,8 @@
-"""Objects of a JSON schema that have the properties it names, and no others.
+"""Closes objects in a JSON schema: only the named properties are allowed.
 
 JSON Schema lets an object have any further properties unless `additionalProperties` forbids it. A
-model that may invent some often does not stop. Ours are closed where a schema says nothing.
+model that may invent properties often does not stop. So an object is closed unless its schema
+mentions further properties.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _OF_OBJECTS = {"properties", "required", *_OPENS}
 
 
 def closed(schema: Schema) -> Schema:
-    """Return the schema with closed objects; the same if it puts objects together from parts."""
+    """Return the schema with closed objects; unchanged if it combines objects from parts."""
     return schema if _is_combined(schema) else _close(schema)
 
 

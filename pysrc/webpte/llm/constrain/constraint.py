@@ -1,7 +1,7 @@
-"""Constraints on an answer: which tokens may follow those that were generated.
+"""Constraints on an answer: the tokens that may follow the generated tokens.
 
 A constraint depends on the tokens alone and stores nothing about an answer. So an answer can be
-broken off or retried after an error, and several answers can share a constraint.
+cancelled or retried after an error, and several answers can share a constraint.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class Constraint(Protocol):
     """The restriction that a Generation applies to each token."""
 
     def after(self, generated: Sequence[int]) -> Allowed:
-        """Return what may follow the tokens of an answer, all of which were allowed."""
+        """Return the tokens that may follow an answer's tokens, all of which were allowed."""
 
 
 class OneOf:
-    """One of several answers, each given in tokens."""
+    """A choice among several answers, each given in tokens."""
 
     def __init__(self, answers: Sequence[Sequence[int]]) -> None:
         if not answers or not all(answers):
             raise InputError("choices are one or more answers, none of which is empty")
-        # For each prefix of an answer: the tokens that may follow; None is its end.
+        # For each prefix of an answer, the tokens that may follow it; None is its end.
         self._next: dict[tuple[int, ...], set[int | None]] = {}
         for answer in answers:
             whole = tuple(answer)

@@ -1,4 +1,4 @@
-"""Threads for work that calls itself deeply, and that may take too long to wait for."""
+"""Threads for deeply recursive work, which may take too long to wait for."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-STACK = 1 << 28  # bytes of addresses: only what is used becomes memory
+STACK = 1 << 28  # bytes of addresses: only used parts become memory
 _STARTING = threading.Lock()
 
 
 def in_deep_thread(work: Callable[[], T]) -> Future[T]:
-    """Call `work` in a thread of its own with a large stack, which may outlive the program's end.
+    """Call `work` in a new thread with a large stack; the thread may outlive the program's end.
 
-    A library that is not Python ends the process where it overruns its stack.
+    A native library that overruns its stack ends the process.
     """
     found: Future[T] = Future()
-    found.set_running_or_notify_cancel()  # who no longer waits does not keep it from its result
+    found.set_running_or_notify_cancel()  # the result is set even if nobody waits any more
 
     def run() -> None:
         try:

@@ -1,6 +1,6 @@
 """Regular expressions as trees: the step between patterns or schemas and automata.
 
-A part may occur in several places; its automaton is then built once for each of them.
+A part may occur in several places; its automaton is then built for each place.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from webpte.llm.constrain.characters import ALL, Ranges, Spelling, common, witho
 
 @dataclass(frozen=True, eq=False)
 class Chars:
-    """One character of a set, in UTF-8."""
+    """A character of a set, in UTF-8."""
 
     ranges: Ranges
 
 
 @dataclass(frozen=True, eq=False)
-class Spelled:
-    """One character in spellings of its own."""
+class EscapedChar:
+    """A character that may be written in several ways, such as a quote after a backslash."""
 
     spelling: Spelling
 
@@ -33,7 +33,7 @@ class Text:
 
 @dataclass(frozen=True, eq=False)
 class Concatenation:
-    """One part after the other."""
+    """Parts in sequence."""
 
     parts: tuple[Expression, ...]
 
@@ -47,7 +47,7 @@ class Alternatives:
 
 @dataclass(frozen=True, eq=False)
 class Repeated:
-    """A part `least` to `most` times, with a separator between any two; `most` None is no limit."""
+    """A part `least` to `most` times, separated; a `most` of None means any number."""
 
     part: Expression
     least: int
@@ -57,24 +57,26 @@ class Repeated:
 
 @dataclass(frozen=True, eq=False)
 class Members:
-    """Parts in order, some of them optional, with a separator between those that are present."""
+    """Parts in order, some of them optional, with a separator between the present parts."""
 
-    members: tuple[tuple[Expression, bool], ...]  # with whether it is required
+    members: tuple[tuple[Expression, bool], ...]  # each with whether it is required
     separator: bytes
 
 
 @dataclass(frozen=True, eq=False)
-class Both:
-    """Texts that match both `one` and `other`; if `negated`, `one` and not `other`."""
+class Intersection:
+    """Texts that match both `one` and `other`; if `negated`, texts of `one` that fail `other`."""
 
     one: Expression
     other: Expression
     negated: bool = False
 
 
-Expression = Chars | Spelled | Text | Concatenation | Alternatives | Repeated | Members | Both
+Expression = (
+    Chars | EscapedChar | Text | Concatenation | Alternatives | Repeated | Members | Intersection
+)
 
-# Characters that strings in JSON have to escape, as `json.dumps` does it.
+# Characters that `json.dumps` escapes in strings.
 _ESCAPES = {
     **{code: f"\\u{code:04x}" for code in range(0x20)},
     **{ord(one): f"\\{short}" for one, short in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)},
@@ -83,22 +85,22 @@ ESCAPED: Ranges = ((0, 0x1F), (0x22, 0x22), (0x5C, 0x5C))
 
 
 def in_json(expression: Expression) -> Expression:
-    """Return the expression for the same texts as they are written in a JSON string.
+    """Return the expression for the same texts, spelled as in a JSON string.
 
-    Each character has one spelling there, so that `Both` keeps its meaning.
+    Each character has a single spelling there, so that `Intersection` keeps its meaning.
     """
     match expression:
         case Chars(ranges):
             codes = (code for low, high in common(ranges, ESCAPED) for code in range(low, high + 1))
             escapes = [tuple((b, b) for b in _ESCAPES[code].encode()) for code in codes]
             plain = Spelling.of(without(common(ranges, ALL), ESCAPED))
-            return Spelled(plain.with_more(escapes) if escapes else plain)
+            return EscapedChar(plain.with_more(escapes) if escapes else plain)
         case Concatenation(parts):
             return Concatenation(tuple(map(in_json, parts)))
         case Alternatives(parts):
             return Alternatives(tuple(map(in_json, parts)))
         case Repeated(part, least, most, b""):
             return Repeated(in_json(part), least, most)
-        case Both(one, other, negated):
-            return Both(in_json(one), in_json(other), negated)
+        case Intersection(one, other, negated):
+            return Intersection(in_json(one), in_json(other), negated)
     raise TypeError(f"{expression} does not come from a pattern")

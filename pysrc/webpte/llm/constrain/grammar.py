@@ -1,4 +1,4 @@
-"""Answers that match a regular expression, or are JSON of a schema."""
+"""Answers that match a regular expression, or are JSON that fits a schema."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from webpte.llm.constrain.regex import expression_of
 from webpte.llm.constrain.vocabulary import Vocabulary
 from webpte.llm.text import Tokenizer
 
-STATES_KEPT = 256  # states whose allowed tokens are cached
+STATES_KEPT = 256  # states with cached tokens
 
 
 class Matching:
-    """Constrains answers to those that an expression matches as a whole. Built by `Grammars`."""
+    """Constrains answers to full matches of an expression. Built by `Grammars`."""
 
     def __init__(self, automaton: ByteAutomaton, vocabulary: Vocabulary, ends: np.ndarray) -> None:
-        """`ends` are the states from which tokens are known to lead to an accepting one."""
+        """`ends` are the states from which tokens are known to lead to an accepting state."""
         self._automaton = automaton
         self._vocabulary = vocabulary
         self._allowed: dict[int, Allowed] = {}
         self._ends = ends
-        self._stuck = np.zeros_like(ends)  # states from which they are known not to
+        self._stuck = np.zeros_like(ends)  # states from which tokens do not
 
     def after(self, generated: Sequence[int]) -> Allowed:
         state = self._automaton.start
@@ -47,7 +47,7 @@ class Matching:
         return self._allowed[state]
 
     def _can_end(self, state: int) -> bool:
-        """Return whether tokens lead from a state to an accepting one, and remember it."""
+        """Return whether tokens lead from a state to an accepting state, and cache the result."""
         seen, waiting = {state}, [state]
         for one in waiting:
             if self._ends[one]:
@@ -62,13 +62,13 @@ class Matching:
 
 
 async def compile_matching(expression: Expression, vocabulary: Vocabulary, name: str) -> Matching:
-    """Compile an expression, which errors call by `name`.
+    """Compile an expression; errors use its `name`.
 
     Raises InputError if it is too large or matches nothing, TextError if the tokenizer has no
     tokens for it.
     """
     automaton = await ByteAutomaton.of(expression, name)
-    # Some bytes may have no tokens; those that are tokens by themselves do.
+    # Some bytes may be in no token, unless they are tokens by themselves.
     matching = Matching(automaton, vocabulary, await automaton.ended_by(vocabulary.alone))
     if not matching._can_end(automaton.start):
         raise TextError(f"{name}: the tokenizer has no tokens for any text that matches")
@@ -76,7 +76,7 @@ async def compile_matching(expression: Expression, vocabulary: Vocabulary, name:
 
 
 class Grammars:
-    """Builds constraints for the tokens of one tokenizer. Loaded by `load`."""
+    """Builds constraints for the tokens of a tokenizer. Loaded by `load`."""
 
     def __init__(self, grammars: LazyGrammars) -> None:
         self._grammars = grammars
@@ -104,17 +104,17 @@ class Grammars:
 
 
 class LazyGrammars:
-    """Builds constraints for one tokenizer, whose tokens are read for the first of them.
+    """Builds constraints for a tokenizer; its tokens are read for the first constraint.
 
-    Regular expressions become automata. JSON goes to llguidance where that is installed; what it
-    does not take, and tokenizers that lack bytes, go to our automata.
+    Regular expressions become automata. JSON goes to llguidance if it is installed; schemas that it
+    does not support, and tokenizers that lack bytes, go to the automata.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._vocabulary: Vocabulary | None = None
         self._guide: Guide | None = None
-        self._has_guide: bool | None = None  # None until it was tried
+        self._has_guide: bool | None = None  # None until tried
 
     async def vocabulary(self) -> Vocabulary:
         """Return the tokens, read on first use."""
@@ -123,18 +123,18 @@ class LazyGrammars:
         return self._vocabulary
 
     async def guide(self) -> Guide | None:
-        """Return llguidance's view of the tokenizer, made on first use; None if there is none."""
+        """Return llguidance's view of the tokenizer, made on first use; None without llguidance."""
         if self._has_guide is None:
             self._guide = await Guide.load(self._tokenizer)
             self._has_guide = self._guide is not None
         return self._guide
 
     async def matching(self, expression: Expression, name: str) -> Matching:
-        """Constrain answers to an expression; errors call it by `name`."""
+        """Constrain answers to an expression; errors use its `name`."""
         return await compile_matching(expression, await self.vocabulary(), name)
 
     def json(self, answer: JsonAnswer) -> Callable[[], Coroutine[Any, Any, Constraint]]:
-        """Return what builds a constraint; raises InputError at once for schemas of no engine."""
+        """Return a constraint's builder; raise InputError at once for unsupported schemas."""
         refused: InputError | None = None
         if load_guidance() is not None and self._has_guide is not False:
             try:
@@ -166,5 +166,5 @@ class LazyGrammars:
 
 
 def _hinted(error: InputError) -> InputError:
-    """Return the error of an automaton, with what would do more if it is not here."""
+    """Return the error of an automaton, with a hint to a missing library that supports more."""
     return error if load_guidance() is not None else InputError(f"{error} ({INSTALL})")

@@ -1,8 +1,8 @@
-"""JSON schemas by llguidance, which follows a grammar with a stack: schemas of any depth and size.
+"""JSON schemas by llguidance, which follows grammars with a stack: any depth and size.
 
 Its wheels are for CPython (`webpte[constraints]`). Schemas have the meaning of JSON Schema 2020-12,
 but objects are closed (closed_objects.py), their properties come in the schema's order, and JSON is
-written as `json.dumps` writes it, like that of our automata.
+written as `json.dumps` writes it, as with the automata.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from webpte.llm.text.engines import engine_errors
 INSTALL = (
     "llguidance takes more and larger schemas: in CPython `pip install webpte[constraints]` has it"
 )
-CHECKED_AT_ONCE = 16_384  # characters of a grammar, which take up to some 30 ms
-MOST_SECONDS = 30.0  # for reading a grammar: some never end
-MOST_UNFINISHED = 2  # grammars that are still read although nobody waits any more
+CHECKED_AT_ONCE = 16_384  # characters of a grammar; such a grammar takes up to some 30 ms
+MOST_SECONDS = 30.0  # limit for reading a grammar: some never end
+MOST_UNFINISHED = 2  # abandoned grammars that are still being read
 _WRITTEN = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-# Errors of llguidance's limits, as it tells them while an answer is generated.
+# Messages of llguidance when it meets its limits while an answer is generated.
 _LIMIT = re.compile(r"\bmax is \d|too (complex|large|many)")
 _TOO_COMPLEX = ("LexerTooComplex", "ParserTooComplex")
-# Bytes that JSON and the texts around it consist of: a tokenizer that lacks one may have no token
-# where llguidance expects that one fits.
+# Bytes of JSON and of the texts around it: a tokenizer that lacks one of these bytes may have no
+# token where llguidance expects a fitting token.
 _NEEDED = (0x0A, *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF5))
 
 
@@ -53,9 +53,9 @@ def load_guidance() -> Any | None:
 
 
 def grammar_of(answer: JsonAnswer) -> str:
-    """Return the grammar of an answer; raises InputError for what llguidance does not take.
+    """Return the grammar of an answer; raise InputError for schemas that llguidance does not take.
 
-    A large one is checked when it is followed, since that takes a while.
+    A large grammar is checked when it is followed, since that takes a while.
     """
     library = load_guidance()
     assert library is not None, "see load_guidance"
@@ -102,17 +102,17 @@ def _first_lines(message: str) -> str:
 
 
 class Guide:
-    """A tokenizer as llguidance takes it. Loaded by `load`, once for a tokenizer."""
+    """A tokenizer for llguidance. Loaded by `load`, once per tokenizer."""
 
     def __init__(self, library: Any, tokenizer: Any, tokens: int) -> None:
         self._library = library
         self._tokenizer = tokenizer
         self._tokens = tokens
-        self._unfinished: set[Future[Guided]] = set()
+        self._unfinished: set[Future[GrammarConstraint]] = set()
 
     @classmethod
     async def load(cls, tokenizer: Tokenizer) -> Guide | None:
-        """Return None for a tokenizer without tokens for some of the bytes that JSON may have."""
+        """Return a guide; None for a tokenizer that lacks tokens for bytes of JSON."""
         library = load_guidance()
         if library is None:
             return None
@@ -121,15 +121,15 @@ class Guide:
         alone = {piece[0] for piece in pieces if piece is not None and len(piece) == 1}
         if not alone.issuperset(_NEEDED):
             return None
-        words = _Words(tokenizer, pieces)
+        words = _TokenizerAdapter(tokenizer, pieces)
         with engine_errors("llguidance", "reading the tokenizer"):
             made = library.LLTokenizer(library.TokenizerWrapper(words), slices=[])
             await asyncio.sleep(0)  # each part takes up to half a second, and holds Python's lock
             made = made.with_slices(library.LLTokenizer.json_slices())
         return cls(library, made, len(pieces))
 
-    async def follow(self, grammar: str, name: str) -> Guided:
-        """Return the constraint of a grammar, which errors call by `name`.
+    async def follow(self, grammar: str, name: str) -> GrammarConstraint:
+        """Return the constraint of a grammar; errors use its `name`.
 
         Raises InputError for a grammar that llguidance does not take, or not within
         MOST_SECONDS.
@@ -145,11 +145,11 @@ class Guide:
             told = f"{name} takes more than {MOST_SECONDS:.0f} s to read: make it simpler"
             raise InputError(told) from None
 
-    def _follow(self, grammar: str, name: str) -> Guided:
+    def _follow(self, grammar: str, name: str) -> GrammarConstraint:
         matcher = self._library.LLMatcher(self._tokenizer, grammar, log_level=0)
         if matcher.is_error():
             raise InputError(f"{name}: {_first_lines(matcher.get_error())}")
-        made = Guided(matcher, self._tokens, name)
+        made = GrammarConstraint(matcher, self._tokens, name)
         try:
             made.after(())
         except TextError as error:
@@ -157,10 +157,11 @@ class Guide:
         return made
 
 
-class _Words:
+class _TokenizerAdapter:
     """The tokens in bytes with their encoder, as llguidance asks for them.
 
-    A token behind all others stands for the end of an answer, whichever tokens a model ends with.
+    A token behind all others stands for the end of an answer, for any tokens that end a model's
+    answer.
     """
 
     bos_token_id = None
@@ -179,11 +180,12 @@ class _Words:
     def __call__(self, text: bytes) -> list[int]:
         """Return the tokens of a text.
 
-        Where the tokenizer adds a space or reads a special token, they are the longest that fit.
+        If the tokenizer adds a space or reads a special token, the result has the longest fitting
+        tokens.
         """
         try:
             found = self._tokenizer.encode(text.decode(errors="replace"), special=False)
-        except WebpteError:  # llguidance, which calls this, has no way to pass it on
+        except WebpteError:  # llguidance calls this function, and cannot pass the error on
             found = []
         known = [self.tokens[token] for token in found if token < self.eos_token_id]
         return found if b"".join(known) == text and all(known) else self._greedy(text)
@@ -195,13 +197,13 @@ class _Words:
                 if text[at:end] in self._numbers:
                     break
             else:
-                break  # a byte without a token: what follows is not needed
+                break  # a byte without a token: the rest is not needed
             found.append(self._numbers[text[at:end]])
             at = end
         return found
 
 
-class Guided:
+class GrammarConstraint:
     """Constrains answers to a grammar. Built by `Guide`."""
 
     def __init__(self, matcher: Any, tokens: int, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers in JSON, described apart from the engine that holds a model to them."""
+"""Answers in JSON, described apart from the engine that enforces them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ class JsonForm:
     automaton: Expression | None = None
 
     def expression(self) -> Expression:
-        """Return what our automata match; raises InputError for a schema that they cannot."""
+        """Return the automaton's expression; raise InputError for an unsupported schema."""
         json = json_of(self.schema) if self.automaton is None else self.automaton
         return Concatenation((Text(self.before.encode()), json, Text(self.after.encode())))
 
 
 @dataclass(frozen=True)
 class JsonAnswer:
-    """One of several forms of JSON; errors call them by `name`."""
+    """A choice among forms of JSON; errors use its `name`."""
 
     forms: tuple[JsonForm, ...]
     name: str = "the schema"
 
     def expression(self) -> Expression:
-        """Return what our automata match; raises InputError for a schema that they cannot."""
+        """Return the automaton's expression; raise InputError for an unsupported schema."""
         if len(self.forms) == 1:
             return self.forms[0].expression()
         return Alternatives(tuple(form.expression() for form in self.forms))

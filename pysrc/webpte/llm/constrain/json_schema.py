@@ -1,13 +1,14 @@
-"""A JSON schema as an expression, for JSON written in one way.
+"""A JSON schema as an expression, for JSON with fixed spaces.
 
 Supported are: `type` (also several), `properties` with `required`, `items` with `minItems` and
 `maxItems`, `enum`, `const`, `anyOf`, `oneOf` whose schemas exclude each other, `$ref` within the
 schema, and for strings `minLength`, `maxLength`, and `pattern`, which the whole string matches.
-Properties come in the schema's order; optional ones may be left out; there are no others. Titles,
-descriptions, defaults and examples are ignored. All other keywords are refused, and so are schemas
-that contain themselves: an automaton cannot count brackets.
+Properties come in the schema's order; optional properties may be left out; further properties are
+refused. Titles, descriptions, defaults and examples are ignored. All other keywords are refused,
+and so are schemas that contain themselves: an automaton cannot count brackets.
 
-JSON is written as `json.dumps` writes it: with a space after each colon and comma, and no other.
+JSON is written as `json.dumps` writes it: with a space after each colon and comma, and no other
+space.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from webpte.llm.constrain.characters import ALL, ByteRanges, Spelling, without
 from webpte.llm.constrain.expression import (
     ESCAPED,
     Alternatives,
-    Both,
     Chars,
     Concatenation,
+    EscapedChar,
     Expression,
+    Intersection,
     Members,
     Repeated,
-    Spelled,
     Text,
     in_json,
 )
 from webpte.llm.constrain.json_values import Schema, SchemaComparison, is_of, text_of
 from webpte.llm.constrain.regex import expression_of
 
-DEPTH = 40  # of schemas in schemas
+DEPTH = 40  # levels of nested schemas
 
 _SAYS_NOTHING = {
     *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
@@ -73,9 +74,9 @@ _HEX = "09AFaf"
 
 @cache
 def _character() -> Expression:
-    """Match one character of a string, escaped or not; a surrogate pair is one."""
+    """Match a single character of a string, escaped or not, or a surrogate pair."""
     plain = Spelling.of(without(ALL, ESCAPED))
-    return Spelled(
+    return EscapedChar(
         plain.with_more(
             [
                 *_spellings("\\\\", '""\\\\//bbffnnrrtt'),
@@ -91,7 +92,7 @@ def _character() -> Expression:
 
 
 def json_of(schema: Schema) -> Expression:
-    """Return an expression for all JSON of a schema; raise InputError if it is not supported."""
+    """Return an expression for all JSON that fits a schema; raise InputError if unsupported."""
     try:
         return _SchemaReader(schema).value(schema, "schema", (), None)
     except RecursionError as error:
@@ -101,15 +102,15 @@ def json_of(schema: Schema) -> Expression:
 class _SchemaReader:
     """Converts a schema.
 
-    `at` is a place in the schema, for errors; `inside` are the schemas that references led through
-    to get there; `types` are the types that the schemas around it allow, None for any.
+    `at` is a place in the schema, for errors; `inside` are the schemas whose references led to this
+    place; `types` are the types that the outer schemas allow, None for any.
     """
 
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._depth = 0
         self._comparison = SchemaComparison(self.find)
-        # Each schema is read once for the same types, however many ways lead to it.
+        # Each schema is read once for the same types, however many references lead to it.
         self._known: dict[tuple[int, frozenset[str] | None], Expression | _OtherTypeError] = {}
 
     def value(
@@ -143,7 +144,7 @@ class _SchemaReader:
             self._check(schema, at, {keys[0], "type"})
             return self._by_key(keys[0], schema[keys[0]], f"{at}.{keys[0]}", inside, types)
         self._check(schema, at, {"type"}.union(*(_OF_TYPE.get(name, ()) for name in named)))
-        # All types must be valid, also those that are excluded.
+        # All types must be valid, also excluded types.
         read = {name: self._of_type(name, schema, at, inside) for name in named}
         return _either([read.get(name) or _plain("integer") for name in sorted(types or ())])
 
@@ -187,7 +188,7 @@ class _SchemaReader:
                 parts.append(self.value(one, f"{at}[{n}]", inside, types))
             except _OtherTypeError as error:  # a `type` next to the alternatives excludes it
                 refused = error
-                self.value(one, f"{at}[{n}]", inside, None)  # but it must be valid
+                self.value(one, f"{at}[{n}]", inside, None)  # but the excluded type must be valid
         if refused is not None and not parts:
             raise refused
         return parts
@@ -258,7 +259,7 @@ def _plain(name: str) -> Expression:
 
 
 class _OtherTypeError(InputError):
-    """A schema that has none of the allowed types."""
+    """A schema without any of the allowed types."""
 
 
 def _types(schema: Schema, at: str) -> list[str]:
@@ -271,7 +272,7 @@ def _types(schema: Schema, at: str) -> list[str]:
 
 
 def _narrowed(types: frozenset[str] | None, names: Iterable[str], at: str) -> frozenset[str]:
-    """Intersect a schema's types with the allowed ones; every integer is a number, too."""
+    """Intersect a schema's types with the allowed types; every integer is a number, too."""
     given = set(names)
     if types is not None:
         both = {"integer", "number"}
@@ -293,7 +294,7 @@ def _string(schema: Schema, at: str) -> Expression:
     except InputError as error:
         raise InputError(f"{at}.pattern: {error}") from error
     if low or high is not None:
-        pattern = Both(pattern, Repeated(Chars(ALL), low, high))
+        pattern = Intersection(pattern, Repeated(Chars(ALL), low, high))
     return Concatenation((Text(b'"'), in_json(pattern), Text(b'"')))
 
 

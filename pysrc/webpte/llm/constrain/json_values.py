@@ -1,4 +1,4 @@
-"""Values in JSON schemas: their JSON, their types, and which schemas exclude each other."""
+"""Values in JSON schemas: their JSON, their types, and whether schemas exclude each other."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from webpte.errors import InputError
 
 Schema = Mapping[str, Any]
 
-COMPARED = 100_000  # pairs in a schema; beyond that two of them count as overlapping
-DEPTH = 20  # of schemas in schemas that are compared
+COMPARED = 100_000  # pairs in a schema; further pairs count as overlapping
+DEPTH = 20  # nested levels to compare
 
 
 def text_of(value: Any, at: str) -> bytes:
-    """Return the JSON of a value; raise InputError if it has none."""
+    """Return the JSON of a value; raise InputError for values without JSON."""
     try:
         _check(value)
         return json.dumps(value, ensure_ascii=False).encode()
@@ -42,7 +42,7 @@ def _check(value: Any) -> None:
 
 
 def is_of(value: Any, types: frozenset[str]) -> bool:
-    """Return whether a value has one of several types."""
+    """Return whether a value has any of several types."""
     return bool(_types_of(value) & types)
 
 
@@ -76,7 +76,7 @@ def _identity(value: Any) -> Hashable:
 
 
 class SchemaComparison:
-    """Finds out whether schemas exclude each other, for up to COMPARED pairs.
+    """Finds schemas that exclude each other, for up to COMPARED pairs.
 
     `find` looks up a reference. The schemas have been read before, so they are valid.
     """
@@ -101,7 +101,7 @@ class SchemaComparison:
         return not shared
 
     def _parts(self, schema: Schema) -> list[Any] | None:
-        """Return the alternatives of a schema; None if it has none."""
+        """Return the alternatives of a schema; None for a schema without alternatives."""
         if "$ref" in schema:
             return [self._find(schema["$ref"], "$ref")]
         if "enum" in schema:
@@ -116,7 +116,7 @@ class SchemaComparison:
         return not is_of(constant["const"], frozenset(_types(free)))
 
     def _objects_apart(self, one: Schema, other: Schema, depth: int) -> bool:
-        """Return whether the first requires a property that the second lacks or excludes."""
+        """Return whether the first object requires a property that the second lacks or excludes."""
         closed = other.get("additionalProperties") is False
         named, others = one.get("properties", {}), other.get("properties", {})
         for name in one.get("required", ()):

@@ -15,21 +15,21 @@ from webpte.errors import InputError
 from webpte.llm.constrain.characters import END, Spelling
 from webpte.llm.constrain.expression import (
     Alternatives,
-    Both,
     Chars,
     Concatenation,
+    EscapedChar,
     Expression,
+    Intersection,
     Members,
     Repeated,
-    Spelled,
     Text,
 )
 
 Edge = tuple[int, int, int]  # lowest byte, highest byte, next state
 
-STATES = 30_000  # of an automaton
+STATES = 30_000  # per automaton
 STEPS = 1_000_000  # some microseconds each
-DEPTH = 250  # of parts in parts
+DEPTH = 250  # nested levels of parts
 SLICE = 0.02  # seconds between two turns of the event loop
 
 _ADVICE = (
@@ -57,23 +57,24 @@ class WorkBudget:
 
 @dataclass(frozen=True)
 class Machine:
-    """A deterministic automaton. It starts in state 0, and all states lead to an accepting one;
-    without states it matches nothing."""
+    """A deterministic automaton. It starts in state 0, and all states lead to an accepting state;
+    without states the machine matches nothing.
+    """
 
-    edges: list[list[Edge]]  # of each state, sorted and disjoint
+    edges: list[list[Edge]]  # per state, sorted and disjoint
     accepts: list[bool]
 
 
 async def machine_of(expression: Expression, work: WorkBudget | None = None) -> Machine:
     """Build the automaton; raise InputError if it is too large."""
     work = work or WorkBudget()
-    net = _Net(work)
+    net = _Nfa(work)
     end = net.state()
     start = await net.before(expression, end)
-    return await _Determined(net, start, end, work).machine()
+    return await _SubsetConstruction(net, start, end, work).machine()
 
 
-class _Net:
+class _Nfa:
     """A nondeterministic automaton: states with disjoint edges, and free moves, without a byte."""
 
     def __init__(self, work: WorkBudget) -> None:
@@ -90,7 +91,7 @@ class _Net:
         return len(self.edges) - 1
 
     async def before(self, part: Expression, following: int) -> int:
-        """Add states that match a part and lead on to a state; return the first of them."""
+        """Add states that match a part and lead to `following`; return the first state."""
         await self._work.step()
         self._depth += 1
         if self._depth > DEPTH:
@@ -104,7 +105,7 @@ class _Net:
         match part:
             case Chars(ranges):
                 return await self._spelled(Spelling.of(ranges), following)
-            case Spelled(spelling):
+            case EscapedChar(spelling):
                 return await self._spelled(spelling, following)
             case Text(data):
                 return self._text(data, following)
@@ -118,8 +119,8 @@ class _Net:
                 return await self._repeated(part, following)
             case Members(members, separator):
                 return await self._members(members, separator, following)
-            case Both():
-                return await self._both(part, following)
+            case Intersection():
+                return await self._intersection(part, following)
 
     def _text(self, data: bytes, following: int) -> int:
         for byte in reversed(data):
@@ -134,7 +135,7 @@ class _Net:
         return base + len(nodes) - 1
 
     async def _repeated(self, part: Repeated, following: int) -> int:
-        """Add a state after each repetition: it leads to the next, and to the end if it may."""
+        """Add a state after each repetition, with a move to the next and maybe to the end."""
         least, most, one = part.least, part.most, part.part
         if most == 0:
             return following
@@ -155,7 +156,7 @@ class _Net:
     async def _members(
         self, members: Sequence[tuple[Expression, bool]], separator: bytes, following: int
     ) -> int:
-        """Add two states between members, one where a separator is due and one where none is."""
+        """Add two states between members: where a separator is due, and where it is not."""
         none = some = following
         for one, required in reversed(members):
             start = await self.before(one, some)
@@ -165,8 +166,8 @@ class _Net:
             none = self.state(free=[start, *skip_first])
         return none
 
-    async def _both(self, part: Both, following: int) -> int:
-        """Add the product of two automata; None stands for the second one's dead state."""
+    async def _intersection(self, part: Intersection, following: int) -> int:
+        """Add the product of two automata; None stands for the second automaton's dead state."""
         one = await machine_of(part.one, self._work)
         other = await machine_of(part.other, self._work)
         if not one.edges:
@@ -195,7 +196,7 @@ class _Net:
 
 
 def _cut(edges: Sequence[Edge], low: int, high: int) -> Iterable[tuple[int, int, int | None]]:
-    """Split a range of bytes by the edges that take them; the target is None where none does."""
+    """Split a range of bytes by the edges that take them; the target is None without an edge."""
     for first, last, target in edges:
         if last < low or first > high:
             continue
@@ -207,10 +208,10 @@ def _cut(edges: Sequence[Edge], low: int, high: int) -> Iterable[tuple[int, int,
         yield low, high, None
 
 
-class _Determined:
-    """The subset construction: a state is the set of NFA states that the bytes so far lead to."""
+class _SubsetConstruction:
+    """The subset construction: a state is a set of NFA states that the same bytes lead to."""
 
-    def __init__(self, net: _Net, start: int, end: int, work: WorkBudget) -> None:
+    def __init__(self, net: _Nfa, start: int, end: int, work: WorkBudget) -> None:
         self._net = net
         self._start = start
         self._end = end
@@ -232,7 +233,7 @@ class _Determined:
         return machine
 
     async def _find_alive(self) -> set[int]:
-        """Return the states that lead to the end; only these are combined."""
+        """Return the states that lead to the end; only these states are combined."""
         back: list[list[int]] = [[] for _ in self._net.edges]
         for state, edges in enumerate(self._net.edges):
             for _, _, target in edges:

@@ -20,10 +20,10 @@ from webpte.errors import InputError
 from webpte.llm.constrain.characters import ALL, Ranges, common, of_text, union, without
 from webpte.llm.constrain.expression import (
     Alternatives,
-    Both,
     Chars,
     Concatenation,
     Expression,
+    Intersection,
     Repeated,
 )
 
@@ -43,8 +43,8 @@ _REFUSED = {
 def expression_of(pattern: str, *, portable: bool = False) -> Expression:
     """Read a pattern that a whole text has to match; raise InputError if it is not supported.
 
-    portable  matches only texts that match in ECMAScript, too, whose classes differ: `\\d` is then
-              what both take for a digit, and `\\D` what neither does
+    portable  matches only texts that match in ECMAScript, too, whose classes differ: `\\d` then has
+              the digits of both standards, `\\D` the characters that neither counts as a digit
     """
     if not isinstance(pattern, str):
         raise InputError(f"a regex is a text, not {pattern!r}")
@@ -67,8 +67,8 @@ def expression_of(pattern: str, *, portable: bool = False) -> Expression:
 class _RegexReader:
     """Converts the parser's tree.
 
-    `first` and `last` say whether a part begins and ends where the whole text does: only there the
-    meaning of ^, $ and lookahead is known.
+    `first` and `last`: whether a part begins and ends with the whole text; only there the meaning
+    of ^, $ and lookahead is known.
     """
 
     def __init__(self, pattern: str, portable: bool) -> None:
@@ -124,7 +124,7 @@ class _RegexReader:
         if not last:
             raise self._refusal("lookahead in a group that something follows")
         seen = Concatenation((self.row(inner, flags, False, False), ANYTHING))
-        return Both(after, seen, name == "assert_not")
+        return Intersection(after, seen, name == "assert_not")
 
     def _check_place(self, name: str, at_start: bool, at_end: bool) -> None:
         start = name in ("AT_BEGINNING", "AT_BEGINNING_STRING") and at_start
@@ -171,7 +171,7 @@ def _letter(category: Any) -> str:
 
 
 def _written(items: list[tuple[str, Any]]) -> str:
-    """Write a class as `re` reads it."""
+    """Write a class in the syntax of `re`."""
     texts: dict[str, Callable[[Any], str]] = {
         "negate": lambda _: "^",
         "literal": lambda code: f"\\U{code:08x}",
@@ -196,7 +196,7 @@ def _cased() -> str:
     found = []
     for start in range(0, LAST_OF_CASES, 256):
         block = "".join(map(chr, range(start, start + 256)))
-        if block.lower() != block or block.upper() != block:  # a few of them
+        if block.lower() != block or block.upper() != block:  # a few characters
             found += [one for one in block if one.lower() != one or one.upper() != one]
     return "".join(found)
 

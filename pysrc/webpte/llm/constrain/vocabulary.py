@@ -1,4 +1,4 @@
-"""The tokens of a tokenizer in bytes, and which of them an automaton accepts next."""
+"""The tokens of a tokenizer in bytes, and the tokens that an automaton accepts next."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AT_ONCE = 8192  # tokens between two turns of the event loop
 
 
 class Vocabulary:
-    """The bytes of all tokens in columns: the first byte of each, the second of each, ...
+    """The bytes of all tokens in columns: the first byte of each token, the second byte, ...
 
     Built by `of`.
 
-    pieces  the bytes of each token, by number; None for special ones
+    pieces  the bytes of each token, by number; None for special tokens
     alone   bytes that are tokens by themselves, uint8
     """
 
@@ -53,7 +53,7 @@ class Vocabulary:
         return cls(pieces, numbers, lengths[numbers], data)
 
     def next_tokens(self, automaton: ByteAutomaton, state: int) -> tuple[Array, Array]:
-        """Return the tokens that lead from a state to living ones, and these states."""
+        """Return the tokens that lead from a state to living states, and these states."""
         states = np.full(self._numbers.size, state, np.int32)
         left = np.arange(states.size)
         for column in self._columns:

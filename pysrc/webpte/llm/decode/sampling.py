@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, TypeGuard, cast
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -76,9 +76,9 @@ def _check_number(name: str, value: object, may_be_absent: bool) -> None:
 
 def check_stop(stop: object) -> frozenset[int]:
     """Return the tokens that end an answer; raise InputError if they are no tokens."""
-    is_list = isinstance(stop, Iterable) and not isinstance(stop, str)
-    tokens: list[Any] = list(cast(Iterable[Any], stop)) if is_list else [None]
-    if not all(_is_integer(token) for token in tokens):
+    given = list(stop) if isinstance(stop, Iterable) and not isinstance(stop, str) else [None]
+    tokens = [int(token) for token in given if _is_integer(token)]
+    if len(tokens) < len(given):
         raise InputError(f"stop must be a list of tokens (integers), not {shown(stop)}")
     return frozenset(tokens)
 

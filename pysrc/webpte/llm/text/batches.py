@@ -11,7 +11,7 @@ from webpte.errors import ExecutionError, InputError
 from webpte.program import Program
 
 Array = np.ndarray
-Progress = Callable[[int, int], None]  # rows done, and all
+Progress = Callable[[int, int], None]  # rows done, and all rows
 
 
 class RowBatches:
@@ -44,7 +44,7 @@ class RowBatches:
     ) -> list[tuple[Array, ...]]:
         """Return the outputs for each row.
 
-        columns  for each input of the method, its rows; those of one index have one length
+        columns  for each input of the method, its rows; rows of the same index have the same length
         pads     for each input, the number after shorter rows
         """
         count = len(columns[0])
@@ -59,7 +59,7 @@ class RowBatches:
             ]
             outputs = await self._program.run(self._method, *made)
             for output in outputs:
-                if not np.isfinite(output).all():  # scores of it would be arbitrary
+                if not np.isfinite(output).all():  # its scores would be arbitrary
                     raise ExecutionError(f"{self._program.name} returned NaN or infinities")
             found |= {at: tuple(one[row] for one in outputs) for row, at in enumerate(group)}
             if progress is not None:
@@ -67,7 +67,7 @@ class RowBatches:
         return [found[at] for at in range(count)]
 
     def _joined(self, rows: Sequence[Sequence[int] | Array], dtype: np.dtype, pad: int) -> Array:
-        """Join rows into one array, at least as large as the program requires."""
+        """Join rows into an array, at least as large as the program requires."""
         count = max(len(rows), self._fewest)
         length = max(self._shortest, *(len(row) for row in rows))
         joined = np.full((count, length), pad, dtype)

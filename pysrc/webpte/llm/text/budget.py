@@ -12,21 +12,21 @@ from typing import Any
 
 from webpte.errors import ChatTemplateError
 
-# Most templates take 600 steps and 500,000 characters for a conversation of 200 messages; those
-# that read all messages for each message take 20,000 and 10 million. All of it takes seconds.
+# Most templates take 600 steps and 500,000 characters for a conversation of 200 messages; templates
+# that read all messages for each message take 20,000 and 10 million. A spent budget takes seconds.
 MAX_STEPS = 1 << 21
 MAX_SIZE = 1 << 27
 # No larger number can be printed (Python takes 4,300 digits).
 MAX_BITS = 1 << 14
 
-_NAMESPACE = 1024  # characters that one of Jinja's namespaces counts for: access is slow
-_ITEM = 32  # characters that a place in a list counts for, and each value other than a text
+_NAMESPACE = 1024  # charge of a read from one of Jinja's namespaces, which is slow
+_ITEM = 32  # charge of an item of a list, and of each value other than a text
 
 
 class Budget:
-    """Steps and characters that are left to one template until `renew`.
+    """Steps and characters that a template has left until `renew`.
 
-    name  of the template, for messages
+    name  the template's name, for messages
     """
 
     def __init__(self, name: str) -> None:
@@ -37,7 +37,7 @@ class Budget:
         self._steps, self._size = MAX_STEPS, MAX_SIZE
 
     def step(self, size: int = 0) -> bool:
-        """Count one step and `size` characters; return True, for use in a condition."""
+        """Count a step and `size` characters; return True, for use in a condition."""
         self._steps -= 1
         self._size -= size
         if self._steps < 0:
@@ -74,7 +74,7 @@ class Budget:
         return value if isinstance(value, dict) else self.weighed(value)
 
     def made(self, value: Any) -> Any:
-        """Count a new value, whose parts were counted before, and return it."""
+        """Count a new value, whose parts were counted before, and return the value."""
         kind = type(value)
         if kind is str:
             self._size -= len(value)
@@ -106,7 +106,7 @@ class Budget:
         return total
 
     def numbers(self, *bits: int) -> None:
-        """Count an operation on integers of these sizes in bits, and refuse huge ones."""
+        """Count an operation on integers of these sizes in bits, and refuse huge integers."""
         if max(bits) > MAX_BITS:
             raise self._over(f"computes with numbers of more than {MAX_BITS:,} bits")
         product = 1
@@ -144,7 +144,7 @@ def bits(value: Any) -> int:
 
 
 def weight(value: Any, most: int) -> int:
-    """Return the characters of a value and of everything in it; what is in it twice counts twice.
+    """Return the total characters in a nested value, with duplicates counted.
 
     Stops at more than `most`: a list of lists of lists can be of any size.
     """

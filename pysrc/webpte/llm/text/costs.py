@@ -1,7 +1,7 @@
-"""Costs of what a chat template calls: filters, tests, methods of strings and lists, operators.
+"""Costs of filters, tests, methods of strings and lists, and operators in chat templates.
 
-Most are linear in their arguments, and counted so. The tables list those whose result is larger
-(`center`, `*`, `replace`), those that take more time (`unique`, `rfind`), and those that take less.
+Most costs are linear in the arguments. The tables list functions with larger results (`center`,
+`*`, `replace`), with more work (`unique`, `rfind`), and with less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _nothing(budget: Budget, given: Arguments, named: Named) -> None:
 
 
 def _more(cost: Cost, first: Cost = _all) -> Cost:
-    """Return a cost that counts `first`, which is all arguments by default, and then `cost`."""
+    """Return a cost that counts `first`, by default all arguments, and then `cost`."""
 
     def both(budget: Budget, given: Arguments, named: Named) -> None:
         first(budget, given, named)
@@ -69,7 +69,7 @@ def _square(shift: int) -> Cost:
 
 
 def _product(budget: Budget, given: Arguments, named: Named) -> None:
-    """Charge a search for texts: the length of the text times the lengths of those."""
+    """Charge a search for texts: the length of the text times the total length of the texts."""
     budget.spend(sum(extent(given[0]) * extent(value) >> 4 for value in given[1:]))
 
 
@@ -86,7 +86,7 @@ def _spend_between(budget: Budget, items: Any, text: Any) -> None:
 
 
 def _added(budget: Budget, given: Arguments, named: Named) -> None:
-    """Count a sum of lists: each addition copies all before."""
+    """Count a sum of lists: each addition copies all items before."""
     first = given[0] if given else ()
     budget.spend(extent(first) * weight(first, MAX_SIZE) >> 7)
 
@@ -129,13 +129,13 @@ def _integers(budget: Budget, given: Arguments, named: Named) -> None:
     budget.numbers(*map(bits, given))
 
 
-# A place, and the end of a place's key: keys hold parentheses, and ones that never close.
+# A place, and the end of a place's key: keys hold parentheses, also without an end.
 _PLACE = re.compile(r"([%)])[-#0 +]*+(\*|\d*+)(?:\.(\*|\d*+))?")
 _DIGITS = re.compile(r"\d+")
 
 
 def spend_widths(budget: Budget, spec: str) -> None:
-    """Count the numbers in a format such as `>30.2f`, each of them a width."""
+    """Count the numbers in a format such as `>30.2f`, each as a width."""
     for digits in _DIGITS.findall(spec):
         budget.spend(int(digits[:18]))
 
@@ -176,7 +176,7 @@ FILTERS: dict[str, Cost] = {
     "format": _more(_formatted),
     "round": _more(_rounded),
 }
-# Others of Jinja's tests look at a type only.
+# Jinja's other tests look at a type only.
 TESTS: dict[str, Cost] = {
     **dict.fromkeys(("lower", "upper", "in"), _all),
     **dict.fromkeys(("==", "eq", "equalto", "!=", "ne"), _all),
@@ -201,12 +201,12 @@ METHODS: dict[str, Cost] = {
 GATHERING = frozenset({"join", "sort", "unique", "sum", "min", "max", "groupby", "dictsort"})
 
 
-# More than linear in a text that is given alone.
+# More than linear in a text without further arguments.
 _SLOW = frozenset({"wordwrap", "striptags", "urlize", "xmlattr", "pprint", "encode", "expandtabs"})
 
 
 def is_linear(name: str) -> bool:
-    """Return whether a filter or method of one text alone is linear in time and size."""
+    """Return whether a filter or method of a single text is linear in time and size."""
     return name not in _SLOW
 
 
@@ -220,7 +220,7 @@ def cost_of_method(name: str) -> Cost:
 
 
 def cost_of_table(budget: Budget, given: Arguments, named: Named) -> None:
-    """Count `dict(...)`: keys can be chosen so that each is compared with all before."""
+    """Count `dict(...)`: keys can be chosen so that each key is compared with all before."""
     _more(_square(10))(budget, given, named)
 
 

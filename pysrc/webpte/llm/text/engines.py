@@ -1,4 +1,4 @@
-"""Guards around tokenizer libraries: no numbers of any size, no errors of any kind."""
+"""Guards around tokenizer libraries: limits of token numbers, and a single type of error."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PANIC = "PanicException"
 
 @contextmanager
 def engine_errors(who: str, what: str) -> Iterator[None]:
-    """Turn any error of a library into a TextError: "{who} {what}: {reason}"."""
+    """Turn any error of a library into a TextError: `who`, the activity, and the reason."""
     try:
         yield
     except WebpteError:
         raise
-    except Exception as error:  # the libraries have no error types of their own
+    except Exception as error:  # the libraries have no error types
         raise TextError(f"{who} {what}: {_reason(error)}") from error
     except BaseException as error:
         if type(error).__name__ != _PANIC:
@@ -34,7 +34,7 @@ def _reason(error: BaseException) -> str:
 
 
 def check_vocabulary(numbers: Iterable[Any], name: str) -> None:
-    """Raise TextError for numbers out of range: lists are allocated up to the largest one."""
+    """Raise TextError for numbers out of range: lists are allocated up to the largest number."""
     for number in numbers:
         if type(number) is not int or not 0 <= number < MAX_TOKENS:
             raise TextError(

@@ -31,9 +31,9 @@ async def load_tokenizer(
 
     source    bytes, a path, in the browser also a URL (str) or a Blob; or the content as a dict
     config    its tokenizer_config.json, given likewise: it names the special tokens, and has the
-              chat template. None takes the file next to the source, if there is one.
+              chat template. None takes the file next to the source, if it exists.
     template  a chat template in place of the config's
-    pattern, special_tokens   of a tiktoken file, if it is not Llama 3's
+    pattern, special_tokens   for a tiktoken file other than Llama 3's
     keep      in the browser: keep files that come from URLs in `webpte.library`, as `webpte.load`
     """
     settings = await _settings(source, config, keep)
@@ -82,7 +82,7 @@ def _special(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _template_of(settings: Mapping[str, Any]) -> str | None:
-    """Return the chat template; of several by name, the one called `default`."""
+    """Return the chat template; among several by name, the template `default`."""
     template = settings.get("chat_template")
     if isinstance(template, list):
         if not all(isinstance(entry, Mapping) for entry in template):
@@ -100,7 +100,7 @@ async def _read(source: Any, keep: bool) -> tuple[bytes, str]:
 
 
 async def _read_sibling(source: Any, name: str, keep: bool) -> str | None:
-    """Read a file in the same folder; return None if there is none."""
+    """Read a file in the same folder; return None if it is missing."""
     data = await read_sibling(source, name, keep)
     return None if data is None else _text(data, name)
 

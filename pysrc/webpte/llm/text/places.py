@@ -1,8 +1,8 @@
-"""Places of tokens in a text, for a library of tokenizers that does not tell them.
+"""Places of tokens in a text, for a tokenizer library that does not return them.
 
-Two kinds of tokenizer.json are known, those of most encoders: word pieces as BERT's, and byte-level
-BPE as RoBERTa's. A text is read again as they do, character by character, and the tokens are laid
-over it; if they do not fit exactly, that is an error.
+Two kinds of tokenizer.json are supported, which most encoders have: word pieces as in BERT, and
+byte-level BPE as in RoBERTa. A text is read again by their rules, character by character, and the
+tokens are laid over it; tokens that do not fit exactly are an error.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from webpte.llm.text.token_bytes import byte_characters
 
 _WHITE = frozenset("\t\n\x0b\x0c\r\x85")
 _REMOVED = ("\0", "\ufffd")
-_CONTRACTION = re.compile("'s|'t|'re|'ve|'m|'ll|'d")  # GPT-2's
-_RUNS = re.compile(r" ?L+| ?N+| ?O+|[S ]+(?![^S ])|[S ]+")  # of kinds of characters
+_CONTRACTION = re.compile("'s|'t|'re|'ve|'m|'ll|'d")  # GPT-2's pattern
+_RUNS = re.compile(r" ?L+| ?N+| ?O+|[S ]+(?![^S ])|[S ]+")  # runs of a kind of characters
 _CHINESE = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -32,7 +32,7 @@ _CHINESE = (
 
 
 class Place(NamedTuple):
-    """Characters `start` to `end` of a text, and the number of the word; None: not of a text."""
+    """Characters `start` to `end` of a text, and the word's number; None outside of the text."""
 
     start: int
     end: int
@@ -40,14 +40,14 @@ class Place(NamedTuple):
 
 
 class _Glyph(NamedTuple):
-    """A character as the model sees it, or a byte of one; `at` is its index in the text."""
+    """A character for the model, or a byte of it; `at` is the character's index in the text."""
 
     text: str
     at: int
 
 
 class _Word(NamedTuple):
-    """A part of a text that tokens do not cross; an added token is one, too."""
+    """A part of a text that tokens do not cross; an added token is also a word."""
 
     units: Sequence[_Glyph]
     start: int
@@ -58,10 +58,10 @@ class _Word(NamedTuple):
 def find_places(
     content: Mapping[str, Any], names: Mapping[int, str], text: str, tokens: Sequence[int]
 ) -> list[Place]:
-    """Return the place of each token; `tokens` are those of the text, without special ones around.
+    """Return the place of each token; `tokens` are the text's, without special tokens.
 
     content  the tokenizer.json
-    names    tokens as the vocabulary writes them, by number
+    names    names of tokens in the vocabulary, by number
     """
     model, rest = content["model"], list(tokens)
     words, prefix = _reader(content), str(model.get("continuing_subword_prefix") or "")
@@ -113,7 +113,7 @@ def _reader(content: Mapping[str, Any]) -> Reader:
 
 
 def _words(content: Mapping[str, Any], read: Reader, text: str) -> Iterator[_Word]:
-    """Yield the words of a text, and between them the added tokens that are written in it."""
+    """Yield the words of a text, and the added tokens between them."""
     added = [
         ("\\s*" if token.get("lstrip") else "")
         + re.escape(token["content"])
@@ -178,7 +178,7 @@ def _is_control(character: str) -> bool:
 
 
 def _is_punctuation(character: str) -> bool:
-    marks = "$+<=>^`|~"  # of ASCII: symbols for Unicode
+    marks = "$+<=>^`|~"  # ASCII marks that are symbols in Unicode
     return character in marks or unicodedata.category(character)[0] == "P"
 
 
@@ -190,14 +190,14 @@ def _is_chinese(character: str) -> bool:
 
 
 def _byte_words(prefixed: bool, text: str, start: int) -> Iterator[_Word]:
-    """Yield the words of GPT-2's pattern, in bytes; a space before the text is its first letter."""
+    """Yield the words of GPT-2's pattern, in bytes; a leading space is a word's first letter."""
     added = 1 if prefixed and text and not text.startswith(" ") else 0
     read = " " * added + text
     kinds = "".join(map(_kind, read))
     done = 0
     while done < len(read):
         match = _CONTRACTION.match(read, done) or _RUNS.match(kinds, done)
-        assert match is not None  # every kind is in a run
+        assert match is not None  # every kind of character is in a run
         units = [
             _Glyph(character, start + max(0, at - added))
             for at in range(match.start(), match.end())
@@ -222,7 +222,7 @@ def _trimmed(
     tokens: Sequence[int],
     places: Sequence[Place],
 ) -> list[Place]:
-    """Take spaces out of places, as the post-processors of byte-level tokenizers do."""
+    """Remove spaces from places, as the post-processors of byte-level tokenizers do."""
     after = content.get("post_processor") or {}
     for part in after.get("processors") or [after]:
         if part.get("type") not in ("ByteLevel", "RobertaProcessing"):

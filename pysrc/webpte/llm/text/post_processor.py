@@ -1,4 +1,4 @@
-"""Special tokens around one text or two, as the post-processor of a tokenizer.json says."""
+"""Special tokens around a text or two, by the post-processor of a tokenizer.json."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webpte.errors import TextError
 class FramePart(NamedTuple):
     """A special token, or the place of a text: the first (0) or the second (1).
 
-    kind   the type of its tokens, for models that tell two texts apart (token_type_ids)
+    kind   the type of its tokens, for models that distinguish two texts (token_type_ids)
     """
 
     token: int | None
@@ -23,7 +23,7 @@ Frame = tuple[FramePart, ...]
 
 
 def read_frame(content: Mapping[str, Any], pair: bool) -> Frame:
-    """Return what stands around a text, or around two."""
+    """Return the special tokens around a text, or around two texts."""
     found: Frame | None = None
     after = content.get("post_processor") or {}
     try:

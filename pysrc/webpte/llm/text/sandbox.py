@@ -1,6 +1,6 @@
-"""Sandbox of chat templates: Jinja's immutable one, with a budget.
+"""Sandbox of chat templates: Jinja's immutable sandbox, with a budget.
 
-Jinja compiles a template to Python. Everything that takes time in that code is counted here:
+Jinja compiles a template to Python. This module counts everything that takes time in that code:
 
     loops, macros, blocks      begin with a call of `step`, which is written into the tree
     outputs                    `finalize`
@@ -46,19 +46,19 @@ from webpte.llm.text.costs import (
     spend_widths,
 )
 
-_NODE = 8  # characters that an expression counts for, besides its work
-_CALL = 256  # characters that a call counts for; it takes Jinja as long as some thousand
+_NODE = 8  # charge of an expression, besides its work
+_CALL = 256  # charge of a call; it takes Jinja as long as some thousand characters
 _PASSED = frozenset({"_loop_vars", "_block_vars"})  # arguments that Jinja adds to calls
 
 
 class CountedEnvironment(ImmutableSandboxedEnvironment):
-    """An environment whose templates share one budget, which is renewed before each rendering."""
+    """An environment whose templates share a budget, which is renewed before each rendering."""
 
     intercepted_binops = frozenset(OPERATORS)
     intercepted_unops = frozenset("-+")
 
     def __init__(self, budget: Budget, **options: Any) -> None:
-        # Called by the code that templates are compiled to.
+        # Called by the code of compiled templates.
         self.step, self.joined = budget.step, budget.joined
         self.weighed, self.searched, self.made = budget.weighed, budget.searched, budget.made
         self._budget = budget
@@ -116,7 +116,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
     def _call_method(
         self, function: BuiltinMethodType, given: tuple[Any, ...], named: dict[str, Any]
     ) -> Any:
-        """Call a method of one of Python's own types, which are all safe to call."""
+        """Call a method of one of Python's built-in types, which are all safe to call."""
         budget, owner, name = self._budget, function.__self__, function.__name__
         if not given and not named and type(owner) is str and is_linear(name):
             budget.step(len(owner))
@@ -158,7 +158,7 @@ class CountedEnvironment(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         parsed = super()._parse(source, name, filename)
-        _Counting().visit(parsed)
+        _BudgetInserter().visit(parsed)
         parsed.set_environment(self)
         return parsed
 
@@ -193,7 +193,7 @@ class _EscapeFormatter(_Fields, SandboxedEscapeFormatter):
     pass
 
 
-class _Counting(NodeTransformer):
+class _BudgetInserter(NodeTransformer):
     """A transformer that inserts calls of the budget into a template's tree."""
 
     def visit_For(self, node: nodes.For) -> nodes.Node:
@@ -220,7 +220,7 @@ class _Counting(NodeTransformer):
         return node
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
-        """Count both sides, unless one is a constant: then comparing takes no time."""
+        """Count both sides, unless a side is a constant: then comparing takes no time."""
         self.generic_visit(node)
         if len(node.ops) == 1:
             (op,) = node.ops
@@ -237,7 +237,7 @@ class _Counting(NodeTransformer):
         return node
 
     def visit_Add(self, node: nodes.Add) -> nodes.Node:
-        """Turn a chain of additions into one call, since prompts consist of these."""
+        """Turn a chain of additions into a single call, since prompts consist of such chains."""
         parts: list[nodes.Expr] = []
         left: nodes.Expr = node
         while isinstance(left, nodes.Add):
@@ -278,7 +278,7 @@ def _call(name: str, near: nodes.Node, *given: nodes.Expr) -> nodes.Call:
 
 
 def _is_constant(node: nodes.Expr) -> bool:
-    """Return whether a node is a constant, or a list of them: `role in ['user', 'assistant']`."""
+    """Return whether a node is a constant, or a list of constants."""
     if isinstance(node, nodes.List | nodes.Tuple):
         return all(isinstance(item, nodes.Const) for item in node.items)
     return isinstance(node, nodes.Const)
@@ -293,8 +293,7 @@ def _step(size: int, near: nodes.Node) -> nodes.ExprStmt:
 
 
 def _size(body: list[Any]) -> int:
-    """Return the characters that running a body once counts for: its text and nodes, without
-    those of inner bodies, which are counted themselves."""
+    """Return the charge of running a body once: its text and nodes, without inner bodies."""
     return sum(_NODE + _length(node) for top in body for node in _own_nodes(top))
 
 

@@ -1,11 +1,11 @@
-"""Sentences as vectors, which are near each other for similar meanings: for encoders as MiniLM.
+"""Sentences as vectors, which are near each other for similar meanings, by encoders like MiniLM.
 
     encoder = webpte.text.SentenceEncoder(program, tokenizer)
     for found in await encoder.rank("How do I get my money back?", sentences):
         print(found.score, found.text)
 
-The program has one input, tokens (sentences, length) with 0 after shorter sentences, and one
-output, a vector for each sentence.
+The program has a single input, tokens (sentences, length) with 0 after shorter sentences, and a
+single output, a vector for each sentence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = np.ndarray
 
 _METHOD = "forward"
 _PAD = 0
-_LEAST_WIDTH = 8  # of the vectors of a sentence encoder
+_LEAST_WIDTH = 8  # least width of a sentence encoder's vectors
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,6 @@ class SentenceEncoder:
 
 
 def normalized(vectors: Array) -> Array:
-    """Return vectors (count, width) of length 1; those of length 0 stay."""
+    """Return vectors (count, width) of length 1; vectors of length 0 stay."""
     norms: Array = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(norms, 1e-12)

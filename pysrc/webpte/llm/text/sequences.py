@@ -1,4 +1,4 @@
-"""Sequences of tokens for encoders: one text or two, cut to a length, with special tokens.
+"""Sequences of tokens for encoders: a text or two, cut to a length, with special tokens.
 
 texts = [encode_text(tokenizer, text) for text in (question, passage)]
 sequence = join_texts(tokenizer, cut_texts(texts, room_for(tokenizer, 2, 512)))
@@ -19,7 +19,7 @@ _NOWHERE = Place(0, 0, None)
 
 @dataclass(frozen=True)
 class EncodedText:
-    """The tokens of a text, without special ones, and their places in it if those are needed."""
+    """The tokens of a text, without special tokens, and their places in the text if needed."""
 
     tokens: Sequence[int]
     places: Sequence[Place] = ()
@@ -30,10 +30,10 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class TokenSequence:
-    """Tokens for a model, one item of each list for each token.
+    """Tokens for a model, with an item of each list per token.
 
-    kinds   which of two texts it belongs to, as the model is told (token_type_ids)
-    texts   which text it is of (0 or 1); None for special tokens
+    kinds   the number of its text for the model (token_type_ids)
+    texts   its text (0 or 1); None for special tokens
     places  its place in that text, if places were found
     """
 
@@ -53,14 +53,14 @@ def encode_text(tokenizer: Tokenizer, text: str, places: bool = False) -> Encode
 
 
 def join_texts(tokenizer: Tokenizer, texts: Sequence[EncodedText]) -> TokenSequence:
-    """Put special tokens around one text or two."""
+    """Put special tokens around a text or two texts."""
     tokens: list[int] = []
     kinds: list[int] = []
     owners: list[int | None] = []
     places: list[Place] = []
     for part in tokenizer.frame(len(texts) == 2):
         if part.text is None:
-            assert part.token is not None  # a part is one or the other
+            assert part.token is not None  # a part is either a text or a token
             added, found = [part.token], [_NOWHERE]
         else:
             text = texts[part.text]
@@ -82,9 +82,9 @@ def room_for(tokenizer: Tokenizer, count: int, length: int) -> int:
 
 
 def cut_texts(texts: Sequence[EncodedText], room: int, how: str = LONGEST) -> list[EncodedText]:
-    """Cut texts at their ends so that they fit together, as Hugging Face's tokenizers do.
+    """Cut texts at their ends so that they fit together, by the rules of Hugging Face's tokenizers.
 
-    how  cuts the longer one, and both if they are equal; or only the first; or only the second
+    how  cuts the longer text, or both if they are equal; or only the first; or only the second
     """
     lengths = [len(text.tokens) for text in texts]
     if sum(lengths) <= room:
@@ -104,7 +104,7 @@ def cut_texts(texts: Sequence[EncodedText], room: int, how: str = LONGEST) -> li
 
 
 def _shared(lengths: list[int], room: int) -> list[int]:
-    """Share the room: the shorter text stays whole where it leaves the longer one as much."""
+    """Share the room: the shorter text stays whole if it leaves the longer text as much."""
     if len(lengths) == 1:
         return [room]
     small, swapped = min(lengths), lengths[0] > lengths[1]
@@ -115,7 +115,7 @@ def _shared(lengths: list[int], room: int) -> list[int]:
 
 
 def windows(text: EncodedText, room: int, overlap: int) -> list[EncodedText]:
-    """Cut a text into parts that fit, each of which repeats the end of the one before."""
+    """Cut a text into parts that fit; each part repeats the end of the part before it."""
     step = room - overlap
     if overlap < 0 or step < 1:
         raise InputError(

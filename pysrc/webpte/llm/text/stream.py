@@ -1,8 +1,8 @@
-"""Text that is decoded token by token, in pieces that do not change any more.
+"""Decodes text token by token, in pieces that do not change any more.
 
 A token may be a part of a character (byte-level BPE, sentencepiece's byte fallback), and its text
 depends on the tokens before it (a space that begins a sentence is dropped). So a piece is the
-difference between two texts: that of the last tokens, without and with the new ones.
+difference between two texts: the last tokens without the new tokens, and with them.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ REPLACEMENT = "\ufffd"  # decoders write it for bytes that are not, or not yet, 
 
 
 class TextStream:
-    """Decodes a stream of tokens; the pieces that it returns, joined, are the text of all tokens.
+    """Decodes a stream of tokens; joined, the returned pieces are the text of all tokens.
 
-    `decode` is that of a tokenizer, for a few tokens at a time.
+    `decode` decodes a few tokens at a time, as `Tokenizer.decode` does.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
         self._decode = decode
-        # Tokens whose text was returned, the context of the next ones, and after them new tokens;
-        # `_written` characters of the text of both were returned.
+        # The context of the next tokens, whose text was returned, then new tokens; `_written`
+        # characters of the text of both were returned.
         self._window: list[int] = []
         self._before = 0
         self._written = 0
-        self.is_whole = True  # whether no character lacks some of its bytes
+        self.is_whole = True  # whether every character has all of its bytes
 
     def feed(self, *tokens: int) -> str:
-        """Add tokens; return the new text that is certain, "" if there is none.
+        """Add tokens; return the new text that is certain, or "".
 
-        It never ends within a character. A U+FFFD at the end may still change, so it is held back.
+        The text never ends within a character. A U+FFFD at the end may still change, so it is held
+        back.
         """
         self._window += tokens
         text = self._decode(self._window)
@@ -38,7 +39,7 @@ class TextStream:
         piece = certain[self._written :]
         self._written = max(self._written, len(certain))
         self.is_whole = len(certain) == len(text)
-        # Tokens without text are no context: the text after them depends on those before.
+        # Tokens without text are no context: the text after them depends on earlier tokens.
         if self.is_whole and piece:
             self._move_on()
         return piece
@@ -51,7 +52,7 @@ class TextStream:
         return piece
 
     def _move_on(self) -> None:
-        """Keep only the tokens that were written just now, as the context of the next ones."""
+        """Keep only the tokens that were written just now, as the context of the next tokens."""
         del self._window[: self._before]
         self._before = len(self._window)
         self._written = len(self._decode(self._window))

@@ -1,7 +1,7 @@
-"""Chat templates: Jinja programs that turn messages into one prompt, as Hugging Face's files have.
+"""Chat templates: Jinja programs in Hugging Face's files that turn messages into a prompt.
 
-They come with models, from any source, so they run in an immutable sandbox, with a budget of steps
-and text (see `sandbox`).
+Templates come with models, from any source, so they run in an immutable sandbox, with a budget of
+steps and text (see `sandbox`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from webpte.engine.open.libraries import python_package
 from webpte.errors import ChatTemplateError
 from webpte.llm.text.budget import Budget
 
-Message: TypeAlias = Mapping[str, Any]  # with `role`, `content`, and what else a template takes
+Message: TypeAlias = Mapping[str, Any]  # `role`, `content`, and any other keys of a template
 
 MAX_SOURCE = 1 << 16  # characters; the templates of real models have up to 20,000
 
 _EXTENSIONS = ("jinja2.ext.loopcontrols", "jinja2.ext.do")
 _NAME = "the chat template"
-_INDENT = 64  # levels of JSON that an indent is counted for in advance
+_INDENT = 64  # levels of JSON for which an indent is counted in advance
 
 
 class ChatTemplate:

@@ -1,7 +1,7 @@
 """tokenizer.model of Llama 3: lines of a token's bytes in base64 and its number, for tiktoken.
 
-The file has neither the pattern by which text is split nor the special tokens. Those of Llama 3
-are here; others can be given.
+The file has neither the pattern that splits text nor the special tokens. Both are defined here for
+Llama 3; other patterns and tokens can be given.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _check_special(tokens: Sequence[str], name: str) -> None:
 
 
 def read_ranks(data: bytes, name: str) -> dict[bytes, int]:
-    """Read tokens and their numbers, of which no two are the same."""
+    """Read tokens and their numbers; both must be unique."""
     ranks: dict[bytes, int] = {}
     taken: set[int] = set()
     for number, line in enumerate(data.splitlines(), 1):

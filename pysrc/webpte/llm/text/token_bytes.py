@@ -10,7 +10,7 @@ from webpte.errors import TextError
 
 Pieces = list[bytes | None]
 
-_SPACE = "\u2581"  # sentencepiece's
+_SPACE = "\u2581"  # sentencepiece's mark of a space
 _BYTE = re.compile(r"^<0x([0-9A-Fa-f]{2})>$")
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer protocol: text to tokens and back, one by one, in batches, and as a stream."""
+"""The tokenizer protocol: text to tokens and back, singly, in batches, and as a stream."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from webpte.llm.text.stream import TextStream
 from webpte.llm.text.template import ChatTemplate
 from webpte.program import Program
 
-_MOST_LETTERS = 16  # of a token in most texts
+_MOST_LETTERS = 16  # longest token in most texts
 
 
 class Tokenizer(Protocol):
-    """A tokenizer; derive from it for your own, which needs the abstract methods only.
+    """A tokenizer; a class derived from it needs the abstract methods only.
 
-    vocabulary  the number that all tokens are below
+    vocabulary  an upper bound of token numbers, exclusive
     special     tokens with a role, by the names that Hugging Face's files use: `bos_token`, ...
-    template    the chat template of the tokenizer's files, if they have one
+    template    the chat template of the tokenizer's files, or None
     """
 
     vocabulary: int
@@ -48,7 +48,7 @@ class Tokenizer(Protocol):
 
     @abstractmethod
     def id_of(self, token: str) -> int | None:
-        """Return the number of a token, as the vocabulary writes it; None if it has none."""
+        """Return the number of a token by its spelling in the vocabulary, or None."""
 
     def pieces(self) -> list[bytes | None]:
         """Return the bytes of each token, by number; None for special tokens and gaps.
@@ -59,7 +59,7 @@ class Tokenizer(Protocol):
         return [text.encode() if text and "\ufffd" not in text else None for text in texts]
 
     def longest_token(self) -> int:
-        """Return the number of characters that a token stands for, at most.
+        """Return the largest number of characters that a token stands for.
 
         This default decodes each token, and counts a space that decoding may leave out.
         """
@@ -67,11 +67,11 @@ class Tokenizer(Protocol):
         return 1 + max((len(self.decode([number], special=True)) for number in numbers), default=0)
 
     def token_of(self, number: int) -> str | None:
-        """Return a token as the vocabulary writes it; None if the number has none."""
+        """Return a token's spelling in the vocabulary; None for a number without a token."""
         raise self._lacks("name its tokens")
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Return the text of tokens as the vocabulary writes them, or of other pieces of text."""
+        """Return the text of tokens as spelled in the vocabulary, or of other pieces of text."""
         raise self._lacks("join tokens by name")
 
     def places(self, text: str) -> list[Place]:
@@ -86,7 +86,7 @@ class Tokenizer(Protocol):
         return TextError(f"a {type(self).__name__} does not {what}: use a tokenizer.json")
 
     def stream(self) -> TextStream:
-        """Return a stream that decodes tokens one by one."""
+        """Return a stream that decodes token by token."""
         return TextStream(self.decode)
 
     def encode_batch(
@@ -133,7 +133,7 @@ class Tokenizer(Protocol):
         return [*whole[:before], *kept, *whole[before + len(plain) :]]
 
     def _beginning(self, text: str, length: int) -> str:
-        """Return as much of a text as has twice these tokens: the first ones are then the same."""
+        """Return the beginning of a text with twice these tokens; their first half is exact."""
         size = _MOST_LETTERS * (length + 1)
         while size < len(text) and len(self.encode(text[:size])) <= 2 * length:
             size *= 4
@@ -143,7 +143,7 @@ class Tokenizer(Protocol):
 def check_fits(tokenizer: Tokenizer, model: Program | int, method: str = "forward") -> None:
     """Raise VocabularyError if the tokenizer has tokens that the model does not know.
 
-    `model` is a language model, whose logits show the number of tokens, or that number. It is
+    `model` is a language model, whose logits show the number of tokens, or that number, which is
     often larger than the tokenizer's.
     """
     if isinstance(model, int):

@@ -1,7 +1,7 @@
-"""tokenizer.json of Hugging Face: read by their package in CPython, by their JavaScript in a page.
+"""tokenizer.json of Hugging Face, read by their package in CPython, by their JavaScript in a page.
 
-Where they differ, this module decides: which numbers are tokens, which of them are special, and
-that texts are neither cut nor padded, whatever the file says.
+Where the two differ, this module decides: the numbers of tokens, the special tokens, and that texts
+are neither cut nor padded, even if the file asks for it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from webpte.llm.text.template import ChatTemplate
 from webpte.llm.text.token_bytes import json_pieces
 from webpte.llm.text.tokenizer import Tokenizer, clean
 
-# As webpte_host/setup/runtime_lock.json pins it.
+# The version in webpte_host/setup/runtime_lock.json.
 JAVASCRIPT = JavaScriptModule(
     "../tokenizers/tokenizers.min.cjs",
     "https://cdn.jsdelivr.net/npm/@huggingface/tokenizers@0.2.0/dist/tokenizers.min.cjs",
@@ -102,7 +102,7 @@ async def load_json(text: str, name: str, special: Mapping[str, str]) -> JsonTok
 
 
 def _check(content: Mapping[str, Any], name: str) -> None:
-    """Raise TextError if a part of the file that is read here is not of its type."""
+    """Raise TextError if a part of the file that this module reads has another type."""
 
     def refuse(what: str) -> NoReturn:
         raise TextError(f"{name} is not a tokenizer.json: {what}")

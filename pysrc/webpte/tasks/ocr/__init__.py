@@ -1,1 +1,1 @@
-"""Pictures of pages to text: regions of text, their crops, and the letters in them."""
+"""Pictures of pages to text: regions of text, their crops, and their letters."""

@@ -9,8 +9,8 @@ import numpy as np
 from webpte.tasks.vision.interpolate import interpolate
 
 Array = np.ndarray
-_TALL = 1.5  # a crop that is so much higher than wide is turned by a quarter
-_SHARPNESS = -0.75  # of the cubic curve between pixels
+_TALL = 1.5  # a crop with a larger height / width is turned by a quarter
+_SHARPNESS = -0.75  # of the cubic curve
 
 
 def resized(picture: Array, height: int, width: int) -> Array:
@@ -29,8 +29,8 @@ def normalized(picture: Array) -> Array:
 
 
 def cut_out(picture: Array, corners: Array) -> Array:
-    """Return what lies within four corners, clockwise from the upper left, as a flat picture."""
-    edges = np.linalg.norm(np.roll(corners, -1, axis=0) - corners, axis=1)  # from the upper one on
+    """Return the flattened part of a picture within four corners, clockwise from upper left."""
+    edges = np.linalg.norm(np.roll(corners, -1, axis=0) - corners, axis=1)  # from the upper corner
     width, height = (max(1, int(max(edges[at], edges[at + 2]))) for at in (0, 1))
     flat = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float64)
     back = _perspective(flat, corners.astype(np.float64))
@@ -49,7 +49,7 @@ def _perspective(before: Array, after: Array) -> Array:
 
 
 def _sampled(picture: Array, back: Array, height: int, width: int) -> Array:
-    """Return a picture of this size whose pixels a matrix finds in another, by cubic curves."""
+    """Return a picture of a size; a matrix maps its pixels to places between another's pixels."""
     y, x = np.mgrid[:height, :width].astype(np.float64)
     u, v, w = (a * x + b * y + c for a, b, c in back)
     across, down = u / w, v / w
@@ -84,7 +84,7 @@ def _cubic(part: Array) -> list[Array]:
 
 
 def within_bounds(picture: Array, least: int, most: int, multiple: int) -> Array:
-    """Return a picture whose longer side is at most `most`, and the shorter at least `least`."""
+    """Return a picture with a longer side of at most `most`, and a shorter of at least `least`."""
     height, width = picture.shape[:2]
     if max(height, width) > most:
         picture = _scaled(picture, most / max(height, width), multiple)
@@ -99,12 +99,12 @@ def _scaled(picture: Array, ratio: float, multiple: int) -> Array:
 
 
 def to_multiple(size: float, multiple: int) -> int:
-    """Return the multiple that is nearest to a size, at least one."""
+    """Return the multiple that is nearest to a size, but not 0."""
     return max(multiple, round(int(size) / multiple) * multiple)
 
 
 def padded(picture: Array, ratio: float, least: int) -> tuple[Array, int]:
-    """Return a picture with black above and below if it is very wide or low, and how much."""
+    """Return a picture with black margins above and below if it is wide or low, and the margins."""
     height, width = picture.shape[:2]
     if height > least and width / height <= ratio:
         return picture, 0
@@ -114,5 +114,5 @@ def padded(picture: Array, ratio: float, least: int) -> tuple[Array, int]:
 
 
 def line_width(picture: Array, height: int, most: int) -> int:
-    """Return how wide a line becomes at a height."""
+    """Return the width of a line scaled to a height."""
     return min(math.ceil(height * picture.shape[1] / picture.shape[0]), most)

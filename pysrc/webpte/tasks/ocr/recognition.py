@@ -28,14 +28,14 @@ from webpte.tasks.vision.pictures import picture_of
 Array = np.ndarray
 LABELS = "labels.txt"
 _DETECTOR, _CLASSIFIER, _RECOGNIZER = "detector", "classifier", "recognizer"
-_LEAST_SIDE, _MOST_SIDE = 30, 2000  # of a picture
-_SHORT_SIDE = 736  # that the detector sees, if the longer side has room
-_LEAST_SEEN = 64  # pixels a side that the detector takes
+_LEAST_SIDE, _MOST_SIDE = 30, 2000  # sides of a picture
+_SHORT_SIDE = 736  # seen by the detector, if the longer side has room
+_LEAST_SEEN = 64  # sides that the detector takes are multiples of it
 _WIDEST = 8.0  # times its height; wider pictures get margins above and below
 _MAP_THRESHOLD = 0.3
-_TURNED, _SURELY = 1, 0.9  # the label of a line that is upside down, and from which score on
-_ALIKE = 6  # lines that are made as wide as the widest of them
-_USUAL_WIDTH = 320  # pixels of a line, at least: shorter ones are padded
+_TURNED, _SURELY = 1, 0.9  # the label of upside-down lines, and the least score to turn them
+_ALIKE = 6  # lines that are padded to the widest of them
+_USUAL_WIDTH = 320  # pixels of a line, at least: shorter lines are padded
 
 
 @task(
@@ -48,8 +48,8 @@ class OpticalCharacterRecognition(Task):
     for line in await task(picture):
         print(line["text"], line["score"], line["box"])    # box: four corners (x, y)
 
-    The program's methods are a detector of regions, a classifier of lines that are upside down
-    (which may be missing), and a recognizer of lines; `labels.txt` has a letter in each line.
+    The program's methods are a detector of regions, an optional classifier of upside-down lines,
+    and a recognizer of lines; `labels.txt` has a letter in each line.
     """
 
     needed: ClassVar[Sequence[str]] = (LABELS,)
@@ -84,7 +84,8 @@ class OpticalCharacterRecognition(Task):
         box_thresh: float = 0.5,
         unclip_ratio: float = 1.6,
     ) -> Any:
-        """Return the lines of text in a picture, from top to bottom; for a list, a list for each.
+        """Return the lines of text in a picture, from top to bottom; for a list, a list per
+        picture.
 
         text_score    lines with a lower score are left out
         box_thresh    regions with a lower mean probability are left out
@@ -138,7 +139,7 @@ class OpticalCharacterRecognition(Task):
         )
 
     async def _upright(self, lines: Sequence[Array]) -> list[Array]:
-        """Return lines with those turned that are upside down."""
+        """Return lines, with upside-down lines turned."""
         if self._classifier is None or not lines:
             return list(lines)
         (_, most), _, (_, height), (_, width) = self._classifier
@@ -159,8 +160,8 @@ class OpticalCharacterRecognition(Task):
     async def recognize(self, lines: Sequence[Array]) -> list[tuple[str, float]]:
         """Return the text and the score of each line, a picture (height, width, 3).
 
-        Six lines of similar proportions are made as wide as the widest, as rapidocr does: what is
-        empty behind a line changes its letters a little.
+        Six lines of similar proportions are made as wide as the widest, as rapidocr does: the
+        padding after a line changes its letters a little.
         """
         (_, most), _, (_, height), (least_width, most_width) = self._recognizer
         ratios = np.array([line.shape[1] / line.shape[0] for line in lines])
@@ -182,7 +183,7 @@ class OpticalCharacterRecognition(Task):
         return found
 
     def _text(self, letters: Array, scores: Array) -> tuple[str, float]:
-        """Return the text of the likeliest letters at each place: a letter that repeats is one."""
+        """Return the text of the likeliest letters at each place; a repeated letter counts once."""
         starts = np.append(True, letters[1:] != letters[:-1]) & (letters != 0)
         numbers = letters[starts].tolist()
         if any(not 0 <= number < len(self.labels) for number in numbers):

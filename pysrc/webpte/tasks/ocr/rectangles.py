@@ -1,4 +1,4 @@
-"""Rectangles around points: hulls, the smallest rectangle, and polygons that are grown."""
+"""Rectangles around points: hulls, smallest rectangles, and enlarged polygons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 Array = np.ndarray
-_ARC_TOLERANCE = 0.25  # how far a rounded corner may be from its arc, in pixels
+_ARC_TOLERANCE = 0.25  # most pixels between a rounded corner and its arc
 
 
 def convex_hull(points: Array) -> Array:
@@ -35,8 +35,9 @@ def _half_hull(points: Sequence[Sequence[float]]) -> list[Sequence[float]]:
 
 
 def smallest_rectangle(points: Array) -> tuple[Array, float]:
-    """Return the corners (4, 2) of the rectangle of the least area around points, and its shorter
-    side. One of its sides lies on a side of the hull."""
+    """Return the corners (4, 2) of the smallest rectangle around points, and its shorter side. A
+    side of the rectangle lies on a side of the hull.
+    """
     hull = convex_hull(points)
     if len(hull) < 3:
         ends = hull if len(hull) == 2 else np.repeat(hull, 2, axis=0)
@@ -55,7 +56,7 @@ def smallest_rectangle(points: Array) -> tuple[Array, float]:
 
 
 def from_upper_left(corners: Array) -> Array:
-    """Return corners (4, 2) clockwise, the upper one of the two left ones first."""
+    """Return corners (4, 2) clockwise, beginning with the upper of the two leftmost corners."""
     listed = corners[np.argsort(corners[:, 0], kind="stable")]
     left, right = listed[:2], listed[2:]
     left = left if left[1, 1] > left[0, 1] else left[::-1]
@@ -66,7 +67,7 @@ def from_upper_left(corners: Array) -> Array:
 def grown(corners: Array, ratio: float) -> Array:
     """Return the points of a polygon grown on all sides, with rounded corners, in whole pixels.
 
-    It grows by its area times `ratio`, divided by its perimeter.
+    The polygon grows by its area times `ratio`, divided by its perimeter.
     """
     after = np.roll(corners, -1, axis=0)
     area = abs(float(np.sum(corners[:, 0] * after[:, 1] - corners[:, 1] * after[:, 0]))) / 2
@@ -92,7 +93,7 @@ def grown(corners: Array, ratio: float) -> Array:
 
 
 def inside(corners: Array, height: int, width: int) -> Array:
-    """Return which pixels (height, width) lie in a convex polygon or on its edge."""
+    """Return a mask (height, width) of the pixels in a convex polygon or on its edge."""
     after = np.roll(corners, -1, axis=0)
     turn = float(np.sum(corners[:, 0] * after[:, 1] - corners[:, 1] * after[:, 0]))
     x, y = np.arange(width), np.arange(height)[:, None]

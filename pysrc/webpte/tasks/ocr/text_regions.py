@@ -1,6 +1,6 @@
-"""Regions of text from a map of probabilities, as differentiable binarization (DB) means it.
+"""Regions of text from a map of probabilities, by differentiable binarization (DB).
 
-map > threshold  ->  connected parts  ->  smallest rectangles  ->  those with a high score, grown
+map > threshold  ->  connected parts  ->  smallest rectangles  ->  good ones, enlarged
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from webpte.tasks.ocr.rectangles import from_upper_left, grown, inside, smallest
 
 Array = np.ndarray
 _MOST = 1000  # regions of a picture
-_LEAST_SIDE = 3  # pixels of the map
+_LEAST_SIDE = 3  # regions within so many pixels of the map's height are in the same line
 _SAME_LINE = 10  # pixels down within which regions are of one line
 
 
@@ -30,9 +30,9 @@ def find_regions(
 ) -> list[TextRegion]:
     """Return the regions of a map (rows, columns) in a picture of this size, in reading order.
 
-    threshold    probability from which a pixel of the map is one of text
-    least_score  of the mean probability in a region
-    growth       how much regions grow, since a map shows them smaller than they are
+    threshold    probability from which a pixel of the map is text
+    least_score  least mean probability in a region
+    growth       how much regions grow, since a map shows them too small
     """
     rows, columns = likely.shape
     found = []
@@ -57,7 +57,7 @@ def find_regions(
 
 
 def thickened(marks: Array) -> Array:
-    """Return marks that spread by one pixel to the right and down."""
+    """Return marks that spread by a pixel to the right and down."""
     wide = marks.copy()
     wide[:, 1:] |= marks[:, :-1]
     both = wide.copy()
@@ -66,15 +66,15 @@ def thickened(marks: Array) -> Array:
 
 
 def connected_parts(marks: Array) -> list[Array]:
-    """Return the points (x, y) at the ends of each row of the parts that touch, corners included.
+    """Return the end points (x, y) of each row of each connected part; corners connect, too.
 
-    The hull of these is that of the part. The last part that a scan meets comes first.
+    These points have the part's hull. The last part that a scan meets comes first.
     """
     padded = np.zeros((marks.shape[0], marks.shape[1] + 2), np.int8)
     padded[:, 1:-1] = marks
     change = np.diff(padded, axis=1)
     row, start = np.nonzero(change == 1)
-    end = np.nonzero(change == -1)[1] - 1  # runs of marks, row by row, ends included
+    end = np.nonzero(change == -1)[1] - 1  # runs of marks, row by row, including both ends
     if not len(row):
         return []
     parent = np.arange(len(row))
@@ -85,7 +85,7 @@ def connected_parts(marks: Array) -> list[Array]:
             at = int(parent[at])
         return at
 
-    first = np.searchsorted(row, np.arange(marks.shape[0] + 1))  # of each row
+    first = np.searchsorted(row, np.arange(marks.shape[0] + 1))  # first run of each row
     for line in range(1, marks.shape[0]):
         above, now = int(first[line - 1]), int(first[line])
         last = int(first[line + 1])
@@ -120,7 +120,7 @@ def mean_inside(likely: Array, box: Array) -> float:
 def in_reading_order(regions: list[TextRegion]) -> list[TextRegion]:
     """Return regions line by line, each from left to right.
 
-    A region belongs to the line of the one above it if it starts less than some pixels lower.
+    A region belongs to the line of the region above it if it starts only a few pixels lower.
     """
     if not regions:
         return []

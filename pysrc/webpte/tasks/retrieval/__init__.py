@@ -5,7 +5,7 @@
     for found in await task("How is it cleaned?"):
         print(found["score"], found["document"], found["page"], found["text"])
 
-`Index` is what the task uses; it takes any embedder. See docs/use/documents.md.
+The task uses `Index`, which takes any embedder. See docs/use/documents.md.
 """
 
 from __future__ import annotations

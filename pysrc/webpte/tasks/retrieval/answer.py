@@ -28,7 +28,7 @@ _TASK = (
     "question, say that they do not."
 )
 _CITED = re.compile(r"\[(\d{1,4}(?:\s*[,;]\s*\d{1,4})*)\]")
-_LEAST_CHARACTERS = 40  # of a passage that is cut to fit
+_LEAST_CHARACTERS = 40  # least length of a shortened passage
 _STATEMENT = 120  # characters, where citing is required: automata grow with it
 
 
@@ -41,9 +41,9 @@ class Citation:
 
 
 class CitedReply:
-    """An answer as it is generated: an async iterator of pieces of text, or `await` it as a whole.
+    """An answer while it is generated: iterate over its pieces of text, or await the whole text.
 
-    passages  what the model was given, number 1 first
+    passages  passages given to the model, number 1 first
     reply     the answer of the chat
     """
 
@@ -85,15 +85,15 @@ async def answer(
 ) -> CitedReply:
     """Ask a chat a question about the documents of an index.
 
-    passages   how many to put into the question; of those, as many as the context has room for,
-               the nearest first, and the last one may be cut
-    must_cite  let every statement end with a number: for small models, which forget to. It is a
-               constraint on the answer
-    options    those of `Chat.send`
+    passages   how many to put into the question, if the context has room; the nearest come first,
+               and the last may be cut
+    must_cite  let every statement end with a number, by a constraint on the answer, because small
+               models forget numbers
+    options    options of `Chat.send`
 
-    The question with its passages becomes a message of the chat; use a chat of its own for each
-    question to keep the context free. InputError if there is nothing to search in, or not even a
-    part of a passage fits.
+    The question with its passages becomes a message of the chat; use a new chat for each question
+    to keep the context free. Raises InputError if the index is empty, or not even a part of a
+    passage fits.
     """
     found = await index.search(question, passages)
     if not found:
@@ -114,7 +114,7 @@ def prompt_of(question: str, passages: Sequence[Passage]) -> str:
 
 
 def place_of(passage: Passage) -> str:
-    """Return where a passage is, for people: the document, and its page or heading."""
+    """Return a passage's place for people: the document, and its page or heading."""
     inside = f"page {passage.page}" if passage.page is not None else passage.heading
     return f"{passage.document}, {inside}" if inside else passage.document
 
@@ -148,7 +148,7 @@ def _fitting(
 
 
 def _cut(passage: Passage, fits: Callable[[Passage], bool]) -> Passage | None:
-    """Return the beginning of a passage, as long as fits; None if that is too short."""
+    """Return the beginning of a passage that fits; None if it would be too short."""
     low, high = 0, len(passage.text)
     while high - low > 1:
         middle = (low + high) // 2

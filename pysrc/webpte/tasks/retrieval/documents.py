@@ -1,4 +1,4 @@
-"""Documents: the text of a file, and its sections, which are pages or what follows a heading.
+"""Documents: the text of a file, and its sections, which are pages or the text under headings.
 
 Names and lengths are limited, because files are untrusted: see reading.py.
 """
@@ -13,7 +13,7 @@ from functools import cached_property
 
 from webpte.errors import DocumentError
 
-MOST_CHARACTERS = 32_000_000  # of one document
+MOST_CHARACTERS = 32_000_000  # limit per document
 MOST_NAME = 1000
 PAGE_BREAK = "\f"  # between the pages of a document
 
@@ -26,7 +26,7 @@ class Section:
     """A part of a document: characters from `start` to `end`.
 
     page      its number, from 1; None if the document has no pages
-    heading   the headings that it is under, from the outermost: "Guide > Install"; "" for none
+    heading   its headings, outermost first: "Guide > Install"; "" without headings
     """
 
     start: int
@@ -45,13 +45,13 @@ class Document:
 
     @classmethod
     def of_text(cls, text: str, name: str) -> Document:
-        """Make a document of plain text: one section."""
+        """Make a document of plain text, with a single section."""
         _check(text, name)
         return cls(name, text, (Section(0, len(text)),))
 
     @classmethod
     def of_markdown(cls, text: str, name: str) -> Document:
-        """Make a document of Markdown: a section for each heading, with what follows it."""
+        """Make a document of Markdown: a section for each heading, with the text under it."""
         _check(text, name)
         return cls(name, text, tuple(_headed_sections(text)))
 
@@ -67,7 +67,7 @@ class Document:
         return cls(name, text, tuple(sections))
 
     def section_number(self, place: int) -> int:
-        """Return the index of the section that a character is in, or of the one before it."""
+        """Return the index of the section that has a character, or of the section before it."""
         return max(0, bisect_right(self._starts, place) - 1)
 
     @cached_property
@@ -86,7 +86,7 @@ def _check(text: str, name: str) -> None:
 
 
 def _headed_sections(text: str) -> Iterator[Section]:
-    """Yield what is before the first heading, then each heading with what follows it."""
+    """Yield the text before the first heading, then each heading with the text under it."""
     path: list[tuple[int, str]] = []  # levels and texts of the headings around a place
     start, place, fence = 0, 0, ""
     for line in text.splitlines(keepends=True):

@@ -14,13 +14,13 @@ from webpte.program import Program
 Array = np.ndarray
 
 _METHOD = "forward"
-_LEAST_WIDTH, _MOST_WIDTH = 64, 8192  # of vectors of tokens: fewer are labels, more are words
+_LEAST_WIDTH, _MOST_WIDTH = 64, 8192  # widths of token vectors
 
 
 def encodes_texts(methods: Mapping[str, MethodInfo]) -> bool:
-    """Return whether a program looks like one that retrieval can use.
+    """Return whether retrieval can use a program.
 
-    It returns a vector for each sentence, or for each token of texts with their mask.
+    Such a program returns a vector for each sentence, or for each token of texts with their mask.
     """
     if encodes_sentences(methods):
         return True
@@ -42,11 +42,11 @@ def encodes_texts(methods: Mapping[str, MethodInfo]) -> bool:
 
 
 class Embedder(Protocol):
-    """An encoder of texts: `webpte.tasks.open("retrieval", ...)` is one.
+    """An encoder of texts, for example `webpte.tasks.open("retrieval", ...)`.
 
-    width        of its vectors
-    most_tokens  of a text that it reads, without special ones
-    key          says how vectors are made of the program's outputs
+    width        width of its vectors
+    most_tokens  limit of a text's tokens, without special tokens
+    key          names the way from the program's outputs to vectors
     """
 
     @property
@@ -62,7 +62,7 @@ class Embedder(Protocol):
     def key(self) -> str: ...
 
     def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text, without special ones."""
+        """Return the number of tokens of a text, without special tokens."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Array:

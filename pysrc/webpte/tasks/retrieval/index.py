@@ -5,8 +5,8 @@
     for found in await index.search("How is it cleaned?", top_k=5):
         print(found.score, found.document, found.page, found.text)
 
-The search is exact: the cosine of the query's vector with that of every passage, computed on the
-GPU that the embedder's program runs on, or in NumPy.
+The search is exact: the cosine of the query's vector with every passage's vector, computed on the
+GPU of the embedder's program, or in NumPy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from webpte.tasks.retrieval.search_graph import MOST_FOUND
 from webpte.tasks.retrieval.vectors import GpuVectors, HostVectors, Span, Vectors
 
 Array = np.ndarray
-Progress = Callable[[int, int], None]  # passages that are embedded, and all
+Progress = Callable[[int, int], None]  # passages embedded so far, and all passages
 
 MOST_PASSAGES = 1_000_000
 _BATCH = 32  # passages that are embedded together
@@ -58,7 +58,7 @@ class Passage:
     end: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as a dict."""
+        """Return the fields as a dict."""
         return asdict(self)
 
 
@@ -66,7 +66,7 @@ class Index:
     """Documents that can be searched. Calls may overlap; changes wait for each other.
 
     embedder  makes vectors of texts
-    most      tokens of a passage; by default what the embedder takes, up to 256
+    most      tokens of a passage; by default the embedder's limit, up to 256
     overlap   tokens that neighbouring passages have in common; by default an eighth of `most`
     """
 
@@ -119,12 +119,12 @@ class Index:
     async def add(
         self, source: Any, name: str | None = None, *, progress: Progress | None = None
     ) -> Document:
-        """Add a document; one of the same name is replaced.
+        """Add a document, or replace the document of the same name.
 
-        source    what `read_document` takes
+        source    an argument of `read_document`
         progress  called as progress(done, total), in passages
 
-        If it fails or is cancelled, the index is as before.
+        If adding fails or is cancelled, the index is unchanged.
         """
         document = await read_document(source, name)
         places = await self._cut(document)
@@ -142,7 +142,7 @@ class Index:
             try:
                 await self._embed(document, places, progress)
                 async with self._using:
-                    if old is not None:  # the new vectors are behind all others
+                    if old is not None:  # the new vectors come after all others
                         new = (len(self), len(self) + len(places))
                         await self._vectors.keep([*self._spans_without(document.name), new])
                         del self._entries[document.name]
@@ -172,7 +172,7 @@ class Index:
                 await self._vectors.append(rows)
             if progress is not None:
                 progress(first + len(some), len(places))
-            await asyncio.sleep(0)  # what computes in NumPy could not be cancelled otherwise
+            await asyncio.sleep(0)  # lets the task be cancelled between computations in NumPy
 
     def _spans_without(self, name: str) -> list[Span]:
         spans, first = [], 0
@@ -230,11 +230,12 @@ class Index:
         await write_whole(Path(path), self.chunks())
 
     async def load(self, source: Any) -> None:
-        """Replace all documents by those of a file; their vectors go straight to the GPU.
+        """Replace all documents by a file's documents; vectors go straight to the GPU.
 
         source  bytes, a path, in the browser also a URL, a Blob or a file of `library.open`
 
-        The file must come from an index with the same program. If it fails, all is as before.
+        The file must come from an index with the same program. If loading fails, the index is
+        unchanged.
         """
         found = await read_saved(await open_source(source), self.embedder)
         async with self._changing:
@@ -260,8 +261,8 @@ class Index:
     async def search(self, query: str, top_k: int = 5) -> list[Passage]:
         """Return the passages that are nearest to a query, the nearest first.
 
-        Of equal scores, the passage that was added first comes first. An index without passages
-        finds none.
+        Of equal scores, the passage that was added first comes first. An empty index returns an
+        empty list.
         """
         if type(top_k) is not int or not 1 <= top_k <= MOST_FOUND:
             raise InputError(f"top_k is {top_k!r}; a search finds 1 to {MOST_FOUND} passages")

@@ -7,8 +7,7 @@ last sentences of the one before it, so that what is said across an end is found
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from webpte.errors import InputError
@@ -118,19 +117,33 @@ def _pieces(text: str, section: Section, most: int, measure: Measure) -> Iterato
 
 def _parts(text: str, start: int, end: int, most: int, measure: Measure) -> Iterator[_SentencePart]:
     """Yield parts of a long sentence: as many words as fit, or letters if not even one does."""
-    words = [found.end() for found in _WORD.finditer(text, start, end)]
     while start < end:
-        near = min(end, start + _MOST_OF_ONE * most)
-        inside = words[bisect_right(words, start) : bisect_left(words, near)]
-        cuts: Sequence[int] = [*inside, near]
-        if measure(text[start : cuts[0]].strip()) > most:
-            cuts = range(start + 1, cuts[0] + 1)  # letters
-        fits = _last_fitting(text, start, cuts, most, measure)
+        fits = _end_of_part(text, start, end, most, measure)
         yield _SentencePart(start, fits, measure(text[start:fits].strip()), False)
         start = fits
 
 
-def _last_fitting(text: str, start: int, cuts: Sequence[int], most: int, measure: Measure) -> int:
+def _end_of_part(text: str, start: int, end: int, most: int, measure: Measure) -> int:
+    """Return the end of a part, which is searched farther only if all of the text before it fits.
+
+    So the time does not grow with what follows the part.
+    """
+    room = 2 * most
+    while True:
+        near = min(end, start + room)
+        words = [found.end() for found in _WORD.finditer(text, start, near)]
+        cuts = words if measure(text[start : words[0]].strip()) <= most else _letters(start, words)
+        fits = _last_fitting(text, start, cuts, most, measure)
+        if fits < near or near == end or room == _MOST_OF_ONE * most:
+            return fits
+        room *= 2
+
+
+def _letters(start: int, words: list[int]) -> list[int]:
+    return list(range(start + 1, words[0] + 1))
+
+
+def _last_fitting(text: str, start: int, cuts: list[int], most: int, measure: Measure) -> int:
     """Return the last of the places up to which the text fits; the first at least."""
     low, high = 0, 1
     while high < len(cuts) and measure(text[start : cuts[high]].strip()) <= most:

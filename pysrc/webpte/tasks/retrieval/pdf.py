@@ -12,13 +12,13 @@ from webpte.errors import DocumentError
 from webpte.tasks.retrieval.documents import MOST_CHARACTERS
 
 MOST_PAGES = 5000
-_PAGES_AT_ONCE = 4  # before others get a turn
+_PAGES_AT_ONCE = 4  # pages between two turns of the event loop
 
 
 async def read_pdf(data: bytes, name: str) -> list[str]:
-    """Return the text of each page; one of scanned pictures only is refused, as it has no text."""
+    """Return the text of each page; raise for a file of scanned pictures, which has no text."""
     pypdf = await python_package("pypdf", "documents")
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what matters is raised below
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # the errors that matter are raised below
     reader = _opened(pypdf, data, name)
     found: list[str] = []
     try:
@@ -40,7 +40,7 @@ async def read_pdf(data: bytes, name: str) -> list[str]:
         raise
     except MemoryError as error:
         raise DocumentError(f"{name} does not fit into memory when it is unpacked") from error
-    except Exception as error:  # of a broken file, anything
+    except Exception as error:  # a broken file may raise anything
         raise _broken(name, f"page {len(found) + 1}", error) from error
     if not any(page.strip() for page in found):
         pages = "its page" if len(found) == 1 else f"its {len(found)} pages"
@@ -65,7 +65,7 @@ def _opened(pypdf: Any, data: bytes, name: str) -> Any:
 
 
 def _plain(text: str) -> str:
-    """Return the text of a page without characters that are no text."""
+    """Return the text of a page without characters that do not belong to a text."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text).rstrip()
 
 

@@ -1,7 +1,7 @@
 """Reads documents: text files, Markdown and PDF.
 
-Files are untrusted: their sizes are limited, and what cannot be read is an DocumentError that names
-the file.
+Files are untrusted: their sizes are limited, and an unreadable file raises a DocumentError with its
+name.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from webpte.tasks.retrieval.pdf import read_pdf
 MOST_FILE_BYTES = 256 << 20
 
 _MARKDOWN = (".md", ".markdown", ".mdown")
-_PDF, _PDF_WITHIN = b"%PDF-", 1024  # where the mark of a PDF may be
+_PDF, _PDF_WITHIN = b"%PDF-", 1024  # the mark of a PDF is within these bytes
 _BEYOND_TEXT = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 async def read_document(source: Any, name: str | None = None) -> Document:
     """Read a document.
 
-    source  a Document, which is returned as it is; a file: bytes, a path, in the browser also a
+    source  a Document, which is returned unchanged; a file: bytes, a path, in the browser also a
             URL or a Blob; a PDF is known by its first bytes, Markdown by its name
-    name    by which it is listed and cited; by default that of the file
+    name    its name in lists and citations; by default the file's
     """
     if isinstance(source, Document):
         return source
@@ -45,14 +45,14 @@ async def read_document(source: Any, name: str | None = None) -> Document:
 
 
 def document_of(text: str, name: str) -> Document:
-    """Make a document of a text: Markdown, if its name says so."""
+    """Make a document of a text, as Markdown if the name ends so."""
     if name.lower().endswith(_MARKDOWN):
         return Document.of_markdown(text, name)
     return Document.of_text(text, name)
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """Return the text of a file; raise DocumentError if it is none."""
+    """Return the text of a file; raise DocumentError for other contents."""
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         text = data.decode("utf-16" if wide else "utf-8-sig")

@@ -29,7 +29,7 @@ class Retrieval(FeatureExtraction):
     found = await task("How is it cleaned?", top_k=3)
     # [{"text", "score", "document", "page", "heading", "start", "end"}]
 
-    The folder is that of a model for feature-extraction, such as a sentence encoder. `index` has
+    The folder has a model for feature-extraction, such as a sentence encoder. `index` has
     the documents: `await task.index.save(path)`, `await task.index.load(path)`.
     """
 
@@ -48,12 +48,12 @@ class Retrieval(FeatureExtraction):
 
     @property
     def key(self) -> str:
-        """The way in which vectors are made."""
+        """The way to compute vectors, as a text."""
         return self._pooling
 
     @property
     def pooling(self) -> str:
-        """The vector of a text: the "mean" of those of its tokens, or "cls", the first one's."""
+        """The vector of a text: the "mean" of its tokens' vectors, or "cls", the first token's."""
         return self._pooling
 
     @pooling.setter
@@ -65,7 +65,7 @@ class Retrieval(FeatureExtraction):
         self._pooling = pooling
 
     def count_tokens(self, text: str) -> int:
-        """Return the number of tokens of a text, without special ones."""
+        """Return the number of tokens of a text, without special tokens."""
         return len(self.encode(text).tokens)
 
     async def embed(self, texts: Sequence[str]) -> Array:
@@ -80,11 +80,11 @@ class Retrieval(FeatureExtraction):
         *,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[Document]:
-        """Add a document, or a list of them; one of the same name is replaced.
+        """Add a document or a list of documents; they replace documents of the same name.
 
         documents  each a path, a `webpte.retrieval.Document`, a dict {"name", "text"}, in the
                    browser also a URL or a Blob; text, Markdown and PDF are read
-        progress   called for each document as progress(done, total), in passages
+        progress   called for each document with done and total passages
         """
         many = isinstance(documents, list | tuple)
         return [
@@ -95,7 +95,7 @@ class Retrieval(FeatureExtraction):
     async def __call__(self, inputs: Any, *, top_k: int = 5, **unknown: Any) -> Any:
         """Return the passages that are nearest to a query, the nearest first; see the class.
 
-        A list of queries gives a list of such lists.
+        A list of queries gives a list of results for each.
         """
         if unknown:
             raise InputError(f"retrieval has no option {', '.join(unknown)}; there is top_k")

@@ -5,7 +5,7 @@
     documents     U8: JSON with names, texts, sections and the places of passages
 
 The file may come from anywhere, so nothing in it is trusted: sizes are limited, places must be in
-their texts, and vectors must be as many and as wide as they have to be, or it is an InputError.
+their texts, and vectors must have the right number and width, or InputError is raised.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class IndexedDocument:
 
 @dataclass(frozen=True)
 class SavedIndex:
-    """The contents of a file; the vectors are still in it."""
+    """The contents of a file, except for its vectors."""
 
     entries: tuple[IndexedDocument, ...]
     vectors: Region
@@ -95,7 +95,7 @@ async def _model(embedder: Embedder) -> str:
 
 
 async def write_whole(path: Path, chunks: AsyncGenerator[bytes]) -> None:
-    """Write a file under another name, and rename it when it is complete."""
+    """Write a file under another name, and rename it when complete."""
     temporary = path.with_name(f"{path.name}.part")
     try:
         async with aclosing(chunks):

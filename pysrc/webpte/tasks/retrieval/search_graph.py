@@ -9,16 +9,16 @@ from webpte.engine.format.vulkan import BoolValue, IntValue, NullValue, SymIntVa
 from webpte.engine.graph.graph import Call, Graph, Tensor, Value
 from webpte.engine.shapes import Dims
 
-MOST_FOUND = 1024  # results of one search
-FIRST_BLOCK = 2  # input: those before it are the query and the number of results
+MOST_FOUND = 1024  # results per search
+FIRST_BLOCK = 2  # first input with a block; the query and the number of results come before it
 
 
 def search_graph(width: int, capacities: Sequence[int]) -> Graph:
-    """Build the graph for blocks of up to so many vectors of a width.
+    """Build the graph for blocks of vectors of a width, with a largest size for each block.
 
-    Inputs: the query [1, width]; the number of results, an int; then the blocks, each
-    [rows, width]. Outputs: scores, float32 [1, results], the largest first, and the rows that they
-    belong to, int32, counted through all blocks. Of equal scores the first row's comes first.
+    Inputs: the query [1, width]; the number of results, an int; then the blocks, each [rows,
+    width]. Outputs: scores, float32 [1, results], the largest first, and their rows, int32, counted
+    through all blocks. Of equal scores the first row's comes first.
     """
     floats, words = DTYPES["float32"], DTYPES["int32"]
     values: list[Value] = []

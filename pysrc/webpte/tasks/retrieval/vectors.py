@@ -1,10 +1,9 @@
-"""Vectors of passages where the encoder's program runs, and the exact search for the nearest.
+"""Vectors of passages on the encoder's device, and the exact search for the nearest.
 
 `GpuVectors` keeps them in GPU memory, in blocks: a search is one submission of products and a
 top-k over all blocks. `HostVectors` does the same in NumPy, for programs on NumPy.
 
-Rows that are appended are found once they are committed. Calls must not overlap: `Index` sees to
-that.
+Appended rows are found once they are committed. Calls must not overlap, which `Index` ensures.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from webpte.engine.run.request import RunRequest
 from webpte.tasks.retrieval.search_graph import FIRST_BLOCK, search_graph
 
 Array = np.ndarray
-Span = tuple[int, int]  # rows: the first, and the one after the last
+Span = tuple[int, int]  # rows: the first, and the row after the last
 
 FLOAT = DTYPES["float32"]
-# Rows of a block: the next one is as large as all before it, from the fewest to the most.
+# Rows of a block: a new block is as large as all blocks before it, within these bounds.
 FEWEST_ROWS, MOST_ROWS = 1024, 1 << 15
 
 
 class Vectors(Protocol):
-    """Rows of float32 of one width, and the search in them."""
+    """Rows of float32 with the same width, and the search in them."""
 
     @property
     def count(self) -> int:
-        """The number of rows that are committed."""
+        """The number of committed rows."""
         ...
 
     @property
@@ -48,22 +47,22 @@ class Vectors(Protocol):
         ...
 
     async def append(self, rows: Array) -> None:
-        """Write rows after the last ones; `commit` or `discard` them."""
+        """Write rows after the last rows; `commit` or `discard` them."""
 
     def commit(self) -> None:
-        """Let searches find the rows that were appended."""
+        """Let searches find the appended rows."""
 
     def discard(self) -> None:
-        """Forget the rows that were appended and not committed."""
+        """Forget appended rows that were not committed."""
 
     async def keep(self, spans: Sequence[Span]) -> None:
         """Keep only these rows, which are in order and do not overlap, and commit them.
 
-        Rows that were appended count, too. If it fails, everything is as before.
+        Appended rows count, too. If the call fails, nothing changes.
         """
 
     async def fill(self, region: Region, count: int, progress: Progress | None = None) -> None:
-        """Replace all rows by those of a file."""
+        """Replace all rows by a file's rows."""
 
     async def search(self, query: Array, count: int) -> tuple[Array, Array]:
         """Return the largest products with a vector (width,), and their rows."""
@@ -116,7 +115,7 @@ class HostVectors:
 
     async def search(self, query: Array, count: int) -> tuple[Array, Array]:
         scores = self._rows[: self.count] @ query.astype(np.float32)
-        scores = np.where(np.isnan(scores), np.float32(np.inf), scores)  # as in a top-k on a GPU
+        scores = np.where(np.isnan(scores), np.float32(np.inf), scores)  # NaN first, as on a GPU
         rows = np.arange(self.count)
         if count < self.count:
             least = np.partition(scores, self.count - count)[self.count - count]
@@ -135,7 +134,7 @@ class HostVectors:
 
 @dataclass
 class _VectorBlock:
-    """Rows in one buffer: those that are written, and of these the committed ones."""
+    """Rows in a buffer: the number of written rows, and of committed rows."""
 
     memory: GpuTensor
     written: int = 0
@@ -147,14 +146,14 @@ class _VectorBlock:
 
 
 class GpuVectors:
-    """Vectors in the memory of a GPU; nothing of them is kept on the host."""
+    """Vectors in the memory of a GPU, without a copy on the host."""
 
     def __init__(self, device: Device, width: int) -> None:
         self._device = device
         self._width = width
         self._row_bytes = width * FLOAT.itemsize
         self._blocks: list[_VectorBlock] = []
-        self._search: tuple[list[GpuTensor], GpuDelegate] | None = None  # and the blocks it is for
+        self._search: tuple[list[GpuTensor], GpuDelegate] | None = None  # and its blocks
         self._most = max(1, min(MOST_ROWS, device.info.binding_bytes // self._row_bytes))
 
     @property
@@ -171,7 +170,7 @@ class GpuVectors:
         return sum(block.memory.nbytes for block in self._blocks)
 
     async def _add_block(self, rows: int) -> _VectorBlock:
-        """Add a block for so many rows, or as many as fit into one."""
+        """Add a block for a number of rows, or for as many as fit into a buffer."""
         total = sum(block.capacity for block in self._blocks)
         capacity = min(self._most, max(FEWEST_ROWS, total, rows))
         self._blocks.append(await self._new_block(capacity))
@@ -212,7 +211,7 @@ class GpuVectors:
         self._blocks = [block for block in self._blocks if block.written]
 
     async def keep(self, spans: Sequence[Span]) -> None:
-        """Keep rows; what is kept of a block is copied to a new one, on the GPU."""
+        """Keep rows: copy a block's kept rows to a new block, on the GPU."""
         kept: list[_VectorBlock] = []
         made: list[_VectorBlock] = []
         first = 0
@@ -247,7 +246,7 @@ class GpuVectors:
         self._device.copy(copies)
 
     async def fill(self, region: Region, count: int, progress: Progress | None = None) -> None:
-        """Replace all rows: they go from the file to the GPU without passing through Python."""
+        """Replace all rows; they go from the file to the GPU without passing through Python."""
         old, self._blocks = self._blocks, []
         try:
             transfers, first = [], 0
@@ -278,7 +277,7 @@ class GpuVectors:
         return scores.reshape(-1), rows.reshape(-1)
 
     async def _delegate(self, blocks: Sequence[_VectorBlock]) -> GpuDelegate:
-        """Return what searches these blocks; it is built anew when there are others."""
+        """Return the delegate that searches these blocks; it is rebuilt when blocks change."""
         memory = [block.memory for block in blocks]
         if self._search is not None and self._search[0] == memory:
             return self._search[1]
@@ -310,6 +309,6 @@ class GpuVectors:
 
 
 def _inside(spans: Sequence[Span], first: int, end: int) -> list[Span]:
-    """Return the parts of spans that are between two rows, counted from the first of them."""
+    """Return the parts of spans between two rows, counted from the first of the two."""
     cut = [(max(start, first) - first, min(stop, end) - first) for start, stop in spans]
     return [(start, stop) for start, stop in cut if start < stop]

@@ -32,7 +32,7 @@ class AudioClassification(ArrayTask):
     async def __call__(
         self, inputs: Any, *, top_k: int | None = None, function_to_apply: str = "softmax"
     ) -> Any:
-        """Return labels with scores, the best first; all of them without `top_k`.
+        """Return labels with scores, the best first; all labels if `top_k` is None.
 
         inputs   samples (count,) of floats, 16,000 a second, or {"array" (or "raw"),
                  "sampling_rate"} of any rate, or a list

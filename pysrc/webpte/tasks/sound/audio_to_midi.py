@@ -31,7 +31,7 @@ from webpte.tasks.task import Task, task
 
 Array = np.ndarray
 _METHOD = "forward"
-_SHARED = 30  # frames that a window has in common with the next; half of them count in each
+_SHARED = 30  # frames that neighbouring windows share; half of them count in each window
 _STEP = WINDOW - _SHARED * HOP  # samples from window to window
 _TAKEN = (1, WINDOW, 1)
 _GIVEN = [(1, FRAMES, KEYS), (1, FRAMES, KEYS), (1, FRAMES, BINS * KEYS)]
@@ -56,7 +56,7 @@ class AudioToMidi(Task):
 
     The program takes 43,844 samples (1, 43844, 1) and returns how likely each key of a piano
     sounds (1, 172, 88), is struck (1, 172, 88), and each third of a semitone sounds (1, 172, 264).
-    Options and notes are those of basic-pitch; transformers has no such pipeline.
+    Options and notes agree with basic-pitch; transformers lacks this pipeline.
     """
 
     needed: ClassVar[Sequence[str]] = ()
@@ -88,19 +88,19 @@ class AudioToMidi(Task):
         maximum_frequency: float | None = None,
         melodia_trick: bool = True,
     ) -> Any:
-        """Return the notes in the order of their starts, or for a list of sounds a list of each.
+        """Return the notes in the order of their starts; for a list of sounds, a list for each.
 
         A note has "start" and "end" in seconds, "pitch" (MIDI's number), "name" (such as A4),
         "amplitude" (0 to 1), and "pitch_bends": its distance from the pitch in thirds of a
         semitone, evenly from its start to its end.
 
         inputs               samples (count,) of floats, 22,050 a second, or {"array" (or "raw"),
-                             "sampling_rate"} of any rate, or a list of those
+                             "sampling_rate"} of any rate, or a list of sounds
         onset_threshold      how likely the start of a note has to be, above 0 and up to 1
         frame_threshold      how likely a note has to sound while it lasts, above 0 and up to 1
         minimum_note_length  milliseconds; shorter notes are left out
         minimum_frequency    Hz; lower notes are left out
-        maximum_frequency    Hz; this and higher notes are left out
+        maximum_frequency    Hz; notes at or above it are left out
         melodia_trick        looks for notes whose start is unclear, too
         """
         rules = NoteRules(
@@ -128,7 +128,7 @@ class AudioToMidi(Task):
         samples = samples_of(sound, RATE).astype(np.float32, copy=False)
         half = _SHARED // 2
         count = math.floor(len(samples) * (RATE // HOP / RATE))
-        # The first window, too, has frames before those that count.
+        # The first window, too, has frames before the frames that count.
         wave = np.concatenate([np.zeros(half * HOP, np.float32), samples])
         maps: list[list[Array]] = [[] for _ in _GIVEN]
         for start in range(0, len(wave), _STEP):
@@ -172,7 +172,7 @@ def _frames(name: str, milliseconds: Any) -> int:
 
 
 def _key(name: str, hertz: Any, usual: int) -> int:
-    """Return the key of a frequency, within the piano's; without one the usual."""
+    """Return the key of a frequency, within the piano's keys; None gives the default key."""
     if hertz is None:
         return usual
     if not _positive(name, hertz) > 0:

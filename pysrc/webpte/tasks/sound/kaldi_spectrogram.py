@@ -1,4 +1,4 @@
-"""Sounds as spectrograms: logarithms of energies in mel bands, as Kaldi makes them for AST.
+"""Sounds as spectrograms: logarithms of energies in mel bands, as Kaldi computes them for AST.
 
 samples (count,)  --frames of 25 ms every 10 ms-->  (frames, 400)  --FFT-->  (frames, bands)
 """
@@ -11,12 +11,12 @@ from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
 
 Array = np.ndarray
-RATE = 16_000  # samples of a second; for others the sizes below would differ
+RATE = 16_000  # samples per second; the sizes below depend on it
 FRAME, HOP, FFT = 400, 160, 512
 _LOWEST_HERTZ = 20.0
 _PREEMPHASIS = 0.97
 _FLOOR = float(np.finfo(np.float32).eps)
-_MOST = 1 << 14  # bands, and frames
+_MOST = 1 << 14  # numbers of bands and frames
 
 
 class KaldiSpectrogram:
@@ -41,7 +41,7 @@ class KaldiSpectrogram:
         self._window = np.hanning(FRAME)
 
     def __call__(self, samples: Array) -> Array:
-        """Return (frames, bands), float32: a longer sound is cut, 0 follows a shorter one."""
+        """Return (frames, bands), float32: a long sound is cut, a short sound is followed by 0."""
         if len(samples) < FRAME:
             raise InputError(
                 f"a sound of {len(samples)} samples is too short: {FRAME} are needed, "

@@ -1,6 +1,6 @@
-"""Listening: blocks of a sound that is still coming become phrases, each as soon as it is known.
+"""Listening: blocks of a live sound become phrases, each as soon as it is known.
 
-blocks  --read beside the work, at one rate-->  samples  --voice-->  shares  -->  phrases
+blocks  --read in the background, at the model's rate-->  samples  --voice-->  shares  -->  phrases
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Array = np.ndarray
 
 
 class BlockReader:
-    """Takes blocks of a sound while others are worked on.
+    """Reads blocks of a sound while earlier blocks are processed.
 
-    It waits with further ones while `most` samples or more are not taken from here: then a source
-    has to keep or drop them itself.
+    The reader pauses while `most` samples or more are waiting; then the source has to keep or drop
+    blocks.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class BlockReader:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are samples that nobody took yet."""
+        """Whether samples are waiting."""
         return bool(self._parts)
 
     async def take(self) -> Array | None:
-        """Wait for samples; return all that came, None after the last."""
+        """Wait for samples; return all that are waiting, None after the last."""
         while not self._parts and not self._ended:
             self._came.clear()
             await self._came.wait()
@@ -71,7 +71,7 @@ class BlockReader:
                     self._room.clear()
                     await self._room.wait()
             self._add(self._resampler.finish())
-        except Exception as error:  # it is raised when what came before is worked on
+        except Exception as error:  # raised after the earlier blocks are processed
             self._error = error
         finally:
             self._ended = True
@@ -85,7 +85,7 @@ class BlockReader:
 
 @dataclass(frozen=True)
 class HeardPhrase:
-    """A phrase that has ended (`final`), or goes on."""
+    """A phrase that has ended (`final`), or is still growing."""
 
     phrase: Phrase
     final: bool
@@ -94,10 +94,10 @@ class HeardPhrase:
 async def hear_phrases(
     reader: BlockReader, voice: VoiceStream, finder: PhraseFinder, every: int | None
 ) -> AsyncGenerator[HeardPhrase, None]:
-    """Yield phrases as they end, and the one that goes on each time that it has grown.
+    """Yield phrases when they end, and the current phrase each time that it has grown.
 
-    every   samples by which it has to grow; None: it is not told before its end. Nor is it while
-            more samples are waiting, so that one who works slowly keeps up
+    every   samples by which the current phrase has to grow; None: only its end is reported. A
+            growing phrase is skipped while samples are waiting, so that slow models keep up
     """
     told = 0
     try:

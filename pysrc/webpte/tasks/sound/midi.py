@@ -1,4 +1,4 @@
-"""Writes notes as a standard MIDI file: a track for the tempo, and one for each voice."""
+"""Writes notes as a standard MIDI file: a track for the tempo, and a track for each voice."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from webpte.errors import InputError
 
-TICKS = 480  # of a quarter note
-_PIANO = 4  # the program "Electric Piano 1", which basic-pitch's files have, too
+TICKS = 480  # per quarter note
+_PIANO = 4  # the program "Electric Piano 1", as in basic-pitch's files
 _CHANNELS = [channel for channel in range(16) if channel != 9]  # the tenth has drums
-_CENTER, _SEMITONE = 8192, 4096  # of a pitch bend, which reaches two semitones
-_BINS = 3  # steps of a semitone that bends are given in
+_CENTER, _SEMITONE = 8192, 4096  # pitch bends, which reach two semitones
+_BINS = 3  # steps of pitch bends per semitone
 _OFF, _ON, _PROGRAM, _BEND = 0x80, 0x90, 0xC0, 0xE0
 _META, _TEMPO, _END = 0xFF, 0x51, 0x2F
 _SLOWEST = 60e6 / (2**24 - 1)  # beats a minute: a quarter has three bytes of microseconds
@@ -32,8 +32,8 @@ def write_midi(
 
     notes                 {"start", "end", "pitch", "amplitude"}, and "pitch_bends" in thirds of a
                           semitone, evenly from start to end, as audio-to-midi returns them
-    multiple_pitch_bends  each pitch has a track of its own, and notes that overlap bend, too;
-                          else these do not, since all notes of a channel bend together
+    multiple_pitch_bends  each pitch gets its own track, and overlapping notes bend, too; else they
+                          do not, since all notes of a channel bend together
     midi_tempo            quarter notes a minute
     """
     if not _SLOWEST <= _number(midi_tempo, "midi_tempo") <= _FASTEST:
@@ -44,7 +44,7 @@ def write_midi(
     for note in checked if multiple_pitch_bends else _without_shared_bends(checked):
         voices.setdefault(note["pitch"] if multiple_pitch_bends else 0, []).append(note)
     micros = round(60e6 / midi_tempo)
-    ticks = 1e6 / micros * TICKS  # of a second
+    ticks = 1e6 / micros * TICKS  # ticks per second
     tracks = [_track([(0, 0, bytes([_META, _TEMPO, 3]) + micros.to_bytes(3, "big"))])]
     for at, (_, voice) in enumerate(sorted(voices.items())):
         tracks.append(_track(_events(voice, _CHANNELS[at % len(_CHANNELS)], ticks)))
@@ -58,7 +58,7 @@ def _number(value: Any, what: str) -> float:
 
 
 def _check(note: Mapping[str, Any], at: int) -> dict[str, Any]:
-    """Return a copy of a note; raise InputError if something in it cannot be written."""
+    """Return a copy of a note; raise InputError for values that cannot be written."""
     missing = [name for name in ("start", "end", "pitch", "amplitude") if name not in note]
     if missing:
         raise InputError(f"note {at} has no {', '.join(missing)}")
@@ -77,9 +77,9 @@ def _check(note: Mapping[str, Any], at: int) -> dict[str, Any]:
 
 
 def _without_shared_bends(notes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return notes that are sorted by their starts, those that overlap another without bends."""
+    """Return notes, sorted by start, with the bends of overlapping notes removed."""
     shared = [False] * len(notes)
-    last, longest = 0.0, -1  # end of the note that ends last so far, and its place
+    last, longest = 0.0, -1  # latest end so far, and the index of its note
     for at, note in enumerate(notes):
         if longest >= 0 and note["start"] < last:
             shared[at] = shared[longest] = True
@@ -92,7 +92,7 @@ def _without_shared_bends(notes: Sequence[dict[str, Any]]) -> list[dict[str, Any
 
 
 def _events(notes: Sequence[dict[str, Any]], channel: int, ticks: float) -> list[_Event]:
-    """Return the events of a voice. At one tick, notes end before others bend and begin."""
+    """Return the events of a voice. At the same tick, notes end before others bend and begin."""
     found: list[_Event] = [(0, 0, bytes([_PROGRAM | channel, _PIANO]))]
     for note in notes:
         start = round(note["start"] * ticks)

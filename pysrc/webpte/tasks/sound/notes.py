@@ -1,6 +1,6 @@
-"""Notes from a model of music: where its maps of pitches over time start, last and bend.
+"""Notes from a music model's maps of pitches over time: their starts, lengths and bends.
 
-The rules and their numbers are those of basic-pitch. Maps are (frames, keys) of values from 0 to 1;
+The rules and their numbers come from basic-pitch. Maps are (frames, keys) of values from 0 to 1;
 the keys are the 88 of a piano, from A0 (MIDI's 21) up.
 """
 
@@ -14,17 +14,17 @@ import numpy as np
 
 Array = np.ndarray
 
-RATE, HOP = 22_050, 256  # samples of a second; between two frames
-KEYS, LOWEST = 88, 21  # of a piano; MIDI's number of the first
-BINS = 3  # of a contour, for each key
-WINDOW = 43_844  # samples of a call
-FRAMES = 172  # of a call
+RATE, HOP = 22_050, 256  # samples per second, and per frame
+KEYS, LOWEST = 88, 21  # keys of a piano; the first key's MIDI number
+BINS = 3  # bins of a contour per key
+WINDOW = 43_844  # samples per call
+FRAMES = 172  # per call
 _QUIET = 11  # frames below the threshold that end a note
 _NEAR = 25  # bins on each side of a note that its bends may reach
 _SPREAD = 5.0  # standard deviation of the weights of those bins
-_RISES = 2  # frames back that a rise is looked for
-# Seconds by which frames run ahead of the sound with each call of the model: those that it has
-# more than the samples fill, and an offset that its authors measured.
+_RISES = 2  # frames to look back for a rise
+# Seconds by which frames run ahead of the sound with each call of the model: the frames beyond the
+# samples, and an offset that the model's authors measured.
 _AHEAD = HOP / RATE * (FRAMES - WINDOW / HOP) + 0.0018
 _NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 
@@ -33,10 +33,10 @@ _NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 class NoteRules:
     """Bounds of notes.
 
-    onset      a peak of the onsets that is at least as high starts a note
+    onset      a peak of the onsets of at least this height starts a note
     frame      a note lasts while its key is at least as likely
     shortest   frames; notes have more
-    keys       the first key, and the one after the last
+    keys       the first key, and the key after the last
     melodia    looks for notes without an onset, too
     """
 
@@ -49,7 +49,7 @@ class NoteRules:
 
 @dataclass(frozen=True)
 class FoundNote:
-    """A note from its first frame up to, but without, its last."""
+    """A note: its first frame, and the frame after its last."""
 
     start: int
     end: int
@@ -58,12 +58,12 @@ class FoundNote:
 
 
 def key_of(hertz: float) -> int:
-    """Return the key that is nearest to a frequency, which may be beyond the piano's."""
+    """Return the nearest key of a frequency, which may be outside of the piano."""
     return round(12 * float(np.log2(hertz / 440)) + 69) - LOWEST
 
 
 def name_of(pitch: int) -> str:
-    """Return the name of a MIDI number, such as A4 for 69."""
+    """Return the name of a MIDI number, for example A4 for 69."""
     return f"{_NAMES[pitch % 12]}{pitch // 12 - 1}"
 
 
@@ -78,7 +78,7 @@ def find_notes(frames: Array, onsets: Array, rules: NoteRules) -> list[FoundNote
     """Find the notes of maps (frames, keys), in the order of their starts.
 
     frames   how likely each key sounds
-    onsets   how likely it is struck
+    onsets   how likely each key is struck
     """
     low, high = rules.keys
     if len(frames) == 0 or low >= high:
@@ -86,7 +86,7 @@ def find_notes(frames: Array, onsets: Array, rules: NoteRules) -> list[FoundNote
     outside = np.ones(KEYS, bool)
     outside[low:high] = False
     frames, onsets = (np.where(outside, 0, one) for one in (frames, onsets))
-    energy = frames.astype(np.float64)  # of keys that no note has taken yet
+    energy = frames.astype(np.float64)  # energy of keys without a note so far
     found = list(_struck_notes(frames, with_rises(onsets, frames), energy, rules))
     if rules.melodia:
         found += _other_notes(frames, energy, rules)
@@ -94,8 +94,9 @@ def find_notes(frames: Array, onsets: Array, rules: NoteRules) -> list[FoundNote
 
 
 def with_rises(onsets: Array, frames: Array) -> Array:
-    """Return onsets (frames, keys), raised to how much likelier a key has become since both of the
-    two frames before; the steepest rise counts as much as the highest onset."""
+    """Return onsets (frames, keys), raised to a key's rise in likelihood over both of the two
+    frames before; the steepest rise counts as much as the highest onset.
+    """
     rises = np.full(frames.shape, np.inf)
     for back in range(1, _RISES + 1):
         before = np.concatenate([np.zeros((back, frames.shape[1])), frames])[:-back]
@@ -108,7 +109,7 @@ def with_rises(onsets: Array, frames: Array) -> Array:
 
 
 def find_bends(contours: Array, note: FoundNote) -> list[int]:
-    """Return how far a note is from its key in each of its frames, in thirds of a semitone.
+    """Return the distance of a note from its key in each frame, in thirds of a semitone.
 
     contours   how likely each third of a semitone sounds, (frames, 264)
     """
@@ -123,8 +124,7 @@ def find_bends(contours: Array, note: FoundNote) -> list[int]:
 def _struck_notes(
     frames: Array, onsets: Array, energy: Array, rules: NoteRules
 ) -> Iterable[FoundNote]:
-    """Yield the notes that begin at a peak of the onsets, the last first; a note takes its energy
-    and that of the keys beside it."""
+    """Yield the notes that begin at onset peaks, the last first; clear their energy."""
     peaks = np.zeros(onsets.shape, bool)
     inner = onsets[1:-1]
     peaks[1:-1] = (inner > onsets[:-2]) & (inner > onsets[2:]) & (inner >= rules.onset)
@@ -138,9 +138,9 @@ def _struck_notes(
 
 
 def _other_notes(frames: Array, energy: Array, rules: NoteRules) -> Iterable[FoundNote]:
-    """Yield the notes around what is loudest of the energy that is left, and take it."""
+    """Yield notes at remaining peaks, and clear their energy."""
     count = len(frames)
-    tops = energy.max(1)  # of each frame: the whole map is not searched again for each note
+    tops = energy.max(1)  # per frame, so that the whole map is not searched again for each note
     while True:
         middle = int(tops.argmax())
         if not tops[middle] > rules.frame:
@@ -159,7 +159,7 @@ def _other_notes(frames: Array, energy: Array, rules: NoteRules) -> Iterable[Fou
 
 
 def _reach(energy: Array, places: range, key: int, threshold: float) -> tuple[int, int]:
-    """Return how many of these frames a note lasts, and how many were looked at for that."""
+    """Return how many of these frames a note lasts, and how many frames were examined."""
     quiet = looked = 0
     for place in places:
         looked += 1
@@ -178,7 +178,7 @@ def _note(frames: Array, start: int, end: int, key: int) -> FoundNote:
 
 
 def told(note: FoundNote, times: Array, contours: Array) -> dict[str, Any]:
-    """Return a note as the task tells it; `times` are those of the frames."""
+    """Return a note as a dict of the task's results; `times` are the frames' times."""
     return {
         "start": float(times[note.start]),
         "end": float(times[note.end]),

@@ -1,6 +1,6 @@
-"""Sounds as people have them: arrays of samples, with their rate where it is known.
+"""Sounds from callers: arrays of samples, with their rate if it is known.
 
-A sound of another rate than the model's is resampled.
+Sounds are resampled to the model's rate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def samples_of(given: Any, rate: int) -> Array:
 
 
 def read_sound(given: Any) -> tuple[Array, int | None]:
-    """Return the samples of a sound (count,) and their rate, None if it is not told."""
+    """Return the samples of a sound (count,) and their rate, None if the rate is unknown."""
     rate = None
     if isinstance(given, Mapping):
         if given.get("sampling_rate") is None:
@@ -41,9 +41,9 @@ def read_sound(given: Any) -> tuple[Array, int | None]:
 
 
 class BlockResampler:
-    """Blocks of one sound, each as `samples_of` takes it, at the rate of a model.
+    """Resamples the blocks of a sound, in the forms of `samples_of`, to a model's rate.
 
-    old   the rate of blocks that do not tell theirs; None: that of the model
+    old   the rate of blocks without a rate; None: the model's rate
     """
 
     def __init__(self, rate: int, old: int | None = None) -> None:
@@ -65,12 +65,12 @@ class BlockResampler:
         return self._resampler.push(samples)
 
     def finish(self) -> Array:
-        """Return the samples that are left when the sound has ended."""
+        """Return the remaining samples after the end of the sound."""
         return np.zeros(0, np.float32) if self._resampler is None else self._resampler.finish()
 
 
 def _check_sound(samples: Array) -> Array:
-    """Return samples (count,); raise InputError unless they are finite floats of one channel."""
+    """Return samples (count,); raise InputError unless they are finite floats of a channel."""
     if samples.ndim != 1 or samples.dtype.kind != "f":
         raise InputError(
             "a sound is an array (samples,) of floats from -1 to 1, of one channel; got "

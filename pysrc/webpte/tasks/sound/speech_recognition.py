@@ -37,8 +37,8 @@ class SpeechRecognition(Task):
 
     await task(samples)                                # {"text": ...}
     await task(samples, return_timestamps=True)        # also "chunks", with their times
-    async for chunk in task.stream(samples): ...       # chunks as they are understood
-    async for heard in task.listen(microphone): ...    # phrases of a sound that is still coming
+    async for chunk in task.stream(samples): ...       # chunks as soon as they are ready
+    async for heard in task.listen(microphone): ...    # phrases of a live sound
     """
 
     needed: ClassVar[Sequence[str]] = (CONFIG, TOKENIZER, PREPROCESSOR)
@@ -46,19 +46,19 @@ class SpeechRecognition(Task):
 
     def __init__(self, files: ModelFiles) -> None:
         super().__init__(files)
-        assert files.tokenizer is not None  # it is needed
+        assert files.tokenizer is not None  # always there: it is needed
         self.tokenizer: Tokenizer = files.tokenizer
         self._model = _model_of(files)
-        self._turn = asyncio.Lock()  # the program's state belongs to one window at a time
+        self._turn = asyncio.Lock()  # a window at a time changes the program's state
 
     @property
     def rate(self) -> int:
-        """The samples of a second that sounds must have."""
+        """The samples per second of sounds."""
         return self._model.rate
 
     @property
     def languages(self) -> list[str]:
-        """The languages that can be asked for; empty if the model knows one alone."""
+        """The supported languages; empty if the model knows a single language."""
         return list(self._model.languages)
 
     async def __call__(
@@ -70,12 +70,12 @@ class SpeechRecognition(Task):
         task: str = "transcribe",
         max_new_tokens: int | None = None,
     ) -> Any:
-        """Return the text of a sound, or of each in a list.
+        """Return the text of a sound, or a list of texts for a list.
 
         inputs   samples (count,) of floats, `rate` a second, or {"array" (or "raw"),
                  "sampling_rate"} of any rate, or a list
         return_timestamps   also return "chunks": {"timestamp": (start, end), "text"}
-        language            one of `languages`; by default the sound's first window tells
+        language            a member of `languages`; by default detected in the first window
         task                "transcribe", or "translate" into English
         max_new_tokens      tokens of a window
         """
@@ -105,7 +105,7 @@ class SpeechRecognition(Task):
         task: str = "transcribe",
         max_new_tokens: int | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield chunks of a sound as they are understood: {"timestamp": (start, end), "text"}."""
+        """Yield chunks of a sound when they are ready: {"timestamp": (start, end), "text"}."""
         samples = samples_of(sound, self.rate)
         segments = self._model.transcribe(
             samples,
@@ -137,22 +137,22 @@ class SpeechRecognition(Task):
         task: str = "transcribe",
         max_new_tokens: int | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield what is said in a sound that is still coming, a microphone's for example.
+        """Yield the phrases of a live sound, a microphone's for example.
 
-        Each is {"text", "timestamp": (start, end), "final"}, with seconds since the beginning.
-        While somebody speaks, it is the text so far; when the phrase has ended it is final. A
-        phrase ends with a pause, or where the model's window is full. Closing the generator closes
-        `blocks`.
+        A phrase is {"text", "timestamp": (start, end), "final"}, with seconds since the beginning.
+        While it grows, it has the text so far; when it has ended it is final. A phrase ends with a
+        pause, or where the model's window is full. Closing the generator closes `blocks`.
 
-        blocks            one after the other, as sounds are given; they are taken while the model
-                          works, up to a window of the model, then they have to wait
-        sampling_rate     of blocks that are plain arrays; by default `rate`
-        voice             a voice-activity-detection task that tells speech from silence; without
-                          one, speech is what is 10 dB louder than the noise
-        partial_seconds   how much a phrase has to grow until it is told again; None: only its end
+        blocks            sounds in turn; while the model works, blocks are taken up to the length
+                          of its window
+        sampling_rate     rate of blocks that are plain arrays; by default `rate`
+        voice             a voice-activity-detection task; without it, speech is a sound 10 dB
+                          louder than the noise
+        partial_seconds   how much a phrase has to grow until it is yielded again; None: only its
+                          end
         threshold, min_speech_duration_ms, min_silence_duration_ms, speech_pad_ms
                           as for voice-activity-detection
-        language, task, max_new_tokens   of each phrase, as for a sound
+        language, task, max_new_tokens   for each phrase, as in a call
         """
         second = self.rate / 1000
         stream = self._voice_stream(voice)
@@ -183,7 +183,7 @@ class SpeechRecognition(Task):
                 text = "" if one.final else found["text"]
 
     def _voice_stream(self, voice: Task | None) -> VoiceStream:
-        """Return what tells speech from silence; raise InputError for a task that cannot."""
+        """Return a detector of speech; raise InputError for a task without that ability."""
         if voice is None:
             return LoudnessStream(self.rate)
         if not isinstance(voice, VoiceActivityDetection):
@@ -199,7 +199,7 @@ class SpeechRecognition(Task):
 
 
 def _model_of(files: ModelFiles) -> Whisper | Moonshine:
-    """Return the model that the files describe: by how sounds are prepared."""
+    """Return the model that the files describe, by how sounds are prepared."""
     settings = files.table(PREPROCESSOR)
     if settings.content.get("feature_extractor_type") == "Wav2Vec2FeatureExtractor":
         return Moonshine(files.program, settings)

@@ -31,7 +31,7 @@ class TextToSpeech(Task):
     async for part in task.stream(long_text): ...    # sentence by sentence
 
     The program's `text_encoder` takes tokens and noise, and returns how long each token lasts, and
-    means and variances of what is spoken; `decoder` turns that, with noise, into samples.
+    means and variances of the speech; `decoder` turns these, with noise, into samples.
     """
 
     needed: ClassVar[Sequence[str]] = (CONFIG, VOCABULARY, TOKENIZER_CONFIG)
@@ -74,7 +74,7 @@ class TextToSpeech(Task):
         """Return {"audio": samples (count,) from -1 to 1, "sampling_rate"}, or a list of them.
 
         inputs                a text, or a list of texts
-        speaking_rate         larger is faster; this and the next two are the model's by default
+        speaking_rate         larger is faster; by default the model's, as the next two
         noise_scale           how much the voice varies; 0: not at all
         noise_scale_duration  how much the lengths of letters vary; 0: not at all
         seed                  the same seed gives the same speech
@@ -99,7 +99,7 @@ class TextToSpeech(Task):
     async def stream(self, text: str, **options: Any) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the speech of each sentence: {"audio", "sampling_rate", "text"}.
 
-        options   those of a call
+        options   options of a call
         """
         for sentence in _SENTENCE.findall(checked_text(text)):
             if self._tokens.letters(sentence):
@@ -128,7 +128,7 @@ class TextToSpeech(Task):
                 f"the speech of {text[:40]!r} would have {frames:.0f} frames; {self.program.name} "
                 f"makes {self._most_frames} at most: give shorter texts, or use stream()"
             )
-        times = lengths.astype(np.intp)  # which is int32 in a browser
+        times = lengths.astype(np.intp)  # int32 in a browser
         spread = np.exp(np.repeat(variances[0], times, axis=0).T[None])  # (1, width, frames)
         latents = np.repeat(means[0], times, axis=0).T[None]
         latents = latents + draw(latents.shape) * spread * noise

@@ -1,4 +1,4 @@
-"""voice-activity-detection: when somebody speaks."""
+"""voice-activity-detection: finds the times of speech."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from webpte.tasks.sound.speech.resample import resample
 from webpte.tasks.task import Task, task
 
 Array = np.ndarray
-RATE = 16_000  # samples of a second
-FRAME, KEPT = 512, 64  # new samples of a frame, and those that it repeats of the one before
+RATE = 16_000  # samples per second
+FRAME, KEPT = 512, 64  # new samples per frame, and samples repeated from the frame before
 _METHOD = "forward"
-STEP_DOWN = 0.15  # speech ends where it is less likely by this than where it starts
+STEP_DOWN = 0.15  # speech ends at a score lower by this than the score that starts it
 _LEAST = 0.01
 
 
@@ -33,13 +33,13 @@ _LEAST = 0.01
     ),
 )
 class VoiceActivityDetection(Task):
-    """Finds when somebody speaks, by Silero's detector (`serve.py models add voice-activity`).
+    """Finds the times of speech, by Silero's detector (`serve.py models add voice-activity`).
 
     for phrase in await task(samples, return_seconds=True):
         print(phrase["start"], phrase["end"])
 
     The program takes frames (count, 576) and two states, and returns how likely each frame is
-    speech, and the new states. Options and results are those of silero-vad.
+    speech, and the new states. Options and results agree with silero-vad.
     """
 
     needed: ClassVar[Sequence[str]] = ()
@@ -74,12 +74,12 @@ class VoiceActivityDetection(Task):
         speech_pad_ms: float = 30,
         return_seconds: bool = False,
     ) -> Any:
-        """Return when speech starts and ends, in samples, or for a list of sounds a list of each.
+        """Return the starts and ends of speech, in samples; for a list of sounds, a list for each.
 
         inputs                   samples (count,) of floats, 16,000 a second, or {"array" (or
-                                 "raw"), "sampling_rate"} of any rate, or a list of those
+                                 "raw"), "sampling_rate"} of any rate, or a list of sounds
         threshold                a frame that is likelier starts speech
-        neg_threshold            one that is less likely ends it; by default 0.15 below
+        neg_threshold            a less likely frame ends it; by default 0.15 below
         min_speech_duration_ms   shorter speech is left out
         min_silence_duration_ms  shorter silence does not end speech
         speech_pad_ms            added before and after
@@ -111,14 +111,14 @@ class VoiceActivityDetection(Task):
         return np.concatenate([found, await stream.finish()])
 
     def stream(self) -> VoiceActivityStream:
-        """Return what tells the same of a sound that is still coming, 16,000 samples a second."""
+        """Return a detector for a live sound, 16,000 samples a second."""
         return VoiceActivityStream(self.program, self._frames, self._state)
 
 
 class VoiceActivityStream:
-    """A detector for one sound that is still coming; see webpte.tasks.sound.speech.phrases.
+    """A detector for a live sound; see webpte.tasks.sound.speech.phrases.
 
-    A call of the program takes several frames, so shares come for several at once.
+    A call of the program takes several frames, so scores come for several frames at once.
     """
 
     frame = FRAME
@@ -126,7 +126,7 @@ class VoiceActivityStream:
     def __init__(self, program: Program, frames: int, state: Sequence[int]) -> None:
         self._program, self._frames = program, frames
         self._states: tuple[Any, ...] = (np.zeros(state, np.float32),) * 2
-        self._samples = np.zeros(KEPT, np.float32)  # the last ones of the frame before come first
+        self._samples = np.zeros(KEPT, np.float32)  # the end of the frame before comes first
 
     async def push(self, samples: Array) -> Array:
         wave = samples.astype(np.float32, copy=False)
@@ -134,7 +134,7 @@ class VoiceActivityStream:
         return await self._run((len(self._samples) - KEPT) // (self._frames * FRAME))
 
     async def finish(self) -> Array:
-        """Return the shares of the frames that are left; silence fills the last call."""
+        """Return the scores of the remaining frames; silence fills the last call."""
         count = -(-(len(self._samples) - KEPT) // FRAME)
         calls = -(-count // self._frames)
         missing = KEPT + calls * self._frames * FRAME - len(self._samples)
@@ -184,7 +184,7 @@ def find_phrases(
 def pad_phrases(
     phrases: Sequence[tuple[int, int]], count: int, pad: float
 ) -> list[tuple[int, int]]:
-    """Return phrases with a little before and after; two that are near share what is between."""
+    """Return phrases with padding before and after; close phrases share the room between them."""
     starts = [start for start, _ in phrases]
     ends = [end for _, end in phrases]
     for at in range(len(phrases)):
@@ -202,7 +202,7 @@ def pad_phrases(
 
 
 def _told(start: int, end: int, count: int, scale: float, seconds: bool) -> dict[str, Any]:
-    """Return when speech starts and ends, of a sound of `count` samples at `scale` times RATE."""
+    """Return the starts and ends of speech in a sound of `count` samples, `scale` times RATE."""
     if not seconds:
         return {"start": round(start * scale), "end": min(round(end * scale), count)}
     length = count / scale / RATE

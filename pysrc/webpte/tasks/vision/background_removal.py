@@ -1,4 +1,4 @@
-"""background-removal: a picture in which only what is in front can be seen."""
+"""background-removal: a picture with only its foreground visible."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Array = np.ndarray
 
 @task("background-removal", form=TaskForm(PICTURE))
 class BackgroundRemoval(PictureTask):
-    """Makes the background of pictures transparent, by models that return one logit a pixel.
+    """Makes the background of pictures transparent, by models that return a logit per pixel.
 
-    cut = await task(picture)        # (height, width, 4) of bytes: the last is 0 where it is clear
+    cut = await task(picture)        # (height, width, 4) of bytes: the last is 0 where transparent
     """
 
     ranks = ((4,),)

@@ -28,6 +28,6 @@ def box_of(sides: Array) -> dict[str, int]:
 
 
 def check_threshold(threshold: Any) -> None:
-    """Raise InputError unless it is a score."""
+    """Raise InputError unless a value is a score."""
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise InputError(f"threshold is {threshold!r}; give the least score of results, 0 to 1")

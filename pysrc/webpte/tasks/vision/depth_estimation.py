@@ -1,4 +1,4 @@
-"""depth-estimation: how far away what a picture shows is."""
+"""depth-estimation: the distance of each pixel of a picture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DepthEstimation(PictureTask):
     """Estimates the depth of every pixel, by DPT and models like it (Depth Anything).
 
     found = await task(picture)
-    found["predicted_depth"]      # (height, width), float32, in the model's own unit
+    found["predicted_depth"]      # (height, width), float32, in the model's unit
     found["depth"]                # the same as a picture of bytes: 0 is the least, 255 the most
     """
 
@@ -27,7 +27,7 @@ class DepthEstimation(PictureTask):
     processors = ("DPT",)
 
     async def __call__(self, inputs: Any) -> Any:
-        """Return the depth of a picture, or of each in a list."""
+        """Return the depth of a picture, or a list of depths for a list."""
 
         def answer(picture: Array, values: Array) -> Any:
             height, width = picture.shape[:2]
@@ -38,7 +38,7 @@ class DepthEstimation(PictureTask):
 
 
 def levels(depth: Array) -> Array:
-    """Return a depth as bytes; all 0 where it is the same everywhere."""
+    """Return a depth as bytes; all 0 for a constant depth."""
     low, high = depth.min(), depth.max()
     share = (depth - low) / (high - low) if high > low else np.zeros_like(depth)
     return (share * 255).astype(np.uint8)

@@ -14,7 +14,7 @@ from webpte.tasks.vision.pictures import PictureTask
 class ImageFeatureExtraction(PictureTask):
     """Turns pictures into vectors.
 
-    vectors = await task(picture)     # as the program returns them: (1, patches, width), say
+    vectors = await task(picture)     # the program's output, for example (1, patches, width)
     """
 
     needed = (PREPROCESSOR,)
@@ -22,7 +22,7 @@ class ImageFeatureExtraction(PictureTask):
     ranks = ((2, 3, 4),)
 
     async def __call__(self, inputs: Any) -> Any:
-        """Return an array for a picture, with 1 as its first dim, or a list of them."""
+        """Return an array for a picture, with 1 as its first dim, or a list of arrays."""
         many = isinstance(inputs, list | tuple)
         rows = [row[None] for (row,) in await self.run(inputs if many else [inputs])]
         return rows if many else rows[0]

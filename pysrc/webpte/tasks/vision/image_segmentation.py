@@ -1,4 +1,4 @@
-"""image-segmentation: which pixels of a picture show what."""
+"""image-segmentation: a label for each pixel of a picture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ImageSegmentation(PictureTask):
     """Names every pixel of pictures, by SegFormer and models like it.
 
     for found in await task(picture):
-        found["label"], found["mask"]      # mask: (height, width) of bytes, 255 where it is
+        found["label"], found["mask"]      # mask: (height, width) of bytes, 255 inside
     """
 
     ranks = ((4,),)
@@ -36,7 +36,7 @@ class ImageSegmentation(PictureTask):
     async def __call__(self, inputs: Any, *, subtask: str | None = None) -> Any:
         """Return a mask for each label that a picture shows; for a list of pictures, a list each.
 
-        subtask   "semantic", the only one; "score" is None, as in the pipeline
+        subtask   "semantic", the only choice; "score" is None, as in the pipeline
         """
         if subtask not in (None, _SUBTASK):
             raise InputError(f"subtask is {subtask!r}; models here are for {_SUBTASK!r}")

@@ -50,8 +50,8 @@ class ImageTextToText(LanguageTask):
     def chat(self, system: str | None = None, **options: Any) -> Chat:
         """Return a conversation: `chat.send("What is it?", pictures=[picture])`.
 
-        It has the program's KV cache, which the task uses, too: each continues its own conversation
-        and computes it again if the other came between. `options` are those of `webpte.llm.Chat`.
+        Conversation and task share the program's KV cache: each continues its own text and computes
+        it again after the other has used it. `options` go to `webpte.llm.Chat`.
         """
         return Chat(self.program, self.tokenizer, system, reader=self._reader, **options)
 
@@ -64,16 +64,16 @@ class ImageTextToText(LanguageTask):
         return_full_text: bool = True,
         **options: Unpack[GenerationOptions],
     ) -> Any:
-        """Return [{"input_text", "generated_text"}] for a question; for a list, a list of those.
+        """Return [{"input_text", "generated_text"}] for a question; for a list, a list of results.
 
         images   a picture or a list of them; or, without `text`, a chat or a list of chats
-        text     what is said about the pictures, with the model's token for pictures (`<image>`)
-                 where each of them is; without that token, the pictures and the text become a
-                 user's message. Or a chat, or a list of chats; with a list of texts, `images` has
-                 a picture, or a list of them, for each
-        return_full_text   whether "generated_text" begins with what was given: the text, or all
-                           messages of the chat
-        options  those of `Generator.generate`: temperature, seed, ...
+        text     the question, with the model's token for pictures (`<image>`) at the place of each
+                 picture; without that token, the pictures and the text become a user's message. Or
+                 a chat, or a list of chats; with a list of texts, `images` has a picture, or a list
+                 of pictures, for each text
+        return_full_text   whether "generated_text" begins with the given text, or all messages of
+                           the chat
+        options  for `Generator.generate`: temperature, seed, ...
         """
         calls, many = _calls(images, text)
         found = []
@@ -92,7 +92,7 @@ class ImageTextToText(LanguageTask):
         max_new_tokens: int = MAX_NEW_TOKENS,
         **options: Unpack[GenerationOptions],
     ) -> AsyncGenerator[str, None]:
-        """Return a stream of one answer, piece by piece; the arguments are those of a call."""
+        """Return a stream of an answer, piece by piece, from the arguments of a call."""
         calls, many = _calls(images, text)
         if many:
             raise InputError("stream answers one question: give one text, or one chat")
@@ -113,7 +113,7 @@ class ImageTextToText(LanguageTask):
 
 
 def _calls(images: Any, text: Any) -> tuple[list[tuple[list[Any], Any]], bool]:
-    """Return pictures and text, or no pictures and a chat, of each question; and if it is a list"""
+    """Return pictures and text, or a chat, for each question, and whether a list was given."""
     if text is None and is_chat(images):
         images, text = None, images
     if is_chat(text):

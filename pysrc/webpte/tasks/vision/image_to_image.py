@@ -1,4 +1,4 @@
-"""image-to-image: a picture made larger."""
+"""image-to-image: enlarges a picture."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from webpte.tasks.task import task
 from webpte.tasks.vision.pictures import PictureTask, picture_of
 
 Array = np.ndarray
-_MULTIPLE = 8  # transformers fills pictures up to the next multiple, if their file does not say
+_MULTIPLE = 8  # transformers pads pictures to the next multiple, unless their file has another rule
 _SHARE = 8  # neighbouring tiles have this part of a tile in common
 
 
 class _TileSpan(NamedTuple):
-    """A tile along one dim: where it starts, and which part of it is kept."""
+    """A tile along a dim: its start, and the part of it to keep."""
 
     start: int
     first: int
@@ -32,7 +32,7 @@ class ImageToImage(PictureTask):
 
     larger = await task(picture)        # (height * 2, width * 2, 3) of bytes, say
 
-    Pictures that are larger than what the program takes are made in tiles that overlap.
+    Pictures larger than the program's input are enlarged in overlapping tiles.
     """
 
     ranks = ((4,),)
@@ -54,7 +54,7 @@ class ImageToImage(PictureTask):
         self._multiple = settings.integer(key, _MULTIPLE, low=1, high=1 << 10)
 
     async def __call__(self, inputs: Any) -> Any:
-        """Return a picture made larger, or a list of them."""
+        """Return an enlarged picture, or a list of pictures."""
         many = isinstance(inputs, list | tuple)
         pictures = [await picture_of(one) for one in (inputs if many else [inputs])]
         found = [await self._enlarged(picture) for picture in pictures]
@@ -89,7 +89,7 @@ class ImageToImage(PictureTask):
 
 
 def spans(side: int, tile: int) -> Sequence[_TileSpan]:
-    """Return tiles that cover a side; what two have in common is shared out between them."""
+    """Return tiles that cover a side; neighbours divide their overlap between them."""
     common = min(max(tile // _SHARE * 2, 2), tile - 1) if tile > 1 else 0
     starts = [*range(0, side - tile, tile - common), side - tile]
     found, covered = [], 0

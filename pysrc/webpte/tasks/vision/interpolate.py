@@ -14,7 +14,7 @@ from webpte.errors import InputError
 
 Array = np.ndarray
 _MODES = ("bilinear", "bicubic")
-_STRIP = 1 << 18  # numbers that are made at once: they fit a cache
+_STRIP = 1 << 18  # numbers computed at once, to fit a cache
 
 
 def interpolate(values: Array, height: int, width: int, mode: str = "bilinear") -> Array:
@@ -27,8 +27,8 @@ def strips(
 ) -> Iterator[tuple[int, Array]]:
     """Yield the resized map in strips of rows, each with its first row.
 
-    A map of many labels is large at a picture's size; one that keeps only the best of them needs
-    no more memory than a strip.
+    A map of many labels is large at a picture's size; strips let a caller keep only the best label
+    of each pixel.
     """
     if mode not in _MODES:
         raise InputError(f"there is no mode {mode!r} to resize maps with: {', '.join(_MODES)}")
@@ -57,7 +57,7 @@ def _added(parts: Iterator[Array]) -> Array:
 
 
 def _taps(before: int, size: int, mode: str) -> tuple[list[Array], list[Array]]:
-    """Return the places (size,) of each tap along one dim, and their weights."""
+    """Return the places (size,) of each tap along a dim, and their weights."""
     if before == size:
         return [np.arange(size)], [np.ones(size, np.float32)]
     scale, half = np.float32(before / size), np.float32(0.5)

@@ -1,4 +1,4 @@
-"""mask-generation: the thing in a picture that points or a box show, as a mask."""
+"""mask-generation: a mask of the thing at given points or in a box."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from webpte.errors import ExecutionError, InputError
 from webpte.program import Program
 from webpte.tasks.files import CONFIG, PREPROCESSOR, ModelFiles
 from webpte.tasks.form import PICTURE, TaskForm
-from webpte.tasks.task import Held, task
+from webpte.tasks.task import HeldResult, task
 from webpte.tasks.vision.interpolate import interpolate
 from webpte.tasks.vision.pictures import PictureTask, picture_of
 
 Array = np.ndarray
 _DECODER = "mask_decoder"
-_NOTHING, _CORNERS = -1, (2, 3)  # labels of points that are none, and of a box
+_NOTHING, _CORNERS = -1, (2, 3)  # labels of absent points, and of a box's corners
 
 
 @dataclass(frozen=True)
-class SeenPicture(Held):
-    """A picture that the encoder has read; it can be asked about as often as one likes.
+class EncodedPicture(HeldResult):
+    """An encoded picture, for any number of prompts.
 
-    program     that read it, whose decoder alone understands the embedding
-    embedding   the encoder's output, on the GPU where there is one
+    program     the encoder's program, whose decoder alone understands the embedding
+    embedding   the encoder's output, on the GPU if there is a GPU
     """
 
-    told = ("height", "width")
+    fields = ("height", "width")
 
     program: Program
     embedding: Any
@@ -47,7 +47,7 @@ class SeenPicture(Held):
 
 @task("mask-generation", form=TaskForm(PICTURE, points=True))
 class MaskGeneration(PictureTask):
-    """Finds the mask of a thing that one points at, by SAM.
+    """Finds the mask of a thing at a point, by SAM.
 
     found = await task(picture, points=[(120, 80)])
     found["masks"], found["scores"]     # (height, width) of bools each; the best first
@@ -76,13 +76,13 @@ class MaskGeneration(PictureTask):
         self.most_points = inputs[1].bounds[1][1]
         self._label_type = np.dtype(inputs[2].dtype)
 
-    async def look(self, picture: Any) -> SeenPicture:
-        """Read a picture; what is asked about it afterwards takes little time."""
+    async def look(self, picture: Any) -> EncodedPicture:
+        """Encode a picture, so that prompts about it take little time."""
         pixels = await picture_of(picture)
         made = await self.batch([self.checked(await self.prepare(pixels))])
         place = "numpy" if self.program.device_info.kind == "numpy" else "gpu"
         (embedding,) = await self.program.run(self.method, made, output=place)
-        return SeenPicture(self.program, embedding, *pixels.shape[:2])
+        return EncodedPicture(self.program, embedding, *pixels.shape[:2])
 
     async def __call__(
         self,
@@ -93,12 +93,12 @@ class MaskGeneration(PictureTask):
         box: Sequence[float] | None = None,
         mask_threshold: float = 0.0,
     ) -> Any:
-        """Return masks of what a prompt shows, with the model's estimate of how good each is.
+        """Return masks for a prompt, with the model's estimate of their quality.
 
-        inputs    a picture, or one that `look` has read; a list of them gives a list of results
+        inputs    a picture, or a result of `look`; a list gives a list of results
         points    (x, y) in pixels of the picture
         labels    for each point 1 if it belongs to the thing, or 0; by default 1
-        box       left, top, right and bottom in pixels: a box around the thing
+        box       left, top, right and bottom of the thing in pixels
         """
         prompt = (*self._prompt(points, labels, box), mask_threshold)
         if isinstance(inputs, list | tuple):
@@ -106,7 +106,7 @@ class MaskGeneration(PictureTask):
         return await self._asked(inputs, *prompt)
 
     async def _asked(self, given: Any, *prompt: Any) -> dict[str, Any]:
-        if isinstance(given, SeenPicture):
+        if isinstance(given, EncodedPicture):
             if given.program is not self.program:
                 raise InputError(
                     f"this picture was read by another task ({given.program.name}): give it to "
@@ -117,7 +117,7 @@ class MaskGeneration(PictureTask):
             return await self._answer(seen, *prompt)
 
     async def _answer(
-        self, seen: SeenPicture, places: Array, kinds: list[int], threshold: float
+        self, seen: EncodedPicture, places: Array, kinds: list[int], threshold: float
     ) -> dict[str, Any]:
         size = self.preprocessor.scaled_size(seen.height, seen.width)
         scale = np.array([size[1] / seen.width, size[0] / seen.height])
@@ -135,13 +135,13 @@ class MaskGeneration(PictureTask):
             "scores": [float(scores[0, at]) for at in order],
         }
 
-    def _mask(self, values: Array, size: tuple[int, int], seen: SeenPicture) -> Array:
-        """Return a mask at the picture's size, without what was filled up around it."""
+    def _mask(self, values: Array, size: tuple[int, int], seen: EncodedPicture) -> Array:
+        """Return a mask at the picture's size, without the padding."""
         whole = interpolate(values, *self.preprocessor.padded_size)
         return interpolate(whole[: size[0], : size[1]], seen.height, seen.width)
 
     def _prompt(self, points: Any, labels: Any, box: Any) -> tuple[Array, list[int]]:
-        """Return the points (count, 2) of a prompt, and what each is."""
+        """Return the points (count, 2) of a prompt, and their labels."""
         listed = points if isinstance(points, list | tuple | np.ndarray) else [points]
         places = [_numbers(point, 2, "a point is (x, y)") for point in listed]
         kinds = [1] * len(places) if labels is None else list(labels)
@@ -155,7 +155,7 @@ class MaskGeneration(PictureTask):
             raise InputError(
                 "say where to look: points=[(x, y)], or box=(left, top, right, bottom)"
             )
-        if box is None:  # as the model was trained: a point without a box is followed by none
+        if box is None:  # as in training: an absent point instead of a box
             places.append([0.0, 0.0])
             kinds.append(_NOTHING)
         if len(places) > self.most_points:

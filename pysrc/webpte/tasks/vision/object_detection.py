@@ -15,7 +15,7 @@ from webpte.tasks.vision.boxes import box_of, check_threshold, corners
 from webpte.tasks.vision.pictures import PictureTask
 
 Array = np.ndarray
-_ONE_LABEL = ("Detr", "Yolos")  # the last of the labels is "nothing"
+_ONE_LABEL = ("Detr", "Yolos")  # the last label is "nothing"
 _MOST = {"ConditionalDetr": 100, "DeformableDetr": 100}  # results; others: as many as queries
 
 
@@ -45,7 +45,7 @@ class ObjectDetection(PictureTask):
         self.labels = labels_of(self.config, logits[2] - self._one_label)
 
     async def __call__(self, inputs: Any, *, threshold: float = 0.5) -> Any:
-        """Return what is in a picture; for a list of pictures, a list for each.
+        """Return the things in a picture; for a list of pictures, a list for each.
 
         threshold   the score above which results are returned
         """

@@ -1,4 +1,4 @@
-"""Decodes pictures where there is something that can: the browser, or Pillow."""
+"""Decodes pictures by the browser, or by Pillow."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from webpte.errors import InputError
 
 T = TypeVar("T")
 
-# Of Pillow's formats: those of browsers, and TIFF. Others start programs (EPS), or hold pictures of
-# another size than their files name (ICO).
+# Pillow's formats to allow: the formats of browsers, and TIFF. Others start programs (EPS), or hold
+# pictures of another size than their files name (ICO).
 _FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 _BROKEN = (OSError, ValueError, SyntaxError)
 

@@ -21,21 +21,21 @@ from webpte.tasks.vision.preparer import LateTiles, PicturePreparer
 from webpte.tasks.vision.tiles import Pictures, TileLayout
 
 Array = np.ndarray
-_SOURCES = ("image", "url", "path", "base64")  # where parts of messages have their picture
+_SOURCES = ("image", "url", "path", "base64")  # keys of pictures in parts of messages
 
 
 @dataclass(frozen=True)
 class PicturePrompt:
-    """A prompt: tokens with those of pictures between them, which it keeps."""
+    """A prompt: text tokens and tokens of pictures; it keeps the pictures."""
 
     tokens: list[int]
     pictures: tuple[PromptPicture, ...]
 
 
 class PicturePrompts:
-    """Makes the prompts of one model.
+    """Makes the prompts of a model.
 
-    image   the token, as text, in the place of a picture
+    image   the text of the token at a picture's place
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PicturePrompts:
     def render(
         self, messages: Sequence[Mapping[str, Any]], continued: bool = False, /, **variables: Any
     ) -> tuple[str, list[Any]]:
-        """Return the text of a chat, and its pictures, in order, as they were given.
+        """Return the text of a chat, and its unchanged pictures in order.
 
         Pictures are parts of a message's content: {"type": "image", "image": picture}. A chat that
         is `continued` ends within its last message.
@@ -72,8 +72,8 @@ class PicturePrompts:
     ) -> PicturePrompt:
         """Return the tokens of a text in which `image` stands for each picture.
 
-        special   whether tokens that the model expects around a text are added to it, unless it
-                  begins with the first of them
+        special   whether to add the tokens that the model expects around a text, unless the text
+                  begins with them
         """
         between = text.split(self.image)
         if len(between) != len(pictures) + 1:
@@ -92,7 +92,7 @@ class PicturePrompts:
         return self._placed(*self._late(pixels))
 
     def _late(self, pixels: Array) -> tuple[Array, TileLayout, LateTiles]:
-        """Return a copy of a picture, with how the model sees it; that is prepared later."""
+        """Return a copy of a picture, with its form for the model, which is prepared later."""
         given = np.array(checked_picture(pixels), order="C")
         layout = self._pictures.layout(*given.shape[:2])
         return given, layout, LateTiles(self._preparer, layout.steps, given)

@@ -1,4 +1,4 @@
-"""Tasks of pictures: they are decoded, and prepared as the model's files say."""
+"""Tasks of pictures, which are decoded, and prepared by the model's files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ Array = np.ndarray
 class PictureTask(ArrayTask):
     """A task whose program takes pictures (pictures, 3, height, width).
 
-    processors   the preprocessors whose models give results that the task understands, by name;
-                 none: all of them
+    processors   names of the preprocessors that the task supports; empty: all
     """
 
     input_rank = 4
@@ -47,7 +46,7 @@ class PictureTask(ArrayTask):
         return await batch_of(prepared, self.program)
 
     async def answer_each(self, inputs: Any, answer: Callable[..., Any]) -> Any:
-        """Return `answer(picture, *outputs)` for a picture, or a list of them for a list."""
+        """Return `answer(picture, *outputs)` for a picture; for a list, a list of answers."""
         many = isinstance(inputs, list | tuple)
         pictures = [await picture_of(one) for one in (inputs if many else [inputs])]
         rows = zip(pictures, await self.run(pictures), strict=True)
@@ -58,10 +57,10 @@ class PictureTask(ArrayTask):
 async def picture_of(given: Any) -> Array:
     """Return a picture as (height, width, 3) bytes.
 
-    It may be an array (height, width) or (height, width, channels) of bytes, a picture of Pillow,
-    or in the browser a URL, a Blob or the bytes of a file.
+    The picture may be an array (height, width) or (height, width, channels) of bytes, a picture of
+    Pillow, or in the browser a URL, a Blob or the bytes of a file.
     """
-    if hasattr(given, "convert") and hasattr(given, "__array_interface__"):  # Pillow's
+    if hasattr(given, "convert") and hasattr(given, "__array_interface__"):  # a picture of Pillow
         given = np.asarray(given.convert("RGB"))
     if not isinstance(given, np.ndarray):
         given = await decode_picture(given)

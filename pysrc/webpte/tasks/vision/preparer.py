@@ -1,8 +1,8 @@
-"""Pictures for a program: prepared on its GPU where that is quicker, else in NumPy.
+"""Prepares pictures for a program, on its GPU if that is faster, else in NumPy.
 
 Pictures of prompts are prepared when a model is about to read them. A conversation keeps their
-bytes. Those whose rows are in the KV cache are not prepared again; after a lost device, or where
-another conversation was in the cache, they are.
+bytes. A picture is prepared again only if its rows are no longer in the KV cache: after a lost
+device, or after another conversation.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Array = np.ndarray
 Prepared = Array | GpuTensor
 
 NUMPY = "numpy"
-WEBGPU = "webgpu"  # of a browser, whose NumPy is slower than WebGPU in software
-# Products of pixels and weights from which on a GPU is quicker, its calls included.
+WEBGPU = "webgpu"  # a browser's device; its NumPy is slower than WebGPU in software
+# Products of pixels and weights from which a GPU is faster, including its calls.
 LEAST_WORK = 1 << 20
 
 
 class PicturePreparer:
-    """Prepares the pictures of one program; what it has on the GPU is freed with the program's.
+    """Prepares the pictures of a program; its GPU memory is freed with the program's.
 
-    on_gpu   whether pictures are prepared on the program's GPU; None: where that is quicker
+    on_gpu   whether to prepare pictures on the program's GPU; None: if that is faster
     """
 
     def __init__(self, program: Program, on_gpu: bool | None = None) -> None:
         self.program, self.on_gpu = program, on_gpu
-        self._scaler: tuple[Lifetime, GpuScaler] | None = None  # and until when it can be used
+        self._scaler: tuple[Lifetime, GpuScaler] | None = None  # and its last use
 
     async def __call__(
         self, steps: PictureSteps, pixels: Array, dtype: str = "float32"
@@ -49,7 +49,7 @@ class PicturePreparer:
             try:
                 return await self._on_gpu().run(steps, pixels, dtype)
             except OutOfMemoryError:
-                pass  # of the GPU, which then has room for the model alone
+                pass  # GPU memory, which the model alone can then use
         wanted = DTYPES[dtype].numpy
         parts = await in_thread(prepare_on_host, steps, pixels)
         return [part.astype(wanted, copy=False) for part in parts]
@@ -75,9 +75,9 @@ class PicturePreparer:
 
 
 async def batch_of(prepared: Sequence[Prepared], program: Program) -> Prepared:
-    """Return arrays or tensors of one shape and dtype as one with a first dim more.
+    """Return arrays or tensors of the same shape and dtype as a batch.
 
-    It is on the GPU if any of them is; one tensor alone stays where it is.
+    The batch is on the GPU if any member is; a single tensor is not moved.
     """
     shape = len(prepared), *prepared[0].shape
     if not any(isinstance(one, GpuTensor) for one in prepared):
@@ -97,7 +97,7 @@ async def batch_of(prepared: Sequence[Prepared], program: Program) -> Prepared:
 
 
 class LateTiles:
-    """The tiles of one picture, prepared together when the first of them is needed."""
+    """The tiles of a picture, prepared together when the first tile is needed."""
 
     def __init__(self, preparer: PicturePreparer, steps: PictureSteps, pixels: Array) -> None:
         self._preparer, self._steps, self._pixels = preparer, steps, pixels
@@ -117,7 +117,7 @@ class LateTiles:
             return self._made
 
     def free(self) -> None:
-        """Free what was prepared; it is prepared again when it is needed."""
+        """Free the prepared tiles; the next call prepares them again."""
         made, self._made = self._made, None
         for one in made or ():
             if isinstance(one, GpuTensor):
@@ -125,7 +125,7 @@ class LateTiles:
 
 
 class LateTile:
-    """A tile as a vision encoder takes it; see `webpte.llm.picture_session.LatePixels`."""
+    """A tile for a vision encoder; see `webpte.llm.picture_session.LatePixels`."""
 
     dtype = np.dtype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Pictures to a model's input, as its preprocessor_config.json says.
+"""Pictures to a model's input, by its preprocessor_config.json.
 
 (height, width, 3) bytes  --resize, crop-->  bytes  --scale, mean, std-->  (3, height, width) f32
 """
@@ -22,21 +22,21 @@ from webpte.tasks.vision.scaling.steps import (
 )
 
 Array = np.ndarray
-_MOST_PIXELS = 1 << 14  # of a side
-_NOTHING = np.zeros((1, 3), np.float32)  # what pictures are filled up with
-_WHOLE = 384  # ConvNeXt: pictures as large as this are not cropped
+_MOST_PIXELS = 1 << 14  # per side
+_NOTHING = np.zeros((1, 3), np.float32)  # colour of padding
+_WHOLE = 384  # ConvNeXt: pictures of at least this size are not cropped
 
 
 @dataclass(frozen=True)
 class _Processor:
-    """A processor of transformers: the settings that hold where its file does not say.
+    """A processor of transformers: its default settings.
 
-    square      a size of one number is that of both sides, not of the shorter one
+    square      a single number as size is for both sides, not for the shorter
     crop        it crops the center
     normalizes  it subtracts means and divides by deviations
-    pads        it makes pictures of one call equally large: a picture by itself stays as it is
-    longest     it brings the longer side to a size, and fills up to `pad_size`, right and below
-    free        it takes pictures at their own size, which the task fills up
+    pads        it makes pictures of a call equally large: a single picture is unchanged
+    longest     it scales the longer side to a size, and pads to `pad_size`, right and below
+    free        it takes pictures at their own size, which the task pads
     """
 
     square: bool = True
@@ -48,7 +48,7 @@ class _Processor:
     free: bool = False
 
 
-# By the name of the class without its ending. Others have steps that are not written here.
+# By the class name without its ending. Other classes have steps that are not implemented.
 _KINDS = {
     "ViT": _Processor(),
     "DeiT": _Processor(crop=True, resample=BICUBIC),
@@ -76,7 +76,7 @@ _ENDINGS = ("ImageProcessorFast", "ImageProcessorPil", "ImageProcessor", "Featur
 class Preprocessor:
     """Prepares pictures for a model, by its preprocessor_config.json.
 
-    name      that of transformers' class, without its ending: "ViT"
+    name      the class name in transformers, without its ending: "ViT"
     settings  the file's
     """
 
@@ -100,7 +100,7 @@ class Preprocessor:
             )
 
     def _channels(self, key: str) -> Array:
-        """Return a number for each channel, or one for all."""
+        """Return a number for each channel, or a single number for all."""
         values = self.settings.content.get(key, None if self._kind.normalizes else 1)
         listed = values if isinstance(values, list) else [values]
         numbers = [one for one in listed if isinstance(one, int | float)]
@@ -141,7 +141,7 @@ class Preprocessor:
         return PictureSteps(given, tuple(resizes), self._resample, (place,), size, table)
 
     def _colours(self) -> Array:
-        """Return the float for each byte (256, 1), or of each channel (256, 3)."""
+        """Return the float for each byte (256, 1), or for each byte and channel (256, 3)."""
         levels = np.arange(256)[:, None]
         values = levels.astype(np.float32)
         if self._does("rescale"):
@@ -152,18 +152,18 @@ class Preprocessor:
 
     @property
     def padded_size(self) -> Size:
-        """The height and width up to which pictures are filled."""
+        """The height and width to which pictures are padded."""
         return self._both("pad_size", self.settings.content.get("pad_size"))
 
     def scaled_size(self, height: int, width: int) -> Size:
-        """Return the height and width at which a picture is brought to its longest side."""
+        """Return the height and width of a picture with its longest side scaled."""
         size = self.settings.content.get("size")
         side = self._checked("size", size.get("longest_edge") if isinstance(size, dict) else None)
         scale = side / max(height, width)
         return max(int(height * scale + 0.5), 1), max(int(width * scale + 0.5), 1)
 
     def _resized(self, size: Size) -> tuple[Size, Size | None]:
-        """Return the size to which a picture is brought, and that of its center, if it is cut."""
+        """Return the size to scale a picture to, and the size of its center crop, if any."""
         if self._kind.longest:
             return self.scaled_size(*size), None
         if self.name != "ConvNext":

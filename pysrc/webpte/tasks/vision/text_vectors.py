@@ -1,4 +1,4 @@
-"""Vectors of texts that are compared with those of pictures, by CLIP and models like it."""
+"""Vectors of texts to compare with vectors of pictures, by CLIP and similar models."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from webpte.tasks.files import CONFIG, ModelFiles
 
 Array = np.ndarray
 METHOD = "text_encoder"
-_SIGLIP_LENGTH = 64  # tokens of its texts, whatever their length: as it was trained
+_SIGLIP_LENGTH = 64  # tokens per text, as in training
 _HIGHEST = 2  # CLIP's old configs name this as the last token, and mean the highest number
 
 
 class TextVectors:
-    """The method of a program that turns texts into vectors.
+    """A program's method that turns texts into vectors.
 
     It takes tokens (texts, length), and numbers that are 1 at the token whose state stands for the
     text, and 0 elsewhere.
     """
 
     def __init__(self, files: ModelFiles, task: str) -> None:
-        assert files.tokenizer is not None  # these tasks need it
+        assert files.tokenizer is not None  # always there: these tasks need it
         self.tokenizer: Tokenizer = files.tokenizer
         self._name = files.program.name
         self._rows = RowBatches(files.program, METHOD)
@@ -38,7 +38,7 @@ class TextVectors:
         config = files.table(CONFIG)
         kind = config.text("model_type", "clip")
         self.siglip = kind == "siglip"
-        text = config.table("text_config", None) if kind == "clip" else None  # only CLIP's says
+        text = config.table("text_config", None) if kind == "clip" else None  # only in CLIP's
         self._end = _HIGHEST if text is None else text.integer("eos_token_id", _HIGHEST)
         self._pad = self.tokenizer.id_of(self.tokenizer.special.get("pad_token", "")) or 0
         longest = self._rows.longest
@@ -66,7 +66,7 @@ class TextVectors:
 
 
 def last_token(tokens: Sequence[int], end: int) -> int:
-    """Return the place of the token whose state stands for the text, by CLIP's config."""
+    """Return the index of the token whose state stands for the text, by CLIP's config."""
     if end == _HIGHEST:
         return int(np.argmax(tokens))
     return list(tokens).index(end) if end in tokens else 0

@@ -1,8 +1,8 @@
-"""Pictures as models that answer questions take them: whole, or whole and in tiles.
+"""Pictures for models that answer questions: whole, or whole and in tiles.
 
 Idefics3 and SmolVLM see a large picture as a grid of tiles, followed by the whole picture at the
-size of a tile. In their prompts, tags say which tile follows. LLaVA sees the whole alone, and so
-does Qwen2-VL, but at its own proportions, as a grid of patches.
+size of a tile. In their prompts, tags name the next tile. LLaVA sees only the whole picture;
+Qwen2-VL, too, but at its own proportions, as a grid of patches.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from webpte.tasks.vision.scaling.steps import PicturePart, PictureSteps, Size
 
 _TILED, _GRIDS = ("Idefics3", "SmolVLM"), ("Qwen2VL", "Qwen2_5_VL")
 _LARGEST = 4096  # pixels of a side
-# Settings that hold where the file does not say, and those for tiles, which have their size.
+# Default settings, and defaults of the tiles' size.
 _COLOURS = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 _AS_IT_IS = {"image_processor_type": "ViTImageProcessor", "do_resize": False, "do_pad": False}
 _CLIP_COLOURS = {
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
-_LONGEST = 200  # times as long as it is high, or as high as it is long
+_LONGEST = 200  # largest ratio of the longer side to the shorter
 _AROUND, _WHOLE = "<fake_token_around_image>", "<global-img>"
 
 
 @dataclass(frozen=True)
 class TileLayout:
-    """The tiles of a picture of one size, the whole picture last, and the steps to them.
+    """The tiles of a picture of a certain size, the whole picture last, and the steps to them.
 
-    There are rows * columns of them, and the whole; or the whole alone, with no rows.
+    There are rows * columns tiles, and the whole picture; or only the whole picture, with 0 rows.
 
-    grid   the rows and columns of patches, merged in squares, as which the model sees the whole;
-           that is then (rows * columns, patches of a square, values)
+    grid   rows and columns of merged squares of patches in the whole picture, which then is (rows *
+           columns, patches of a square, values)
     """
 
     steps: PictureSteps
@@ -47,22 +47,22 @@ class TileLayout:
 
 
 class WholePictures:
-    """Prepares a picture as one array, as LLaVA does."""
+    """Prepares a picture as a single array, for LLaVA."""
 
     def __init__(self, settings: Table) -> None:
         self._preprocessor = Preprocessor(settings)
 
     def layout(self, height: int, width: int) -> TileLayout:
-        """Return how a model sees pictures of a size."""
+        """Return the layout of pictures of a size."""
         return TileLayout(self._preprocessor.steps(height, width))
 
     def text(self, seen: TileLayout, image: str, count: int) -> str:
-        """Return what stands for a picture in a prompt; `image` is repeated for each row."""
+        """Return the text of a picture in a prompt; `image` is repeated for each row."""
         return image * count
 
 
 class TiledPictures:
-    """Prepares a picture as Idefics3 does, by the settings of its preprocessor_config.json."""
+    """Prepares a picture for Idefics3, by the settings of its preprocessor_config.json."""
 
     def __init__(self, settings: Table) -> None:
         self.settings = settings
@@ -88,7 +88,7 @@ class TiledPictures:
         return True if found is None else bool(found)
 
     def layout(self, height: int, width: int) -> TileLayout:
-        """Return how a model sees pictures of a size."""
+        """Return the layout of pictures of a size."""
         side, size, resizes = self._side, (height, width), list[Size]()
 
         def resized(wanted: Size) -> Size:
@@ -119,7 +119,7 @@ class TiledPictures:
         return layout([*parts, PicturePart(len(resizes))], rows, columns)
 
     def text(self, seen: TileLayout, image: str, count: int) -> str:
-        """Return what stands for a picture in a prompt; `image` is repeated for each row."""
+        """Return the text of a picture in a prompt; `image` is repeated for each row."""
         lines = [
             "".join(
                 f"{_AROUND}<row_{row + 1}_col_{column + 1}>{image * count}"
@@ -133,7 +133,7 @@ class TiledPictures:
 
 
 class GridPictures:
-    """Prepares a picture as Qwen2-VL does: whole squares of patches, at about its proportions."""
+    """Prepares a picture for Qwen2-VL: whole squares of patches, at about its proportions."""
 
     def __init__(self, settings: Table) -> None:
         self.settings = settings
@@ -160,7 +160,7 @@ class GridPictures:
         return found
 
     def layout(self, height: int, width: int) -> TileLayout:
-        """Return how a model sees pictures of a size."""
+        """Return the layout of pictures of a size."""
         side, size, resizes = self._patch * self._merged, (height, width), tuple[Size, ...]()
         if self.settings.content.get("do_resize", True):
             size = self.size_of(height, width)
@@ -176,7 +176,7 @@ class GridPictures:
         return TileLayout(PictureSteps(*given, patches), grid=grid)
 
     def size_of(self, height: int, width: int) -> tuple[int, int]:
-        """Return the height and width to which a picture is brought: whole squares of patches."""
+        """Return the height and width to scale a picture to: whole squares of patches."""
         side = self._patch * self._merged
         if max(height, width) > _LONGEST * min(height, width):
             raise InputError(
@@ -195,7 +195,7 @@ class GridPictures:
         return rows * side, columns * side
 
     def text(self, seen: TileLayout, image: str, count: int) -> str:
-        """Return what stands for a picture in a prompt; `image` is repeated for each row."""
+        """Return the text of a picture in a prompt; `image` is repeated for each row."""
         return image * count
 
 
@@ -203,7 +203,7 @@ Pictures = WholePictures | TiledPictures | GridPictures
 
 
 def pictures_of(settings: Table) -> Pictures:
-    """Return how pictures are prepared, by preprocessor_config.json."""
+    """Return the preparation of pictures, by preprocessor_config.json."""
     kind = str(settings.content.get("image_processor_type"))
     if kind.startswith(_GRIDS):
         return GridPictures(settings)
@@ -211,7 +211,7 @@ def pictures_of(settings: Table) -> Pictures:
 
 
 def _longest_to(size: Size, longest: int) -> Size:
-    """Return the size with this longer side; the shorter one is even, as the models had it."""
+    """Return the size with this longer side; the shorter side is even, as in training."""
     height, width = size
     share = width / height
     if width >= height:

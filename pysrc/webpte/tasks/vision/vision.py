@@ -122,9 +122,9 @@ class Line:
 
 
 def line_of(letters: Array, labels: Sequence[str]) -> Line:
-    """Decode a line of text from the probabilities (places, letters), by CTC.
+    """Decode a line of text from probabilities (places, letters), by CTC.
 
-    Label 0 is "no letter"; a letter repeated from place to place is one letter.
+    Label 0 is "no letter"; a letter repeated from place to place counts once.
     """
     if letters.ndim != 2 or not 0 < letters.shape[1] <= len(labels):
         raise InputError(f"letters {list(letters.shape)} do not belong to {len(labels)} labels")

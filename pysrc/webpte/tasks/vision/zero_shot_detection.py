@@ -1,4 +1,4 @@
-"""zero-shot-object-detection: things in a picture that the caller names, with their boxes."""
+"""zero-shot-object-detection: boxes of things in a picture, for labels from the caller."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class ZeroShotObjectDetection(PictureTask):
         threshold: float = 0.1,
         top_k: int | None = None,
     ) -> Any:
-        """Return what is in a picture, the likeliest first; for a list of pictures, a list of each.
+        """Return the things in a picture, the likeliest first; for a list of pictures, a list for
+        each.
 
         candidate_labels  a list, or a text with commas between labels
         threshold         the score above which results are returned

@@ -1,4 +1,4 @@
-"""zero-shot-image-classification: how well labels that the caller names fit a picture."""
+"""zero-shot-image-classification: scores of a caller's labels for a picture."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEMPLATE = "This is a photo of {}."
 
 @task("zero-shot-image-classification", form=TaskForm(PICTURE, (LABELS,)))
 class ZeroShotImageClassification(PictureTask):
-    """Says how well labels fit a picture, by CLIP or SigLIP.
+    """Scores how well labels fit a picture, by CLIP or SigLIP.
 
     await task(picture, ["a cat", "two dogs"])
     # [{"score": 0.93, "label": "a cat"}, {"score": 0.07, "label": "two dogs"}]
@@ -48,7 +48,7 @@ class ZeroShotImageClassification(PictureTask):
     async def __call__(
         self, inputs: Any, candidate_labels: Any, *, hypothesis_template: str = _TEMPLATE
     ) -> Any:
-        """Return the labels with scores, the one that fits best first; for a list, a list of each.
+        """Return the labels with scores, the best first; for a list, a list for each picture.
 
         candidate_labels  a list, or a text with commas between labels
         """

@@ -1,7 +1,7 @@
 """Digits as strokes, written for this project, so that the model knows drawings by mouse.
 
 A glyph is a few strokes; a stroke is a smooth curve through a few points, in a box of 1 x 1 with y
-pointing down. Each digit has several glyphs, for the ways in which people write it.
+pointing down. Each digit has several glyphs, for different handwritings.
 """
 
 from __future__ import annotations

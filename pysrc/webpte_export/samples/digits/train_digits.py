@@ -20,7 +20,7 @@ from webpte_export.samples.trained import keep
 
 HELD_OUT = 360
 BATCH = 128
-POOL, POOL_STEPS = 8192, 200  # pictures drawn at once, and for how many steps
+POOL, POOL_STEPS = 8192, 200  # pictures drawn at once, and the steps that use them
 
 
 class Digits(nn.Module):

@@ -1,1 +1,1 @@
-"""The sample `notes`: which note is whistled, sung or played."""
+"""The sample `notes`: detects the note that is whistled, sung or played."""

@@ -29,9 +29,9 @@ from webpte_export.samples.notes.network import (
     tone,
 )
 
-STEP = 1 / 64  # of the tests' samples, which then compress well
+STEP = 1 / 64  # grid of the tests' samples, which then compress well
 MELODY = (60, 64, 67, 72)  # C, E, G and C again
-BEAT = RATE // 5  # samples of each
+BEAT = RATE // 5  # samples per note
 
 
 def export_notes(out: Path) -> Report:

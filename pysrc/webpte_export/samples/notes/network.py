@@ -1,9 +1,10 @@
-"""The program of the sample `notes`: how much of each note is in a sound. It has nothing to learn.
+"""The program of the sample `notes`: the share of each note in a sound, without training.
 
 A frame of the sound is multiplied with a sine and a cosine of each note from C3 to B8, which fade
-in and out: the higher a note, the shorter, so that each hears half a semitone around it. A note's
-score adds its own loudness and that of its overtones, which voices and instruments have: an octave
-above, an octave and a fifth, two octaves. Waves are computed on the GPU: the file is small.
+in and out: the higher a note, the shorter its waves, so that each covers half a semitone around it.
+A note's score adds its loudness and the loudness of its overtones, which voices and instruments
+have: an octave above, an octave and a fifth, two octaves. Waves are computed on the GPU: the file
+is small.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from torch import Tensor, nn
 
 RATE, FRAME, HOP = 16000, 4096, 1024
 MOST_FRAMES = 16
-FIRST, NOTES = 48, 48  # C3 as MIDI counts, and how many notes can be told: up to B6
+FIRST, NOTES = 48, 48  # C3's MIDI number, and the number of notes: up to B6
 OVERTONES = ((0, 1.0), (12, 0.8), (19, 0.6), (24, 0.4))  # semitones above, and their weights
 HEARD = NOTES + OVERTONES[-1][0]
-PERIODS = 34  # of a note, until it has faded in and out
-QUIET = 0.004  # loudness of a room in which nobody makes a sound
+PERIODS = 34  # per note, until it has faded in and out
+QUIET = 0.004  # loudness of a silent room
 CLEAR = 0.58  # share of a sound that must fit a note
-SURE = 24.0  # how much a share decides
+SURE = 24.0  # how much the share decides
 _NAMES = ("C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B")
 
 
@@ -31,7 +32,7 @@ def hertz(note: float) -> float:
 
 
 def labels() -> list[str]:
-    """Return the names of the classes: the notes, and that there is none."""
+    """Return the names of the classes: the notes, and "no note"."""
     notes = range(FIRST, FIRST + NOTES)
     told = [f"{_NAMES[note % 12]}{note // 12 - 1} {hertz(note):.1f} Hz" for note in notes]
     return [*told, "no note"]
@@ -42,7 +43,7 @@ class Notes(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        samples = [RATE / hertz(note) for note in range(FIRST, FIRST + HEARD)]  # of a period
+        samples = [RATE / hertz(note) for note in range(FIRST, FIRST + HEARD)]  # per period
         lengths = [min(FRAME, PERIODS * count) for count in samples]
         times = torch.arange(FRAME, dtype=torch.float32) - FRAME / 2
         self.register_buffer("radians", 2 * math.pi / torch.tensor(samples)[None, :])
@@ -55,7 +56,7 @@ class Notes(nn.Module):
         phases = self.times * self.radians
         real = torch.matmul(frames, torch.cos(phases) * window)
         imaginary = torch.matmul(frames, torch.sin(phases) * window)
-        loud = torch.sqrt(real * real + imaginary * imaginary)  # the amplitude of such a sine
+        loud = torch.sqrt(real * real + imaginary * imaginary)  # a sine's amplitude
         score = sum(weight * loud[:, up : up + NOTES] for up, weight in OVERTONES)
         power = torch.mean(frames * frames, dim=1, keepdim=True)
         share = score / (torch.sqrt(2 * power) + QUIET)
@@ -64,7 +65,7 @@ class Notes(nn.Module):
 
 
 def tone(note: float, count: int = FRAME, overtones: bool = True) -> Tensor:
-    """Return samples of a tone; a note between two is a fraction."""
+    """Return samples of a tone; a fraction is between two notes."""
     seconds = torch.arange(count, dtype=torch.float64) / RATE
     heights = (1.0, 0.5, 0.33, 0.2) if overtones else (1.0,)
     waves = [

@@ -1,9 +1,9 @@
-"""Trains the sample `photo`: a picture of any size, twice as large and sharper than bicubic.
+"""Trains the sample `photo`, which doubles pictures of any size, sharper than bicubic.
 
     python -m webpte_export.samples.photo.train_photo DATA OUT_DIR --steps 6000
 
 `prepare` writes DATA/pictures.npz. Pictures are shrunk by bicubic filtering, and the model learns
-to undo that. Those of `prepare.HELD_OUT` are for the PSNR only.
+the inverse. The pictures of `prepare.HELD_OUT` are for the PSNR only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Exports the sample `stories` anew from its own program, so that it need not be trained again.
+"""Exports the sample `stories` again from its program, without training.
 
     python -m webpte_export.samples.stories.from_program web/samples OUT_DIR
 
 The weights of stories.pte are 8-bit numbers with a scale for each row, and the exporter finds the
-same numbers in what these stand for. OUT_DIR gets what `export_samples stories` writes, with the
-method `learn`.
+same numbers in the dequantized weights. OUT_DIR gets the files of `export_samples stories`, with
+the method `learn`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from webpte_export.llm.source import Shape, Source
 from webpte_export.report import Report
 from webpte_export.samples.stories.training import LORA
 
-# The order in which ExecuTorch's Llama computes them, in each layer.
+# In the order of ExecuTorch's Llama, for each layer.
 LINEARS = tuple(f"attention.w{name}" for name in "qkvo") + tuple(
     f"feed_forward.w{name}" for name in "132"
 )
@@ -113,7 +113,7 @@ def _shape() -> Shape:
 async def _constants(
     graph: Graph, operator: str, names: tuple[str, ...]
 ) -> list[tuple[np.ndarray, ...]]:
-    """Return the constants that calls of an operator take, in the order of the calls."""
+    """Return the constants in calls of an operator, in the order of the calls."""
     flow, found = Dataflow.of(graph), []
     sources = {call.args[-1]: call.args[0] for call in flow.prepacks}
     for call in flow.computing:

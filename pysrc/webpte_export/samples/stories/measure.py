@@ -27,13 +27,13 @@ ENDS = (".", "!", '."', '!"')
 
 
 @dataclass(frozen=True)
-class Asked:
+class StoryRequest:
     request: str
     wanted: tuple[str, ...]  # words that a good answer contains
     story: bool
 
 
-def draw_requests(count: int, seed: int = 2) -> list[Asked]:
+def draw_requests(count: int, seed: int = 2) -> list[StoryRequest]:
     """Draw requests: half about one hero, a quarter about two, a quarter with a place."""
     rng = random.Random(seed)
     asked = []
@@ -46,17 +46,17 @@ def draw_requests(count: int, seed: int = 2) -> list[Asked]:
             text = f"{article(hero)} {rng.choice(list(PLACES.values()))}"
         else:
             text = article(hero)
-        asked.append(Asked(f"Tell me a story about {text}.", wanted, story=True))
+        asked.append(StoryRequest(f"Tell me a story about {text}.", wanted, story=True))
     return asked
 
 
-def draw_questions(count: int, seed: int = 2) -> list[Asked]:
+def draw_questions(count: int, seed: int = 2) -> list[StoryRequest]:
     chosen = random.Random(seed).sample(FACTS, count)
-    return [Asked(questions[0], (answer,), story=False) for questions, answer in chosen]
+    return [StoryRequest(questions[0], (answer,), story=False) for questions, answer in chosen]
 
 
-async def answers_of(program: Path, asked: list[Asked]) -> list[tuple[str, bool]]:
-    """Return (answer, whether it ended on its own) for each request, each in its own chat."""
+async def answers_of(program: Path, asked: list[StoryRequest]) -> list[tuple[str, bool]]:
+    """Return (answer, whether it ended by itself) for each request, each in a new chat."""
     tokenizer = await webpte.text.load_tokenizer(
         program.with_suffix(".tokenizer.json"),
         config=program.with_suffix(".tokenizer_config.json"),
@@ -69,11 +69,11 @@ async def answers_of(program: Path, asked: list[Asked]) -> list[tuple[str, bool]
     return said
 
 
-def answers_of_part(program: Path, asked: list[Asked]) -> list[tuple[str, bool]]:
+def answers_of_part(program: Path, asked: list[StoryRequest]) -> list[tuple[str, bool]]:
     return asyncio.run(answers_of(program, asked))
 
 
-def answers_in_parallel(program: Path, asked: list[Asked]) -> list[tuple[str, bool]]:
+def answers_in_parallel(program: Path, asked: list[StoryRequest]) -> list[tuple[str, bool]]:
     workers = os.cpu_count() or 1
     parts = [asked[first::workers] for first in range(workers)]
     said: list[tuple[str, bool]] = [("", False)] * len(asked)
@@ -83,7 +83,7 @@ def answers_in_parallel(program: Path, asked: list[Asked]) -> list[tuple[str, bo
     return said
 
 
-def answers_of_pytorch(folder: Path, asked: list[Asked]) -> list[str]:
+def answers_of_pytorch(folder: Path, asked: list[StoryRequest]) -> list[str]:
     import torch
     from tokenizers import Tokenizer
     from transformers import LlamaForCausalLM
@@ -101,8 +101,8 @@ def answers_of_pytorch(folder: Path, asked: list[Asked]) -> list[str]:
     return said
 
 
-def score(asked: list[Asked], said: list[tuple[str, bool]]) -> dict[str, Any]:
-    """Count good answers, and list the requests with bad ones."""
+def score(asked: list[StoryRequest], said: list[tuple[str, bool]]) -> dict[str, Any]:
+    """Count good answers, and list the requests with bad answers."""
     wanted = [
         all(word.lower() in text.lower() for word in one.wanted)
         for one, (text, _) in zip(asked, said, strict=True)

@@ -1,6 +1,6 @@
 """Little stories, put together from beats.
 
-A plot is a row of beats, a beat a few ways to say the same ("" leaves it out).
+A plot is a row of beats, a beat a few wordings ("" leaves the beat out).
 """
 
 from __future__ import annotations

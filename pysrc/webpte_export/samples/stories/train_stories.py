@@ -47,7 +47,7 @@ ASKED = (
 LONGEST_ANSWER = 300
 STORIES_PER_PART = 5000
 HELD_OUT = 512  # conversations
-PLAIN_STORIES = 0.1  # share of stories without a request, so that it learns to continue texts
+PLAIN_STORIES = 0.1  # share of stories without a request, to teach continuing texts
 
 
 def _draw_part(seed: int) -> list[tuple[str, str]]:
@@ -63,7 +63,7 @@ def draw_stories(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 def conversations(stories: Iterable[tuple[str, str]], rng: random.Random) -> list[str]:
-    """Build texts with one story each, alone or between small talk."""
+    """Build texts with a story each, alone or between small talk."""
     texts = []
     for request, story in stories:
         if rng.random() < PLAIN_STORIES:
@@ -171,7 +171,7 @@ def train(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step % 10 == 0:
-            value = loss.item()  # waits for the device, so that the time is that of the work
+            value = loss.item()  # waits for the device, to measure the whole work
             fraction = (time.monotonic() - started) / seconds
             if step % 500 == 0 or fraction >= 1:
                 losses.append((step, value))
@@ -212,7 +212,7 @@ def save(out: Path, model: LlamaForCausalLM, tokenizer: Tokenizer) -> None:
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": BEGIN,
         "eos_token": END,
-        "add_bos_token": False,  # the template writes it
+        "add_bos_token": False,  # the template adds it
         "model_max_length": CONTEXT,
         "clean_up_tokenization_spaces": False,
         "chat_template": CHAT_TEMPLATE,

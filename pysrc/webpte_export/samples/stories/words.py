@@ -1,6 +1,6 @@
 """The heroes, places and things of the stories: lists written for this project.
 
-Long ones, so that the model learns to take up what it is asked for.
+The lists are long, so that the model learns to follow requests.
 """
 
 from __future__ import annotations

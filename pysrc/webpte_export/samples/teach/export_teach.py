@@ -24,7 +24,7 @@ from webpte_export.samples.teach.network import (
     HIDDEN,
     SEEN,
     SIDE,
-    Eyes,
+    FeatureExtractor,
     Learn,
     Predict,
 )
@@ -32,13 +32,13 @@ from webpte_export.samples.teach.network import (
 _NO_LIMIT = (2**30,) * 3  # WebGPU's buffers do not have the limits of Vulkan's images
 
 
-def loaded_eyes(weights: Path) -> Eyes:
+def loaded_eyes(weights: Path) -> FeatureExtractor:
     digits = Digits()
     digits.load_state_dict(torch.load(weights, weights_only=True))
-    return Eyes(digits).eval()
+    return FeatureExtractor(digits).eval()
 
 
-def program_of(eyes: Eyes) -> bytes:
+def program_of(eyes: FeatureExtractor) -> bytes:
     """Return the file: two methods, each with the eyes."""
     w1, w2 = torch.rand(HIDDEN, SEEN), torch.rand(CLASSES, HIDDEN)
     labels = torch.zeros(BATCH, dtype=torch.int32)

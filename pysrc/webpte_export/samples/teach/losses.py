@@ -1,4 +1,4 @@
-"""Computes the losses of a few steps of `teach` by PyTorch's autograd, for comparison in tests.
+"""Computes the losses of a few steps of `teach` by PyTorch's autograd, for tests.
 
     python -m webpte_export.samples.teach.losses digits.pt START.npz STEPS
 
@@ -16,10 +16,19 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from webpte_export.samples.teach.export_teach import loaded_eyes
-from webpte_export.samples.teach.network import BETA1, BETA2, DECAY, EPSILON, Eyes, Predict
+from webpte_export.samples.teach.network import (
+    BETA1,
+    BETA2,
+    DECAY,
+    EPSILON,
+    FeatureExtractor,
+    Predict,
+)
 
 
-def losses(eyes: Eyes, start: dict[str, Tensor], rate: float, steps: int) -> list[float]:
+def losses(
+    eyes: FeatureExtractor, start: dict[str, Tensor], rate: float, steps: int
+) -> list[float]:
     """Train with autograd; only the forward pass is shared with `network.Learn`."""
     model, weights = Predict(eyes), [start["w1"].requires_grad_(), start["w2"].requires_grad_()]
     moments = [(torch.zeros_like(one), torch.zeros_like(one)) for one in weights]

@@ -1,4 +1,4 @@
-"""The two methods of the sample `teach`; each call takes the weights, `learn` returns new ones.
+"""The two methods of the sample `teach`; each call takes the weights, `learn` returns new weights.
 
     learn(pictures, labels, rate, w1, m1, v1, w2, m2, v2) -> loss, w1, m1, v1, w2, m2, v2
     predict(pictures, w1, w2) -> logits
@@ -7,8 +7,8 @@
 
 `eyes` are the convolutions of the sample `digits`, which are fixed; w1 and w2 are trained. Their
 output is the difference from an empty picture, and there are no biases: so an empty picture gives
-logits of zero. The gradient is written out, since programs have no autograd, and so is AdamW:
-PyTorch's exporter refuses `et_vk.adamw_step`, whose outputs are its inputs.
+logits of zero. The gradient is written out, because programs have no autograd. AdamW is written
+out, too, because PyTorch's exporter refuses `et_vk.adamw_step`, whose outputs are its inputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEEN_SCALE = 0.3  # scales the features to suit AdamW's step size
 BETA1, BETA2, EPSILON, DECAY = 0.9, 0.99, 1e-8, 0.01
 
 
-class Eyes(nn.Module):
+class FeatureExtractor(nn.Module):
     """A feature extractor: (n, 1, 28, 28), ink 1 on 0 -> (n, SEEN)."""
 
     def __init__(self, digits: Digits) -> None:
@@ -42,7 +42,7 @@ class Eyes(nn.Module):
 
 
 class Predict(nn.Module):
-    def __init__(self, eyes: Eyes) -> None:
+    def __init__(self, eyes: FeatureExtractor) -> None:
         super().__init__()
         self.eyes = eyes
 
@@ -51,13 +51,13 @@ class Predict(nn.Module):
 
 
 class Learn(nn.Module):
-    """A step of AdamW on one batch: (BATCH, 1, 28, 28) with int32 labels (BATCH,)
+    """A step of AdamW on a batch: (BATCH, 1, 28, 28) with int32 labels (BATCH,)
 
     rate  the learning rate, (1,)
     m, v  AdamW's running means of a weight's gradient and of its square, zeros to begin with
     """
 
-    def __init__(self, eyes: Eyes) -> None:
+    def __init__(self, eyes: FeatureExtractor) -> None:
         super().__init__()
         self.eyes = eyes
         self.register_buffer("zero", torch.zeros(1))

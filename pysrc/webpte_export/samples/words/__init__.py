@@ -1,1 +1,1 @@
-"""The sample `words`: vectors of texts that are near where texts have words in common."""
+"""The sample `words`: vectors of texts, near each other for texts with common words."""

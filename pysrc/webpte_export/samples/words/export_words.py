@@ -18,7 +18,7 @@ from torch.export import Dim
 from webpte_export import Report, export
 from webpte_export.samples.words.network import LETTERS, MOST_LETTERS, MOST_TEXTS, Words
 
-# Words that are in most texts say little about them.
+# Words in most texts say little about them.
 COMMON = (
     *("a", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "did", "do", "does"),
     *("for", "from", "had", "has", "have", "he", "her", "his", "how", "i", "if", "in", "into"),
@@ -29,7 +29,7 @@ COMMON = (
 
 
 def byte_letters() -> list[str]:
-    """Return the letter with which byte-level tokenizers write each byte."""
+    """Return the letter that byte-level tokenizers write for each byte."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = iter(range(256, 512))
     return [chr(byte) if byte in plain else chr(next(others)) for byte in range(256)]

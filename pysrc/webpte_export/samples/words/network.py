@@ -1,9 +1,9 @@
-"""An encoder of texts that has learned nothing: texts with the same letters in a row are near.
+"""An untrained encoder of texts: vectors of texts with common runs of letters are near.
 
-Each letter has a vector of random signs. The vector of four letters in a row is the product of
-theirs, each moved by its place, so that other letters, or the same in another order, have one that
-is about at right angles to it. A text's vector is the sum of all fours: the cosine of two texts is
-about the share of fours that they have in common.
+Each letter has a vector of random signs. The vector of four letters in a row is the product of the
+letters' vectors, each rotated by its place, so that other letters, or another order, give a nearly
+orthogonal vector. A text's vector is the sum over all runs of four: the cosine of two texts is
+about the share of runs in common.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Words(nn.Module):
         super().__init__()
         random = torch.Generator().manual_seed(7)
         signs = torch.randint(0, 2, (LETTERS, WIDTH), generator=random) * 2.0 - 1
-        signs[0] = 0  # padding: fours with it count nothing
+        signs[0] = 0  # padding: runs with it count nothing
         self.register_buffer("signs", signs)
 
     def forward(self, tokens: Tensor) -> Tensor:

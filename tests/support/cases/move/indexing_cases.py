@@ -16,6 +16,12 @@ def indices(limit: int, shape: tuple[int, ...] | int) -> Array:
     return np.asarray(rng.integers(-limit, limit, shape), np.int32)
 
 
+def rows(limit: int, shape: tuple[int, ...] | int) -> Array:
+    """Any of 0 to limit - 1, for operators that refuse negative indices."""
+    rng = np.random.default_rng(limit)
+    return np.asarray(rng.integers(0, limit, shape), np.int32)
+
+
 # Gather
 
 
@@ -35,7 +41,7 @@ def gathered(x: Array, dim: int, index: Array, _sparse: Any = None) -> Array:
 GATHER = "aten.gather.default"
 GATHER_CASES = [
     *(
-        LiveCase(GATHER, [(random_bits(shape, dtype), dim, indices(limit, index), False)], gathered)
+        LiveCase(GATHER, [(random_bits(shape, dtype), dim, rows(limit, index), False)], gathered)
         for dtype in WIDTHS
         for shape, dim, limit, index in (
             ((4, 7), 1, 7, (4, 3)),
@@ -52,7 +58,7 @@ GATHER_CASES = [
     ),
     LiveCase(
         GATHER,
-        [(random_bits((m, 7)), 1, indices(7, (m, n))) for m, n in ((4, 3), (1, 2), (3, 1), (0, 3))],
+        [(random_bits((m, 7)), 1, rows(7, (m, n))) for m, n in ((4, 3), (1, 2), (3, 1), (0, 3))],
         gathered,
         label="dynamic",
     ),
@@ -131,18 +137,18 @@ SELECT_CASES = [
         )
         for dtype in ("float32", "int8")
         for shape, dim, index in (
-            ((5, 3), 0, indices(5, 7)),
-            ((5, 3), 1, indices(3, 2)),
-            ((5, 4, 8), 1, indices(4, 3)),
-            ((5, 4, 8), -1, indices(8, 3)),
-            ((5, 3), 0, indices(5, ())),
-            ((5, 3), 0, indices(5, 0)),
-            ((), 0, indices(1, 1)),
+            ((5, 3), 0, rows(5, 7)),
+            ((5, 3), 1, rows(3, 2)),
+            ((5, 4, 8), 1, rows(4, 3)),
+            ((5, 4, 8), -1, rows(8, 3)),
+            ((5, 3), 0, rows(5, ())),
+            ((5, 3), 0, rows(5, 0)),
+            ((), 0, rows(1, 1)),
         )
     ),
     LiveCase(
         "aten.index_select.default",
-        [(random_bits((3, m)), 1, indices(m, n)) for m, n in ((5, 3), (2, 7), (1, 1))],
+        [(random_bits((3, m)), 1, rows(m, n)) for m, n in ((5, 3), (2, 7), (1, 1))],
         index_selected,
         label="dynamic",
     ),
@@ -152,7 +158,7 @@ EMBEDDING_CASES = [
     *(
         LiveCase(
             "aten.embedding.default",
-            [(weight, indices(11, shape), *more)],
+            [(weight, rows(11, shape), *more)],
             lambda weight, index, *_: indexed(weight, [index]),
         )
         for weight in (
@@ -165,10 +171,7 @@ EMBEDDING_CASES = [
     ),
     LiveCase(
         "aten.embedding.default",
-        [
-            (Const(random_bits((11, 8))), indices(11, (m, n)), -1)
-            for m, n in ((2, 5), (1, 1), (2, 0))
-        ],
+        [(Const(random_bits((11, 8))), rows(11, (m, n)), -1) for m, n in ((2, 5), (1, 1), (2, 0))],
         lambda weight, index, _: indexed(weight, [index]),
         label="dynamic",
     ),

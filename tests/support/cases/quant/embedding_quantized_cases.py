@@ -8,7 +8,7 @@ import numpy as np
 
 from support.cases.cases import Array
 from support.cases.live_cases import Const, LiveCase, each
-from support.cases.move.indexing_cases import indices
+from support.cases.move.indexing_cases import indices, rows
 
 
 def number_in(byte: int, d: int, bits: int, high_first: bool) -> int:
@@ -63,7 +63,7 @@ def q4gsw(
     scales = scales if rank == 2 else scales[:, 0] if rank == 1 else scales[0, :1]
     return LiveCase(
         Q4GSW,
-        [(Const(weight), Const(scales), size, indices(7, shape), linear) for shape in shapes],
+        [(Const(weight), Const(scales), size, rows(7, shape), linear) for shape in shapes],
         lambda w, s, size, index, linear: dequantized(w, s, size, index, not linear, None, width),
         out="float32",
         exact=False,
@@ -84,7 +84,7 @@ def decomposed(width: int, groups: int, zeros: str | None, rank: int = 2) -> Liv
                 None if points is None else Const(points),
                 -8,
                 7,
-                indices(7, (2, 3)),
+                rows(7, (2, 3)),
                 None,
             )
         ],
@@ -120,7 +120,7 @@ def of_kind(
     first = Const(weight), Const(scales), None if points is None else Const(points), low, high
     return LiveCase(
         f"quantized_decomposed.embedding_{kind}.{overload}",
-        [(*first, indices(7, shape), *more) for shape in shapes or ((2, 3),)],
+        [(*first, rows(7, shape), *more) for shape in shapes or ((2, 3),)],
         lambda w, s, z, low, high, index, dtype=None: dequantized(
             w if bits == 8 else w.view(np.uint8), s, width // groups, index, True, z, width, bits
         ),

@@ -73,7 +73,7 @@ def table(kind: str, columns: int) -> tuple[Const, Const, None, int, int]:
 D = "quantized_decomposed::"
 
 TABLES: list[Row] = [
-    (f"{D}embedding_byte.out", (*table("byte", 8), ids(3, -1, 0)), [((3, 8), "float32")]),
+    (f"{D}embedding_byte.out", (*table("byte", 8), ids(3, 6, 0)), [((3, 8), "float32")]),
     (f"{D}embedding_byte.dtype_out", (*table("byte", 6), ids(1), 6), [((1, 6), "float32")]),
     (f"{D}embedding_4bit.out", (*table("4bit", 4), ids(6, 2)), [((2, 8), "float32")]),
     (f"{D}embedding_2bit.out", (*table("2bit", 2), ids(0, 5)), [((2, 8), "float32")]),
@@ -166,10 +166,10 @@ IMAGE, WEIGHT = numbers(1, 3, 6, 5), Const(numbers(3))
 PICKED: list[Row] = [
     (
         "aten::embedding.out",
-        (Const(numbers(7, 5)), ids(3, -1), -1, False, False),
+        (Const(numbers(7, 5)), ids(3, 6), -1, False, False),
         [((2, 5), "float32")],
     ),
-    ("aten::gather.out", (X, 1, ids(4, 0, -1).reshape(3, 1), False), [((3, 1), "float32")]),
+    ("aten::gather.out", (X, 1, ids(4, 0, 1).reshape(3, 1), False), [((3, 1), "float32")]),
     ("aten::gather.out", (X, 1, Const(ids(4, 0, 1).reshape(3, 1)), False), [((3, 1), "float32")]),
     ("aten::index_select.out", (X, 0, ids(2, 0)), [((2, 5), "float32")]),
     ("aten::index.Tensor_out", (X, [ids(2, 0), ids(1, -1)]), [((2,), "float32")]),
@@ -244,7 +244,7 @@ def test_it_is_one_submission(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", TABLES, ids=named)
-@pytest.mark.parametrize("outside", [7, -8, 2**40])
+@pytest.mark.parametrize("outside", [7, -1, 2**40])
 def test_a_row_that_a_table_does_not_have_is_an_error(row: Row, outside: int) -> None:
     m, (index,) = method_of(row)
 
@@ -294,7 +294,7 @@ def test_a_chat_model_with_a_table_of_bytes_is_one_delegate() -> None:
     wait(run())
 
 
-@pytest.mark.parametrize("outside", [5, -6])
+@pytest.mark.parametrize("outside", [5, -1])
 def test_an_element_that_a_tensor_does_not_have_is_an_error(outside: int) -> None:
     m, (x, index) = method_of(PICKED[1])
 

@@ -175,7 +175,7 @@ def test_the_inputs_that_decode_steps_have_in_common(
     more: list[tuple[int, ...]],
     kept: list[int],
 ) -> None:
-    """What has a row for each token changes with them, and is not among these."""
+    """Inputs with a row for each token change with them, and are not among these."""
     for stateful in (True, False):
         g = GraphWriter()
         given = [g.tensor(tokens, "int64"), g.tensor(position, "int64")]

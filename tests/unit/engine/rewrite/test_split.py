@@ -141,14 +141,19 @@ def test_a_load_that_fails_frees_all_parts(method: str) -> None:
     wait(check())
 
 
-@pytest.mark.parametrize("index", [97, -98])
-@pytest.mark.parametrize("name", ["embedding", "embedding_q4"])
-def test_an_index_outside_of_the_table_is_an_error(name: str, index: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "index", "valid"),
+    [
+        *((name, index, "0") for name in ("embedding", "embedding_q4") for index in (97, -1, -98)),
+        *(("index_tensor", index, "-97") for index in (97, -98)),
+    ],
+)
+def test_an_index_outside_of_the_table_is_an_error(name: str, index: int, valid: str) -> None:
     async def check() -> None:
         program = PROGRAMS[name]()
         indices = np.array([[3, index]], np.int64)
         wrong = SplitProgram(program.graph, program.row_bytes, (indices,))
-        with pytest.raises(errors.IndexRangeError, match="-97 to 96"):
+        with pytest.raises(errors.IndexRangeError, match=f"valid are {valid} to 96"):
             await run(wrong, SimulatedDevice(), program.limit(7))
 
     wait(check())

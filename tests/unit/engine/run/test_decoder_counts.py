@@ -1,6 +1,6 @@
 """Counts of dispatches per layer of small exports of many families of decoders.
 
-support/llm/export_decoders.py made them: two layers each, with 8-bit weights.
+data/make/export_decoders.py made them: two layers each, with 8-bit weights.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-from bench.architectures.language_models import (  # noqa: E402
+from support.llm.decoder_families import (  # noqa: E402
     FAMILIES,
     VOCABULARY,
     tokenizer,

@@ -17,7 +17,7 @@ from webpte_export.calibrate import calibrate  # noqa: E402
 from webpte_export.errors import ExportError  # noqa: E402
 from webpte_export.gptq import (  # noqa: E402
     Inputs,
-    Rounded,
+    RoundedWeights,
     relative_error,
     round_to_nearest,
     round_weights,
@@ -47,7 +47,7 @@ def nearest(weight: Any) -> Any:
     return ((groups / scales).round().clamp(-8, 7) * scales).reshape_as(weight)
 
 
-def check_grid(found: Rounded, weight: Any) -> None:
+def check_grid(found: RoundedWeights, weight: Any) -> None:
     assert found.numbers.dtype == torch.int8
     assert found.numbers.shape == weight.shape
     assert found.numbers.min() >= -8

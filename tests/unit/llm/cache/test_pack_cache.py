@@ -136,8 +136,8 @@ def test_a_cache_that_is_too_large_for_a_binding_fits_in_fewer_bits() -> None:
             await webpte.load(program, device=device, options=options)
         for asked in ({"kv_cache": "f16"}, {"kv_cache": "int8"}, {"max_context": 64}):
             given: Any = {"device": device, "options": options, **asked}
-            assert not (await webpte.forecast(program, **given)).refusals
-            async with await webpte.load(program, **given) as loaded:
+            assert not (await webpte.llm.forecast(program, **given)).refusals
+            async with await webpte.llm.load(program, **given) as loaded:
                 await loaded.forward(*case.inputs(0))
 
     wait(check())

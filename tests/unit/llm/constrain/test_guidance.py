@@ -26,7 +26,13 @@ from webpte.llm import Constraint, Grammars, Matching
 from webpte.llm.constrain import grammar, guidance
 from webpte.llm.constrain.closed_objects import closed
 from webpte.llm.constrain.grammar import LazyGrammars
-from webpte.llm.constrain.guidance import Guide, Guided, _Words, grammar_of, load_guidance
+from webpte.llm.constrain.guidance import (
+    GrammarConstraint,
+    Guide,
+    _TokenizerAdapter,
+    grammar_of,
+    load_guidance,
+)
 from webpte.llm.constrain.json_answer import JsonAnswer, JsonForm
 from webpte.llm.text import Tokenizer
 from webpte_host.base.layout import ROOT
@@ -40,9 +46,9 @@ def lazy(kind: str = BYTES) -> tuple[Tokenizer, LazyGrammars]:
     return tokenizer, LazyGrammars(tokenizer)
 
 
-def guided(schema: Any, kind: str = BYTES) -> Guided:
+def guided(schema: Any, kind: str = BYTES) -> GrammarConstraint:
     made = wait(lazy(kind)[1].json(JsonAnswer((JsonForm(schema),)))())
-    assert isinstance(made, Guided)
+    assert isinstance(made, GrammarConstraint)
     return made
 
 
@@ -237,7 +243,7 @@ def test_words_are_cut_where_the_tokenizer_adds_a_space() -> None:
     tokenizer, _ = lazy(PIECES)
     pieces = tokenizer.pieces()
     for text in ('{"id": ', "<s>x", "é🙂", ""):
-        tokens = _Words(tokenizer, pieces)(text.encode())
+        tokens = _TokenizerAdapter(tokenizer, pieces)(text.encode())
         assert b"".join(pieces[token] or b"" for token in tokens) == text.encode()
 
 

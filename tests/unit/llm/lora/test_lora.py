@@ -53,7 +53,7 @@ def changed(pair: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
 
 async def opened(device: str = "gpu", **options: Any) -> webpte.Program:
     on: Any = SimulatedDevice() if device == "gpu" else device
-    return await webpte.load(PROGRAM, device=on, **{"lora": ROOM, **options})
+    return await webpte.llm.load(PROGRAM, device=on, **{"lora": ROOM, **options})
 
 
 async def logits(program: webpte.Program) -> np.ndarray:

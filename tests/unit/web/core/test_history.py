@@ -158,6 +158,24 @@ def test_a_link_has_its_entry_already() -> None:
     visit(script)
 
 
+def test_a_link_that_is_left_while_it_opens_leaves_the_address() -> None:
+    async def script(app: App, browser: Historian) -> None:
+        browser.show(address="?model=add&view=python")
+        gate = browser.held = asyncio.Event()
+        opening = asyncio.ensure_future(
+            app.receive({"act": "link", "model": "add", "view": "python"})
+        )
+        await asyncio.sleep(0)
+        browser.show(address="")  # by the button Cancel beside the early input
+        await app.receive({"act": "go", "left": True})
+        gate.set()
+        await opening
+        assert browser.text["status"] == "Opening was cancelled"
+        assert browser.entries == [("", "")]
+
+    visit(script)
+
+
 MINE = File("mine.pte", (SAMPLES / "sigmoid.pte").read_bytes())
 
 

@@ -112,6 +112,10 @@ class GalleryController:
         else:
             await self.on_link(message)
 
+    def forget_link(self) -> None:
+        """Forget what the page's address named: a reload opens it no more."""
+        self._linked = {}
+
     @contextlib.contextmanager
     def going(self) -> Iterator[None]:
         """Hold the address back while the history's entry is being opened.

@@ -42,10 +42,10 @@ _SPANS = (
 
 def inline(text: str, depth: int = 0) -> list[object]:
     """Return the markup of one line."""
-    return [text] if depth > DEEPEST else _Line(text, depth).shown()
+    return [text] if depth > DEEPEST else _InlineReader(text, depth).shown()
 
 
-class _Line:
+class _InlineReader:
     def __init__(self, text: str, depth: int) -> None:
         self._text, self._depth = text, depth
         self._closers: dict[int, list[int]] = {}  # of each kind of span

@@ -6,17 +6,19 @@ sdpa_with_kv_cache   q, k, v [B, S, heads, D] and caches [B, C, key heads, D]: w
                      the caches from the position on, then attends to the keys up to position + S
 custom_sdpa          attention to the caches, without writing them
 update_cache         writes one cache; its output has no meaning
-et_vk.gemma4_sdpa    attention of q to all of k and v [B, N, key heads, D], with a mask [S, N]
+et_vk.gemma4_sdpa    attention of q to every position of k and v [B, N, key heads, D], with a mask
+                     [S, N]
 et_vk.sdpa           q [.., heads, S, D], k and v [.., key heads, K, D]: neither cache nor position
 
 Query head h reads key head h // (heads // key heads). Causal attention hides the keys after a
 query's own position. A mask broadcasts to [B, heads, S, keys] and is added to the logits; in the
 ops with a cache, a boolean mask is true for the keys that take part. A mask as long as the cache
-covers all of it, as in ExecuTorch; a shorter one must end at the last query. A row without any key
-is zero, as in torch's scaled_dot_product_attention.
+covers the whole cache, as in ExecuTorch; a shorter mask must end at the last query. A row without
+any key is zero, as in torch's scaled_dot_product_attention.
 
-With a `window`, causal attention also hides all but so many keys up to the query's own. A soft cap
-c makes of a logit c * tanh(logit / c). No file has these two: rewritten calls have them.
+With a `window`, causal attention also hides keys that are `window` or more positions before the
+query. A soft cap c replaces a logit by c * tanh(logit / c). Files have neither argument: load/ adds
+both.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from webpte.engine.shapes import numel
 
 Array = np.ndarray
 
-OWN = "window: int = 0, soft_cap: number? = None"  # of calls that load/ has rewritten
+OWN = "window: int = 0, soft_cap: number? = None"  # arguments that load/ adds
 WITH_CACHE = (
     "query: tensor, key: tensor, value: tensor, k_cache: tensor, v_cache: tensor, "
     "input_pos: live, seq_len: any, attn_mask: tensor? = None, dropout_p: number? = 0, "
@@ -94,7 +96,7 @@ def cached_bounds(args: Args, writes: bool) -> list[SymIntBound]:
 
 
 def stored_as(args: Args, call: Attention, *names: str) -> Attention:
-    """Return the call with the element type of its tensors in memory, packed caches aside."""
+    """Return the call with its tensors' element type in memory; packed caches keep theirs."""
     tensors = [tensor for tensor in map(args.tensor, names) if tensor.dtype.packing is None]
     return replace(call, stored=float_type(args, *tensors, args.out))
 
@@ -149,7 +151,7 @@ def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Ar
     result = np.zeros((batch, heads, tokens, size))
     shape = (batch, heads, tokens, k.shape[2])
     seen, added = np.broadcast_to(seen, shape), np.broadcast_to(added, shape)
-    # So many key heads at once that their logits and copies stay small.
+    # Key heads per step: their logits and copies stay small.
     most = max(1, AT_ONCE // max(1, k.shape[2] * max(k.shape[3], size, tokens * call.group)))
     for b in range(batch):
         for first in range(0, heads, most * call.group):
@@ -173,7 +175,7 @@ def attend(q: Array, k: Array, v: Array, call: Attention, seen: Array, added: Ar
 
 
 def mask_arrays(args: Args, call: Attention) -> tuple[Array, Array]:
-    """Return which keys take part, and what is added to the logits."""
+    """Return the keys that take part, and the numbers to add to the logits."""
     mask = args.optional_array("attn_mask")
     if mask is None:
         return np.array(True), np.array(0.0)
@@ -185,7 +187,7 @@ def mask_arrays(args: Args, call: Attention) -> tuple[Array, Array]:
 
 
 def write_rows(args: Args, new: str, cache: str, position: int) -> None:
-    """Write new keys or values to a cache, packed as that is."""
+    """Write new keys or values to a cache, packed if the cache is."""
     rows, held = args.array(new), args.array(cache)
     packing = packing_of(args.tensor(cache).dtype)
     packed = rows if packing is None else pack_rows(rows, packing)
@@ -201,7 +203,7 @@ def read_rows(args: Args, cache: str, count: int) -> Array:
 
 
 def attend_from(args: Args, call: Attention, q: Array, k: Array, v: Array) -> Array:
-    """Attend from the live position on; arrays are [batch, heads, tokens, size]."""
+    """Compute attention from the live position; arrays are [batch, heads, tokens, size]."""
     position = args.integer("input_pos")
     count = call.keys + (position if call.follows else 0)
     seen, added = mask_arrays(args, call)

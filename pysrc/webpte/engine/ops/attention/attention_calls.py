@@ -1,4 +1,4 @@
-"""Read and check the calls of the attention ops: their shapes, and an `Attention` of each."""
+"""Read the calls of the attention ops as `Attention` records, and check their shapes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def masked_shape(args: Args) -> tuple[Dims]:
 
 
 def cache_row(cache: TensorArg, dims: Dims) -> Dims:
-    """Return dims with the last one as it is in a cache: in words, if that is packed."""
+    """Return dims as a cache stores them: the last dim counts words if the cache is packed."""
     packing = packing_of(cache.dtype)
     return dims if packing is None else packing.packed_dims(dims)
 
@@ -148,7 +148,7 @@ def tokens_first(tensor: TensorArg) -> Heads:
 
 
 def cache_heads(cache: TensorArg, size: int) -> Heads:
-    """Return a cache of rows of `size` elements; the strides of a packed one are in units."""
+    """Return a cache with rows of `size` elements; strides of a packed cache count units."""
     packing = packing_of(cache.dtype)
     if packing is None:
         return tokens_first(cache)
@@ -162,7 +162,7 @@ def read_mask(args: Args, target: Dims, boolean: bool) -> Mask | None:
     tensor = args.optional_tensor("attn_mask")
     if tensor is None:
         return None
-    # Batch dims are counted as one, so a mask must have all of them or none.
+    # Batch dims are counted as a single dim, so a mask must have all of them or none.
     dims = tensor.dims if tensor.rank <= 4 else (numel(tensor.dims[:-3]), *tensor.dims[-3:])
     try:
         fits = broadcast(dims, target) == target
@@ -182,7 +182,7 @@ def read_scale(args: Args, size: int) -> float:
 
 
 def mask_keys(args: Args, positions: int) -> int | None:
-    """Return how many keys the mask has; None without a mask, or if one column is for all."""
+    """Return the number of keys in the mask; None without a mask, or if one column is for all."""
     mask = args.optional_tensor("attn_mask")
     keys = mask.dims[-1] if mask is not None and mask.rank else 1
     if mask is None or (keys == 1 and positions != 1):
@@ -218,7 +218,7 @@ def read_masked(args: Args) -> Attention:
 
 
 def read_window(args: Args) -> int:
-    """Return the window of causal attention, 0 if there is none."""
+    """Return the window of causal attention; 0 means no window."""
     window = args.integer("window")
     if window < 0 or (window and not args.flag("is_causal")):
         raise GraphError(f"{args.call}: a window of {window} keys; it must be causal")
@@ -226,7 +226,7 @@ def read_window(args: Args) -> int:
 
 
 def read_attention(args: Args, queries: Heads, keys: Heads, values: Heads) -> Attention:
-    """Return the attention to keys up to the last query's position, or those that a mask covers."""
+    """Return the attention to keys up to the last query's position, or to the keys of the mask."""
     check_no_dropout(args)
     tokens, positions = queries.sizes[2], keys.sizes[2]
     named = mask_keys(args, positions)

@@ -1,4 +1,4 @@
-"""The choice among the kernels of an `Attention`, by its sizes and the device."""
+"""Chooses a kernel for an `Attention`, by its sizes and the device."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""The kernels of an `Attention`, of whichever op; attention_choice.py chooses one of them.
+"""The kernels of an `Attention`; attention_choice.py chooses among them.
 
 Few queries use `attention_flash_split`, which splits the keys over workgroups and writes new keys
 and values to the cache on the way. Many queries use the tiles of `attention_flash`, or, if heads
-are so small that their queries fit into shared memory, of `attention_flash_small_heads`;
-attention_matrix.py has them by subgroup matrices. All of them read the position from its uniform,
-so grids and splits follow from the size of the cache, never from the live position. After a split,
-`attention_flash_reduce` adds up. A software adapter gets plain loops: `attention_naive_logits`
-writes the logits of some rows, `attention_naive_values` the weighted values.
+are so small that their queries fit into shared memory, the tiles of `attention_flash_small_heads`;
+attention_matrix.py uses subgroup matrices. All kernels read the position from its uniform, so grids
+and splits follow from the size of the cache, never from the live position. After a split,
+`attention_flash_reduce` adds up the parts. A software adapter gets plain loops:
+`attention_naive_logits` writes the logits of some rows, `attention_naive_values` the weighted
+values.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ SPLIT_SIZE, SPLIT_ROWS, MAX_SPLIT_HEAD, MAX_SPLITS = 256, 4, 256, 64
 REDUCE_SIZE = 256
 BLOCK_HEAD, BLOCK_BYTES = 64, 32768
 NO_MASK, ADDED, BOOLEAN = range(3)
-# Constants that only one of the naive kernels has.
+# Constants that a single naive kernel has.
 LOGITS_ONLY, VALUES_ONLY = ("HEAD", "MASK"), ("VALUE_HEAD",)
 
 FEW_ROWS = 32  # rows of a key head for which splitting the keys beats tiles
-KEYS_PER_SPLIT = {  # of kernels whose workgroups take some at a time, whatever the head's size
+KEYS_PER_SPLIT = {  # for kernels with a fixed number of keys per step
     "attention_flash": 128,
     "attention_flash_small_heads": 128,
     "attention_matrix": 256,
 }
-# Enough to fill a GPU of 132 cores; more would only make the reduction longer.
+# Workgroups that fill a GPU of 132 cores; more would only make the reduction longer.
 WORKGROUPS = {
     "attention_flash_split": 512,
     "attention_flash_split_rope": 512,
@@ -56,14 +57,14 @@ WORKGROUPS = {
     "attention_matrix": 256,
 }
 MOST_CANDIDATES = 4  # numbers of splits near the default
-LOGIT_BYTES = 1 << 24  # of the logits that a software adapter holds at once
+LOGIT_BYTES = 1 << 24  # most bytes of logits at once on a software adapter
 ITEM_BYTES = {"f32": 4, "f16": 2}
-FLOATS = "floats"  # keys and values as they are: see `Attention.cache_format`
+FLOATS = "floats"  # unpacked keys and values: see `Attention.cache_format`
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask with its strides of a batch, a head, a token and a key."""
+    """A mask with its strides between batches, heads, tokens and keys."""
 
     tensor: TensorArg
     strides: Dims
@@ -72,7 +73,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Attention:
-    """One call. With `new` keys and values, `k` and `v` are the caches they are written to."""
+    """A single attention call; `new` keys and values are written to the caches `k` and `v`."""
 
     q: Heads
     k: Heads
@@ -86,11 +87,11 @@ class Attention:
     mask: Mask | None
     new: tuple[Heads, Heads] | None = None
     stored: str = "f32"  # element type in memory: f32 or f16
-    packing: CachePacking | None = None  # of the caches; strides of `k` and `v` are then in units
-    # Params of attention_flash_split_rope.wgsl.
+    packing: CachePacking | None = None  # None: floats; else strides of `k` and `v` count units
+    # params of attention_flash_split_rope.wgsl
     rotary: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
-    window: int = 0  # keys that a query sees, its own included; 0: all
-    cap: float = 0  # c of c * tanh(logit / c); 0: logits as they are
+    window: int = 0  # keys that a query sees, including its own; 0: no limit
+    cap: float = 0  # c of c * tanh(logit / c); 0: logits unchanged
     target: Target = GPU
 
     @property
@@ -175,7 +176,7 @@ def writes_cache(call: Attention) -> bool:
 
 
 def split_lanes(call: Attention) -> int:
-    """Return how many invocations share a key: each reads up to four quads of it at once."""
+    """Return how many invocations share a key; each reads up to four quads of the key at once."""
     quads = ceil_div(call.q.sizes[3], QUAD)
     return 4 if quads <= 16 else 8 if quads <= 32 else 16
 
@@ -186,7 +187,7 @@ def lower_split(
     kernel: str = "attention_flash_split",
     bindings: tuple[Binding, ...] | None = None,
 ) -> list[Dispatch]:
-    """Split the keys. `bindings` precede the caches: by default queries, new keys and values."""
+    """Lower attention with split keys; `bindings` default to queries, new keys and new values."""
     if bindings is None:
         new_ids = (None, None) if new is None else (new[0].id, new[1].id)
         bindings = (call.q.id, *new_ids)
@@ -258,7 +259,7 @@ def attention_dispatches(
 
 
 def choose_splits(call: Attention, kernel: str, jobs: int) -> int:
-    """Return over how many workgroups keys are split: as tuned on this adapter, or the default."""
+    """Return the number of workgroups that share the keys: the tuned number, or the default."""
     each = KEYS_PER_SPLIT.get(kernel, SPLIT_SIZE // split_lanes(call))
     most = min(MAX_SPLITS, ceil_div(call.k.sizes[2], each))
     wanted = call.target.adapter.workgroups(WORKGROUPS[kernel])
@@ -312,7 +313,7 @@ def without(pairs: Overrides, names: tuple[str, ...]) -> Overrides:
 
 
 def lower_simple(call: Attention) -> list[Dispatch]:
-    """Lower for a software adapter: as many lines at once as one buffer holds logits of."""
+    """Lower for a software adapter; each step takes as many lines as a buffer holds logits."""
     batch, heads, tokens, value_size = call.out.sizes
     width = call.k.sizes[2] if call.follows else call.keys
     every = batch * heads * tokens
@@ -355,5 +356,5 @@ def simple_logits(call: Attention, logits: Scratch, params: bytes, quads: int) -
 
 
 def scratch(key: str, nbytes: int) -> Scratch:
-    """Return scratch, rounded up to a power of two so that prompts of similar length share it."""
+    """Return scratch memory of 2^n bytes, so that prompts of similar length share it."""
     return Scratch(key, 1 << max(nbytes - 1, 15).bit_length())

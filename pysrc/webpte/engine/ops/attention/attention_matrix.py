@@ -1,11 +1,11 @@
 """Attention of many queries by subgroup matrices, for heads of 64 or 128 elements.
 
-attention_split_f16   splits the keys and values so far into f16, in blocks of 32 keys
+attention_split_f16   splits the cached keys and values into f16, in blocks of 32 keys
 attention_matrix      flash attention: logits and weighted values are products of matrices
 
-Numbers are split as in ops/gemm/subgroup_matrix.py: into two f16 each, and three products for one,
-or into one. A query, a key, and an element of the values of a block have a power of two each; a
-weight, which is at most 1, is split as it is. Logits, softmax and sums over blocks are float32.
+Numbers are split as in ops/gemm/subgroup_matrix.py: into two f16 with three products, or a single
+f16. Queries, keys, and columns of a block's values are scaled by powers of two; weights, which are
+at most 1, need no scale. Logits, softmax and sums over blocks are float32.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from webpte.engine.ops.gemm.subgroup_matrix import SHARED_BYTES
 KEYS, ROUND = (
     32,
     64,
-)  # of a block, and elements of a round: wgsl/lib/attention/attention_blocks.wgsl
-SIZES = (64, 128)  # of heads
-LEAST_ROWS = 128  # of a key head; for fewer, splitting all keys takes too long
-MOST_BYTES = 1 << 28  # of split keys and values
+)  # keys per block and elements per step, as in wgsl/lib/attention/attention_blocks.wgsl
+SIZES = (64, 128)  # sizes of heads
+LEAST_ROWS = 128  # rows of a key head; for fewer, splitting all keys takes too long
+MOST_BYTES = 1 << 28  # most bytes of split keys and values
 UNIT_BYTES = 16
 
 
@@ -43,12 +43,12 @@ def takes_matrix_attention(call: Attention, target: Target) -> bool:
 
 
 def parts_of_numbers(call: Attention, target: Target) -> int:
-    """Return the f16 of a number: one if tensors are stored as f16 or one suffices."""
+    """Return 1 or 2: the number of f16 terms per number."""
     return 1 if call.stored == "f16" or target.half_products else 2
 
 
 def blocks_of(call: Attention) -> int:
-    """Return the blocks of a key head."""
+    """Return the number of blocks per key head."""
     return ceil_div(call.k.sizes[2], KEYS)
 
 

@@ -1,7 +1,7 @@
 """KV caches in f16 or 8 bits: rows of floats, packed into words of 32 bits.
 
-A row is the key or value of one head at one position. It is packed when it is written, and unpacked
-by the kernels that read it; a packed cache [B, C, heads, words] is a tensor of words.
+A row is the key or value of one head at one position. A write packs the row, and the kernels that
+read it unpack it; a packed cache [B, C, heads, words] is a tensor of words.
 
 f16    elements in f16, rounded to nearest, four to a unit of two words
 int8   a word with a scale (float32), then four codes from -127 to 127 to a word; an element is
@@ -25,15 +25,15 @@ from webpte.engine.shapes import Dims
 Array = np.ndarray[Any, np.dtype[Any]]
 
 QUAD = 4
-LARGEST = 127  # number of a step
+LARGEST = 127  # significant bits of a step
 EXPONENT_BITS, INFINITE = 23, 255
-LEAST_EXPONENT = 40  # of float32, biased: smaller rows are zeros in 8 bits
+LEAST_EXPONENT = 40  # biased float32 exponent: smaller rows are zeros in 8 bits
 NO_STEP = np.uint32(0x7FC00000)
 
 
 @dataclass(frozen=True)
 class CachePacking:
-    """A way to pack rows: its dtype, the name of its files of WGSL, and words per unit."""
+    """A way to pack rows: its dtype, the name of its WGSL files, and words per unit."""
 
     dtype: DType
     wgsl: str
@@ -41,19 +41,19 @@ class CachePacking:
     has_step: bool
 
     def units(self, size: int) -> int:
-        """Return the units of a row of `size` elements, as kernels count them."""
+        """Return the units per row of `size` elements, as kernels count them."""
         return -(-size // QUAD) + self.has_step
 
     def words(self, size: int) -> int:
-        """Return the words of a row of `size` elements."""
+        """Return the words per row of `size` elements."""
         return self.units(size) * self.unit_words
 
     def packed_dims(self, dims: Dims) -> Dims:
-        """Return the dims of a packed cache whose dims are these, of floats."""
+        """Return the dims of the packed form of a cache with these float dims."""
         return (*dims[:-1], self.words(dims[-1]))
 
     def largest_step(self, values: Array) -> float:
-        """Return how far apart neighbouring numbers of a cache of these values are, at most."""
+        """Return the largest distance between neighbouring numbers of a cache with these values."""
         largest = float(np.abs(values[np.isfinite(values)]).max(initial=0))
         return largest / (LARGEST if self.has_step else 1 << 10)
 
@@ -69,7 +69,7 @@ PACKINGS = {
 
 
 def packing_of(dtype: DType) -> CachePacking | None:
-    """Return the packing of a cache's dtype; None for floats."""
+    """Return the packing of a cache's dtype; None for a float dtype."""
     return None if dtype.packing is None else PACKINGS[dtype.packing]
 
 

@@ -1,14 +1,14 @@
-"""Writes to a KV cache at given positions, and writes that leave the old cache as it was.
+"""Writes to a KV cache at given positions, and copies of a cache with such writes.
 
-    update_cache_with_indices      cache[b, indices[b, s]] = value[b, s], in place, as ring caches
-                                   are written; its output has no meaning
+    update_cache_with_indices      cache[b, indices[b, s]] = value[b, s], in place, for ring caches;
+                                   its output has no meaning
     webpte.updated_cache           a copy of the cache, with `value` from the position on
     webpte.updated_cache_with_indices
                                    a copy of the cache, with `value` at the indices
 
-value [B, S, heads, D], cache [B, C, heads, D], indices [B, S]. Of several values for one place the
-last one stays. The operators of webpte's own are what portable kernels become on the GPU, where a
-buffer is a value like others; where it stays there, resident.py writes to it in place again.
+value [B, S, heads, D], cache [B, C, heads, D], indices [B, S]. Of several values for the same place
+the last stays. Portable kernels become the `webpte.` operators on the GPU, where a buffer is a
+value; resident.py turns them into writes in place if the buffer stays on the GPU.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ AT_POSITION, AT_INDICES = (
     "webpte.updated_cache.default",
     "webpte.updated_cache_with_indices.default",
 )
-# The operators that write to the cache in place instead: the same arguments, and a dummy output.
+# The operators that write to the cache in place: the same arguments, and a dummy output.
 IN_PLACE = {
     AT_POSITION: "update_cache.default",
     AT_INDICES: "update_cache_with_indices.default",
@@ -130,7 +130,7 @@ def write_at(args: Args, cache: Array) -> Array:
             f"{args.call}: indices from {places.min()} to {places.max()} are out of bounds for "
             f"{size} cache positions"
         )
-    for token in range(value.shape[1]):  # in order: the last one stays
+    for token in range(value.shape[1]):  # in order, so that the last value stays
         cache[np.arange(len(cache)), places[:, token]] = value[:, token]
     return cache
 

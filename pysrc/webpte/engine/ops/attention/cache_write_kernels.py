@@ -1,4 +1,4 @@
-"""Lower the write of new keys or values into a KV cache, as they are or packed."""
+"""Lowers the write of new keys or values into a KV cache, unpacked or packed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from webpte.engine.ops.core.records import Dispatch, Scratch, SymIntUniform, cei
 from webpte.engine.shapes import Dims
 from webpte.errors import UnsupportedError
 
-Strides = tuple[int, int, int]  # of a batch, a head, a token; elements are neighbours
-Position = SymIntUniform | bytes | int  # int: a tensor with a place for each of a batch
+Strides = tuple[int, int, int]  # between batches, heads and tokens; elements are neighbours
+Position = SymIntUniform | bytes | int  # int: id of a tensor with a position for each batch
 
-UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes, and what moves them
+UPDATE_UNITS = ((16, "vec4<u32>"), (4, "u32"), (2, "f16"))  # bytes and WGSL type
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Heads:
 
 
 def update_unit(nbytes: int, itemsize: int) -> tuple[int, str]:
-    """Return the widest unit that a position of so many bytes is whole in, and its type."""
+    """Return the widest unit that divides a position's bytes, and its WGSL type."""
     if nbytes % 4 and itemsize != 2:
         raise UnsupportedError(
             f"a cache with {nbytes} bytes to a position; whole words of 4 bytes are supported"
@@ -35,7 +35,7 @@ def update_unit(nbytes: int, itemsize: int) -> tuple[int, str]:
 
 
 def lower_update(new: Heads, cache: Heads, itemsize: int, position: Position) -> Dispatch:
-    """Copy new keys or values into a cache, in the widest unit that a position is whole in."""
+    """Copy new keys or values into a cache, in the widest unit that divides a position."""
     batch, heads, tokens, size = new.sizes
     if itemsize == 1 and heads * size % 4:
         return lower_bytes(new, cache, position)
@@ -52,7 +52,7 @@ def lower_update(new: Heads, cache: Heads, itemsize: int, position: Position) ->
 
 
 def lower_bytes(new: Heads, cache: Heads, position: Position) -> Dispatch:
-    """Copy new rows of bytes into a cache whose positions are not whole words."""
+    """Copy new rows of bytes into a cache whose positions are not a multiple of four bytes."""
     batch, heads, tokens, size = new.sizes
     positions, row = cache.sizes[2], heads * size
     words = ceil_div(batch * positions * row, 4)

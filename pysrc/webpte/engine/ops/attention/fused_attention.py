@@ -1,7 +1,7 @@
 """From x to attention in three dispatches: rms_norm, q/k/v, rotary embedding, cache, attention.
 
-    attention_block   queries, keys and values are GEMMs of one x, maybe normalized before; the
-                      first two get a rotary embedding; then `sdpa_with_kv_cache`
+    attention_block   queries, keys and values are GEMMs of the same x, which may be normalized
+                      first; queries and keys get a rotary embedding; then `sdpa_with_kv_cache`
 
 For few tokens one kernel computes all three GEMMs, and attention rotates queries and keys as it
 reads them. Otherwise all calls run one after the other, but the three GEMMs at once where a kernel
@@ -52,9 +52,9 @@ from webpte.engine.ops.norm.fused_norm import NormedSum
 
 ATTENTION_BLOCK = "webpte.attention_block"
 SDPA = "sdpa_with_kv_cache.default"
-# By name: whether pairs lie half of the rotated elements apart.
+# By operator name: whether a pair's elements are half of the rotated elements apart.
 ROPES = {"et_vk.apply_rotary_emb.default": False, "et_vk.apply_rotary_emb_hf.default": True}
-# Of wgsl/gemm/linear_q4_skinny_qkv.wgsl, which binds the most.
+# wgsl/gemm/linear_q4_skinny_qkv.wgsl binds the most buffers.
 STORAGE_BUFFERS = 9
 
 
@@ -63,7 +63,7 @@ def lower_attention_block(args: Args) -> list[Dispatch]:
 
 
 def attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
-    """Return the steps from x to attention: as few as there are kernels for."""
+    """Return the steps from x to attention, as few as the kernels allow."""
     found = fused_dispatches(args, parts)
     if found is not None:
         return [FusedStep(tuple(parts), lambda _: found)]
@@ -103,7 +103,7 @@ def parts_are_dense(parts: Sequence[Part]) -> bool:
 
 
 def qkv_steps(parts: Sequence[Part]) -> list[FusedStep] | None:
-    """Return steps with q, k, v and sums with their biases as one; None if no kernel takes them."""
+    """Return a step for q, k, v and the sums with their biases; None if no kernel takes them."""
     linears = linears_of(list(parts))
     biases: list[TensorArg | None] = [None] * len(linears)
     outs, places = [part.out for _, part in linears], list[int]()
@@ -144,7 +144,7 @@ def rotary_attention(
     first, *rest = lower_split(
         call, call.new, "attention_flash_split_rope", (qkv, cosines.id, sines.id)
     )
-    # The sizes of rows are all that packed caches need.
+    # Packed caches only need the sizes of rows.
     known = first.overrides if call.packing is None else without(first.overrides, ("HEAD",))
     rotating = replace(
         first,

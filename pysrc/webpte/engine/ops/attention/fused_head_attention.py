@@ -1,9 +1,9 @@
 """From x to attention in three dispatches, where heads get biases or norms.
 
-    head_attention   as `attention_block`, but queries, keys and values get biases (or, if there is
-                     one token, the results of LoRA's branches), or queries and keys are
-                     RMS-normalized (each head, or all heads of a token at once); the rotary
-                     embedding may be missing
+    head_attention   as `attention_block`, but queries, keys and values get biases (for a single
+                     token, results of LoRA's branches), or queries and keys are RMS-normalized
+                     (each head, or all heads of a token at once); the rotary embedding may be
+                     missing
 
 For few tokens one kernel computes all three GEMMs, and attention adds biases, normalizes and
 rotates as it reads them. Otherwise all calls run one after the other, but the three GEMMs at once
@@ -52,14 +52,14 @@ from webpte.engine.ops.norm.fused_norm import RMS_NORM, NormedSum
 
 HEAD_ATTENTION = "webpte.head_attention"
 ADD = "aten.add.Tensor"
-STORAGE_BUFFERS = 10  # of wgsl/attention/attention_flash_split_heads.wgsl
-UNCHANGED, BIASED, NORMED_HEADS, NORMED_TOKENS = range(4)  # of the shader
+STORAGE_BUFFERS = 10  # buffers in wgsl/attention/attention_flash_split_heads.wgsl
+UNCHANGED, BIASED, NORMED_HEADS, NORMED_TOKENS = range(4)  # values of the shader's constant
 MASK_BINDING = 7
 
 
 @dataclass(frozen=True)
 class HeadSource:
-    """The linear layer that gives queries, keys or values, and what its result goes through."""
+    """The linear layer that computes queries, keys or values, with its bias and norm."""
 
     linear: Args
     bias: TensorArg | None = None
@@ -68,7 +68,7 @@ class HeadSource:
 
 @dataclass(frozen=True)
 class HeadPrologue:
-    """A change of queries, keys and values: its kind, the tensors, and epsilon of the norms."""
+    """The change of queries, keys and values: its kind, tensors and epsilon."""
 
     kind: int
     tensors: tuple[TensorArg | None, TensorArg | None, TensorArg | None] = (None, None, None)
@@ -80,7 +80,7 @@ def lower_head_attention(args: Args) -> list[Dispatch]:
 
 
 def head_attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
-    """Return the steps from x to attention: as few as there are kernels for."""
+    """Return the steps from x to attention, as few as the kernels allow."""
     found = fused_dispatches(args, parts)
     if found is not None:
         return [FusedStep(tuple(parts), lambda _: found)]
@@ -92,9 +92,9 @@ def head_attention_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
 
 
 def steps_with_biases(parts: Sequence[Part]) -> list[FusedStep]:
-    """Return one step per part, but one for a linear layer and the sum with its bias."""
+    """Return a step per part; a linear layer and the sum with its bias are a single step."""
     made = {part[1].out.id: i for i, part in enumerate(parts) if part[0].name in LINEAR_OF}
-    sums = dict[int, Part]()  # by the place of the linear layer
+    sums = dict[int, Part]()  # by the index of the linear layer
     for part in parts:
         op, args = part
         if op.name == ADD:
@@ -139,7 +139,7 @@ def fused_dispatches(
 
 
 def sources_of(parts: Sequence[Part], rope: Part | None) -> list[HeadSource]:
-    """Return the linear layers of queries, keys and values, and what follows each."""
+    """Return the linear layers of queries, keys and values, with later biases and norms."""
     makers = {out.id: part for part in parts for out in part[1].outs}
     attention = parts[-1][1]
     ids = [attention.tensor(name).id for name in ("query", "key", "value")]
@@ -174,17 +174,18 @@ def source_of(makers: Mapping[int, Part], value_id: int) -> HeadSource:
 
 
 def head_prologue_of(call: Attention, sources: Sequence[HeadSource]) -> HeadPrologue | None:
-    """Return what happens to the heads; None if the kernel does not do that."""
+    """Return the change of the heads; None if the kernel does not have it."""
     biases, norms = [s.bias for s in sources], [s.norm for s in sources[:2]]
     if not any(biases) and not any(norms):
         return HeadPrologue(UNCHANGED)
     if any(biases):
         widths = [source.linear.out.dims[-1] for source in sources]
         whole = all(b is not None and b.numel >= n for b, n in zip(biases, widths, strict=True))
-        # The result of a branch is a bias if there is one token; otherwise each has its own.
+        # For a single token the result of a LoRA branch is a bias; more tokens have different
+        # results.
         tokens = call.out.sizes[0] * call.out.sizes[2]
         whole &= tokens == 1 or all(bias is not None and bias.rank == 1 for bias in biases)
-        # The biases of values are where a mask would be.
+        # The kernel binds the biases of values in place of a mask.
         fits = whole and not any(norms) and call.mask is None and is_stored(call, *biases)
         return HeadPrologue(BIASED, tuple(biases)) if fits else None  # type: ignore[arg-type]
     if not all(norms):
@@ -206,7 +207,7 @@ def head_prologue_of(call: Attention, sources: Sequence[HeadSource]) -> HeadProl
 
 
 def is_stored(call: Attention, *tensors: TensorArg | None) -> bool:
-    """Return whether tensors are in memory as the queries are."""
+    """Return whether tensors have the element type that the queries have in memory."""
     return all(tensor is not None and tensor.dtype.wgsl == call.stored for tensor in tensors)
 
 

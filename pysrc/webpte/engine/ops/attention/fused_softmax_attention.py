@@ -1,8 +1,8 @@
 """Attention as exporters write it out, in one dispatch.
 
     softmax_attention   softmax(scale * q @ k^T + mask) @ v: two batched GEMMs with a softmax
-                        between, and the views and permutations before and after them; q, k and v
-                        may be split from one tensor, and rows that the mask hides be set to zero
+                        between, and the views and permutations around them; q, k and v may be split
+                        from a single tensor, and rows that the mask hides may be set to zero
 
 Views, permutations and splits are not carried out: the kernel reads and writes through strides. If
 it does not take the sizes, all parts run one after the other.
@@ -27,16 +27,16 @@ BMM, SOFTMAX = "aten.bmm.default", "aten._softmax.default"
 ADD, MUL, DIV = "aten.add.Tensor", "aten.mul.Tensor", "aten.div.Tensor"
 SPLIT = "aten.split_with_sizes_copy.default"
 EXPAND = "aten.expand_copy.default"
-# Of rows whose scores are all -inf, which PyTorch's attention with a mask sets to zero.
+# Ops that set rows to zero if all their scores are -inf, as PyTorch's attention with a mask does.
 EQUAL, NOT, ANY = "aten.eq.Scalar", "aten.logical_not.default", "aten.any.dims"
 FULL_LIKE, WHERE = "aten.full_like.default", "aten.where.self"
 PERMUTES = frozenset({"aten.permute_copy.default", "aten.permute.default"})
 
-ROWS = 8  # of wgsl/attention/softmax_attention.wgsl
-MOST_ELEMENTS = 256  # of a head
+ROWS = 8  # also in wgsl/attention/softmax_attention.wgsl
+MOST_ELEMENTS = 256  # largest size of a head
 MOST_SCALES = 2
 
-Scale = tuple[TensorArg, bool]  # one number, and whether it divides
+Scale = tuple[TensorArg, bool]  # a number, and whether it divides
 
 
 @dataclass
@@ -46,7 +46,7 @@ class TracedOperand:
     tensor: TensorArg
     layout: StridedView | None
     scales: list[Scale] = field(default_factory=list)
-    begin: int = 0  # where in the tensor
+    begin: int = 0  # offset in the tensor
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Parts:
         mask, scales = None, list[Scale]()
         op, part = self.writers[tensor.id]
         while op.name != BMM:
-            # The source is what a part wrote: sizes do not tell if there is only one score.
+            # Check that a part wrote the source: sizes do not show that if there is a single score.
             source = next(t for t in operands_of(part) if t.id in self.writers)
             others = [t for t in operands_of(part) if t.id != source.id]
             if op.name == ADD:
@@ -139,7 +139,7 @@ def operands_of(part: Args) -> tuple[TensorArg, ...]:
 
 @dataclass(frozen=True)
 class SoftmaxAttention:
-    """The operands of the kernel; their layouts are those of (head, token, element)."""
+    """The operands of the kernel; their layouts are (head, token, element)."""
 
     q: TracedOperand
     k: TracedOperand
@@ -148,7 +148,7 @@ class SoftmaxAttention:
     scales: list[Scale]
     out: TensorArg
     written: StridedView
-    hidden: float  # the share of each value in a row whose scores are all -inf
+    hidden: float  # share of each value in a row with no score above -inf
 
     @property
     def readings(self) -> list[TracedOperand]:
@@ -184,7 +184,7 @@ def read_attention(args: Args) -> SoftmaxAttention | None:
     return SoftmaxAttention(q, k, v, scores.mask, scales, args.outs[0], written, hidden)
 
 
-Strides = tuple[int, int, int, int]  # of a batch, a head, a token, and of the last axis
+Strides = tuple[int, int, int, int]  # between batches, heads, tokens, and along the last axis
 
 
 def strides_of(layout: StridedView | None, heads: int) -> Strides | None:
@@ -219,7 +219,7 @@ def dispatch_of(args: Args, attention: SoftmaxAttention) -> Dispatch | None:
     if masked is None or not fits:
         return None
     (count, tokens, size), (_, keys, _), (_, _, value_size) = (dims for dims, _ in found[:3])
-    if keys == 0:  # the parts give zeros, the kernel would divide by zero
+    if keys == 0:  # the parts compute zeros, the kernel would divide by zero
         return None
     tiles = ceil_div(tokens, ROWS)
     scaled = sum((4 if divides else 1) << i for i, (_, divides) in enumerate(scales))

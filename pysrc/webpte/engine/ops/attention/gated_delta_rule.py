@@ -8,8 +8,8 @@ For each token, with the state S [K, V] of its head:
 
 query [B, heads, T, K], key [B, states, T, K], value [B, states, T, V], beta [B, states, T], states
 [B, states, K, V]. Query head h reads state h // (heads // states). decay is [B, states, T, K], or
-[B, states, T] for one number per token. An operator of webpte's own, for the portable kernel of
-that name; a thread computes one column of a state, token by token.
+[B, states, T] for a number per token. An operator of webpte's own, for the portable kernel of that
+name; a thread computes one column of a state, token by token.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def lower_delta_rule(args: Args) -> list[Dispatch]:
 
 
 def np_gated_delta_rule(*arrays: Array) -> tuple[Array, Array]:
-    """Compute in float64; a result is rounded once."""
+    """Compute in float64, and round each result once."""
     q, k, v, decay, beta, state = (array.astype(np.float64) for array in arrays)
     decay = decay if decay.ndim == 4 else decay[..., None]
     group = q.shape[1] // k.shape[1]

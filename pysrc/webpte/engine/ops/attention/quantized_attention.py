@@ -4,12 +4,12 @@
                           q_zero_points, q_scales, k_zero_points, .., is_seq_at_dim_2) -> out
 
 Attention as in custom_sdpa, of (number - zero point) * scale. query, key and value are int8 [batch,
-tokens, heads, size], with is_seq_at_dim_2 [batch, heads, tokens, size], and so is out, of floats.
-Each row has a zero point (int8) and a scale: [.., 1]. An operator of webpte's own, for the portable
-kernel.
+tokens, heads, size], with is_seq_at_dim_2 [batch, heads, tokens, size]; out has the same shape, in
+floats. Each row has a zero point (int8) and a scale: [.., 1]. An operator of webpte's own, for the
+portable kernel.
 
-The kernels of attention read floats: `attention_dequantize` writes them to scratch memory, of keys
-and values up to the last position that is read.
+The kernels of attention read floats: `attention_dequantize` writes them to scratch memory, for keys
+and values up to the last position to read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from webpte.errors import GraphError, UnsupportedError
 Array = np.ndarray
 
 QUANTIZED_SDPA = "webpte.quantized_sdpa.default"
-# Each tensor with the beginning of the names of its zero points and scales.
+# Each tensor with the prefix of its zero points' and scales' names.
 ROWS = {"query": "q", "key": "k", "value": "v"}
 SIGNATURE = (
     "query: tensor, key: tensor, value: tensor, input_pos: live, attn_mask: tensor? = None, "
@@ -88,7 +88,7 @@ def quantized_shape(args: Args) -> tuple[Dims]:
 
 
 def read_quantized(args: Args) -> Attention:
-    """Return the attention of the tensors as they are: int8."""
+    """Return the attention of the int8 tensors, before dequantization."""
     return read_attention(args, *(as_heads(args, args.tensor(name)) for name in ROWS))
 
 
@@ -100,7 +100,7 @@ def quantized_bounds(args: Args) -> list[SymIntBound]:
 
 
 def dequantized(args: Args, name: str) -> Scratch:
-    """Return the memory for the floats of a tensor; changing numbers of queries share it."""
+    """Return scratch memory for a tensor's floats; calls with other numbers of queries share it."""
     nbytes = quad_count(args.tensor(name).numel) * QUAD * FLOAT_BYTES
     if nbytes > args.target.binding_bytes:
         raise UnsupportedError(
@@ -112,7 +112,7 @@ def dequantized(args: Args, name: str) -> Scratch:
 
 
 def lower_rows(args: Args, name: str, heads: Heads, read: int, follows: bool) -> Dispatch:
-    """Dequantize the first `read` positions of a tensor, and as many more as the position says."""
+    """Dequantize the first `read` positions of a tensor, plus the live position."""
     rows, begin = args.tensor(name), ROWS[name]
     zeros, scales = args.tensor(f"{begin}_zero_points"), args.tensor(f"{begin}_scales")
     _, count, positions, size = heads.sizes

@@ -49,7 +49,7 @@ def tables_of(args: Args) -> tuple[TensorArg, TensorArg]:
 
 
 def operands(args: Args) -> tuple[TensorArg, TensorArg, TensorArg, TensorArg]:
-    """Return queries, keys and the two tables, after the checks that both ops share."""
+    """Return queries, keys and the tables, after the checks that both ops share."""
     q, k = args.tensor("xq"), args.tensor("xk")
     check_floats(args, q, k)
     if q.rank != 4 or k.rank != 4 or q.dims[1] != k.dims[1]:
@@ -71,7 +71,7 @@ def pairs_shape(args: Args) -> tuple[Dims, Dims]:
 
 
 def table_strides(args: Args) -> tuple[int, int]:
-    """Return the strides of a token and a head in the tables of `apply_rotary_emb`."""
+    """Return the strides between tokens and between heads in the tables of `apply_rotary_emb`."""
     q, k, table, _ = operands(args)
     tokens, heads, pairs = q.dims[1], q.dims[2], q.dims[3] // 2
     if without_ones(table.dims) == without_ones((tokens, pairs)):
@@ -85,12 +85,12 @@ def table_strides(args: Args) -> tuple[int, int]:
 
 
 def without_ones(dims: Dims) -> Dims:
-    """Return the dims of more than one element, which tell where elements lie."""
+    """Return the dims above 1, which alone decide where elements lie."""
     return tuple(size for size in dims if size != 1)
 
 
 def check_rows(args: Args, table: TensorArg, *sizes: int) -> None:
-    """Check that tables of a row per position fit heads of these sizes."""
+    """Check that tables with a row per position fit heads of these sizes."""
     if table.rank != 2 or table.dims[1] % 2 or table.dims[1] > min(sizes):
         raise GraphError(
             f"{args.call}: tables {list(table.dims)} for heads of {' and '.join(map(str, sizes))}; "
@@ -141,7 +141,7 @@ def rope_hf_bounds(args: Args, *names: str) -> list[SymIntBound]:
 
 
 def angles_of(args: Args, half: bool) -> tuple[int, int, int]:
-    """Return the rotated pairs of a head, and the tables' strides of a token and a head."""
+    """Return the pairs per head, and the tables' strides between tokens and between heads."""
     q, _, cosines, _ = operands(args)
     if half:
         return cosines.dims[1] // 2, cosines.dims[1], 0
@@ -154,7 +154,7 @@ def start_of(args: Args, half: bool) -> SymIntUniform | bytes:
 
 
 def shape_of(tensor: TensorArg) -> tuple[int, int, int, int]:
-    """Return heads, head size, pairs of a head and pairs in all, as the kernel takes them."""
+    """Return heads, head size, pairs per head and pairs in all, as the kernel takes them."""
     pairs = ceil_div(tensor.dims[3], 2)
     return tensor.dims[2], tensor.dims[3], pairs, tensor.numel // max(tensor.dims[3], 1) * pairs
 

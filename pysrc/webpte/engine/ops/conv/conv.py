@@ -37,7 +37,7 @@ from webpte.engine.ops.gemm.gemm import Gemm
 from webpte.engine.ops.gemm.gemm_small import SmallGemm, is_small
 from webpte.engine.shapes import Dims
 
-# For int8 and 3-d convolutions.
+# Names for conv3d.py and the int8 convolutions.
 __all__ = [
     "Convolution",
     "Pair",
@@ -63,7 +63,7 @@ OPS = {
 
 
 # Groups with fewer channels leave a tile mostly empty: they go to the direct kernel, unless their
-# sums are longer than SHORT_SUM, where even such a tile is faster.
+# sums are longer than SHORT_SUM; then even a mostly empty tile is faster.
 MIN_TILE_CHANNELS = 8
 SHORT_SUM = 64
 RUN = 4  # outputs per invocation and channel of the direct kernel
@@ -228,7 +228,7 @@ def lower_simple(block: ConvBlock, conv: Convolution) -> Dispatch:
 
 
 def lower_tiled(block: ConvBlock, conv: Convolution, tile: ConvTile, splits: int) -> list[Dispatch]:
-    """Lower to a GEMM in tiles; with several `splits` of k, a second dispatch adds them up."""
+    """Lower to a GEMM in tiles; with several `splits` of k, a second dispatch adds up the parts."""
     out, copies = block.out, conv.groups * math.prod(conv.phases)
     pixels = conv.batch * math.prod(conv.phase_size)
     rows, columns = ceil_div(conv.out_channels, tile.rows), ceil_div(pixels, tile.columns)
@@ -304,7 +304,7 @@ def pack_params(
 
 
 def run_conv(args: Args, clamped: bool) -> Array:
-    """Convolve tap by tap: each is a matrix multiplication over a strided view of the input."""
+    """Convolve tap by tap; each tap is a matrix multiplication over a strided view of the input."""
     low, high = read_bounds(args, clamped)
     if is_volume(args):
         return np.minimum(np.maximum(run_volume(args), low), high)

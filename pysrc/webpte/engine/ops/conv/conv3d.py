@@ -1,7 +1,7 @@
 """Convolutions of volumes, for conv.py: input (B, C, D, H, W), weight (O, C / groups, *kernel).
 
-Transposed ones have weights (C, O / groups, *kernel). One plain kernel: four channels of four
-neighbouring outputs per invocation.
+Transposed convolutions have weights (C, O / groups, *kernel). A single plain kernel: four channels
+of four neighbouring outputs per invocation.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from webpte.errors import GraphError, UnsupportedError
 
 Array = np.ndarray
 
-RANK = 5  # of the tensors
-CHANNELS, RUN = 4, 4  # of an invocation
+RANK = 5  # rank of the tensors
+CHANNELS, RUN = 4, 4  # per invocation
 
 
 def is_volume(args: Args) -> bool:

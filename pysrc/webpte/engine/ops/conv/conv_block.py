@@ -1,4 +1,4 @@
-"""A convolution call with what is fused around it: zero padding before, an epilogue after."""
+"""A convolution call with its fused neighbours: zero padding before, an epilogue after."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webpte.engine.ops.gemm.gemm import Overrides
 
 Bounds = tuple[float, float]
 
-# Formulas of the sums x and the residual y, see wgsl/lib/conv/conv_epilogue.wgsl.
+# Formulas with the sums x and the residual y, see wgsl/lib/conv/conv_epilogue.wgsl.
 BOUNDED, BOUNDED_SUM = "bounded(x, a, b)", "bounded(x + y, a, b)"
 UNBOUNDED: Bounds = (-math.inf, math.inf)
 
@@ -25,8 +25,8 @@ def clamping(bounds: Bounds) -> Epilogue:
 
 
 @dataclass(frozen=True)
-class Padded:
-    """The input without the zeros that the file puts around it, and how many come before it."""
+class PaddedInput:
+    """The input before its zero padding, and the number of zeros before each row and column."""
 
     source: TensorArg
     before: Pair
@@ -39,7 +39,7 @@ class ConvBlock:
     args: Args
     out: TensorArg
     epilogue: Epilogue
-    padded: Padded | None = None
+    padded: PaddedInput | None = None
 
     @property
     def bias(self) -> TensorArg | None:

@@ -1,4 +1,4 @@
-"""Read and check the call of a convolution: its sizes, and what follows from them.
+"""Reads and checks the call of a convolution, and derives its sizes.
 
 Used by the lowering and the reference alike. One spatial dim is a height of 1.
 """
@@ -15,7 +15,7 @@ from webpte.errors import GraphError, UnsupportedError
 
 
 class Pair(NamedTuple):
-    """One number per spatial dim."""
+    """Two numbers: for height and for width."""
 
     h: int
     w: int
@@ -23,7 +23,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Convolution:
-    """A checked call; channels are those of one group."""
+    """A checked call; channels are counted per group."""
 
     batch: int
     groups: int
@@ -39,7 +39,7 @@ class Convolution:
 
     @property
     def phases(self) -> Pair:
-        """Plain convolutions that a transposed one consists of: see wgsl/lib/conv/conv.wgsl."""
+        """Plain convolutions in a transposed convolution: see wgsl/lib/conv/conv.wgsl."""
         if not self.transposed:
             return Pair(1, 1)
         return Pair(*map(min, self.stride, self.out_size))
@@ -61,7 +61,7 @@ class Convolution:
 
     @property
     def has_one_tap(self) -> bool:
-        """Whether it is a GEMM: a 1 x 1 kernel, stride 1, no padding."""
+        """Whether the convolution is a GEMM: a 1 x 1 kernel, stride 1, no padding."""
         return (
             self.kernel == self.stride == (1, 1)
             and self.padding == (0, 0)
@@ -70,7 +70,7 @@ class Convolution:
 
     @property
     def has_nine_taps(self) -> bool:
-        """Whether it is one group of 3 x 3 taps, one pixel apart, at every pixel."""
+        """Whether there is a single group of 3 x 3 taps, a pixel apart, at every pixel."""
         return (
             self.kernel == (3, 3)
             and self.stride == self.dilation == (1, 1)
@@ -80,12 +80,12 @@ class Convolution:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether it has one tap, and H * W is a multiple of 4."""
+        """Whether there is a single tap, and H * W is a multiple of 4."""
         return self.has_one_tap and math.prod(self.in_size) % 4 == 0
 
 
 def spatial(args: Args, name: str, rank: int) -> Pair:
-    """Read an argument with one entry per spatial dim, or one for all."""
+    """Read an argument with an entry per spatial dim, or a single entry for all."""
     items = args.integers(name)
     if len(items) == 1:
         items = items * rank

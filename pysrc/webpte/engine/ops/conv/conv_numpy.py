@@ -12,7 +12,7 @@ from webpte.engine.ops.core.records import ceil_div
 
 Array = np.ndarray
 
-COLUMN_ELEMENTS = 1 << 17  # inputs of one multiplication: they stay in the CPU's caches
+COLUMN_ELEMENTS = 1 << 17  # inputs per multiplication, to stay in the CPU's caches
 
 
 def times(weight: Array, x: Array) -> Array:
@@ -24,7 +24,7 @@ def times(weight: Array, x: Array) -> Array:
 def add_taps(conv: Convolution, x: Array, weight: Array) -> Array:
     """Gather the inputs under the kernel into columns and multiply (im2col).
 
-    Some rows of an image are taken at a time.
+    Each step takes some rows of an image.
     """
     groups, channels, (height, width) = conv.groups, conv.out_channels, conv.out_size
     terms = conv.in_channels * math.prod(conv.kernel)

@@ -1,4 +1,4 @@
-"""The tile config of a convolution: tiles and how many workgroups share a sum, or windows."""
+"""Tile configs of convolutions: the tile, and the number of workgroups that share a sum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webpte.engine.ops.gemm.gemm import Gemm
 class ConvTile:
     """The tile of a workgroup of 256, 4 x 4 elements per invocation; more invocations split k.
 
-    `step` is the length of k that is in workgroup memory at once.
+    `step` is the part of k that is in workgroup memory at once.
     """
 
     rows: int  # channels
@@ -33,13 +33,13 @@ LARGE, SMALL, FLAT = ConvTile(64, 64, 16), ConvTile(32, 32, 16), ConvTile(16, 64
 
 # Enough workgroups to keep a GPU of 132 cores busy, about two each.
 FULL = 256
-# A part of a sum with fewer steps does not pay for the second dispatch.
+# For fewer steps per part the second dispatch does not pay.
 MIN_SPLIT_STEPS = 2
 MAX_SPLITS = 16
 
 
 def choose_tile(conv: Convolution, pixels: int, copies: int, full: int) -> ConvTile:
-    """Return the largest tile of which there are enough; `full` of them fill the GPU."""
+    """Return the largest tile that yields enough workgroups; `full` workgroups fill the GPU."""
     if conv.out_channels <= FLAT.rows:
         return FLAT
     rows, columns = ceil_div(conv.out_channels, LARGE.rows), ceil_div(pixels, LARGE.columns)
@@ -68,7 +68,7 @@ ConvConfig = ConvTiles | ConvWindow
 
 
 def choose_conv_config(args: Args, conv: Convolution, gemm: Gemm) -> ConvConfig:
-    """Return the config that was measured fastest on this adapter, or else the default."""
+    """Return the config measured fastest on this adapter, or the default."""
     copies, pixels = conv.groups * math.prod(conv.phases), conv.batch * math.prod(conv.phase_size)
     full, terms = args.target.adapter.workgroups(FULL), conv.in_channels * conv.phase_taps
     tile = choose_tile(conv, pixels, copies, full)

@@ -13,13 +13,13 @@ from webpte.engine.ops.conv.conv_geometry import Convolution
 from webpte.engine.ops.core.records import ceil_div
 from webpte.engine.ops.core.target import Target
 
-# Workgroups for a GPU of 132 cores; with fewer, tiles whose sums are split are faster.
+# Workgroups that fill a GPU of 132 cores; with fewer, tiles with split sums are faster.
 ENOUGH = 120
 
 
 @dataclass(frozen=True)
 class ConvWindow:
-    """The constants of wgsl/conv/conv_window.wgsl: channels and quads of pixels of a workgroup."""
+    """The constants of wgsl/conv/conv_window.wgsl: channels and quads of pixels per workgroup."""
 
     row_quads: int = 4
     lines: int = 4
@@ -30,7 +30,7 @@ class ConvWindow:
         return "windows"
 
     def blocks(self, conv: Convolution) -> tuple[int, int]:
-        """Return the blocks down and across."""
+        """Return the number of blocks down and across."""
         return ceil_div(conv.out_size.h, self.lines), ceil_div(conv.out_size.w, 4 * self.width)
 
     def rows(self, conv: Convolution) -> int:

@@ -1,9 +1,9 @@
-"""Convolutions fused with what is around them: zero padding before, an epilogue after.
+"""Convolutions fused with their neighbours: zero padding before, an epilogue after.
 
-conv_block   pad with zeros, convolution, then one of
-                 a residual (whose last channels may be zeros), then an activation: relu, a clamp
+conv_block   pad with zeros, convolution, then either
+                 a residual (whose last channels may be zeros) and an activation: relu, a clamp
                  or another element-wise op of floats
-                 an activation alone
+                 an activation alone, or
                  x where it is positive, else x times the slope of its channel (PReLU)
 """
 
@@ -21,7 +21,7 @@ from webpte.engine.ops.conv.conv_block import (
     BOUNDED_SUM,
     UNBOUNDED,
     ConvBlock,
-    Padded,
+    PaddedInput,
     clamping,
 )
 from webpte.engine.ops.conv.conv_geometry import Pair
@@ -37,12 +37,12 @@ PLAIN, CLAMPED = "aten.convolution.default", "et_vk.conv_with_clamp.default"
 CONVOLUTIONS = frozenset({PLAIN, CLAMPED})
 PAD, ADD, MUL = "aten.constant_pad_nd.default", "aten.add.Tensor", "aten.mul.Tensor"
 RELU, GREATER, WHERE = "aten.relu.default", "aten.gt.Scalar", "aten.where.self"
-MOST_SCALARS = 2  # of an epilogue in wgsl/lib/conv/conv_epilogue.wgsl
+MOST_SCALARS = 2  # per epilogue in wgsl/lib/conv/conv_epilogue.wgsl
 SLOPED = "select(x * y, x, x > Vec())"
 
 
 def lower_conv_block(args: Args) -> list[Dispatch]:
-    """Lower a convolution with its epilogue, or one call after the other if no kernel has it."""
+    """Lower a convolution with its epilogue, or call by call if no kernel has the epilogue."""
     block = read_block(args, list(parts_of(args)))
     if block is None or (args.target.software and not block.is_simple):
         return lower_parts(args)
@@ -50,7 +50,7 @@ def lower_conv_block(args: Args) -> list[Dispatch]:
 
 
 def read_block(args: Args, parts: Sequence[Part]) -> ConvBlock | None:
-    """Return the convolution with its epilogue, or None if the kernels do not have that."""
+    """Return the convolution with its epilogue, or None if no kernel has the epilogue."""
     index = next(i for i, (op, _) in enumerate(parts) if op.name in CONVOLUTIONS)
     op, conv = parts[index]
     (out,), after = args.outs, [part for part in parts[index + 1 :] if not is_view(*part)]
@@ -78,7 +78,7 @@ def read_epilogue(
     return activated(conv, after[0], plain) if after else plain
 
 
-def read_padding(conv: Args, part: Args) -> Padded | None:
+def read_padding(conv: Args, part: Args) -> PaddedInput | None:
     """Return the zeros around each image, or None if the pad does anything else."""
     (*rest, height, width), source = pad.borders(part), part.tensor("self")
     if source.rank == 3:
@@ -86,11 +86,11 @@ def read_padding(conv: Args, part: Args) -> Padded | None:
     whole = not any(n for pair in rest for n in pair) and min(*height, *width) >= 0
     if not whole or part.number("value") != 0 or conv.flag("transposed"):
         return None
-    return Padded(source, Pair(height[0], width[0]))
+    return PaddedInput(source, Pair(height[0], width[0]))
 
 
 def activated(conv: Args, last: Part, epilogue: Epilogue) -> Epilogue | None:
-    """Return an activation of the sums, or of the sums and the residual."""
+    """Return the epilogue of an activation after the sums, or after the sums and the residual."""
     op, part = last
     found = unary.float_formula(op.name, part)
     assert found is not None, "see unary.ACTIVATIONS"
@@ -106,7 +106,7 @@ def activated(conv: Args, last: Part, epilogue: Epilogue) -> Epilogue | None:
 def added(conv: Args, after: Sequence[Part], plain: Epilogue, out: TensorArg) -> Epilogue | None:
     """Return a residual and the activation after it.
 
-    A residual that was padded with channels of zeros is read without them.
+    The kernel reads a residual without the channels of zeros that pad it.
     """
     index = next(i for i, (op, _) in enumerate(after) if op.name == ADD)
     _, addition = after[index]

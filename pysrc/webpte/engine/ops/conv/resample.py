@@ -4,8 +4,8 @@
     grid_sampler_2d: input (B, C, H, W), grid (B, Y, X, 2) of (x, y) in -1 to 1 -> (B, C, Y, X)
 
 Scale factors, if given, map outputs to inputs by their reciprocals, not by the ratio of the rounded
-sizes, as in torch. Places are computed in float32, as in torch: one that falls just short of a
-pixel there must do so here, too.
+sizes, as in torch. Places are computed in float32, as in torch, so that rounding near a pixel's
+edge agrees with torch.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from webpte.errors import GraphError, UnsupportedError
 
 Array = np.ndarray
 
-# Numbers of torch and of the kernels.
+# Interpolation modes and paddings by torch's numbers, which the kernels share.
 BILINEAR, NEAREST, BICUBIC = range(3)
 ZEROS, BORDER, REFLECTION = range(3)
-GRID_BLOCK = 8  # channels per invocation: BLOCK of wgsl/conv/resample_grid.wgsl
+GRID_BLOCK = 8  # channels per invocation: BLOCK in wgsl/conv/resample_grid.wgsl
 
 
 # Sizes
@@ -71,7 +71,7 @@ def scales(args: Args, align_corners: bool = False) -> tuple[float, float]:
     for in_size, out_size, factor in zip(x.dims[2:], out.dims[2:], factors, strict=True):
         scale = in_size / out_size
         if in_size == out_size:
-            pass  # torch copies, whatever the factor is
+            pass  # torch copies, for any factor
         elif align_corners:
             scale = (in_size - 1) / (out_size - 1) if out_size > 1 else 0.0
         elif factor > 0:
@@ -81,7 +81,7 @@ def scales(args: Args, align_corners: bool = False) -> tuple[float, float]:
 
 
 def nearest_scales(args: Args) -> tuple[float, float]:
-    """Return the factors for nearest: exactly 0.5 if the size doubles, whatever the factor is."""
+    """Return the factors for nearest: exactly 0.5 if the size doubles, for any factor."""
     sizes = zip(scales(args), args.tensor("self").dims[2:], args.out.dims[2:], strict=True)
     h, w = (0.5 if out_size == 2 * in_size else scale for scale, in_size, out_size in sizes)
     return (h, w)
@@ -92,7 +92,7 @@ def lower_nearest(args: Args) -> list[Dispatch]:
     if out.numel == 0:
         return []
     same_type(args, x, out)
-    unit = widest_unit(out.dtype, lambda elements: False)  # neighbours may come from one input
+    unit = widest_unit(out.dtype, lambda elements: False)  # several outputs may read the same input
     params = pack("4I2f", *x.dims[2:], *out.dims[2:], *nearest_scales(args))
     return [move("resample", (x.id, out.id), unit, out.numel, params)]
 
@@ -193,7 +193,7 @@ def reflected(x: Array, size: int, align: bool) -> Array:
 
 
 def settled(x: Array, size: int, padding: int, align: bool) -> Array:
-    """Bring places outside of the image inside, for border and reflection padding."""
+    """Move places outside of the image inside, for border and reflection padding."""
     if padding == ZEROS:
         return x
     return np.clip(reflected(x, size, align) if padding == REFLECTION else x, 0, size - 1)

@@ -1,9 +1,9 @@
-"""Classes of adapters: how much work fills a GPU of a kind, and how fast it is.
+"""Classes of adapters: the work that fills a kind of GPU, and its speed.
 
 Kernels choose tiles and splits by these numbers where nothing was tuned (docs/inside/tuning.md).
-WebGPU tells neither cores nor memory, so a row stands for GPUs that call themselves alike. Only the
-first row for NVIDIA was measured; the others are typical numbers of their kind. To add a GPU, copy
-a row above the one that it falls into now, and change what is different.
+WebGPU reports neither cores nor memory, so a row stands for GPUs with similar names. Only the first
+row for NVIDIA was measured; the other rows have typical numbers. To add a GPU, copy the row that
+matches it now, put the copy above that row, and change the numbers.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-# The GPU that the kernels' numbers of workgroups were measured on.
+# The GPU on which the kernels' numbers of workgroups were measured.
 MEASURED_CORES = 132
 
-# A GPU of no known vendor with no larger buffers than this is that of a phone.
+# A GPU of unknown vendor with buffers up to this size counts as a phone's.
 PHONE_BUFFER, BUFFER_LIMIT = 256 << 20, "maxBufferSize"
-# Only NVIDIA's driver for Vulkan offers just as much workgroup memory.
+# Only NVIDIA's driver for Vulkan offers exactly this much workgroup memory.
 NVIDIA_SHARED, SHARED_LIMIT = 48 << 10, "maxComputeWorkgroupStorageSize"
 
 
 @dataclass(frozen=True)
 class AdapterClass:
-    """A row of the table: which adapters it is for, and their numbers.
+    """A row of the table: the adapters that it matches, and their numbers.
 
     name       for people
     vendor     as WebGPU names it; empty for any
-    words      the architecture or description has one of them, in lower case; empty for any
+    words      any of these in the architecture or description, in lower case; empty for any
     cores      units that run workgroups: compute units, multiprocessors, Xe cores, shader cores
-    threads    invocations at work with which a GEMM reaches its full speed
-    speed      of a GEMM that fills the GPU; 1 is that of an H200
-    bandwidth  of its memory, in GB per second
-    dispatch   microseconds that one more dispatch takes
+    threads    invocations that give a GEMM its full speed
+    speed      speed of a GEMM that fills the GPU; 1 is an H200's
+    bandwidth  bandwidth of its memory, in GB per second
+    dispatch   microseconds that an additional dispatch takes
     measured   whether the numbers come from measurements of such a GPU
     """
 
@@ -46,7 +46,7 @@ class AdapterClass:
     measured: bool = False
 
     def workgroups(self, measured: int) -> int:
-        """Return as many workgroups for each core as `measured` are on the measured GPU."""
+        """Return workgroups for as many per core as `measured` are on the measured GPU."""
         return max(1, round(measured * self.cores / MEASURED_CORES))
 
 
@@ -69,7 +69,7 @@ CLASSES = (
     AdapterClass("Samsung Xclipse",  "samsung",  (),          6,  1800, 0.03,   50, 10.0),
     AdapterClass("Imagination",      "img-tec",  (),          4,  1000, 0.01,   30, 10.0),
 )  # fmt: skip
-# Words by which a description names the vendor that WebGPU does not.
+# Words in a description that name the vendor if WebGPU does not.
 _VENDOR_WORDS = {
     "nvidia": ("nvidia", "geforce"),
     "amd": ("radeon", "amd "),
@@ -85,15 +85,15 @@ PHONE = AdapterClass("Phone", "", (), 6, 1800, 0.02, 40, 10.0)
 UNKNOWN = AdapterClass("Unknown", "", (), 24, 7000, 0.15, 200, 5.0)
 LARGE = next(row for row in CLASSES if row.measured)
 BY_LIMITS = replace(LARGE, name="NVIDIA, by its limits", measured=False)
-# A CPU gets plain kernels, which have no tiles. With a GPU's kernels, to test them, it runs them as
-# the measured GPU does.
+# A CPU gets plain kernels, which have no tiles. In tests of a GPU's kernels it runs them as the
+# measured GPU does.
 SOFTWARE = replace(LARGE, name="CPU", vendor="")
 
 
 def class_of(
     vendor: str, architecture: str, description: str, limits: Mapping[str, int], software: bool
 ) -> AdapterClass:
-    """Return the row of the table for an adapter, by what WebGPU tells of it."""
+    """Return the row of the table that matches WebGPU's description of an adapter."""
     if software:
         return SOFTWARE
     names = f"{architecture} {description}".lower()
@@ -108,6 +108,6 @@ def class_of(
 
 
 def _vendor_in(names: str) -> str:
-    """Return the vendor that the names of an adapter tell, as WebGPU would name it, or ""."""
+    """Return the vendor found in an adapter's names, by WebGPU's name for it, or ""."""
     found = (vendor for vendor, words in _VENDOR_WORDS.items() if any(w in names for w in words))
     return next(found, "")

@@ -1,4 +1,4 @@
-"""Arguments by name: the one place where positions in a call become names and Python values."""
+"""Arguments by name: maps positions in a call to names and Python values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from webpte.errors import GraphError
 
 
 class TensorArg(NamedTuple):  # a tuple: the most frequent object of an opening
-    """A tensor as an op sees it: live dims, element type, and an id to bind."""
+    """A tensor argument of an op: live dims, element type, and an id to bind."""
 
     id: int
     dtype: DType
@@ -46,12 +46,12 @@ class TensorArg(NamedTuple):  # a tuple: the most frequent object of an opening
         return numel(self.dims)
 
     def with_dims(self, dims: Dims) -> TensorArg:
-        """Return the same tensor seen under other dims."""
+        """Return the tensor with other dims."""
         return self._replace(dims=dims)
 
 
 class Args:
-    """The arguments of one call, by name, at the live state of the graph.
+    """The arguments of a call, by name, at the live state of the graph.
 
     With `arrays` (value id to array) `array` also serves NumPy references. Lowerings choose kernels
     by `target`.
@@ -82,7 +82,7 @@ class Args:
     def of_part(
         self, signature: Signature, call: Call, arrays: Mapping[int, np.ndarray] | None = None
     ) -> Args:
-        """Return the arguments of one part of this fused call."""
+        """Return the arguments of a part of this fused call."""
         return Args(signature, call, self._graph, self._live, arrays, self.target)
 
     def set_inner_dims(self, value_id: int, dims: Dims) -> None:
@@ -99,7 +99,7 @@ class Args:
 
     @property
     def given(self) -> list[tuple[Parameter, int]]:
-        """Arguments that the file gives, with their value ids."""
+        """Arguments in the file, with their value ids."""
         return list(zip(self._signature.parameters, self.call.args[:-1], strict=False))
 
     def _find(self, name: str, *kinds: str) -> tuple[Parameter, int | None]:
@@ -117,7 +117,7 @@ class Args:
             return parameter, -1, parameter.default
         value = self._graph.value(value_id)
         if isinstance(value, NullValue):
-            # The exporter writes null for "the default" as well as for None.
+            # The exporter writes null both for "the default" and for None.
             if not parameter.nullable and not parameter.optional:
                 raise self._wrong(parameter, value_id)
             return parameter, value_id, parameter.default
@@ -138,7 +138,7 @@ class Args:
         position, ids = self._signature.positions[name], self.call.args
         if position < len(ids) - 1 and self._signature.parameters[position].kind == "tensor":
             found = self._graph.value(ids[position])
-            if isinstance(found, Tensor):  # nearly always, and asked for most often
+            if isinstance(found, Tensor):  # the most frequent case
                 return self._tensor_arg(found)
         parameter, value_id, value = self._value(name, "tensor")
         if value is None:
@@ -237,7 +237,7 @@ class Args:
             return list(value.items)
         if isinstance(value, ValueListValue):
             return [self._list_int(item) for item in value.items]
-        # An empty Python list is written as a list of whichever kind the exporter tries first.
+        # An empty Python list is written as whichever list type the exporter tries first.
         if isinstance(value, BoolListValue | DoubleListValue) and not value.items:
             return []
         raise self._wrong(parameter, value_id)
@@ -299,8 +299,8 @@ class Args:
             self._live.set_symint(self.call.args[-1], value)
 
     def index_flag(self, *indices: tuple[TensorArg, int], wraps: bool = True) -> IndexFlag:
-        """Return the index flag of a kernel that checks index tensors, each with the size it
-        indexes; `wraps` if negative ones count from the end.
+        """Return the index flag of a kernel that checks index tensors, each with the size that it
+        indexes; `wraps`: negative indices count from the end.
         """
         sizes = tuple((tensor.id, size) for tensor, size in indices)
         return IndexFlag(self.call.index + 1, str(self.call), sizes, wraps)

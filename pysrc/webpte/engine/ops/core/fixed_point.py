@@ -1,8 +1,8 @@
 """Sampling in integers: random bits, logarithms and powers of two, the same on every device.
 
 A GPU's `log` and `exp` are off by some ulps, differently on each GPU, and sums of floats depend on
-their order; integers have neither problem. This is wgsl/lib/fixed_point.wgsl and
-wgsl/lib/sampling/threefry.wgsl in NumPy, bit for bit. `Q24` means a number times 2^24.
+their order; integers have neither problem. The functions equal wgsl/lib/fixed_point.wgsl and
+wgsl/lib/sampling/threefry.wgsl, bit for bit. `Q24` means a number times 2^24.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUNDS = 20
 
 
 def threefry(key: tuple[int, int], first: int, second: Array) -> Array:
-    """Return the first of the two words of Threefry-2x32-20 for counters (first, second).
+    """Return the first word of Threefry-2x32-20 for counters (first, second).
 
     Salmon and others, "Parallel random numbers: as easy as 1, 2, 3" (2011).
     """
@@ -49,7 +49,7 @@ def threefry(key: tuple[int, int], first: int, second: Array) -> Array:
 
 
 def mul_hi(a: Array, b: Array) -> Array:
-    """Return the upper 32 of a product's 64 bits; operands are uint64 below 2^32."""
+    """Return the upper 32 bits of 64-bit products; operands are uint64 below 2^32."""
     return (a * b) >> WORD
 
 
@@ -83,8 +83,8 @@ def negative_log2(n: Array) -> Array:
 def log2_of_wait(bits: Array) -> Array:
     """Return log2(-log2(u)) in Q24, signed, for u = n / 2^32 with n = bits | 1.
 
-    This is the logarithm of an exponentially distributed waiting time. Near u = 1 the inner
-    logarithm keeps all its digits: it is computed as a product, not as a difference.
+    The result is the logarithm of an exponentially distributed waiting time. Near u = 1 the inner
+    logarithm keeps all its digits, because it is computed as a product and not as a difference.
     """
     n = bits.astype(np.uint64) | np.uint64(1)
     zeros = leading_zeros(n)

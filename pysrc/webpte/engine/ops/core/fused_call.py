@@ -1,15 +1,15 @@
 """Fused calls: their shapes, their reference, and how to run them part by part.
 
-`rewrite.fusion` builds a fused call where one kernel can do the work of several calls, its parts;
-families register the kinds of fused calls here, each with its lowering. A fused call's arguments
-and outputs are lists:
+`rewrite.fusion` builds a fused call where a single kernel can do the work of several calls, its
+parts; families register the kinds of fused calls here, each with its lowering. A fused call's
+arguments and outputs are lists:
 
     inputs    tensors that its parts read         sizes   SymInts that shapes depend on
     changed   tensors that they change in place   live    SymInts that kernels read live
 
-Values between the parts have no memory of their own. Where no kernel does everything at once (for
-other sizes, or on another device), `lower_parts` lowers part by part, with scratch memory between
-them.
+The graph plans no memory for values between the parts. Where no kernel does everything at once (for
+other sizes, or on another device), `lower_parts` lowers part by part, with scratch memory for these
+values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SMALLEST_SCRATCH = 1 << 12
 
 
 def register_fusion(name: str, lower: Lowering) -> None:
-    """Register one kind of fused call; `lower` may be `lower_parts`."""
+    """Register a kind of fused call; `lower` may be `lower_parts`."""
     definition = OpDef(
         name,
         SIGNATURE,
@@ -63,7 +63,7 @@ def parts_of(args: Args, arrays: dict[int, Array] | None = None) -> Iterator[Par
 
 
 def is_view(op: OpDef, part: Args) -> bool:
-    """Tell whether a part returns its input's elements under another shape."""
+    """Return whether a part returns its input's elements under another shape."""
     return op.alias_of is not None and part.tensor(op.alias_of).dtype == part.out.dtype
 
 
@@ -104,19 +104,19 @@ def run_parts(args: Args) -> list[Array]:
 
 @dataclass(frozen=True)
 class FusedStep:
-    """Parts lowered one after the other, or at once where `lower` returns dispatches for all."""
+    """Parts to lower in order, or at once if `lower` returns dispatches for all of them."""
 
     parts: tuple[Part, ...]
     lower: Callable[[Sequence[Part]], list[Dispatch] | None] | None = None
 
 
 def single_steps(parts: Iterable[Part]) -> list[FusedStep]:
-    """Return one step per part."""
+    """Return a step per part."""
     return [FusedStep((part,)) for part in parts]
 
 
-class Between:
-    """Memory of values between parts: a view is in its source, others are in scratch memory."""
+class PartMemory:
+    """Scratch memory for values between the parts; views share their source's."""
 
     def __init__(self, args: Args, steps: Sequence[FusedStep] | None = None) -> None:
         steps = single_steps(parts_of(args)) if steps is None else steps
@@ -143,9 +143,7 @@ class Between:
         return self._last.get(value_id, -1) > index
 
     def add(self, out: TensorArg, index: int) -> None:
-        """Allocate scratch for an output of the step at `index`, reusing slots that are read no
-        more.
-        """
+        """Allocate scratch for an output of step `index`; reuse slots after their last read."""
         if out.id in self._kept or out.id in self._roots:
             return
         taken = {slot for i, slot in self._slot_of.items() if self._last.get(i, -1) >= index}
@@ -166,9 +164,9 @@ class Between:
 
 
 def lower_parts(args: Args, steps: Sequence[FusedStep] | None = None) -> list[Dispatch]:
-    """Lower the parts one after the other, or by `steps`, some of them at once."""
+    """Lower the parts in order, or by `steps`, which may lower several parts at once."""
     steps = single_steps(parts_of(args)) if steps is None else steps
-    between, dispatches = Between(args, steps), list[Dispatch]()
+    between, dispatches = PartMemory(args, steps), list[Dispatch]()
     for index, step in enumerate(steps):
         outs = {out.id: out for _, part in step.parts for out in part.outs}
         found = step.lower(step.parts) if step.lower else None
@@ -181,7 +179,7 @@ def lower_parts(args: Args, steps: Sequence[FusedStep] | None = None) -> list[Di
             ]
         bound = {b for dispatch in found for b in dispatch.bindings if isinstance(b, int)}
         for value_id, out in outs.items():
-            # No dispatch writes an empty value, but one may still bind it.
+            # No dispatch writes an empty value, but a dispatch may still bind it.
             if value_id in bound or between.is_read_after(value_id, index):
                 between.add(out, index)
         dispatches += [
@@ -196,7 +194,7 @@ def grouped(
     names: Collection[str],
     lower: Callable[[Sequence[Part]], list[Dispatch] | None],
 ) -> list[FusedStep]:
-    """Return steps of which one has all parts with these names, if they can run together."""
+    """Return steps with the parts of these names in a single step, if they can run together."""
     return gathered(parts, [i for i, (op, _) in enumerate(parts) if op.name in names], lower)
 
 
@@ -205,7 +203,7 @@ def gathered(
     places: Collection[int],
     lower: Callable[[Sequence[Part]], list[Dispatch] | None],
 ) -> list[FusedStep]:
-    """Return steps of which one has the parts at these places, if they can run together."""
+    """Return steps with the parts at these places in a single step, if they can run together."""
     inside = [part for i, part in enumerate(parts) if i in places]
     given = {out.id for _, part in inside for out in part.outs}
     before, after, later = list[Part](), list[Part](), set[int]()

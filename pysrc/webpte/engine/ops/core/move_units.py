@@ -1,4 +1,4 @@
-"""Helpers of the families that move elements: the unit to move, packed axes, scalars as bits."""
+"""Helpers of the families that move elements: units, packed axes, scalars as bits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from webpte.engine.ops.core.quads import fits_int32, quad_grid
 from webpte.engine.ops.core.records import Binding, Dispatch, SymIntUniform, ceil_div, pack
 from webpte.errors import GraphError, UnsupportedError
 
-MAX_AXES = 16  # of wgsl/move/strided.wgsl, pad.wgsl and indexing.wgsl
+MAX_AXES = 16  # also in wgsl/move/strided.wgsl, pad.wgsl and indexing.wgsl
 BYTES_PER_WORD = 4
 
-NO_INDEX = pack("4i", 0, 0, 0, 0)  # bound in place of a live index where there is none
+NO_INDEX = pack("4i", 0, 0, 0, 0)  # bound if there is no live index
 
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit that one invocation moves: `elements` at once, or `parts` of a word one by one.
+    """The unit that an invocation moves: `elements` at once, or `parts` of a word in turn.
 
     See wgsl/lib/move_units.wgsl.
     """
@@ -59,7 +59,7 @@ def move(
 
 
 def pack_rows(args: Args, rows: Sequence[Sequence[int]]) -> bytes:
-    """Pack axes as the kernels read them: MAX_AXES rows of vec4<i32>, outermost first."""
+    """Pack axes for the kernels: MAX_AXES rows of vec4<i32>, outermost first."""
     if len(rows) > MAX_AXES:
         raise UnsupportedError(
             f"{args.call}: {len(rows)} axes are left after merging; the kernels take {MAX_AXES}"
@@ -69,7 +69,7 @@ def pack_rows(args: Args, rows: Sequence[Sequence[int]]) -> bytes:
 
 
 def check_same_type(args: Args, *dtypes: DType) -> None:
-    """Check that all tensors have one stored type, because elements move unchanged."""
+    """Check that all tensors have the same stored type, because elements move unchanged."""
     stored = {dtype.stored for dtype in (*dtypes, args.outs[0].dtype)}
     if len(stored) > 1:
         raise GraphError(f"{args.call}: keeps the element type, but the file mixes {stored}")
@@ -102,9 +102,7 @@ def scalar_as(args: Args, value: float, dtype: DType) -> float | int:
 
 
 def scalar_bits(args: Args, value: float, dtype: DType) -> int:
-    """Return a word filled with the stored bits of a scalar: once, twice (f16) or four times
-    (bytes).
-    """
+    """Return a word of copies of a scalar's stored bits: one, two (f16) or four (bytes)."""
     exact = scalar_as(args, value, dtype)
     with np.errstate(over="ignore"):
         stored = np.array(exact, dtype.storage.numpy if dtype.is_float else np.int32)

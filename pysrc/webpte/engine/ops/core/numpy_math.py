@@ -1,4 +1,4 @@
-"""Element-wise functions in NumPy that NumPy itself does not have.
+"""Element-wise functions that NumPy lacks.
 
 Python scalars keep the array's dtype (NEP 50).
 """
@@ -35,7 +35,7 @@ def np_gelu_tanh(x: Array) -> Array:
 
 
 def within_int32(x: Array) -> Array:
-    """Convert floats to int64 as kernels do, whose integers have 32 bits: cut off and clamped.
+    """Convert floats to int64 as kernels with 32-bit integers do: truncate and clamp.
 
     NaN, which GPUs convert to any number, becomes 0.
     """
@@ -44,7 +44,7 @@ def within_int32(x: Array) -> Array:
 
 
 def byte_bound(bound: float) -> float:
-    """Wrap a negative bound of uint8 as torch does, which casts bounds to uint8 first."""
+    """Wrap a negative bound of uint8: torch casts bounds to uint8 first."""
     return bound % 256 if -math.inf < bound < 0 else bound
 
 

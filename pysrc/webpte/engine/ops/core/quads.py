@@ -16,9 +16,9 @@ from webpte.engine.shapes import Dims, collapse
 from webpte.errors import UnsupportedError
 
 QUAD = 4  # elements per invocation
-WORKGROUP_SIZE = 64  # of wgsl/lib/grid.wgsl
-MAX_AXES = 12  # of wgsl/lib/axes.wgsl
-COMPARING = (  # of two tensors, and of one with a number
+WORKGROUP_SIZE = 64  # also in wgsl/lib/grid.wgsl
+MAX_AXES = 12  # also in wgsl/lib/axes.wgsl
+COMPARING = (  # two tensors, or a tensor and a number
     ("eq", "==", np.equal),
     ("ne", "!=", np.not_equal),
     ("lt", "<", np.less),

@@ -1,4 +1,4 @@
-"""Records that an op's lowering returns: frozen data that says what to dispatch.
+"""Records that an op's lowering returns: frozen data that describes the dispatches.
 
 A record names its kernel, its values by id, its params as bytes and its grid. It knows no device,
 no buffer and no queue, so records can be compared, cached and tested without a GPU.
@@ -16,21 +16,21 @@ from webpte.errors import GraphError
 # WebGPU's guaranteed maxComputeWorkgroupsPerDimension; no browser offers more.
 MAX_WORKGROUPS = 65535
 
-MAX_FLOAT32 = 3.4028235677973366e38  # from here on a double rounds to an infinite float32
+MAX_FLOAT32 = 3.4028235677973366e38  # from here on a double becomes an infinite float32
 
 Grid = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class SymIntUniform:
-    """Binding of a SymInt's 16-byte live uniform: a new value needs no relowering."""
+    """Binding of a SymInt's 16-byte live uniform; a new value needs no relowering."""
 
     value_id: int
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """Binding of memory that lives only from this op's first dispatch to its last."""
+    """Binding of memory that lives from the op's first dispatch to its last."""
 
     key: str
     nbytes: int
@@ -38,7 +38,7 @@ class Scratch:
 
 @dataclass(frozen=True)
 class IndexFlag:
-    """Binding of the index flag: the word in which kernels note an index out of range.
+    """Binding of the index flag: a word in which kernels record an index out of range.
 
     `number` is the call's number, which the kernel writes there (wgsl/lib/index_flag.wgsl).
     `indices` are the index tensors, each with the size n that it indexes: 0 to n - 1 are in range,
@@ -51,7 +51,7 @@ class IndexFlag:
     wraps: bool = True
 
     def least(self, size: int) -> int:
-        """Return the least index in range of a size."""
+        """Return the least valid index into a size."""
         return -size if self.wraps else 0
 
     def __str__(self) -> str:
@@ -59,14 +59,14 @@ class IndexFlag:
         return f"{self.call}: an index is out of range; valid are {' and '.join(ranges)}"
 
 
-# A tensor's value id, a SymInt, a uniform block of its own (bytes), scratch memory, the index flag,
+# A tensor's value id, a SymInt, a separate uniform block (bytes), scratch memory, the index flag,
 # or None for an absent optional tensor (a small buffer of zeros is bound).
 Binding = int | SymIntUniform | bytes | Scratch | IndexFlag | None
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One kernel dispatch.
+    """A single kernel dispatch.
 
     `bindings` follow the shader's `@binding` lines in order; the uniform block with the params
     comes last in the shader and is not listed. `types` replace `${NAME}` in the shader's text,
@@ -109,17 +109,17 @@ class RelowerGuard:
     distance: int = 0
 
     def covers(self, value_id: int) -> bool:
-        """Tell whether the guard is about this SymInt."""
+        """Return whether the guard is about this SymInt."""
         return value_id in (self.value_id, self.follower)
 
     def holds(self, value_of: Callable[[int], int]) -> bool:
-        """Tell whether the guard holds for the given values."""
+        """Return whether the guard holds for the given values."""
         value = value_of(self.value_id)
         follows = self.follower is None or value_of(self.follower) == value + self.distance
         return self.low <= value <= self.high and follows
 
 
-# Everything that lowering a call can yield.
+# Results of lowering a call.
 Record = Dispatch | SymIntBound | RelowerGuard
 
 
@@ -139,7 +139,8 @@ def pack(layout: str, *values: float) -> bytes:
 
 
 def fold_grid(workgroups: int) -> Grid:
-    """Return a grid of at least `workgroups`, folded to two dimensions above the limit of one.
+    """Return a grid of at least `workgroups`, folded to two dimensions above the limit of a
+    dimension.
 
     Kernels recover the flat index with `flat_index` of wgsl/lib/grid.wgsl and check its range.
     """

@@ -33,13 +33,13 @@ def _nothing(args: Args) -> list[Any]:
 
 @dataclass(frozen=True)
 class OpDef:
-    """One operator.
+    """A single operator.
 
     shape       returns live output dims, one entry per output; checks the inputs' shapes
     lower       returns the dispatches at the live state; pure
     bounds      returns ranges of live SymInts, for kernels and for the reference alike
     guards      returns at most one guard under which new SymInt values need no relowering
-    reference   computes the op in NumPy: oracle of the tests, and what device="numpy" runs
+    reference   computes the op in NumPy: oracle of the tests, and implementation for device="numpy"
     alias_of    name of the tensor argument whose memory the output may share (a flat view)
     mutates     names of the tensor arguments that the op writes to (references write in place)
     scalar      computes, on the host, the value of an op that yields a SymInt; no dispatches
@@ -84,7 +84,7 @@ def register(
     bounds: Bounds = _nothing,
     guards: Guards = _nothing,
 ) -> None:
-    """Add one operator; a name can be registered once."""
+    """Add an operator; a name can be registered once."""
     if name in _REGISTRY:
         raise ValueError(f"{name} is registered twice")
     parsed = parse_signature(signature)
@@ -118,7 +118,7 @@ def register_fused(name: str, definition: OpDef) -> None:
 
 
 def definition_of(call: Call) -> OpDef | None:
-    """Return the definition of a call's operator, fused or not; None if there is none."""
+    """Return the definition of a call's operator, fused or not; None for an unknown operator."""
     return _FUSED.get(call.name) if call.parts else lookup(call.name)
 
 

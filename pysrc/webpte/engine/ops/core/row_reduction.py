@@ -1,4 +1,4 @@
-"""Helpers of the kernels over rows: how many threads share a row, and how long rows are split.
+"""Helpers of kernels over rows: threads per row, and splits of long rows.
 
 The counterpart of wgsl/lib/reduce/row_reduction.wgsl. A row is the set of elements that an op
 reduces or normalizes at once; its items are elements, or quads where its length allows.
@@ -15,14 +15,14 @@ from webpte.engine.ops.core.target import GPU, Target
 from webpte.engine.shapes import normalize_dim, numel
 from webpte.errors import GraphError
 
-THREADS = 256  # of wgsl/lib/reduce/row_reduction.wgsl
+THREADS = 256  # also in wgsl/lib/reduce/row_reduction.wgsl
 
-# A cache line and a sector of it, in 4-byte elements: adjacent reads of so many are efficient.
+# A cache line and a sector of it, in 4-byte elements: adjacent reads of this size are efficient.
 LINE, SECTOR = 32, 8
 
-# Below this many workgroups a GPU of 132 cores is mostly idle.
+# With fewer workgroups a GPU of 132 cores is mostly idle.
 FEW_WORKGROUPS = 128
-# A long row is split so that a thread reads a few items, and into no more parts than fill a GPU.
+# A long row is split so that a thread reads a few items, into at most as many parts as fill a GPU.
 ITEMS_WORTH_CUTTING, ITEMS_PER_PART, MOST_WORKGROUPS = 32, 4, 512
 
 
@@ -54,7 +54,8 @@ class RowThreads:
         if length < self.lanes * ITEMS_WORTH_CUTTING or workgroups > few:
             return 1
         if self.lanes == 1:
-            # About as many parts as items in each: a long sum in one thread would lose digits.
+            # Parts and items per part are about equal: a long sum in a single thread would lose
+            # digits.
             return min(4 * ceil_div(math.isqrt(length), 8), MOST_WORKGROUPS)
         most = target.adapter.workgroups(MOST_WORKGROUPS)
         return min(ceil_div(length, self.lanes * ITEMS_PER_PART), most // workgroups)
@@ -65,7 +66,7 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-# For software adapters: one thread per row needs no barriers, which take long to compile.
+# For software adapters: a single thread per row needs no barriers, which take long to compile.
 ONE_LANE = RowThreads(1)
 
 
@@ -90,7 +91,7 @@ def strided_layout(rows: int, length: int, neighbours: int, target: Target) -> R
 
 @dataclass(frozen=True)
 class Rows:
-    """A tensor viewed as rows along one dim: [outer, length, inner], a row per outer and inner."""
+    """A tensor viewed as rows along a dim: [outer, length, inner], a row per outer and inner."""
 
     outer: int
     length: int

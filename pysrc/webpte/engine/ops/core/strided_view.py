@@ -1,8 +1,8 @@
 """Strided views: how a tensor that was viewed and permuted lies in its source's memory.
 
-An axis is a list of (size, stride) steps, outermost first, strides in elements; it has several
-where a view merged dims that are not contiguous. With it a kernel reads through views and
-permutations that would otherwise be copies.
+An axis is a list of (size, stride) steps, outermost first, strides in elements; an axis has several
+steps if a view merged dims that are not contiguous. With strided views a kernel reads through views
+and permutations that would otherwise be copies.
 """
 
 from __future__ import annotations

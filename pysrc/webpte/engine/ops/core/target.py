@@ -11,12 +11,12 @@ from webpte.engine.ops.core.adapter_classes import LARGE, AdapterClass
 
 T = TypeVar("T")
 
-TunedConfigs = tuple[tuple[str, str], ...]  # the key of a tunable, and the label of its best config
+TunedConfigs = tuple[tuple[str, str], ...]  # key of a tunable, and the label of its best config
 
 
 @dataclass(frozen=True)
 class Tunable:
-    """A choice between configs of a kernel, made for a class of shapes on one adapter by tuning."""
+    """A choice among configs of a kernel, tuned per class of shapes and adapter."""
 
     key: str
     default: str
@@ -24,7 +24,7 @@ class Tunable:
 
     @property
     def kernel(self) -> str:
-        """The prefix of the names of the kernels that this choice is about."""
+        """The prefix of the names of the kernels to choose from."""
         return self.key.split()[0]
 
 
@@ -32,14 +32,14 @@ class Tunable:
 class Target:
     """The device's properties, and the tuned configs of its kernels.
 
-    software         a CPU rendering driver, on which large kernels take minutes to compile
+    software         a CPU rendering driver, which compiles large kernels for minutes
     storage_buffers  how many a kernel may bind; every GPU has 8
-    shared_bytes     memory of a workgroup; every GPU has 16 KB
+    shared_bytes     memory per workgroup; every GPU has 16 KB
     subgroup_matrices  whether GEMMs may use subgroup matrices (gemm/subgroup_matrix.py)
     half_products    whether such GEMMs may multiply numbers rounded to f16
-    binding_bytes    the most bytes of a buffer that a kernel can bind
+    binding_bytes    the most bytes that a kernel can bind per buffer
     adapter          how much work fills a GPU of this kind
-    choices          configs that were measured to be the fastest
+    choices          configs that were measured fastest
     asked            collects the tunables that lowerings choose from, if not None
     """
 
@@ -55,7 +55,7 @@ class Target:
 
     @property
     def wants_candidates(self) -> bool:
-        """Whether lowerings have to list their candidates: tunables are collected or were tuned."""
+        """Whether lowerings must list tile configs: while tuning, or once tuned."""
         return self.asked is not None or bool(self.choices)
 
     def scratch_bytes(self, nbytes: int) -> int:
@@ -71,12 +71,10 @@ class Target:
         return max(1, self.binding_bytes // max(nbytes, 1))
 
     def choice(self, name: str, shape_class: str, default: str, candidates: Mapping[str, T]) -> T:
-        """Return the candidate that was measured to be the fastest for these shapes, or the
-        default.
+        """Return the config measured fastest for these shapes, or the default.
 
-        Candidates are one kernel with different tile configs; results agree up to the order of
-        sums, and a module says by how much where one rounds differently. A tuned label that is no
-        longer a candidate is ignored.
+        Candidates are configs of the same kernel, so their results agree up to the order of sums; a
+        module documents any larger difference. A tuned label without a candidate is ignored.
         """
         key = f"{name} {shape_class}"
         if self.asked is not None:

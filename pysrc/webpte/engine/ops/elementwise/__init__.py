@@ -1,1 +1,1 @@
-"""Element-wise operators: an output element depends on the inputs' elements at its place."""
+"""Element-wise operators: an output element depends on the input elements at its place."""

@@ -27,14 +27,14 @@ FLAT, SINGLE, STRIDED = 0, 1, 2
 
 @dataclass(frozen=True)
 class Binary:
-    """One op. `integer` is the formula for integers; None computes them as floats.
+    """A single op. `integer` is the formula for integers; None computes them as floats.
 
     `computed` is the type to compute in: "out" the output's, "inputs" the operands' common type,
     "bool" for truth values. `result` is the type of the formula's result if it differs.
     """
 
     name: str
-    formula: str | None  # for floats; None: not defined for them
+    formula: str | None  # float formula; None: not defined for floats
     numpy: Callable[[Array, Array], Array]
     integer: str | None = None
     computed: str = "out"
@@ -152,18 +152,18 @@ def computed_type(op: Binary, x: TensorArg, y: TensorArg, out: TensorArg) -> str
 def reading_mode(operand: TensorArg, dims: Dims) -> int:
     if operand.numel == 1:
         return SINGLE
-    # With as many elements as the output an operand is read flat: axes of size 1 change nothing.
+    # An operand with as many elements as the output is read flat: axes of size 1 change nothing.
     return FLAT if operand.numel == np.prod(dims, dtype=object) else STRIDED
 
 
 def broadcast_reading(
     args: Args, operands: Sequence[TensorArg]
 ) -> tuple[list[int], int, list[int]]:
-    """Return the reading mode of each operand, and the axes of those that are strided."""
+    """Return the reading mode of each operand, and the axes of the strided operands."""
     dims = args.out.dims
     modes = [reading_mode(operand, dims) for operand in operands]
     strides = [broadcast_strides(operand.dims, dims) for operand in operands]
-    # Without a strided operand the axes are unused; zeros keep the params of such calls equal.
+    # Axes are unused if no operand is strided; zeros keep the params of such calls equal.
     return modes, *pack_axes(args, *((dims, *strides) if STRIDED in modes else ((),)))
 
 
@@ -201,10 +201,10 @@ def lower_binary(op: Binary, args: Args, alpha: float = 1) -> list[Dispatch]:
 
 
 def operands(op: Binary, args: Args) -> tuple[Array, Array]:
-    """Return both arrays in the type that the op computes in, so that NumPy promotes no further."""
+    """Return both arrays in the op's computed type, so that NumPy promotes no further."""
     x, y = args.array("self"), args.array("other")
     if op.computed == "out":
-        # Arithmetic of bools is integer arithmetic whose result becomes a bool again.
+        # Arithmetic of bools is integer arithmetic; its result becomes a bool again.
         dtype = args.out.dtype.computed if args.out.dtype.name != "bool" else np.dtype(np.int32)
         return x.astype(dtype), y.astype(dtype)
     if op.computed == "inputs" and x.dtype != y.dtype:
@@ -229,7 +229,7 @@ def run_additive(op: Binary, args: Args) -> Array:
     return op.numpy(x, y * x.dtype.type(args.number("alpha")))
 
 
-# Ops that map two floats to one.
+# Ops that map two floats to a float.
 FLOAT_BINARY = {
     op.name: op.formula
     for op in BINARY
@@ -238,7 +238,7 @@ FLOAT_BINARY = {
 
 
 def float_formula(name: str, args: Args) -> tuple[str, tuple[float, ...]] | None:
-    """Return the formula and alpha of a call that maps two floats to one; None for other ops."""
+    """Return the formula and alpha of a call from two floats to a float; None for other ops."""
     if name not in FLOAT_BINARY:
         return None
     return FLOAT_BINARY[name], (args.number("alpha"),) if name in ADDITIVE else ()

@@ -2,8 +2,8 @@
 
     elementwise   calls of `unary` and `binary` with one output; all tensors have one type
 
-Operands have as many elements as the output, or one. Calls with other operands (live sizes may
-cause this) or with more inputs than the kernel takes run on the ops' own kernels.
+Operands have as many elements as the output, or a single element. Calls with other operands (live
+sizes may cause this) or with more inputs than the kernel takes run on the ops' own kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from webpte.engine.ops.elementwise import binary, unary
 ELEMENTWISE = "webpte.elementwise"
 NAMES = frozenset({*unary.FLOAT_UNARY, unary.GELU_NAME, *binary.FLOAT_BINARY})
 
-MAX_STEPS, MAX_INPUTS = 16, 4  # of wgsl/elementwise/fused_elementwise.wgsl
+MAX_STEPS, MAX_INPUTS = 16, 4  # also in wgsl/elementwise/fused_elementwise.wgsl
 STEP = "fn step_{}(x: Vec, y: Vec, a: f32, b: f32, c: f32, alpha: f32) -> Vec {{ return {}; }}"
 
 
@@ -45,9 +45,7 @@ def lower_elementwise(args: Args) -> list[Dispatch]:
 
 
 def chain_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
-    """Return one dispatch for all parts, the last of which is the result; None if it takes too
-    much.
-    """
+    """Return a dispatch for all parts; the last gives the result. None if the kernel cannot."""
     out, given = parts[-1][1].out, {part.out.id for _, part in parts}
     if out.numel == 0:
         return []

@@ -28,7 +28,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Ternary:
-    """One op. `names` are those of its tensors after the first; `valued` if it takes a `value`."""
+    """A single op. `names`: its tensors after the first; `valued`: whether it takes a `value`."""
 
     name: str
     formula: str

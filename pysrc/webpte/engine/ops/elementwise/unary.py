@@ -52,7 +52,7 @@ Scalars = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Unary:
-    """One op. `integer` is the formula for integers; None computes them as floats.
+    """A single op. `integer` is the formula for integers; None computes them as floats.
 
     `scalars` maps the call's arguments to the formula's `a`, `b` and `c`. `computed` is "number",
     "bool" (the formula takes bools) or "bool for bool" (it takes bools for bool tensors). `result`
@@ -70,7 +70,7 @@ class Unary:
 
 
 def one(name: str) -> Callable[[Args], Scalars]:
-    """Return a reader of one scalar argument, as `a`."""
+    """Return a reader of a scalar argument, as `a`."""
     return lambda args: (args.number(name),)
 
 
@@ -255,7 +255,7 @@ CASTS = {
 GELU_NAME = "aten.gelu.default"
 # Ops that map floats to floats.
 FLOAT_UNARY = {op.name: op for op in UNARY if op.computed == "number" and op.result is None}
-# The ops that `float_formula` has a formula for: they can end a GEMM or a convolution.
+# Ops with a formula in `float_formula`: they can end a GEMM or a convolution.
 ACTIVATIONS = frozenset({*FLOAT_UNARY, GELU_NAME})
 ROOTS = {0.5: "sqrt(x)", -0.5: "inverseSqrt(x)"}  # torch computes these powers as roots
 COMPARISONS = {op.name: op.numpy for op in UNARY if op.name.endswith(".Scalar") and op.result}
@@ -273,7 +273,7 @@ def computed_type(op: Unary, source: DType, out: DType, scalars: Scalars) -> str
 
 
 def beyond_int32(op: Unary, source: DType, scalars: Scalars) -> tuple[str, int] | None:
-    """Return an equivalent formula if int32 is compared with a scalar beyond it; else None."""
+    """Return an equivalent formula for int32 and a scalar beyond int32; else None."""
     if source.is_float or op.name not in COMPARISONS:
         return None
     (scalar,) = scalars
@@ -299,7 +299,7 @@ def lower_unary(op: Unary, args: Args) -> list[Dispatch]:
 def dispatch(
     args: Args, formula: str, compute: str, result: str, scalars: Scalars = ()
 ) -> list[Dispatch]:
-    """Return one dispatch over all quads; none for an empty tensor."""
+    """Return a dispatch over all quads; no dispatch for an empty tensor."""
     source, out = args.tensor("self"), args.out
     if out.numel == 0:
         return []
@@ -331,7 +331,7 @@ def run_unary(op: Unary, args: Args) -> Array:
     if args.out.dtype.is_float and x.dtype.kind in "iub":
         x = x.astype(args.out.dtype.computed)
     elif computed_type(op, args.tensor("self").dtype, args.out.dtype, scalars) == "i32":
-        # The exporter writes 2 as 2.0 where both occur; a float would make NumPy promote.
+        # The exporter writes 2 as 2.0 if both occur; a float would make NumPy promote.
         scalars = tuple(s if math.isinf(s) else int(s) for s in scalars)
     return op.numpy(x, *scalars)
 

@@ -1,1 +1,1 @@
-"""Mixtures of experts, of which each token uses a few."""
+"""Mixtures of experts: each token uses a few experts."""

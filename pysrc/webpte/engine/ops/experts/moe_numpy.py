@@ -1,10 +1,10 @@
 """The mixture of experts in NumPy, and the layout of its weights.
 
 An expert's matrix [N, K] is a row of bytes in torchao's universal layout: a header of 64 bytes,
-then for 8 rows at a time, and for each group along K, blocks of 8 rows by 16 numbers, followed by
-8 scales (float32) and 8 sums (int32, which nothing here needs). A block has the first 8 numbers of
-each row, then the other 8. Of 4-bit numbers, 16 bytes have 32 numbers: the first 16 in their low
-halves, the others in the high ones, each plus 8.
+then for 8 rows at a time, and for each group along K, blocks of 8 rows by 16 numbers, followed by 8
+scales (float32) and 8 sums (int32, not needed here). A block has the first 8 numbers of each row,
+then the other 8. In 4 bits, 16 bytes have 32 numbers: the first 16 in the low halves, the others in
+the high halves, each plus 8.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Array = np.ndarray
 
 HEADER = 64
 MAGIC, UNIVERSAL = 6712, 1  # the first two words of the header
-ROWS, COLUMNS, TURNS = 8, 16, 2  # of a block, and in how many turns its rows are written
+ROWS, COLUMNS, TURNS = 8, 16, 2  # size of a block, and turns in which its rows are written
 TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
 class PackedSize:
-    """The size of an expert's matrix [n, k], of numbers of some bits in groups along k."""
+    """The size of an expert's matrix [n, k], with numbers of some bits in groups along k."""
 
     n: int
     k: int
@@ -87,11 +87,11 @@ def unpack(blob: Array, size: PackedSize) -> Array:
 def route(
     scores: Array, bias: Array, count: int, sigmoid: bool, route_scale: float
 ) -> tuple[Array, Array]:
-    """Return the experts of each token and their weights, [tokens, count] each."""
+    """Return the chosen experts of each token and their weights, [tokens, count] each."""
     # Without a bias, sigmoids have the order of the scores.
     ranked = np_sigmoid(scores) + bias if bias.size else scores
     ranked = np.nan_to_num(ranked, nan=-np.inf)
-    chosen = np.argsort(-ranked, axis=1, kind="stable")[:, :count]  # the first of equals
+    chosen = np.argsort(-ranked, axis=1, kind="stable")[:, :count]  # the first of equal scores
     weights = np.take_along_axis(scores, chosen, 1)
     if sigmoid:
         weights = np_sigmoid(weights)
@@ -107,7 +107,7 @@ def np_quantized_moe(
     packed: tuple[Array, Array],
     sizes: tuple[PackedSize, PackedSize],
 ) -> Array:
-    """Compute in float64; a result is rounded once."""
+    """Compute in float64, and round each result once."""
     wide = x.astype(np.float64)
     result, hidden = np.zeros_like(wide), sizes[1].k
     for expert in np.unique(chosen):
@@ -116,5 +116,5 @@ def np_quantized_moe(
         up, gate = both[:, :hidden], both[:, hidden:]
         middle = up * np_sigmoid(up) * gate
         found = middle @ unpack(packed[1][expert], sizes[1]).T
-        result[tokens] += found * weights[tokens, place][:, None]  # a token has an expert once
+        result[tokens] += found * weights[tokens, place][:, None]  # at most once per token
     return result.astype(x.dtype)

@@ -1,16 +1,17 @@
-"""The mixture of experts with quantized weights: each token goes to the experts of its best scores.
+"""The mixture of experts with quantized weights: each token goes to the experts that score best.
 
     webpte.quantized_moe(x, gate_weight, expert_bias, packed_w13, packed_w2, num_activated_experts,
         num_experts, hidden_dim, dim, group_size, weight_nbit, score_func, route_scale) -> out
 
     scores = x gate_weight^T;  out = sum of weight * w2 (silu(w1 x) * w3 x) over chosen experts
 
-x [T, dim], gate_weight [E, dim], expert_bias [E] or [0], packed_w13 [E, bytes] with w1 and w3 as
-one matrix [2 * hidden, dim], packed_w2 [E, bytes] with w2 [dim, hidden]; bytes as in moe_numpy.py.
+x [T, dim], gate_weight [E, dim], expert_bias [E] or [0], packed_w13 [E, bytes] with w1 and w3 as a
+single matrix [2 * hidden, dim], packed_w2 [E, bytes] with w2 [dim, hidden]; bytes as in
+moe_numpy.py.
 
 With score_func "sigmoid", experts are ranked by sigmoid(score) + bias, and weights are route_scale
-times their sigmoids divided by the sum of these. With "softmax", weights are the softmax of the
-chosen scores. Of equal experts the first is chosen, and one whose rank is NaN after all others.
+times their sigmoids divided by their sum. With "softmax", weights are the softmax of the
+chosen scores. Of equal experts the first is chosen; experts with a rank of NaN come last.
 
 An operator of webpte's own, for the portable kernel of ExecuTorch. The kernels give NaN for experts
 in another layout, where the reference raises; the portable kernel runs on a GPU only with constants
@@ -44,9 +45,9 @@ NAMES = ("x", "gate_weight", "expert_bias", "packed_w13", "packed_w2")
 SIZES = ("num_activated_experts", "num_experts", "hidden_dim", "dim", "group_size", "weight_nbit")
 SCORES = ("sigmoid", "softmax")
 
-# Loop steps of a thread, of which Mesa's software driver allows 65,535.
+# Loop steps per thread; Mesa's software driver allows 65,535.
 MOST_STEPS = 60_000
-# Threads of a row: with 8 rows of a block next to each other, a workgroup reads whole lines.
+# Threads per row: with 8 rows of a block next to each other, a workgroup reads whole lines.
 LANES = 32
 # Memory between the two halves of experts: more tokens take several dispatches.
 MIDDLE_BYTES = 64 << 20

@@ -2,9 +2,9 @@
 
 Every workgroup computes the row, and the first one also writes it for other calls. That saves a
 dispatch for each norm after attention or after an MLP (Gemma, OLMo). The counterpart of
-wgsl/lib/gemm/gemv_computed_row.wgsl. A kernel that multiplies by three matrices binds as many
-storage buffers as there are, so its gains are uniforms; invocations that read different places of
-a uniform wait for each other, so they are storage elsewhere.
+wgsl/lib/gemm/gemv_computed_row.wgsl. A kernel that multiplies by three matrices needs all storage
+buffers of a device, so its gains are uniforms; elsewhere gains are storage, because invocations
+wait for each other when they read different places of a uniform.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Steps = Callable[[Args, list[Part]], list[FusedStep]]
 
 
 def leading_row(args: Args, parts: Sequence[Part]) -> int:
-    """Return how many parts compute a row that is an output, too; 0 if they begin otherwise."""
+    """Count the leading parts that compute a row and output it; 0 for other beginnings."""
     kept = {out.id for out in args.outs}
     if parts[0][0].name != RMS_NORM:
         return 0
@@ -45,7 +45,7 @@ def leading_row(args: Args, parts: Sequence[Part]) -> int:
 
 
 def takes_row(row: NormedSum, gemm: Gemm, target: Target, storage_buffers: int) -> bool:
-    """Return whether a GEMV computes this row: it is the only one, of floats, and not too long."""
+    """Return whether a GEMV can compute this row: a single row of floats that is not too long."""
     tensors = (row.x, row.gain, row.residual, row.out)
     floats = all(tensor.dtype.wgsl == "f32" for tensor in tensors) and gemm.stored == "f32"
     whole = row.out.numel == row.gain.numel == gemm.k and gemm.k <= MOST_INNER
@@ -56,19 +56,19 @@ def row_kernel(kernel: GemmKernel, norm: Prologue) -> GemmKernel:
     """Return the variant of a GEMV kernel that computes its row."""
     row = norm.row
     assert row is not None, "see takes_row"
-    gain = norm.gain or row.gain  # one that is not used is bound all the same
+    gain = norm.gain or row.gain  # the kernel binds a gain even if it does not use it
     read = (row.x.id, row.residual.id, row.gain.id, gain.id)
     operands = (*read, *kernel.operands[2:], row.out.id)
     return replace(kernel, name=f"{kernel.name}_row", operands=operands)
 
 
 def with_row(norm: Prologue | None, row: NormedSum | None, x: TensorArg) -> Prologue | None:
-    """Return the prologue of a GEMV that computes its row, if it does."""
+    """Return the prologue of a GEMV, with the row if the GEMV computes its row."""
     return norm if row is None else replace(norm or Prologue(x), row=row)
 
 
 def lower_with_row(args: Args, parts: list[Part], fused: Fused, steps: Steps) -> list[Dispatch]:
-    """Lower a row and what follows: by `fused` at once, or the row and then the `steps`."""
+    """Lower a row and the parts after it: by `fused` at once, or the row and then the `steps`."""
     count = leading_row(args, parts)
     if not count:
         return lower_parts(args, steps(args, parts))

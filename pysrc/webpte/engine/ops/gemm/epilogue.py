@@ -1,4 +1,4 @@
-"""The epilogue of a GEMM or a convolution: an element-wise formula of the sums, a residual."""
+"""The epilogue of a GEMM or a convolution: an element-wise formula of the sums and a residual."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from webpte.engine.ops.core.args import TensorArg
 class Epilogue:
     """A formula of the sums `x`, a residual `y` and the scalars `a`, `b` and `c`.
 
-    The residual has an element for each output, or, with `per_row`, one for each row of the GEMM
-    (each channel of a convolution). Past the end of a residual shorter than the output, y is 0.
+    The residual has an element for each output, or, with `per_row`, an element for each row of the
+    GEMM (each channel of a convolution). Past the end of a residual shorter than the output, y is
+    0.
     """
 
     residual: TensorArg | None = None
@@ -34,7 +35,7 @@ class Epilogue:
 
     @property
     def override(self) -> tuple[str, float]:
-        """Value of RESIDUAL in WGSL: none, per element or per row."""
+        """RESIDUAL in WGSL: 0 without a residual, else its layout, per element or per row."""
         return "RESIDUAL", 0 if self.residual is None else 1 + self.per_row
 
     def first_scalars(self, count: int) -> tuple[float, ...]:
@@ -43,5 +44,5 @@ class Epilogue:
 
 
 def adding(residual: TensorArg | None) -> Epilogue:
-    """Return the epilogue that adds a residual, if there is one."""
+    """Return the epilogue that adds a residual; without a residual, the empty epilogue."""
     return Epilogue() if residual is None else Epilogue(residual, "x + y")

@@ -1,10 +1,10 @@
 """Quantized linear layers with a bias, an activation and a residual after them.
 
-    linear_epilogue   (rms_norm,) a GEMM with quantized weights, then a bias, an activation and a
-                      residual, each of them or not
+    linear_epilogue   (rms_norm,) a GEMM with quantized weights, then optionally a bias, an
+                      activation and a residual
 
-For few rows one kernel does all of it. For many, the bias becomes the addend of the GEMM, and the
-activation and the sum with the residual are one kernel.
+For few rows a single kernel does everything. For many rows, the bias becomes the addend of the
+GEMM, and the activation and the sum with the residual are a second kernel.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ADD = "aten.add.Tensor"
 
 @dataclass(frozen=True)
 class LinearEpilogue:
-    """A bias that is added to a linear layer, an activation and a residual, each or none."""
+    """Optional operations after a linear layer: a bias, an activation and a residual."""
 
     bias: TensorArg | None = None
     activation: Part | None = None
@@ -82,7 +82,7 @@ def lower_linear_epilogue(args: Args) -> list[Dispatch]:
 
 
 def epilogue_of(parts: Sequence[Part]) -> LinearEpilogue | None:
-    """Return what follows the linear layer that comes first; None if sizes or types change."""
+    """Return the epilogue after the leading linear layer; None if sizes or types change."""
     linear, epilogue = parts[0][1], LinearEpilogue()
     made, rows = {linear.out.id}, linear.out
     for op, part in parts[1:]:
@@ -106,7 +106,7 @@ def epilogue_of(parts: Sequence[Part]) -> LinearEpilogue | None:
 
 
 def is_bias(added: TensorArg, linear: Args, sum_: Args) -> bool:
-    """Return whether a sum adds one number to each column of the linear layer's result."""
+    """Return whether a sum adds a number to each column of the linear layer's result."""
     columns = linear.out.dims[-1]
     return added.dims == (columns,) and sum_.out.dims[-1] == columns
 
@@ -119,7 +119,7 @@ def with_bias(gemm: Gemm, bias: TensorArg | None) -> Gemm | None:
 
 
 def one_dispatch(args: Args, parts: list[Part], epilogue: LinearEpilogue) -> list[Dispatch] | None:
-    """Return one dispatch for all parts, or None if no kernel takes them."""
+    """Return a dispatch for all parts, or None if no kernel takes them."""
     norm, (out,) = prologue_of(parts), args.outs
     name, linear = next((op.name, part) for op, part in parts if op.name in LINEAR_OF)
     op = LINEAR_OF[name]
@@ -157,7 +157,7 @@ def one_dispatch(args: Args, parts: list[Part], epilogue: LinearEpilogue) -> lis
 
 
 def steps_of(before: list[Part], rest: list[Part], epilogue: LinearEpilogue) -> list[FusedStep]:
-    """Return steps for many rows: the GEMM with its bias, then the rest in one kernel."""
+    """Return steps for many rows: the GEMM with its bias, then the rest in a second kernel."""
     index = 1
     if epilogue.bias is not None:
         index += next(i for i, part in enumerate(rest) if adds(part, epilogue.bias))
@@ -175,7 +175,7 @@ def adds(part: Part, tensor: TensorArg) -> bool:
 
 
 def biased_gemm(parts: Sequence[Part]) -> list[Dispatch] | None:
-    """Return a GEMM whose addend is the bias, or the tensor, that the last part adds."""
+    """Return a GEMM whose addend is the bias or residual that the last part adds."""
     (op, linear), (_, addition) = parts[0], parts[-1]
     epilogue = epilogue_of(parts)
     gemm = gemm_of(LINEAR_OF[op.name], linear)

@@ -1,11 +1,11 @@
 """Quantized linear layers fused with a norm before, a residual after, a gate, or as q, k and v.
 
     gemm_add     GEMM + residual, of any size: the residual becomes the addend
-    normed_gemm  rms_norm, then one skinny GEMM
+    normed_gemm  rms_norm, then a skinny GEMM
     gated_gemm   f(x @ gate) * (x @ up), f being silu, gelu or relu; skinny, with or without the
                  norm before, or of many rows by subgroup matrices
 
-The GEMMs are those of `linear_q4` and, for additions, also of `matmul`. If no kernel takes the
+The GEMMs come from `linear_q4` and, for additions, also from `matmul`. If no kernel takes the
 sizes, the calls run one after the other.
 """
 
@@ -75,7 +75,7 @@ NORMED_GEMM = "webpte.normed_gemm"
 GATED_GEMM = "webpte.gated_gemm"
 
 LINEAR_OF = {op.name: op for op in LINEARS}
-# Linear layers whose x is rounded to int8 with scales and zeros chosen before, and the others.
+# Linear layers that round x to int8 with given scales and zeros, and the other linear layers.
 QUANTIZED_INPUT_LINEARS = frozenset(op.name for op in LINEARS if op.quantized)
 PLAIN_LINEARS = frozenset({LINEAR, *(op.name for op in LINEARS if not op.quantized)})
 ALL_LINEARS = frozenset({LINEAR, *LINEAR_OF})
@@ -86,7 +86,7 @@ SILU_FORMULA = unary.FUNCTIONS["silu"][0]
 
 
 def lower_gemm_add(args: Args) -> list[Dispatch]:
-    """Lower a GEMM and the sum with a residual, with what rounds x before it if that is fused."""
+    """Lower a GEMM and the sum with a residual, including the rounding of x if it is fused."""
     parts = list(parts_of(args))
     before, rest = parts[: -len(gemm_to_sum(parts))], gemm_to_sum(parts)
     if not before:
@@ -102,7 +102,7 @@ def lower_gemm_add(args: Args) -> list[Dispatch]:
 
 
 def gemm_to_sum(parts: list[Part]) -> list[Part]:
-    """Return the GEMM, the views after it and the sum."""
+    """Return the GEMM, the views after it and the sum with the residual."""
     index = next(i for i, (op, _) in enumerate(parts) if op.name in {*LINEAR_OF, *MATMUL_OF})
     return parts[index:]
 
@@ -110,11 +110,11 @@ def gemm_to_sum(parts: list[Part]) -> list[Part]:
 def sum_dispatches(
     parts: Sequence[Part], prologue: Prologue | None = None
 ) -> list[Dispatch] | None:
-    """Return a GEMM with the residual as its addend, or None if no kernel takes that."""
+    """Return a GEMM with the residual as its addend, or None if no kernel takes the residual."""
     (op, first), (_, addition), views = parts[0], parts[-1], parts[1:-1]
     own, out = {first.out.id, *(view.out.id for _, view in views)}, addition.out
     added = next(t for t in (addition.tensor("self"), addition.tensor("other")) if t.id not in own)
-    # A sum larger than either operand was broadcast; one of another type was promoted.
+    # A sum larger than either operand was broadcast; a sum of another type was promoted.
     sizes, types = {t.numel for t in (first.out, added, out)}, {t.dtype for t in (added, out)}
     if len(sizes) > 1 or types != {first.out.dtype}:
         return None
@@ -135,9 +135,9 @@ def sum_dispatches(
 
 
 def prologue_of(parts: Sequence[Part]) -> Prologue | None:
-    """Return the norm that comes first and the rounding after it; None if there is neither.
+    """Return the leading norm and rounding of x; None if there is neither.
 
-    For a rounding that no kernel has, the prologue's x has an inner size of 0: no GEMM fits it.
+    If no kernel has the rounding, the prologue's x has an inner size of 0, which fits no GEMM.
     """
     op, first = parts[0]
     prologue = None
@@ -167,21 +167,21 @@ def centered_first(parts: Sequence[Part]) -> bool:
 def lower_after_norm(
     args: Args, parts: list[Part], lower: Callable[[list[Part]], list[Dispatch] | None]
 ) -> list[Dispatch]:
-    """Lower the norm by itself, and the other parts at once, or else one after the other."""
+    """Lower the norm first, then the other parts at once, or part by part."""
     return lower_parts(args, steps_after_norm(parts, lower))
 
 
 def steps_after_norm(
     parts: list[Part], lower: Callable[[list[Part]], list[Dispatch] | None]
 ) -> list[FusedStep]:
-    """Return the norm as a step, and the other parts as one."""
+    """Return the norm as a step, and the other parts as a second step."""
     return [FusedStep((parts[0],)), FusedStep(tuple(parts[1:]), lambda own: lower([*own]))]
 
 
 def lower_float_gemv(
     args: Args, parts: list[Part], norm: Prologue | None, gate: str | None = None
 ) -> list[Dispatch] | None:
-    """Return one or two skinny GEMMs of floats; None if others are among them or none fits."""
+    """Return dispatches of skinny float GEMMs; None if a layer is quantized or no kernel fits."""
     linears, (out,) = [part for op, part in parts if op.name == LINEAR], args.outs
     if not linears or out.dtype != linears[0].out.dtype:
         return None
@@ -196,7 +196,7 @@ def linears_of(parts: list[Part]) -> list[tuple[LinearQ4, Args]]:
 def fits_skinny(gemm: Gemm, norm: Prologue | None, x: TensorArg, target: Target) -> bool:
     """Return whether a skinny kernel takes a GEMM, and its norm is over k.
 
-    For more rows than usual there is no norm: each of many columns would compute it anew.
+    With more rows than usual a norm is refused: each of many columns would compute it again.
     """
     along = norm is None or norm.x.dims[-1] == gemm.k
     many = is_batch(gemm) and norm is None and not takes_matrices(gemm, target)
@@ -218,7 +218,7 @@ def lower_normed_gemm(args: Args) -> list[Dispatch]:
 
 
 def are_alike(weights: list[PackedWeights]) -> bool:
-    """Return whether one kernel takes these weights at once: alike in all but their rows."""
+    """Return whether a single kernel takes these weights: they may differ in their rows only."""
     packings = {(w.format, w.inner, w.row_bytes, w.group) for w in weights}
     whole = all(w.in_quads for w in weights) and weights[0].inner % 4 == 0
     return len(packings) == 1 and whole
@@ -229,7 +229,7 @@ def multi_config(
 ) -> SkinnyConfig:
     """Return the config of a kernel that reads x once for several weights.
 
-    `twice`: its invocations have eight columns of one of them, if there are many rows.
+    `twice`: for many rows, an invocation has eight columns of the same weight.
     """
     if not is_skinny(gemm):
         return batch_config(weights, gemm, target, twice)
@@ -259,7 +259,7 @@ def lower_gated_gemm(args: Args) -> list[Dispatch]:
 
 
 def gated_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
-    """Return the steps of f(x @ gate) * (x @ up): as few as there are kernels for."""
+    """Return the steps of f(x @ gate) * (x @ up), as few as the kernels allow."""
     if not broadcasts(parts):
         if found := gated_dispatches(args, parts):
             return [FusedStep(tuple(parts), lambda _: found)]
@@ -271,7 +271,7 @@ def gated_steps(args: Args, parts: list[Part]) -> list[FusedStep]:
 
 
 def gated_matrix_steps(args: Args, parts: Sequence[Part]) -> list[FusedStep] | None:
-    """Return what comes before, and all else as one GEMM by subgroup matrices if those take it."""
+    """Return the leading steps, then a GEMM by subgroup matrices for all other parts if it fits."""
     linears, out = linears_of(list(parts)), args.outs[-1]
     gemms = [gemm_of(op, part) for op, part in linears]
     if not linears or len({gemm.n for gemm in gemms}) > 1 or any(gemm.addend for gemm in gemms):
@@ -286,7 +286,7 @@ def gated_matrix_steps(args: Args, parts: Sequence[Part]) -> list[FusedStep] | N
 
 
 def gate_formula(parts: Sequence[Part]) -> str:
-    """Return the formula of the gate: an activation's, or silu where it is written out."""
+    """Return the gate's formula: an activation's, or silu written out as two calls."""
     for op, part in parts:
         if op.name in GATES and (found := unary.float_formula(op.name, part)) is not None:
             return found[0]
@@ -294,7 +294,7 @@ def gate_formula(parts: Sequence[Part]) -> str:
 
 
 def broadcasts(parts: Sequence[Part]) -> bool:
-    """Return whether views turn a row into a column, so that the gate is larger than a GEMM."""
+    """Return whether views turn a row into a column, which makes the gate larger than a GEMM."""
     index = next(i for i, (op, _) in enumerate(parts) if op.name in ALL_LINEARS)
     return len({part.out.numel for _, part in parts[index:]}) > 1
 
@@ -302,7 +302,7 @@ def broadcasts(parts: Sequence[Part]) -> bool:
 def gated_dispatches(
     args: Args, parts: list[Part], row: NormedSum | None = None
 ) -> list[Dispatch] | None:
-    """Return one dispatch for all parts, or None if no kernel takes them."""
+    """Return a dispatch for all parts, or None if no kernel takes them."""
     norm, out, linears = prologue_of(parts), args.outs[-1], linears_of(parts)
     if not linears:
         return lower_float_gemv(args, parts, norm, gate_formula(parts))
@@ -342,9 +342,10 @@ def lower_qkv(
     biases_follow: bool = False,
     row: NormedSum | None = None,
 ) -> list[Dispatch] | None:
-    """Return three GEMMs of one x that write f32 one after the other, or None if none fits.
+    """Return three GEMMs of the same x with adjacent f32 outputs, or None if no kernel fits.
 
-    `biases_follow`: what reads the output adds the biases. `row`: x, computed.
+    `biases_follow`: the reader of the output adds the biases. `row`: the sum and norm that compute
+    x.
     """
     gemms = [gemm_of(op, part) for op, part in linears]
     gemms = [gemm.plain for gemm in gemms] if biases_follow else gemms

@@ -1,7 +1,7 @@
-"""GEMMs of plain matrices fused with what is around them, for skinny and small sizes.
+"""GEMMs of plain matrices fused with their neighbours, for skinny and small sizes.
 
-gemm_epilogue  a GEMM, then one element-wise op of its result: gelu, relu, a clamp, ...
-gemm_qkv       three linear layers of one x: q, k and v
+gemm_epilogue  a GEMM, then an element-wise op: gelu, relu, a clamp, ...
+gemm_qkv       three linear layers of the same x: q, k and v
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GEMM_EPILOGUE = "webpte.gemm_epilogue"
 GEMM_QKV = "webpte.gemm_qkv"
 
 QKV = 3
-STORAGE_BUFFERS = 10  # of wgsl/gemm/gemm_small_qkv.wgsl
+STORAGE_BUFFERS = 10  # buffers in wgsl/gemm/gemm_small_qkv.wgsl
 
 
 def lower_gemm_epilogue(args: Args) -> list[Dispatch]:
@@ -38,13 +38,13 @@ def lower_gemm_epilogue(args: Args) -> list[Dispatch]:
 
 
 def lower_gemm_qkv(args: Args) -> list[Dispatch]:
-    """Lower three linear layers of one x."""
+    """Lower three linear layers of the same x."""
     found = qkv_dispatches(list(parts_of(args)))
     return lower_parts(args) if found is None else found
 
 
 def qkv_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
-    """Return one dispatch for all three if there are many rows, else None."""
+    """Return a dispatch for all three layers if there are many rows, else None."""
     linears = [part for _, part in parts]
     args = linears[0]
     candidates = [small_gemm_of(MATMUL_OF[LINEAR], part, Epilogue()) for part in linears]

@@ -2,11 +2,11 @@
 
     out[batch, row, column] = alpha * sum over k of A[row, k] * B[k, column] + beta * addend
 
-Many rows: tiles of wgsl/lib/gemm/gemm_tile.wgsl, as large as leaves work for every core of a GPU.
-If even small tiles are too few, several workgroups share the sum over k (split-K), and
+Many rows: the largest tiles of wgsl/lib/gemm/gemm_tile.wgsl that still give every core of a GPU
+work. If even small tiles are too few, several workgroups share the sum over k (split-K), and
 gemm_split_k_sum.wgsl adds up their parts. Few rows (skinny): wgsl/lib/gemm/gemm_skinny.wgsl, which
-reads B once and as fast as it can. A software adapter gets the plain loops of
-wgsl/lib/gemm/gemm_simple.wgsl, which it compiles at once.
+reads B only once. A software adapter gets the plain loops of wgsl/lib/gemm/gemm_simple.wgsl, which
+compile fast.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from webpte.engine.ops.core.records import Binding, Dispatch, Scratch, ceil_div,
 from webpte.engine.ops.core.row_reduction import power_of_two
 from webpte.engine.ops.core.target import GPU, Target
 
-K_STEP = 16  # of wgsl/lib/gemm/gemm_tile.wgsl
+K_STEP = 16  # also in wgsl/lib/gemm/gemm_tile.wgsl
 
 Types = tuple[tuple[str, str], ...]
 Overrides = tuple[tuple[str, float], ...]
@@ -38,7 +38,7 @@ class Gemm:
     k: int
     batches: int = 1
     addend: TensorArg | None = None
-    addend_strides: tuple[int, int] = (0, 0)  # of a row and of a column
+    addend_strides: tuple[int, int] = (0, 0)  # between rows and between columns
     alpha: float = 1
     beta: float = 0
     stored: str = "f32"  # element type of the tensors in memory: f32, f16 or i32
@@ -58,13 +58,13 @@ class Gemm:
         return Gemm(self.m, self.n, self.k, self.batches, stored=self.stored)
 
     def with_bias(self, bias: TensorArg | None) -> Gemm:
-        """Return a copy that adds a bias: one number per column, or one for all columns."""
+        """Return a copy that adds a bias: a number per column, or a single number."""
         if bias is None:
             return self
         return replace(self, addend=bias, addend_strides=(0, int(bias.numel > 1)), beta=1)
 
     def can_add(self, other: TensorArg) -> bool:
-        """Return whether a tensor can become the addend, with an element for each output."""
+        """Return whether a tensor can become the addend: an element for each output."""
         return (
             self.addend is None
             and self.batches == 1
@@ -99,7 +99,7 @@ class Gemm:
 
 @dataclass(frozen=True)
 class GemmKernel:
-    """A WGSL kernel with its own bindings (those before the addend), constants and params."""
+    """A WGSL kernel with its bindings before the addend, its constants and its params."""
 
     name: str
     operands: tuple[Binding, ...]
@@ -149,7 +149,7 @@ class TileConfig:
         )
 
 
-# Larger tiles read less per multiplication; smaller ones keep more cores of a GPU busy.
+# Larger tiles read less per multiplication; smaller tiles keep more cores of a GPU busy.
 TILE_CONFIGS = (
     TileConfig(16, 16, 2, 2, 39.0),
     TileConfig(8, 8, 2, 2, 38.0),
@@ -183,7 +183,7 @@ class GemmTiles(Protocol):
     def tiles(self, gemm: Gemm) -> int: ...
 
     def occupancy(self, workgroups: int, adapter: AdapterClass) -> float:
-        """Estimate the share of its speed that a GPU reaches with so many workgroups."""
+        """Estimate the share of its speed that a GPU reaches with this number of workgroups."""
         ...
 
 
@@ -223,7 +223,7 @@ MOST_CANDIDATES = 6
 
 
 def tuned_tile_config(name: str, gemm: Gemm, target: Target) -> tuple[TileConfig, int]:
-    """Return the config that was measured fastest on this adapter, or else estimated to be."""
+    """Return the config measured fastest on this adapter, or else estimated to be fastest."""
     rows = f"m{power_of_two(gemm.m)} n{gemm.n} k{gemm.k}"
     shape_class = f"{rows} x{gemm.batches} {gemm.stored}"
     default = choose_tile_config(gemm, target.adapter)
@@ -253,7 +253,7 @@ def config_label(config: tuple[GemmTiles, int]) -> str:
 def tile_dispatches(
     kernel: GemmKernel, gemm: Gemm, out: int, target: Target = GPU
 ) -> list[Dispatch]:
-    """Return the dispatches of a tiled GEMM: with split-K, the sum of the parts is a second one."""
+    """Return the dispatches of a tiled GEMM; split-K adds a dispatch that sums the parts."""
     if gemm.empty:
         return []
     config = tuned_tile_config(kernel.name, gemm.plain, target)
@@ -276,7 +276,7 @@ def split_k_dispatches(
 
 
 def split_k_of(gemm: Gemm, config: tuple[GemmTiles, int], target: Target) -> tuple[int, int]:
-    """Return the number of parts of k, as many as fit into one buffer, and their length."""
+    """Return the number of parts of k, limited by the size of a buffer, and their length."""
     tiling, wanted = config
     most = target.most_splits(4 * gemm.batches * gemm.m * gemm.n)
     k_part = split_k_length(gemm.k, min(wanted, most), tiling.k_step)
@@ -321,7 +321,7 @@ def split_k_sum(gemm: Gemm, k_parts: int, parts: Binding, out: int) -> Dispatch:
 
 
 def simple_dispatches(kernel: GemmKernel, gemm: Gemm, out: int) -> list[Dispatch]:
-    """Return the GEMM for a software adapter: one block of up to 4 x 4 per invocation."""
+    """Return the GEMM for a software adapter: a block of up to 4 x 4 outputs per invocation."""
     if gemm.empty:
         return []
     rows = 1 if gemm.m == 1 else 4
@@ -338,10 +338,10 @@ def simple_dispatches(kernel: GemmKernel, gemm: Gemm, out: int) -> list[Dispatch
     ]
 
 
-# Rows of one workgroup of the skinny kernel, and up to how many rows it is faster than tiles.
+# Rows per workgroup of the skinny kernel, and the most rows for which it is faster than tiles.
 ROWS_AT_ONCE = (1, 2, 4)
 MAX_SKINNY_ROWS = 16
-BATCH_ROWS = 8  # of a workgroup with quantized weights, where there are more rows: skinny_config.py
+BATCH_ROWS = 8  # rows per workgroup for quantized weights and many rows: skinny_config.py
 
 
 def is_skinny(gemm: Gemm) -> bool:
@@ -368,7 +368,7 @@ class SkinnyConfig:
 
 
 def choose_skinny_config(steps: int, threads: int, most: int) -> SkinnyConfig:
-    """Use a slice per step along k, at most `most`; the other threads become lanes."""
+    """Use a slice per step along k, up to `most` slices; the other threads become lanes."""
     slices = min(power_of_two(steps), most)
     return SkinnyConfig(threads // slices, threads)
 

@@ -1,9 +1,9 @@
-"""Small GEMMs: too small to fill a GPU with tiles, and with an epilogue in the same dispatch.
+"""Small GEMMs: too few tiles to fill a GPU, and an epilogue in the same dispatch.
 
     out = f(alpha * A @ B + beta * addend, residual)
 
 wgsl/lib/gemm/gemm_small.wgsl uses small tiles and many workgroups, and splits the sum over k among
-the invocations of each. A is [m, k] in memory, B [n, k] or [k, n], and k is a multiple of four.
+a workgroup's invocations. A is [m, k] in memory, B [n, k] or [k, n], and k is a multiple of four.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class SmallTile:
         )
 
 
-# The largest first, each with how many workgroups of it are enough for a GPU of 132 cores. If B is
-# [n, k], many slices side by side read whole lines of memory, so there are 16 of them.
+# The largest first, each with how many of its workgroups fill a GPU of 132 cores. If B is [n, k],
+# many slices side by side read whole lines of memory, so there are 16 slices.
 TILES = {
     True: ((SmallTile(4, 4, 2), 250), (SmallTile(4, 4), 0)),
     False: ((SmallTile(8, 8), 96), (SmallTile(4, 8), 96), (SmallTile(4, 4), 0)),
 }
-FEW = 264  # fewer workgroups on it leave registers for prefetching one more step
+FEW = 264  # fewer workgroups on it leave registers to prefetch another step
 # Above this many multiplications, larger tiles are faster.
 MOST_WORK = 1 << 29
 
@@ -74,7 +74,7 @@ class SmallGemm:
     target: Target
 
     def dispatch(self, out: Binding) -> Dispatch:
-        """Return the only dispatch."""
+        """Return the single dispatch."""
         gemm, epilogue = self.gemm, self.epilogue
         tile = choose_small_tile(gemm, self.b_k_first, self.target)
         m_parts, n_parts = tile.parts(gemm.m, gemm.n)
@@ -98,7 +98,7 @@ class SmallGemm:
 
 
 def choose_small_tile(gemm: Gemm, b_k_first: bool, target: Target, name: str = "") -> SmallTile:
-    """Return the tile that was measured fastest on this adapter, or else the default."""
+    """Return the tile measured fastest on this adapter, or the default."""
     default = default_small_tile(gemm, b_k_first, target)
     if not target.wants_candidates:
         return default
@@ -109,7 +109,7 @@ def choose_small_tile(gemm: Gemm, b_k_first: bool, target: Target, name: str = "
 
 
 def default_small_tile(gemm: Gemm, b_k_first: bool, target: Target) -> SmallTile:
-    """Return the largest tile of which there are enough."""
+    """Return the largest tile that yields enough workgroups."""
     *larger, (smallest, _) = TILES[b_k_first]
     for tile, enough in larger:
         workgroups = math.prod(tile.parts(gemm.m, gemm.n)) * gemm.batches

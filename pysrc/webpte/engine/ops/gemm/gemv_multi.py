@@ -1,6 +1,6 @@
-"""Skinny GEMMs of one x with up to three float matrices, the norm before them included.
+"""Skinny GEMMs of the same x with up to three float matrices, including the norm before them.
 
-The counterpart of wgsl/gemm/gemv_multi.wgsl; fused_linear_q4.py has the same for quantized weights.
+The counterpart of wgsl/gemm/gemv_multi.wgsl; fused_linear_q4.py does this for quantized weights.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def lower_gemv_multi(
 ) -> list[Dispatch] | None:
     """Return the dispatch: outputs one after the other, or gated; None if no kernel takes them.
 
-    stored         element type of the output, if it is not that of the operands
-    gate           formula of the gate, if the first one gates the second
-    biases_follow  what reads the output adds the biases
+    stored         element type of the output; None: the operands' type
+    gate           formula of the gate, if the first matrix gates the second
+    biases_follow  whether the reader of the output adds the biases
     """
     operands = [linear_operands(args) for args in linears]
     gemms = [each.gemm.plain if biases_follow else each.gemm for each in operands]

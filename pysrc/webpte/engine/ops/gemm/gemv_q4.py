@@ -1,4 +1,4 @@
-"""GEMV with quantized weights (one row of x): which GEMMs the kernels take, and their configs.
+"""GEMV with quantized weights (a single row of x): the GEMMs that its kernels take, and configs.
 
 The counterpart of wgsl/lib/gemm/gemv_q4.wgsl. Its kernels take wide weights whose rows are whole
 units and a multiple of four in number; the skinny kernels take the rest.
@@ -14,9 +14,9 @@ from webpte.engine.ops.core.target import Target
 from webpte.engine.ops.gemm.gemm import Gemm, GemmKernel, Types
 from webpte.engine.ops.gemm.packed_weights import BYTES, PackedWeights
 
-PARTIALS, SCALAR_PARTIALS, QUAD_BYTES = 8, 32, 16  # of the shader
+PARTIALS, SCALAR_PARTIALS, QUAD_BYTES = 8, 32, 16  # also in the shader
 MOST_STAGED_BYTES = 8192
-# From this many rows on, W keeps a GPU of 132 cores busy without many slices along k.
+# Weights with this many rows keep a GPU of 132 cores busy without many slices along k.
 MANY_ROWS = 32768
 
 
@@ -60,7 +60,7 @@ class GemvConfig:
 
 
 def quads_per_unit(weights: PackedWeights) -> int:
-    """Return how many quads of x meet the 16 bytes of a unit."""
+    """Return how many quads of x match the 16 bytes of a unit."""
     return 4 if weights.format == BYTES else 8
 
 
@@ -85,7 +85,7 @@ def choose_gemv_config(weights: PackedWeights, matrices: int, target: Target) ->
 
 
 def default_gemv_config(weights: PackedWeights, matrices: int, target: Target) -> GemvConfig:
-    """Return many slices for few columns, few where their setup would dominate (measured)."""
+    """Return many slices for few columns, few if their setup would dominate (measured)."""
     if weights.rows >= target.adapter.workgroups(MANY_ROWS):
         wanted = GemvConfig(128, 16)
     elif weights.steps <= 32:

@@ -1,4 +1,4 @@
-"""Quantized linear layers of one x that subgroup matrices take as one GEMM, for many rows."""
+"""Quantized linear layers of the same x as a single GEMM by subgroup matrices, for many rows."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def joined_linears(
     biases: Sequence[TensorArg | None],
     outs: Sequence[TensorArg],
 ) -> JoinedLinears | None:
-    """Return linear layers as one GEMM; None if x, formats, groups or types differ, or none fits.
+    """Return linear layers as a single GEMM; None if they differ too much, or no kernel fits.
 
-    `biases` are added besides those that the layers have.
+    They may differ in nothing but their columns. `biases` are added to the layers' own biases.
     """
     first, target = linears[0][1], linears[0][1].target
     gemms = [gemm_of(op, part) for op, part in linears]
@@ -59,5 +59,5 @@ def _ids(pair: tuple[TensorArg, TensorArg] | None) -> tuple[int, ...]:
 
 
 def _sums_bytes(gemms: Sequence[Gemm]) -> int:
-    """Return the most bytes of the sums of all columns, each layer's filled up to whole tiles."""
+    """Return the most bytes of the sums of all columns, with each layer padded to whole tiles."""
     return 4 * gemms[0].m * sum(gemm.n + WIDEST for gemm in gemms)

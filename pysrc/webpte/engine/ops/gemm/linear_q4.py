@@ -1,7 +1,7 @@
 """Linear layers whose weights are integers of 4 or 8 bits, with their training ops.
 
     linear_q4gsw          y = x[..., K] @ W^T + bias; W[n, k] = code * scales[k / group_size, n]
-    linear_qcs4w          linear_q4gsw with one scale per row of W
+    linear_qcs4w          linear_q4gsw with a scale per row of W
     linear_dq8ca_q4gsw    linear_q4gsw, with each row of x rounded to int8 first
     _weight_int8pack_mm   y = x @ W^T; W[n, k] = code * scales[n], codes of 8 bits
     linear_q4gsw_backward d_x = d_out[..., N] @ W
@@ -67,7 +67,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class LinearQ4:
-    """One op; `per_row`: one scale per row of W, `quantized`: x is rounded to int8."""
+    """A single op; `per_row`: a scale per row of W, `quantized`: x is rounded to int8."""
 
     name: str
     signature: str
@@ -162,7 +162,7 @@ def lower_linear(
     out: TensorArg | None = None,
     bias: TensorArg | None = None,
 ) -> list[Dispatch]:
-    """Lower a linear layer; `bias` and `added` are what later calls add to its result."""
+    """Lower a linear layer; later calls add `bias` and `added` to its result."""
     weights, x, out = weights_of(op, args), args.tensor("x"), out or args.out
     gemm = gemm_of(op, args).with_bias(bias).plus(added)
     rows = None if quantizes_x(norm) else row_params(op, args, gemm.m)
@@ -211,7 +211,7 @@ def normed_kernel(
     types: Types,
     overrides: Overrides,
 ) -> GemmKernel:
-    """Return a kernel that reads x once, normalized if there is a norm, for all the weights."""
+    """Return a kernel that reads and normalizes x once for all the weights."""
     pairs = [id for w in weights for id in (w.tensor.id, w.scales.id)]
     return GemmKernel(
         name=name,
@@ -222,7 +222,7 @@ def normed_kernel(
 
 
 def twice_type(config: SkinnyConfig) -> tuple[str, str]:
-    """Return the constant of kernels whose invocations may have eight columns."""
+    """Return the constant TWICE: whether invocations have eight columns."""
     return "TWICE", str(config.twice).lower()
 
 
@@ -274,7 +274,7 @@ def run_linear(op: LinearQ4, args: Args) -> Array:
 
 
 def simple(kernel: GemmKernel) -> GemmKernel:
-    """Return the kernel for a software adapter: one for all alignments and group sizes."""
+    """Return the kernel for a software adapter, for all alignments and group sizes."""
     dropped = ("GROUP_SIZE", "SCALES_ALIGNED", "WEIGHTS_ALIGNED", "X_ALIGNED")
     kept = [pair for pair in kernel.overrides if pair[0] not in dropped]
     return replace(kernel, name="linear_q4_simple", overrides=tuple(kept))

@@ -2,7 +2,7 @@
 
 linear_q4_split_f16         splits the rows of x into f16, with exponents of rows and columns
 linear_q4_subgroup_matrix   the GEMM, which unpacks weights to f16 as it loads them
-linear_q4_multi_matrix      the GEMM of two or three linear layers of one x
+linear_q4_multi_matrix      the GEMM of two or three linear layers of the same x
 gemm_split_k_sum_qkv        adds up the parts of k of three linear layers, with biases
 """
 
@@ -34,14 +34,14 @@ from webpte.engine.ops.gemm.subgroup_matrix import (
     with_parts,
 )
 
-COLUMNS = 8  # of a workgroup of wgsl/gemm/matrix/linear_q4_split_f16.wgsl
+COLUMNS = 8  # per workgroup of wgsl/gemm/experimental/linear_q4_split_f16.wgsl
 MULTI = "linear_q4_multi_matrix"
 MOST_WEIGHTS = 3
-STORAGE_BUFFERS = 9  # of wgsl/gemm/matrix/linear_q4_multi_matrix.wgsl
-NOWHERE = 0xFFFFFFFF  # first column of weights that are not there
+STORAGE_BUFFERS = 9  # buffers in wgsl/gemm/experimental/linear_q4_multi_matrix.wgsl
+NOWHERE = 0xFFFFFFFF  # first column of absent weights
 
-# Codes of 4 bits are up to 8, those of 8 bits up to 128: either times a scale below twice this
-# power of two is at most 2^15, near the largest f16.
+# Codes of 4 bits are up to 8, codes of 8 bits up to 128: a code times a scale below 2 to this power
+# is at most 2^15, near the largest f16.
 SCALE_POWER, SCALE_POWER_OF_BYTES = 11, 7
 # The override constants of the two kernels.
 OF_X, OF_WEIGHTS = ("QUANTIZED", "X_ALIGNED"), ("FORMAT", "GROUP_SIZE")
@@ -65,7 +65,7 @@ def matrix_linear(
 
 @dataclass(frozen=True)
 class JoinedLinears:
-    """Linear layers of one x, of the same format and groups; `kernel` is the first one's tiled."""
+    """Linear layers with the same x, format and groups, and the first layer's tiled `kernel`."""
 
     kernel: GemmKernel
     weights: tuple[PackedWeights, ...]
@@ -80,11 +80,11 @@ class JoinedLinears:
 
     @property
     def b_parts(self) -> int:
-        """The f16 of a weight: codes times scales are none, even if tensors are stored as such."""
+        """The number of f16 terms per weight; a code times a scale does not fit a single f16."""
         return 1 if self.target.half_products else 2
 
     def matrices(self, begins: Sequence[int]) -> bytes:
-        """Pack the table of weights: columns, the first one, stride of scales, has a bias."""
+        """Pack the table of weights: columns, first column, stride of scales, has a bias."""
         table = list[int]()
         for weights, gemm, begin in zip(self.weights, self.gemms, begins, strict=True):
             table += [gemm.n, begin, weights.scale_stride, int(gemm.addend is not None)]
@@ -111,7 +111,7 @@ class JoinedLinears:
     def multiply(
         self, split: Dispatch, matrices: bytes, write: tuple[tuple[str, str], ...]
     ) -> tuple[Dispatch, GemmKernel]:
-        """Return the split and the kernel of the GEMM of all weights; `write`: how it writes."""
+        """Return the split and the GEMM of all weights; `write` names its output code."""
         operands = [id for w in self.weights for id in (w.tensor.id, w.scales.id)]
         absent = [None] * (2 * MOST_WEIGHTS - len(operands))
         interleaved = [pair for pair in split.overrides if pair[0] == "INTERLEAVED"]
@@ -125,7 +125,7 @@ class JoinedLinears:
         return with_parts(split, kernel, self.b_parts, f16_parts(self.gemms[0], self.target))
 
     def config(self, whole: bool) -> MatrixConfig:
-        """Return tiles and parts of k; `whole`: k is one part."""
+        """Return the tiles and the number of parts of k; `whole`: k is not split."""
         name = f"{MULTI}_gated" if whole else MULTI
         return tuned_matrix_tile_config(name, self.whole, self.target, whole)
 
@@ -133,7 +133,7 @@ class JoinedLinears:
 def matrix_qkv(joined: JoinedLinears, outs: Sequence[Binding]) -> list[Dispatch]:
     """Return three linear layers: the split, the GEMM, and a sum that writes their outputs.
 
-    One output gets all of them as f32, one after the other.
+    A single output gets the three results as adjacent f32 rows.
     """
     tiling, wanted = joined.config(whole=False)
     begins, columns = list[int](), 0
@@ -157,7 +157,7 @@ def matrix_qkv(joined: JoinedLinears, outs: Sequence[Binding]) -> list[Dispatch]
 
 
 def matrix_gated(joined: JoinedLinears, gate: str, out: TensorArg) -> list[Dispatch]:
-    """Return two linear layers, the formula of the first one times the second, as one GEMM."""
+    """Return a GEMM of two linear layers: the formula of the first layer times the second."""
     tiling, _ = joined.config(whole=True)
     whole = replace(joined.whole, n=tiling.columns * ceil_div(joined.whole.n, tiling.columns))
     matrices = joined.matrices((0, 0))

@@ -6,7 +6,7 @@
     linear    x[..., K] @ weight[N, K]^T + bias[N]
     linear_dW d_out[..., N]^T @ x[..., K], the gradient of a linear's weight: [N, K]
 
-A row of the table says where the op's operands and its addend are, and how they lie in memory.
+A row of the table has the names and the memory layout of the op's operands and addend.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Operands:
 
 @dataclass(frozen=True)
 class Matmul:
-    """One op: its arguments, its operands, and its NumPy reference (in float64 or int64)."""
+    """A single op: its arguments, its operands, and its NumPy reference (in float64 or int64)."""
 
     name: str
     signature: str
@@ -93,7 +93,7 @@ def addmm_operands(args: Args) -> Operands:
     if broadcast(addend.dims, dims) != dims:
         raise GraphError(f"{args.call}: {list(addend.dims)} does not broadcast to {list(dims)}")
     alpha, beta = args.number("alpha"), args.number("beta")
-    # As in torch: with beta = 0 the addend is not read, so its NaNs do not spread.
+    # torch does not read the addend with beta = 0, so its NaNs do not spread.
     strides = broadcast_strides(addend.dims, dims) if beta else (0, 0)
     gemm = Gemm(
         m=dims[0],
@@ -111,7 +111,7 @@ def linear_operands(args: Args) -> Operands:
     x, weight, bias = args.tensor("x"), args.tensor("weight"), args.optional_tensor("bias")
     if x.rank < 1 or weight.rank not in (1, 2) or x.dims[-1] != weight.dims[-1]:
         raise wrong(args, x, weight)
-    columns = weight.dims[:-1]  # a weight of one dim gives one column, which has no dim
+    columns = weight.dims[:-1]  # a weight of rank 1 gives a column without a dim
     if bias is not None and bias.dims not in (columns, (1,)):
         raise GraphError(f"{args.call}: bias {list(bias.dims)} for {list(columns)} columns")
     gemm = Gemm(numel(x.dims[:-1]), numel(columns), x.dims[-1]).with_bias(bias)
@@ -176,8 +176,8 @@ MATMUL = (
 
 MATMUL_OF = {op.name: op for op in MATMUL}
 
-# Threads per workgroup and the most slices along k of the skinny kernel, by B's order. If B is
-# [k, n], neighbours along n read neighbouring memory: two lanes read 32 bytes, the least unit.
+# Threads per workgroup and the most slices along k of the skinny kernel, by B's order. If B is [k,
+# n], neighbours along n read neighbouring memory: two lanes read 32 bytes, the least unit.
 THREADS, MOST_SLICES = {True: 128, False: 256}, 128
 
 
@@ -208,7 +208,7 @@ def typed(args: Args, gemm: Gemm, stored: str) -> Gemm:
 
 
 def as_row(operands: Operands) -> Operands:
-    """Turn a GEMM of one column into one of one row: the same memory, and B is read only once."""
+    """Turn a GEMM with a single column into one with a single row, to read B only once."""
     gemm, (row, column) = operands.gemm, operands.gemm.addend_strides
     if gemm.n != 1 or gemm.m == 1:
         return operands
@@ -223,7 +223,7 @@ def as_row(operands: Operands) -> Operands:
 
 
 def small_gemm_of(op: Matmul, args: Args, epilogue: Epilogue) -> SmallGemm | None:
-    """Return the GEMM as one dispatch with its epilogue, if its size suits the small kernel."""
+    """Return the GEMM as a dispatch with its epilogue, if its size suits the small kernel."""
     operands = op.operands(args)
     gemm = typed(args, operands.gemm, stored_type(args, operands))
     few = gemm.m <= MAX_SKINNY_ROWS or gemm.n == 1
@@ -281,7 +281,7 @@ def skinny_matmul(
 def gemm_with_epilogue(
     op: Matmul, args: Args, epilogue: Epilogue, out: TensorArg
 ) -> list[Dispatch] | None:
-    """Return the GEMM and its epilogue as one dispatch, or None if no kernel takes the size."""
+    """Return the GEMM with its epilogue as a dispatch, or None if no kernel takes the size."""
     small = small_gemm_of(op, args, epilogue)
     if small is not None:
         return [small.dispatch(out.id)]

@@ -19,8 +19,8 @@ from webpte.engine.ops.gemm.subgroup_matrix import (
     takes_matrices,
 )
 
-# B is split into f16 with every call, which takes as long as a float GEMM of fewer rows, and as
-# much memory as B.
+# Each call splits B into f16, which takes as long as a float GEMM with fewer rows, and as much
+# memory as B.
 FEWEST_ROWS, MOST_BYTES = 128, 1 << 28
 
 

@@ -1,4 +1,4 @@
-"""Weights that are integers of 4 or 8 bits: their packing and their scales.
+"""Weights as integers of 4 or 8 bits: their packing and their scales.
 
 The counterpart of wgsl/lib/gemm/q4_weights.wgsl.
 """
@@ -17,7 +17,7 @@ Array = np.ndarray
 
 # Values of FORMAT in wgsl/lib/gemm/q4_weights.wgsl.
 LOW_FIRST, HIGH_FIRST, BYTES = 0, 1, 2
-# Larger than any k: all values of a row share one scale.
+# Larger than any k: all values of a row share a scale.
 WHOLE_ROW = 1 << 31
 
 
@@ -48,24 +48,25 @@ class PackedWeights:
 
     @property
     def in_words(self) -> bool:
-        """Whether eight values lie in whole words and share a scale."""
+        """Whether eight values fill whole words and share a scale."""
         return self.row_bytes % 4 == 0 and self.group % 8 == 0
 
     @property
     def wide(self) -> bool:
-        """Whether a row is whole units of 16 bytes, and each of them shares a scale."""
+        """Whether rows are multiples of 16 bytes, and the values of each 16 bytes share a scale."""
         per_unit = 16 if self.format == BYTES else 32
         return self.row_bytes % 16 == 0 and self.group % per_unit == 0
 
     @property
     def in_quads(self) -> bool:
-        """Whether it is wide, and rows and scales are multiples of four: what GEMV kernels and
-        skinny kernels of several weights need."""
+        """Whether the GEMV kernels and the skinny kernels of several weights take these weights:
+        wide, with rows and scales in multiples of four.
+        """
         return self.wide and self.rows % 4 == 0 and self.scale_stride % 4 == 0
 
     @property
     def steps(self) -> int:
-        """Steps of a skinny kernel along one row of W."""
+        """Steps of a skinny kernel along a row of W."""
         return self.row_bytes // 16 if self.wide else ceil_div(self.inner, 4)
 
     @property

@@ -1,4 +1,4 @@
-"""The prologue of a skinny GEMM or GEMV: RMS norm and int8 rounding of x as it is loaded."""
+"""The prologue of a skinny GEMM or GEMV: RMS norm and int8 rounding of x while it is loaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webpte.engine.ops.core.records import pack
 from webpte.engine.ops.gemm.gemm import Overrides, Types
 from webpte.engine.ops.norm.fused_norm import NormedSum
 
-# Threads of a workgroup that normalizes: sums and squares of 4 rows fit into 16 KB, which all GPUs
+# Threads per workgroup that normalizes: sums and squares of 4 rows fit into 16 KB, which all GPUs
 # have.
 NORMED_THREADS = 128
 
@@ -18,11 +18,11 @@ NORMED_THREADS = 128
 class Prologue:
     """An optional norm (with a `gain`), then an optional dynamic int8 quantization of x.
 
-    The norm is an RMS norm, or, if it is `centered`, a layer norm, which only GEMV kernels have.
+    The norm is an RMS norm, or, if `centered`, a layer norm, which only GEMV kernels support.
 
     Scale and zero point come from each row's minimum and maximum; `least` is the smallest scale,
-    None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl. Only
-    GEMV kernels have a `row`: x, which they compute.
+    None if x is not rounded. The counterpart of wgsl/lib/gemm/prologue.wgsl. Only GEMV kernels
+    support a `row`: the sum and norm that compute x.
     """
 
     x: TensorArg
@@ -49,7 +49,7 @@ def is_centered(norm: Prologue | None) -> bool:
 
 
 def pack_prologue(norm: Prologue | None) -> bytes:
-    """Pack the norm's epsilon, the smallest scale, which GEMV kernels ignore, and that of a row."""
+    """Pack the norm's epsilon, the smallest scale (unused by GEMV) and the row's epsilon."""
     numbers = (norm.eps if norm else 0, (norm.least if norm else None) or 0)
     return pack("2f", *numbers) + (pack("f", norm.row.eps) if norm and norm.row else b"")
 

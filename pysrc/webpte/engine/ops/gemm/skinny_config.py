@@ -1,7 +1,7 @@
 """Configs of skinny kernels with quantized weights: how many invocations share a sum over k.
 
-For more rows than usual, those of a decode step of many sequences, a workgroup has eight rows, so
-that weights are unpacked once for eight products.
+For the many rows of a batched decode step, a workgroup has eight rows, so that it unpacks weights
+once for eight products.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from webpte.engine.ops.gemm.packed_weights import PackedWeights
 from webpte.engine.ops.gemm.subgroup_matrix import takes_matrices
 
 MAX_BATCH_ROWS = 32
-# Threads that fill a GPU of 132 cores, slices of k, lanes; and invocations of a workgroup, by what
-# fits shared memory beside SPARE_BYTES.
+# Threads that fill a GPU of 132 cores, limits of slices and lanes, sizes of workgroups by the room
+# in shared memory, and SPARE_BYTES for everything else.
 BATCH_THREADS, LEAST_SLICES, MOST_SLICES, LEAST_LANES = 65536, 8, 32, 8
 BATCH_SIZES, SPARE_BYTES = (256, 128, 64), 512
 
 
 def is_batch(gemm: Gemm) -> bool:
-    """Tell whether a GEMM has the rows of a decode step of many sequences."""
+    """Return whether a GEMM has the rows of a decode step with many sequences."""
     return MAX_SKINNY_ROWS < gemm.m <= MAX_BATCH_ROWS
 
 
 def suits_batch(gemm: Gemm, weights: PackedWeights, target: Target) -> bool:
-    """Tell whether the skinny kernel takes more rows than usual, several times eight."""
+    """Return whether the skinny kernel takes this batch of rows, eight rows per workgroup."""
     return is_batch(gemm) and weights.wide and not takes_matrices(gemm, target)
 
 
 def batch_config(
     weights: PackedWeights, gemm: Gemm, target: Target, twice: bool = True
 ) -> SkinnyConfig:
-    """Choose the slices and lanes for many rows: as few slices as leave work for every core.
+    """Choose slices and lanes for many rows: as few slices as give every core work.
 
-    Their sums take as long to add up as a slice takes for some units. Fewer than eight would read
-    parts of lines of memory. Eight lanes read the same x: with fewer, a quarter of a warp would
-    wait for two lines of it. `twice`: an invocation has eight columns of one matrix, not four.
+    Adding up the slices takes as long as some units of a slice. Fewer than eight slices would read
+    parts of lines of memory. Eight lanes read the same x; with fewer, a quarter of a warp would
+    wait for two lines of x. `twice`: an invocation has eight columns of the same matrix, not four.
     """
     tiles = ceil_div(gemm.n, 8 if twice else 4) * ceil_div(gemm.m, BATCH_ROWS)
     wanted = power_of_two(ceil_div(target.adapter.workgroups(BATCH_THREADS), tiles))
@@ -63,7 +63,7 @@ def skinny_config(weights: PackedWeights, gemm: Gemm, target: Target) -> SkinnyC
     """Choose the slices and lanes of the skinny kernel.
 
     A unit of 16 bytes has up to 32 values, so neighbours along k are far apart in x. Lanes that
-    read the same x make up for that, unless all threads are needed to keep memory busy.
+    read the same x compensate, unless all threads are needed to keep memory busy.
     """
     if not is_skinny(gemm):
         return batch_config(weights, gemm, target)
@@ -80,6 +80,6 @@ def skinny_config(weights: PackedWeights, gemm: Gemm, target: Target) -> SkinnyC
 def shared_bytes(threads: int, gemm: Gemm) -> int:
     """Return the bytes of shared memory of linear_q4_skinny.wgsl without a norm.
 
-    A quad of each row for each invocation and for all of them, and a square rounded up to a quad.
+    A quad per row and invocation, a quad per row for the sums, and a square rounded up to a quad.
     """
     return 16 * (rows_at_once(gemm) * (threads + 1) + 1)

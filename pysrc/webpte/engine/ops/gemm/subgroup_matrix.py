@@ -3,21 +3,21 @@
     out[row, column] = sum over k of A[row, k] * B[k, column], as in gemm.py
 
 A GPU multiplies f16 matrices many times as fast as f32 ones, and accumulates in f32. So a number is
-split into the sum of two f16, after its row of A or column of B was divided by a power of two that
-brings the largest of them near 2^14: no f16 becomes infinite, and only numbers below 2^-17 of the
-largest lose digits. Of the four products of such sums, the one of both second parts is left out.
-The error is then:
+split into the sum of two f16, after its row of A or column of B was divided by the power of two
+that brings the largest number near 2^14: no f16 becomes infinite, and only numbers below 2^-17 of
+the largest lose digits. Of the four products of two such sums, the product of the second parts is
+left out. The error is then:
 
     2^-22   of each product: the last digits of either number, and the product left out
     2^-24   of the sum so far at most, or twice that if a GPU truncates instead of rounding, for
-            each 16 k of each of the three products
+            each 16 k and each of the three products
 
 Weights of 4 or 8 bits are codes times scales: a scale is split, and its f16 times a code become the
 two f16 of their product, with an error of 2^-20 of it at most, and 2^-24 on average.
 
-With `half_products` a number is one f16 only, and one product is left of three: 2^-11 of each.
+With `half_products` a number is a single f16, with a single product: an error of 2^-11 of each.
 
-A row with an infinity or NaN, or a column with such a scale, gives NaN.
+A row with an infinity or NaN, or a column with a scale that is infinite or NaN, gives NaN.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from webpte.engine.ops.gemm.gemm import (
     tuned_config,
 )
 
-K_FILL = 32  # of wgsl/lib/matrix/split_f16.wgsl: the longest step along k
-SUBGROUPS = 4  # of a workgroup
-SHARED_BYTES = 24576  # of the largest tile
-WORKGROUPS_PER_CORE = 2  # at a time
+K_FILL = 32  # longest step along k in wgsl/lib/matrix/split_f16.wgsl
+SUBGROUPS = 4  # per workgroup
+SHARED_BYTES = 24576  # used by the largest tile
+WORKGROUPS_PER_CORE = 2  # that run at the same time
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class MatrixTileConfig:
         return ceil_div(gemm.m, self.rows) * ceil_div(gemm.n, self.columns)
 
     def occupancy(self, workgroups: int, adapter: AdapterClass) -> float:
-        """Count rounds of as many workgroups as fit: the last one takes as long as a full one."""
+        """Return the used share of all waves of workgroups; a partial wave counts whole."""
         at_once = WORKGROUPS_PER_CORE * adapter.cores
         return workgroups / (at_once * ceil_div(workgroups, at_once))
 
@@ -86,15 +86,15 @@ class MatrixTileConfig:
         )
 
 
-# Speeds are of three products for one.
+# Speeds with three products per multiplication.
 MATRIX_TILE_CONFIGS = (
     MatrixTileConfig(4, 4, 107.0),
     MatrixTileConfig(4, 2, 68.0),
     MatrixTileConfig(2, 2, 62.0),
     MatrixTileConfig(2, 4, 76.0),
-    MatrixTileConfig(2, 2, 55.0, subgroup_rows=1),  # of 32 rows; its speed is an estimate
+    MatrixTileConfig(2, 2, 55.0, subgroup_rows=1),  # tiles of 32 rows; an estimated speed
 )
-MatrixConfig = tuple[MatrixTileConfig, int]  # with the number of parts of k
+MatrixConfig = tuple[MatrixTileConfig, int]  # a tile and the number of parts of k
 
 
 @lru_cache(256)  # a model has few sizes, in many layers
@@ -114,7 +114,7 @@ def choose_whole_tile_config(gemm: Gemm, adapter: AdapterClass = LARGE) -> Matri
 def tuned_matrix_tile_config(
     name: str, gemm: Gemm, target: Target, whole: bool = False
 ) -> MatrixConfig:
-    """Return the config that was measured fastest on this adapter, or else estimated to be.
+    """Return the config measured fastest on this adapter, or else estimated to be fastest.
 
     `whole`: the kernel takes k as a whole.
     """
@@ -151,7 +151,7 @@ def exponents_memory(gemm: Gemm) -> Scratch:
 
 
 def f16_parts(gemm: Gemm, target: Target) -> int:
-    """Return how many f16 a number is split into: one if it is stored as f16 or one suffices."""
+    """Return 1 or 2: the number of f16 terms per number."""
     return 1 if gemm.stored == "f16" or target.half_products else 2
 
 
@@ -167,11 +167,10 @@ def matrix_dispatches(
 def with_parts(
     before: Dispatch, kernel: GemmKernel, b_parts: int, a_parts: int
 ) -> tuple[Dispatch, GemmKernel]:
-    """Return the split and the GEMM's kernel with the constants of that many f16 of a number.
+    """Return the split and the GEMM's kernel with constants for this number of f16 terms.
 
-    `before` binds the split numbers and the exponents last, `kernel` is to bind them first. Steps
-    along k are longer where there is one product for one: then there is room for them in shared
-    memory.
+    `before` binds the split numbers and the exponents last; `kernel` has to bind them first. With a
+    single f16 term, shared memory has room for longer steps along k.
     """
     steps = 2 if a_parts == b_parts == 1 else 1
     parts = (("B_PARTS", str(b_parts)), ("A_PARTS", str(a_parts)), ("STEPS", str(steps)))

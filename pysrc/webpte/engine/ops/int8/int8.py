@@ -28,7 +28,7 @@ MAX_TERMS = (2**31 - 1) // (128 * 255)
 
 @dataclass(frozen=True)
 class Scaling:
-    """The scaling of wgsl/lib/int8/int8.wgsl; `inverse` is None if the output is float."""
+    """The scales and zeros of wgsl/lib/int8/int8.wgsl; `inverse` is None for a float output."""
 
     x_scale: float
     x_zero: int
@@ -81,7 +81,7 @@ def check_int8(args: Args, *tensors: TensorArg) -> None:
 
 
 def check_per_channel(args: Args, name: str, tensor: TensorArg | None, channels: int) -> None:
-    """Check for a float per channel; the exporter rounds their number up to a multiple of 4."""
+    """Check for a float per channel; the exporter pads them to a multiple of 4."""
     if tensor is None:
         return
     if not tensor.dtype.is_float:
@@ -124,7 +124,7 @@ FULL = 256
 
 
 def choose_tile(rows: int, columns: int, target: Target, copies: int = 1) -> Int8Tile:
-    """Return the largest tile of which there are enough."""
+    """Return the largest tile that yields enough workgroups."""
     if rows <= FLAT.rows:
         return FLAT
     high, wide = LARGE.count(rows, columns)

@@ -47,7 +47,7 @@ class QuantizedOperand:
     tensor: TensorArg
     scale: float
     zero: int
-    dims: Dims  # of the output, for these strides
+    dims: Dims  # dims of the output
     strides: Dims
 
     @property
@@ -64,7 +64,7 @@ def operand(args: Args, name: str, dims: Dims, strides: Dims) -> QuantizedOperan
 def lower(
     args: Args, formula: str, operands: list[QuantizedOperand], inverse: float, alpha: float = 0
 ) -> list[Dispatch]:
-    """Return a dispatch over all words of the output; `formula` is of the floats x and y."""
+    """Return a dispatch over all words of the output; `formula` uses the floats x and y."""
     out = args.out
     if out.numel == 0:
         return []

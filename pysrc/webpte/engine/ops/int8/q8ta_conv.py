@@ -1,6 +1,6 @@
 """Convolutions of int8 in two spatial dims, with an optional relu, back to int8.
 
-    x int8 [B, C, H, W] -> out int8 [B, O, OH, OW], sizes as those of the float convolutions
+    x int8 [B, C, H, W] -> out int8 [B, O, OH, OW], with the sizes of the float convolutions
     weights int8, per output channel (tap, channel of the group):
         q8ta_conv2d, _pw, _transposed   [O, KH KW C/groups]; rows may end in padding
         q8ta_conv2d_dw                  [KH, KW, C], each channel for itself
@@ -9,8 +9,8 @@ Scales and biases are floats per output channel, rounded up to a multiple of fou
 a transposed convolution in groups may share the scales of one group. Padding around the image is
 x's zero, so it adds nothing. The sums of the weights are ignored.
 
-Three kernels: a GEMM in tiles (`q8ta_conv`), one that packs four channels into a word for it
-(`q8ta_conv_pack`), and a direct one for depthwise and other narrow groups (`q8ta_conv_direct`).
+Three kernels: a GEMM in tiles (`q8ta_conv`), a kernel that packs four channels into a word for it
+(`q8ta_conv_pack`), and a direct kernel for depthwise and other narrow groups (`q8ta_conv_direct`).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def signature(extra: str = "") -> str:
 
 @dataclass(frozen=True)
 class Kind:
-    """One op: how its weights lie, and whether it is transposed."""
+    """A single op: the layout of its weights, and whether it is transposed."""
 
     name: str
     depthwise: bool = False
@@ -78,8 +78,8 @@ KINDS = (
     Kind("et_vk.q8ta_conv2d_transposed.default", transposed=True),
 )
 
-# Groups narrower than this go to the direct kernel if they have few channels or short sums: most
-# of a tile would be empty.
+# Narrower groups go to the direct kernel if they have few channels or short sums: most of a tile
+# would be empty.
 MIN_TILE_CHANNELS = 8
 MIN_IN_CHANNELS = 4
 SHORT_SUM = 64
@@ -88,7 +88,7 @@ MAX_WINDOW = 32  # inputs that the direct kernel keeps in registers
 
 @dataclass(frozen=True)
 class Int8Convolution:
-    """A checked call. Weights of a channel are `row_bytes` apart, of a tap `tap_bytes`."""
+    """A checked call. Weights are `row_bytes` apart per channel, `tap_bytes` per tap."""
 
     conv: Convolution
     scaling: Scaling
@@ -121,7 +121,7 @@ def weight_layout(kind: Kind, args: Args, kernel: Pair, groups: int) -> tuple[in
 
 
 def count_scales(kind: Kind, args: Args, channels: int, groups: int) -> int:
-    """Return after how many channels the scales repeat."""
+    """Return the number of channels after which the scales repeat."""
     scales = args.tensor("scales")
     shared = kind.transposed and scales.numel < channels
     count = channels // groups if shared else channels
@@ -202,8 +202,8 @@ def lower_direct(args: Args, call: Int8Convolution) -> Dispatch:
 def lower_tiled(args: Args, call: Int8Convolution) -> list[Dispatch]:
     """Lower in up to three steps: pack channels, the GEMM, and requantize floats."""
     conv, out = call.conv, args.out
-    # Outputs of a phase are not contiguous, and a plane that is not whole words shares its last
-    # word with the next: such results are written as floats first.
+    # Outputs of a phase are not contiguous, and a plane that is not a multiple of four bytes shares
+    # its last word with the next plane: both are written as floats first.
     whole = conv.phases == (1, 1) and math.prod(conv.out_size) % 4 == 0
     memory = floats_memory(out.numel)
     target: Binding = out.id if whole else memory

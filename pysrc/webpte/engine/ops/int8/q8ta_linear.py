@@ -1,7 +1,7 @@
-"""Linear layers of int8: x int8 [.., K] @ W^T with W int8 [N, K], one scale per row of W.
+"""Linear layers of int8: x int8 [.., K] @ W^T with W int8 [N, K], a scale per row of W.
 
     linear_q8ta_q8csw              floats: (sum of (x - zero) * w) * x_scale * scales[n] + bias[n]
-    q8ta_linear, q8ta_linear_gemv  the same, an optional relu, and requantization to int8
+    q8ta_linear, q8ta_linear_gemv  likewise, an optional relu, and requantization to int8
 
 The last two are equal: the number of rows and the target decide about the kernel.
 Scales and biases may be more than N (the exporter rounds up to a multiple of four), rows of W
@@ -46,7 +46,7 @@ OPS = {
     "et_vk.q8ta_linear_gemv.default": INT8,
 }
 
-# Rows that the skinny kernel takes at once, and up to how many rows it is faster than tiles.
+# Rows per step of the skinny kernel, and the most rows for which it is faster than tiles.
 ROWS_AT_ONCE = (1, 2, 4)
 FEW_ROWS = 16
 
@@ -122,7 +122,7 @@ def lower_linear(args: Args, quantized: bool) -> list[Dispatch]:
     check_terms(args, linear.k)
     if out.numel == 0:
         return []
-    # Bytes are written as whole words; if rows are not whole words, floats are requantized after.
+    # Outputs are written as whole words; other rows are written as floats and requantized.
     whole = quantized and linear.n % 4 == 0
     memory = floats_memory(out.numel)
     target = out.id if whole or not quantized else memory

@@ -1,4 +1,4 @@
-"""Concatenation: aten.cat(tensors, dim), any number of inputs of any type, empty ones included.
+"""Concatenation: aten.cat(tensors, dim), any number of inputs, of any type, some of them empty.
 
     out[.., begin of input k + i, ..] = tensors[k][.., i, ..]
 

@@ -1,6 +1,6 @@
 """Tensors computed from their shape and scalars alone: out[i] = f(i), in any element type.
 
-    full, zeros, ones, scalar_tensor and the _like forms    one value
+    full, zeros, ones, scalar_tensor and the _like forms    a constant
     arange.start_step(start, end, step)                     start + i * step
     et_vk.grid_priors(self (.., H, W), stride, offset)      (H * W, 2): the points of a grid,
                                                             ((x + offset) * stride, (y + ..) * ..)
@@ -32,7 +32,7 @@ Scalars = tuple[float, float]
 
 @dataclass(frozen=True)
 class Fill:
-    """One op. `scalars` are the formula's `a` and `b`; `width` is the width of a grid."""
+    """A single op. `scalars` are the formula's `a` and `b`; `width` is the width of a grid."""
 
     name: str
     signature: str
@@ -45,7 +45,7 @@ class Fill:
     bounds: Callable[[Args], Sequence[SymIntBound]] = lambda args: ()
 
 
-# One value
+# Constants
 
 
 def size_shape(args: Args) -> tuple[Dims]:
@@ -143,7 +143,7 @@ GRID = "(Vec(select(i / 2u / width, i / 2u % width, i % 2u == vec4<u32>())) + a)
 
 
 def constant(name: str, signature: str, shape: ShapeFunction, value: int | None = None) -> Fill:
-    """Return a row for a constant `value`, or for the argument of that name if None."""
+    """Return a row for a constant `value`, or for the named argument if `value` is None."""
     if value is None:
         return Fill(
             name, signature, shape, lambda args: run_full(args, value_of(args)[0]), value_of

@@ -7,8 +7,8 @@
                                       tensors broadcast together as in NumPy
 
 A negative index of index.Tensor counts from the end; the others refuse it, as PyTorch does. An
-index out of range is an error, found before the run if the
-host has the indices and after it if only the GPU has them; the kernel reads nothing for it.
+index out of range is an error, found before the run if the host has the indices and after it if
+only the GPU has them; the kernel reads nothing for such an index.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from webpte.errors import GraphError, IndexRangeError, UnsupportedError
 
 Array = np.ndarray
 
-MAX_INDICES = 4  # of wgsl/move/indexing.wgsl
+MAX_INDICES = 4  # also in wgsl/move/indexing.wgsl
 
 
 @dataclass(frozen=True)
 class IndexOperand:
-    """One index tensor: its strides along the output's dims, and the dim that it indexes."""
+    """An index tensor: its strides along the output's dims, and the dim that it indexes."""
 
     tensor: TensorArg
     strides: Dims
@@ -59,7 +59,7 @@ class GatherSpec:
 
 @dataclass(frozen=True)
 class Indexing:
-    """One op: its picks, and its NumPy function."""
+    """A single op: its picks, and its NumPy function."""
 
     name: str
     signature: str
@@ -80,7 +80,7 @@ def check_indices(args: Args, tensor: TensorArg) -> TensorArg:
 
 
 def refuse_negative(args: Args, indices: Array) -> None:
-    """Raise IndexRangeError for a negative index of an operator that does not wrap them."""
+    """Raise IndexRangeError for a negative index, for operators that do not wrap it."""
     if indices.size and indices.min() < 0:
         raise IndexRangeError(
             f"{args.call}: index {indices.min()} is out of bounds: indices begin at 0"
@@ -113,7 +113,7 @@ def run_gather(args: Args) -> Array:
 
 
 def kept_dims(indexed: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
-    """Return the dims that are not indexed: those before and those after the indices' own dims.
+    """Return the dims that are not indexed: before and after the indices' dims.
 
     Adjacent indexed dims are replaced in place; otherwise the indices' dims come first.
     """
@@ -124,7 +124,7 @@ def kept_dims(indexed: Sequence[int], rank: int) -> tuple[list[int], list[int]]:
 
 
 def fancy_picks(args: Args, source: TensorArg, indices: list[TensorArg | None]) -> GatherSpec:
-    """Return the picks of `source[indices]`; null stands for a whole dim, as in NumPy and torch."""
+    """Return the picks of `source[indices]`; null stands for a whole dim."""
     if len(indices) > source.rank:
         raise GraphError(f"{args.call}: {len(indices)} indices for rank {source.rank}")
     found = [
@@ -218,7 +218,7 @@ INDEXING = (
 
 @dataclass(frozen=True)
 class RowPart:
-    """Some rows of a table that is in several buffers: `rows` of them, from `first` on."""
+    """The rows of a large table in a single buffer: `rows` of them, starting at `first`."""
 
     tensor: TensorArg
     first: int
@@ -234,7 +234,7 @@ class RowPart:
 
 
 def lower_indexing(op: Indexing, args: Args, parts: Sequence[RowPart] = ()) -> list[Dispatch]:
-    """Lower a gather, with a dispatch for each of the `parts` that hold its source, if any do."""
+    """Lower a gather, with a dispatch for each of the `parts` of its source, if it has parts."""
     picks, out = op.picks(args), args.out
     check_same_type(args, picks.source.dtype)
     if out.numel == 0:
@@ -249,7 +249,7 @@ def lower_indexing(op: Indexing, args: Args, parts: Sequence[RowPart] = ()) -> l
     fixed = (*strides[:-1], *(picked.stride for picked in picks.indices))
 
     def divides(n: int) -> bool:
-        """Tell whether runs of n elements are contiguous in the source and share an index."""
+        """Return whether runs of n elements are contiguous in the source and share an index."""
         run = bool(sizes) and strides[-1] == 1 and not any(place[-1] for place in places)
         return run and all(step % n == 0 for step in (sizes[-1], *fixed))
 

@@ -1,9 +1,9 @@
 """Constant padding: aten.constant_pad_nd(self, pad, value), any rank and type.
 
-`pad` holds (before, after) of the last dim, then of the one before it, and so on; negative numbers
+`pad` holds (before, after) of the last dim, then of the dim before it, and so on; negative numbers
 crop.
 
-    out[.., i, ..] = self[.., i - before, ..] where that is inside of self, else value
+    out[.., i, ..] = self[.., i - before, ..] where i - before is inside of self, else value
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def padded_shape(args: Args) -> tuple[Dims]:
 
 
 def merged_axes(args: Args) -> list[tuple[int, int, int]]:
-    """Return (size, input size, before) of each axis; one without padding joins its outer axis."""
+    """Return (size, input size, before) per axis; an axis without padding joins its outer axis."""
     source = args.tensor("self")
     axes: list[tuple[int, int, int]] = []
     for size, width, (before, after) in zip(args.out.dims, source.dims, borders(args), strict=True):

@@ -1,12 +1,12 @@
 """Scatters: elements written or added at the places that index tensors name.
 
     scatter.src(self, dim, index, src)        out[.., index[.., i, ..], ..] = src[.., i, ..]
-    scatter.value(self, dim, index, value)    likewise, one number
+    scatter.value(self, dim, index, value)    likewise, a number
     scatter_add(self, dim, index, src)        likewise, added
     index_put(self, indices, values, accumulate)
                                               self[indices[0], indices[1], ..] = or += values
 
-Elsewhere `out` is `self`. Of several values for one place the last one stays. Each output element
+Elsewhere `out` is `self`. Of several values for the same place the last stays. Each output element
 searches all indices that could name it, in order: no two threads write to one place, and sums are
 the same every time. This is more work than writing, so large calls run on the host. Indices are
 treated as in indexing.py.
@@ -39,7 +39,7 @@ from webpte.errors import GraphError, IndexRangeError, UnsupportedError
 Array = np.ndarray
 Row = tuple[int, int, int, int]
 
-MAX_AXES, MAX_SEARCHED = 16, 8  # of wgsl/move/scatter.wgsl
+MAX_AXES, MAX_SEARCHED = 16, 8  # also in wgsl/move/scatter.wgsl
 MOST_WORK = 2**32  # pairs of an output element and an index to compare
 
 
@@ -47,13 +47,13 @@ MOST_WORK = 2**32  # pairs of an output element and an index to compare
 class Search:
     """A search for the values that belong to an output element.
 
-    `axes` are those of the output: (size, how many of it have indices, stride of the source, which
-    index tensor names this axis, counted from 1); `searched` are those of the indices: (size,
+    `axes` of the output: (size, how many of its elements have indices, stride of the source, the
+    number of the index tensor for this axis, from 1); `searched`, the axes of the indices: (size,
     stride of the source, 0, 0). `index_strides` and `searched_strides` are the index tensors'
     strides.
     """
 
-    indices: tuple[tuple[TensorArg, int], ...]  # with the sizes that they index
+    indices: tuple[tuple[TensorArg, int], ...]  # each with the size that it indexes
     source: TensorArg | None
     axes: list[Row]
     index_strides: list[Dims]
@@ -131,7 +131,7 @@ def by_tensors(args: Args) -> Search:
 
 
 def grid_of(x: Array, dim: int, places: Array) -> tuple[Array, ...]:
-    """Return the key of `x` for `places` along `dim` and each element's own position elsewhere."""
+    """Return keys of `x`: `places` along `dim`, an element's own position along other dims."""
     grid: list[Array] = list(np.indices(places.shape, sparse=True))
     grid[normalize_dim(dim, x.ndim)] = places
     return tuple(grid)

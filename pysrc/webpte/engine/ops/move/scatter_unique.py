@@ -1,10 +1,10 @@
-"""A scatter whose indices name each place at most once: all are written at the same time.
+"""A scatter whose indices name each place at most once, so that all writes run at the same time.
 
     et_vk.scatter_src_unique(self, dim, index, src)   out[.., index[.., i]] = src[.., i]
 
 Elsewhere `out` is `self`. The exporter has made sure that no place is named twice: the kernel does
 not look, while the reference and the general kernel of scatter.py keep the last value. `dim` is the
-last one.
+last dim.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A copy of a tensor with part of one dim replaced by another tensor; elements keep their bits.
+"""A copy of a tensor with part of a dim replaced by another tensor; elements keep their bits.
 
     slice_scatter(self, src, dim, start, end, step)    out[.., start:end:step, ..] = src
     select_scatter(self, src, dim, index)              out[.., index, ..] = src
 
-Elsewhere `out` is `self`. Ends are clamped as those of a slice.
+Elsewhere `out` is `self`. Ends are clamped as in a slice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 def sliced(args: Args) -> tuple[int, slice, Dims]:
-    """Return the dim, the slice of it, and the shape that src must have."""
+    """Return the dim, its slice, and the shape that src must have."""
     dim, part = slice_of(args)
     length = ceil_div(part.stop - part.start, part.step)
     return dim, part, with_size(args.tensor("self").dims, dim, length)

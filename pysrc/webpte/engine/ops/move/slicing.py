@@ -1,11 +1,11 @@
-"""Slices of one dim, copied by the kernels of strided.py.
+"""Slices of a dim, copied by the kernels of strided.py.
 
     slice_copy              self[start:end:step] along dim; ends beyond the dim are clamped
     select_copy             self[index] along dim, which disappears
-    split_with_sizes_copy   adjacent slices, one output each
+    split_with_sizes_copy   adjacent slices, an output each
 
-The kernel reads a start that is a SymInt live: language models slice their rotary tables at
-another position in every step, and while the length stays the same, so do the records.
+The kernel reads a SymInt start live: language models slice their rotary tables at another position
+in every step, and the records stay the same while the length does.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def dim_of(args: Args) -> int:
 
 
 def with_size(dims: Dims, dim: int, *size: int) -> Dims:
-    """Return `dims` with one of them replaced, or dropped if no size is given."""
+    """Return `dims` with a dim replaced, or dropped if no size is given."""
     return (*dims[:dim], *size, *dims[dim + 1 :])
 
 
 def part_walk(
     source: TensorArg, dim: int, length: int, start: int | Start, step: int = 1
 ) -> StridedWalk:
-    """Return the walk over `length` indices along `dim` from `start` on."""
+    """Return the walk over `length` indices along `dim`, beginning at `start`."""
     strides = contiguous_strides(source.dims)
     dims, steps = with_size(source.dims, dim, length), with_size(strides, dim, strides[dim] * step)
     if isinstance(start, Start):
@@ -83,7 +83,7 @@ def lower_slice(args: Args) -> list[Dispatch]:
 
 
 def slice_guards(args: Args) -> list[RelowerGuard]:
-    """Return a guard for slices whose ends move together, as at a model's next position."""
+    """Return a guard for slices with ends that move together, as at a model's next position."""
     start, end = symint_of(args, "start"), symint_of(args, "end")
     if start is None or end is None:
         return []

@@ -4,7 +4,7 @@
     expand_copy, repeat      axes read repeatedly       stride 0
     copy                     likewise, into the shape of another tensor
     flip                     axes read from their end   stride < 0
-    unfold_copy              windows along one axis, as a new last one
+    unfold_copy              windows along an axis, as a new last axis
     pixel_shuffle            (C r r, H, W) -> (C, H r, W r)
 
 A row has the shape and the walk through the input. Slices of a dim, with the same kernels, are in
@@ -41,8 +41,8 @@ from webpte.errors import GraphError
 
 Array = np.ndarray
 
-TILE = 32  # of wgsl/move/strided_transpose.wgsl
-MIN_TILED = 16  # an axis shorter than this leaves most of a tile idle
+TILE = 32  # also in wgsl/move/strided_transpose.wgsl
+MIN_TILED = 16  # a shorter axis leaves most of a tile idle
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class StridedWalk:
 
 @dataclass(frozen=True)
 class Strided:
-    """One op: its shape, its walk, and its NumPy function."""
+    """A single op: its shape, its walk, and its NumPy function."""
 
     name: str
     signature: str
@@ -272,7 +272,7 @@ def lower_walk(args: Args, walk: StridedWalk, out: TensorArg) -> list[Dispatch]:
 
 
 def transposed_axis(sizes: Dims, strides: Dims) -> int | None:
-    """Return the axis that is contiguous in the input if the output's innermost one is not."""
+    """Return the axis that is contiguous in the input, if it is not the output's innermost axis."""
     if not sizes or abs(strides[-1]) < 2 or sizes[-1] < MIN_TILED:
         return None
     rows = [axis for axis, stride in enumerate(strides) if abs(stride) == 1]

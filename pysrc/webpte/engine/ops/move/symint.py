@@ -13,8 +13,7 @@ from webpte.engine.ops.core.registry import register_scalar
 from webpte.engine.shapes import normalize_dim
 from webpte.errors import GraphError
 
-# The value is an element of a host input, which only the runtime has: see
-# run/delegate.py.
+# The value is an element of a host input, which only run/delegate.py has.
 SELECT_AS_SYMINT = "et_vk.select_as_symint.default"
 
 
@@ -33,7 +32,7 @@ ARITHMETIC: dict[str, Callable[[Args, int, int], int]] = {
 
 
 def sym_size(args: Args) -> int:
-    """Return the live size of one dim, also of an intermediate tensor."""
+    """Return the live size of a dim, also of an intermediate tensor."""
     dims = args.tensor("self").dims
     if not dims:
         raise GraphError(f"{args.call}: a tensor of rank 0 has no dims")

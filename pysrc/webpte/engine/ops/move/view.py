@@ -1,6 +1,6 @@
 """Views: the same elements under another shape, without a kernel or a copy where memory allows.
 
-Every tensor is dense and row-major, so a view is its source under another id. Where the source's
+Every tensor is dense and row-major, so a view is its source under another id. If the source's
 memory would be overwritten while the view is still read, the planner uses a copy: `lower_copy`.
 """
 
@@ -19,13 +19,13 @@ from webpte.engine.ops.move.strided import permutation, permuted_shape
 from webpte.engine.shapes import Dims, normalize_dim, numel
 from webpte.errors import GraphError
 
-PERMUTED_VIEW = "webpte.permuted_view"  # a permutation that moves dims of size 1 only
-BYTES_PER_QUAD = 16  # of wgsl/move/view.wgsl
+PERMUTED_VIEW = "webpte.permuted_view"  # a permutation that moves only dims of size 1
+BYTES_PER_QUAD = 16  # also in wgsl/move/view.wgsl
 
 
 @dataclass(frozen=True)
 class View:
-    """One op: its arguments and its shape function."""
+    """A single op: its arguments and its shape function."""
 
     name: str
     signature: str
@@ -33,7 +33,7 @@ class View:
 
 
 def view_shape(args: Args) -> tuple[Dims]:
-    """Return the given sizes; one may be -1 and follows from the number of elements."""
+    """Return the given sizes; a size of -1 follows from the number of elements."""
     count, sizes = args.tensor("self").numel, args.integers("size")
     if sizes.count(-1) > 1 or any(size < -1 for size in sizes):
         raise GraphError(f"{args.call}: {sizes} is not a shape")
@@ -48,7 +48,7 @@ def view_shape(args: Args) -> tuple[Dims]:
 
 
 def squeeze_shape(args: Args) -> tuple[Dims]:
-    """Drop the named dims whose largest size is 1; a live size of 1 keeps its dim."""
+    """Drop the named dims of maximum size 1; a dim that is only now 1 stays."""
     source = args.tensor("self")
     named = {normalize_dim(dim, source.rank) for dim in args.integers("dims")}
     dropped = {dim for dim in named if source.rank and source.maximum[dim] == 1}

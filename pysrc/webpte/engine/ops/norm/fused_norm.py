@@ -1,4 +1,4 @@
-"""Normalizations fused with what is before or after them.
+"""Normalizations fused with their neighbours.
 
 activation_batch_norm   an element-wise float op, then batch normalization with given statistics
 norm_add                an RMS norm, then the sum with a residual
@@ -45,7 +45,7 @@ class NormedSum:
 
 
 def normed_sum_of(parts: Sequence[Part]) -> NormedSum | None:
-    """Return the sum of a norm, views and an addition; None if it is broadcast or promoted."""
+    """Return the sum of a norm and a residual; None if the addition broadcasts or promotes."""
     (_, norm), (_, addition) = parts[0], parts[-1]
     made = {part.out.id for _, part in parts}
     both = addition.tensor("self"), addition.tensor("other")
@@ -59,7 +59,7 @@ def normed_sum_of(parts: Sequence[Part]) -> NormedSum | None:
 
 
 def norm_add_dispatches(parts: Sequence[Part]) -> list[Dispatch] | None:
-    """Return one dispatch for a norm, views and an addition, or None if no kernel takes them."""
+    """Return a dispatch for a norm, views and an addition, or None if no kernel takes them."""
     total = normed_sum_of(parts)
     return None if total is None else lower_rms_norm(parts[0][1], total.residual, total.out)
 

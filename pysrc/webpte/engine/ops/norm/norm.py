@@ -9,8 +9,9 @@ aten._native_batch_norm_legit_no_training.default(input [N, C, ...], weight, bia
 aten._native_batch_norm_legit.no_stats(input [N, C, ...], weight, bias, training, momentum, eps)
     -> [out, mean, rstd]: with the batch's statistics; the kernel takes a batch of 1 (instance norm)
 et_vk.rms_norm.default(input, weight, eps) -> out: over the last dim, without a mean; the weight is
-    a vector of its size (of any other, `rewrite.passes.scale_after_norms` makes a product)
-webpte.unscaled_rms_norm(input, eps) -> out: the same without a weight
+    a vector of that dim's size (`rewrite.passes.scale_after_norms` replaces other weights by a
+    product)
+webpte.unscaled_rms_norm(input, eps) -> out: an rms_norm without a weight
 
 out = (x - mean) * rstd * weight + bias,  rstd = 1 / sqrt(variance + eps)
 """
@@ -72,7 +73,7 @@ def np_affine(x: Array, weight: Array | None, bias: Array | None, shape: Dims) -
 def lower_centered(args: Args, rows: int, groups: int, channel: int | None) -> list[Dispatch]:
     """Lower a normalization of `rows` of equal length.
 
-    With `channel`, a row is a group of channels with so many elements each.
+    With `channel`, a row is a group of channels with `channel` elements each.
     """
     source, (out, mean, rstd) = args.tensor("input"), args.outs
     if rows == 0:
@@ -109,7 +110,7 @@ def lower_centered(args: Args, rows: int, groups: int, channel: int | None) -> l
 
 
 def leading_dims(args: Args) -> Dims:
-    """Check the arguments of a layer normalization; return the dims that it does not normalize."""
+    """Check the arguments of a layer normalization; return the dims outside of the norm."""
     source, shape = args.tensor("input"), tuple(args.integers("normalized_shape"))
     kept = source.rank - len(shape)
     if not shape or kept < 0 or source.dims[kept:] != shape:
@@ -237,7 +238,7 @@ def own_batch_norm_shape(args: Args) -> tuple[Dims, Dims, Dims]:
 
 
 def lower_own_batch_norm(args: Args) -> list[Dispatch]:
-    """Lower instance normalization: for a batch of one, each channel is a group of its own."""
+    """Lower instance normalization: with a batch of 1, each channel is a group."""
     batch, channels, *sizes = args.tensor("input").dims
     if batch != 1:
         raise UnsupportedError(f"{args.call}: its kernel takes a batch of 1, not of {batch}")
@@ -271,7 +272,7 @@ def is_scaled(args: Args) -> bool:
 def lower_rms_norm(
     args: Args, residual: TensorArg | None = None, out: TensorArg | None = None
 ) -> list[Dispatch]:
-    """Lower an RMS norm, with the sum with a residual, and another output, if they are given."""
+    """Lower an RMS norm; optionally add a residual, or write to another output."""
     source, out = args.tensor("input"), out or args.out
     if out.numel == 0:
         return []

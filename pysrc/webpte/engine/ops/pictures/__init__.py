@@ -1,1 +1,1 @@
-"""Pictures of bytes: their scaling, and their colours as a model takes them."""
+"""Pictures of bytes: scaling them, and converting their colours for a model."""

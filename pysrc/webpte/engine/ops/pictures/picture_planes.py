@@ -1,15 +1,15 @@
-"""A part of a picture as planes of floats, by a table of the colours. An own operator.
+"""A part of a picture as planes of floats, by a table of the colours.
 
     webpte.picture_planes.default(self, table, top, left, height, width) -> out
 
-  self           uint8 [rows, columns, 4]: a pixel is one word, whose last byte is not read
-  table          float [3, 257]: the float for each byte of each channel, and last the one for
-                 pixels that are not in the picture
-  top, left      where the part begins; it may begin before the picture, or end after it
+  self           uint8 [rows, columns, 4]: a pixel is a word, whose last byte is not read
+  table          float [3, 257]: the float for each byte of each channel, and last the float for
+                 pixels outside of the picture
+  top, left      start of the part, which may begin before the picture, or end after it
   height, width  of the part
   out            float [3, height, width]
 
-Nothing is computed: the floats are those of the table, on every GPU.
+An operator of webpte's own. Every GPU gives the same floats, because it only reads the table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from webpte.errors import GraphError
 Array = np.ndarray
 
 PLANES = 3
-OUTSIDE = 256  # column of the table for pixels that are not in the picture
+OUTSIDE = 256  # column of the table for pixels outside of the picture
 
 
 def picture_planes_shape(args: Args) -> tuple[Dims]:

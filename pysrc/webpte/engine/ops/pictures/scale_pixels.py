@@ -1,15 +1,15 @@
-"""One dim of a picture scaled by a filter with integer weights, as Pillow does it. An own operator.
+"""A dim of a picture scaled by a filter with integer weights, as in Pillow.
 
     webpte.scale_pixels.default(self, starts, weights, dim) -> out
 
-  self     uint8 [height, width, 4]: a pixel is one word
-  starts   int32 [size]: the first pixel under the filter, for each new one
+  self     uint8 [height, width, 4]: a pixel is a word
+  starts   int32 [size]: the first pixel under the filter, for each new pixel
   weights  int32 [size, taps]: its weights, with 22 bits after the point; 0 beyond its end
   dim      0 scales the height, 1 the width
   out      uint8, with `size` pixels along that dim: sums rounded to bytes
 
-Sums are those of int32, and so the same on every GPU and in NumPy. Pixels beyond the picture are
-its nearest.
+An operator of webpte's own. Sums are int32, and therefore equal on every GPU and in NumPy. Beyond
+the picture, its nearest pixel counts.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from webpte.errors import GraphError
 
 Array = np.ndarray
 
-BITS = 22  # of weights, after the point
+BITS = 22  # binary digits of a weight after the point
 CHANNELS = 4
 
 
 def is_picture(tensor: TensorArg) -> bool:
-    """Return whether a tensor has pixels of one word each."""
+    """Return whether a tensor has pixels of four bytes."""
     return tensor.dtype.name == "uint8" and tensor.rank == 3 and tensor.dims[2] == CHANNELS
 
 

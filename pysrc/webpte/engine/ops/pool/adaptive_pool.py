@@ -25,7 +25,7 @@ from webpte.errors import GraphError
 
 Array = np.ndarray
 
-RANKS = (1, 2, 3)  # how many dims are pooled
+RANKS = (1, 2, 3)  # number of pooled dims
 
 
 def windows_along(size: int, count: int) -> list[range]:

@@ -4,7 +4,7 @@
     indices: h * W + w of the maximum in its channel
 
 A window starts at o * stride - padding and has kernel elements, dilation apart (averages have no
-dilation). An average divides by divisor_override, by the elements inside of the input, or by those
+dilation). An average divides by divisor_override, by the number of elements inside of the input, or
 inside of the padded input; padding never counts for a maximum.
 """
 
@@ -54,7 +54,7 @@ class Pool:
 
 
 def pair(args: Args, name: str, default: Pair | None) -> Pair:
-    """Return (height, width): one number for both, or two; an empty list means the default."""
+    """Return (height, width) from a single number or two; an empty list means the default."""
     items = args.optional_integers(name) or default
     if items is None or len(items) not in (1, 2):
         raise GraphError(f"{args.call}: {name} must have 1 or 2 numbers, not {items}")
@@ -106,7 +106,7 @@ def maximum_shape(args: Args) -> tuple[Dims]:
 
 
 def divisor_override(args: Args) -> int:
-    """Return the divisor; 0 stands for none, as 0 itself is an error."""
+    """Return the divisor; 0 means absent, as a divisor of 0 is an error."""
     divisor = args.optional_integer("divisor_override")
     if divisor == 0:
         raise GraphError(f"{args.call}: divisor_override must not be 0")
@@ -177,7 +177,7 @@ def lower_maximum(args: Args) -> list[Dispatch]:
 
 
 def padded(pool: Pool, x: Array, fill: float) -> Array:
-    """Pad the array in front, and at the end as far as the last window reaches."""
+    """Pad the array in front, and at the end up to the reach of the last window."""
     widths = [(0, 0)] * len(pool.outer)
     for n, o, k, s, p, d in zip(
         *(pool.in_size, pool.out_size, pool.kernel, pool.stride, pool.padding, pool.dilation),
@@ -188,7 +188,7 @@ def padded(pool: Pool, x: Array, fill: float) -> Array:
 
 
 def taps(pool: Pool, x: Array) -> Iterator[Array]:
-    """Yield one view of the padded array per tap of the window, [..., *out_size]."""
+    """Yield a view of the padded array per tap of the window, [..., *out_size]."""
     for tap in np.ndindex(*pool.kernel):
         h, w = (
             slice(t * d, t * d + (o - 1) * s + 1, s)
@@ -235,7 +235,7 @@ def run_maximum(args: Args) -> list[Array]:
 
 
 def first_places(pool: Pool) -> Array:
-    """Return the first tap that is not before the input: taps can step over a small input."""
+    """Return the first tap inside the input, because taps can step over a small input."""
     h, w = (
         (first := np.arange(o) * s - p) + np.maximum(-(first // d), 0) * d
         for o, s, p, d in zip(pool.out_size, pool.stride, pool.padding, pool.dilation, strict=True)

@@ -3,8 +3,8 @@
     self (C, D, H, W) or (B, C, D, H, W); out has the same rank
     indices: (d * H + h) * W + w of the maximum in its channel
 
-A window starts at o * stride - padding and has kernel elements, dilation apart; one number stands
-for all three dims. Padding never counts for a maximum.
+A window starts at o * stride - padding and has kernel elements, dilation apart; a single number
+stands for all three dims. Padding never counts for a maximum.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def three(numbers: Sequence[int]) -> Three:
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of one call, dim by dim."""
+    """The windows of a call, dim by dim."""
 
     sizes: Three
     counts: Three

@@ -1,8 +1,8 @@
 """Scales and zero points computed from live values, for dynamic quantization.
 
-    choose_qparams_affine(x, mapping, block_size, ...)     one pair per block of x
-    choose_qparams.tensor(x, qmin, qmax, eps)              one pair for all of x
-    choose_qparams_per_token_asymmetric(x)                 one pair per row, for int8
+    choose_qparams_affine(x, mapping, block_size, ...)     a pair per block of x
+    choose_qparams.tensor(x, qmin, qmax, eps)              a pair for all of x
+    choose_qparams_per_token_asymmetric(x)                 a pair per row, for int8
 
 With lowest = min(block, 0) and highest = max(block, 0):
 
@@ -10,8 +10,8 @@ With lowest = min(block, 0) and highest = max(block, 0):
                                zero = qmin - round(lowest / scale)
     SYMMETRIC                  scale = max(-lowest, highest) / ((qmax - qmin) / 2)
     SYMMETRIC_NO_CLIPPING_ERR  scale = max(lowest / qmin, highest / qmax)
-                               zero = (qmin + qmax + 1) / 2, for both symmetric ones
-    per token                  asymmetric, but zero from the end of the range with the lesser error
+                               zero = (qmin + qmax + 1) / 2, for both symmetric mappings
+    per token                  asymmetric, but zero from the end of the range with the smaller error
 
 A scale is never below eps.
 """
@@ -38,7 +38,7 @@ Array = np.ndarray
 MAPPINGS = {"ASYMMETRIC": 0, "SYMMETRIC": 1, "SYMMETRIC_NO_CLIPPING_ERR": 2}
 LEAST_ERROR = 3
 
-MAX_AXES = 16  # of wgsl/lib/quant/min_max.wgsl
+MAX_AXES = 16  # also in wgsl/lib/quant/min_max.wgsl
 MOST_LANES = 64  # per block: a workgroup of 256 takes 4 blocks
 ITEMS_PER_LANE = 128  # a longer block is split
 MOST_PARTS = 256
@@ -66,7 +66,7 @@ class QParamsRule:
 
 @dataclass(frozen=True)
 class ChooseQParams:
-    """One op: its arguments, and the rule that they define."""
+    """A single op: its arguments, and the rule that they define."""
 
     name: str
     signature: str
@@ -87,7 +87,7 @@ def affine_rule(args: Args) -> QParamsRule:
     low, high = args.optional_integer("quant_min"), args.optional_integer("quant_max")
     bounds = INTEGER_RANGES.get(args.outs[1].dtype.name)
     if low is None or high is None:
-        # The file does not name the integer range; it is that of the zeros' dtype.
+        # The file does not name the integer range; it follows from the zeros' dtype.
         if bounds is None:
             raise UnsupportedError(f"{args.call}: quant_min and quant_max are missing")
         low, high = bounds[0] if low is None else low, bounds[1] if high is None else high
@@ -155,7 +155,7 @@ def checked_rule(op: ChooseQParams, args: Args) -> QParamsRule:
 
 @dataclass(frozen=True)
 class Blocks:
-    """`Blocks` of lib/quant/min_max.wgsl: the walk from block to block, and inside of a block."""
+    """`Blocks` of lib/quant/min_max.wgsl: the walk from block to block, and inside a block."""
 
     count: int
     length: int  # items
@@ -193,7 +193,7 @@ class Blocks:
 
 
 def blocks_of(args: Args, x: TensorArg, block: Dims) -> Blocks:
-    """Return the axes of a block and over blocks; in quads if runs of a block are whole quads."""
+    """Return the axes inside a block and over blocks, in quads if the runs are whole quads."""
     strides = contiguous_strides(x.dims)
     counts = [dim // size for dim, size in zip(x.dims, block, strict=True)]
     steps = [stride * size for stride, size in zip(strides, block, strict=True)]
@@ -221,7 +221,7 @@ def lower_choose(op: ChooseQParams, args: Args) -> list[Dispatch]:
         return []
     if blocks.parts == 1:
         return [choose_dispatch(args, rule, blocks, x.id, x.dtype.wgsl)]
-    # The second dispatch finds a block's minimum and maximum among those of its parts.
+    # The second dispatch reduces the minimum and maximum of a block's parts.
     length = 2 * blocks.parts
     memory = Scratch("choose_qparams parts", 4 * power_of_two(blocks.count * length))
     merged = Blocks(
@@ -249,7 +249,7 @@ def choose_dispatch(
 ) -> Dispatch:
     scale, zero = args.outs
     software = args.target.software
-    # One thread per block uses no other constant of a layout.
+    # A thread per block uses no other constant of a layout.
     overrides = (("LANES", 1), *blocks.walk_overrides) if software else blocks.overrides
     return Dispatch(
         kernel="choose_qparams_simple" if software else "choose_qparams",

@@ -1,10 +1,10 @@
-"""Embeddings from a table that is in several buffers, because one buffer cannot hold it.
+"""Embeddings from a table in several buffers, because a single buffer cannot hold it.
 
-`rewrite.split` makes such a call of one that looks up rows: `tables` has, for each part of the
-table, what the original call takes for the whole of it (`table_arguments`), `indices` the index
-tensor. The original call is its only part, for its shape and its other arguments.
+`rewrite.split` replaces a call that looks up rows by such a call: `tables` has, for each part of
+the table, the original call's `table_arguments`, and `indices` the index tensor. The original call
+is the only part, for its shape and its other arguments.
 
-Each dispatch writes the elements whose rows are in its part of the table.
+Each dispatch writes the elements with rows in its part of the table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from webpte.engine.ops.quant.embedding_quantized import (
 
 IN_PARTS = "embedding in parts"
 
-# Arguments that have a row per row of the table, or one for all; the first is the table itself.
+# Arguments with a row per row of the table, or a single row; the first is the table itself.
 QUANTIZED = ("weight", "scales", "zero_points")
 TABLES = {
     "aten.embedding.default": ("weight",),

@@ -8,8 +8,8 @@
 `weight` is bytes [V, at least E / numbers per byte]. With two numbers per byte, an even d is in the
 low half if the table is shared with a linear layer (is_linear_weight), else in the high half; with
 four, the first is in the lowest bits. 4-bit and 2-bit numbers are stored with an offset of 8 or 2;
-bytes are stored as their dtype says. `scales` are [V, groups], [V] for one group, or a single one.
-Indices are treated as in indexing.py.
+bytes are stored as their dtype says. `scales` are [V, groups], [V] for a single group, or a single
+number. Indices are treated as in indexing.py.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Format:
 
     @property
     def shifts(self) -> list[int]:
-        """The right shift of each code that is packed in a byte, in order."""
+        """The right shift of each code in a byte, in order."""
         shifts = list(range(0, 8, self.bits))
         return shifts[::-1] if self.high_first else shifts
 
@@ -55,11 +55,11 @@ LINEAR_PAIRS = Format(4, False, 8)
 
 @dataclass(frozen=True)
 class QuantizedTable:
-    """The format of a table: its packing, and which elements share a scale."""
+    """The format of a table: its packing, and the elements that share a scale."""
 
     format: Format
     group_size: int
-    row_groups: int  # scales per row; 0 if the table has a single scale
+    row_groups: int  # scales per row; 0 if the whole table has a single scale
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
     quantize_*     x (floats) -> integers; x / scale is x * (1 / scale), rounded half to even
     dequantize_*   q (integers) -> floats: (q - zero) * scale
 
-    per_tensor     one scale and one zero, numbers or tensors of one element
+    per_tensor     a single scale and zero, numbers or tensors of an element
     per_channel    scales [dims[axis]]
-    per_token      one per row; the zero is added before rounding
-    affine         one per block of `block_size`; scales in the order of the blocks
+    per_token      scales per row; the zero is added before rounding
+    affine         scales per block of `block_size`, in the order of the blocks
 
 Without zeros (null, or a tensor without elements) every zero is 0.
 """
@@ -28,7 +28,7 @@ from webpte.errors import GraphError, UnsupportedError
 
 Array = np.ndarray
 
-MAX_AXES = 16  # of wgsl/quant/quantize.wgsl
+MAX_AXES = 16  # also in wgsl/quant/quantize.wgsl
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
 
 
@@ -119,7 +119,7 @@ def check_types(args: Args, floats: TensorArg, integers: TensorArg) -> None:
 
 
 def scale_tensors(op: Granularity, args: Args) -> tuple[TensorArg, TensorArg | None]:
-    """Return scales and zeros after checking that there is one per block."""
+    """Return scales and zeros after checking that each block has both."""
     dims, blocks = args.tensor("x").dims, op.blocks(args)
     scale, zero = args.tensor("scale"), args.optional_tensor("zero")
     if numel(dims) == 0:
@@ -140,7 +140,7 @@ def scale_tensors(op: Granularity, args: Args) -> tuple[TensorArg, TensorArg | N
 
 
 def bounds_of(args: Args) -> tuple[int, int]:
-    """Return the integer range: the file's, or the output dtype's where the file names none."""
+    """Return the integer range in the file, or the range of the output's dtype."""
     dtype = args.out.dtype.numpy
     limits = np.iinfo(dtype)
     low, high = args.optional_integer("quant_min"), args.optional_integer("quant_max")
@@ -181,9 +181,9 @@ def dequantize_shape(op: Granularity, args: Args) -> tuple[Dims]:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Scale and zero of a dispatch: two numbers, or tensors with the strides through them."""
+    """Scale and zero of a dispatch: two numbers, or tensors with their strides."""
 
-    scale: float | int  # its inverse if quantizing; or a value id
+    scale: float | int  # the inverse if quantizing; or a value id
     zero: float | int | None
     scale_type: str = "f32"
     zero_type: str = "f32"
@@ -208,7 +208,7 @@ class Parameters:
 
 
 def tensor_parameters(op: Granularity, args: Args) -> Parameters:
-    """Split each axis into blocks and elements of a block, and merge axes where possible."""
+    """Split each axis into blocks and elements inside a block, and merge axes if possible."""
     dims, size = args.tensor("x").dims, op.blocks(args).size
     scale, zero = scale_tensors(op, args)
     counts = [dim // block for dim, block in zip(dims, size, strict=True)]
@@ -238,7 +238,7 @@ def dispatch(
     bounds: tuple[int, int] | None,
     zero_first: bool = False,
 ) -> Dispatch:
-    """Return one dispatch over all quads; `bounds` are given if it quantizes."""
+    """Return a dispatch over all quads; with `bounds` it quantizes."""
     quads = quad_count(out.numel)
     axes = [
         n for axis in zip(parameters.sizes, parameters.steps, strict=True) for n in (*axis, 0, 0)

@@ -1,10 +1,10 @@
-"""Positions of extremes: argmax and argmin, along one dim or over all elements.
+"""Positions of extremes: argmax and argmin, along a dim or over all elements.
 
     aten.argmax.default(self, dim, keepdim) -> out (int)
     aten.max.dim(self, dim, keepdim) -> (values, indices)
 
 The first of equal elements wins, and a NaN beats everything, as in torch. Few long rows (the logits
-of a large vocabulary) are split into parts, and a second dispatch picks the best of them.
+of a large vocabulary) are split into parts, and a second dispatch picks the best part's result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WITH_VALUES: dict[str, tuple[Reduction, Callable[..., Array]]] = {
 
 
 def arg_shape(args: Args) -> tuple[Dims, ...]:
-    """Return the shape that all outputs share: indices, or values and indices."""
+    """Return the shape of all outputs: indices, or values and indices."""
     source, dim = args.tensor("self"), args.optional_integer("dim")
     rows, outs = rows_of(args), args.outs
     if rows.length == 0:

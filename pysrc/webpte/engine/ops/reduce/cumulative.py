@@ -2,7 +2,7 @@
 
     aten.cumsum.default(self, dim, dtype) -> out
 
-Computed in the output's type. A short row is summed by one thread, a long one by a workgroup.
+Computed in the output's type. A thread sums a short row, a workgroup a long row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PART = 16  # elements per thread
 
 
 def lanes_of(rows: Rows, software: bool) -> int:
-    """Return the threads per row; one on software adapters, where barriers compile slowly."""
+    """Return the threads per row; 1 on software adapters, which compile barriers slowly."""
     return 1 if software else min(power_of_two(ceil_div(rows.length, PART)), THREADS)
 
 

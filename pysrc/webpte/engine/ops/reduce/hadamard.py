@@ -2,8 +2,8 @@
 
     webpte.hadamard(x) -> out, x [.., N] with N = 2^n or 28 * 2^n
 
-A row of 2^n elements keeps its length. One of 28 * 2^n elements is 28 such rows, which are then
-mixed by a Hadamard matrix of order 28, without dividing. An operator of webpte's own, for the
+A row of 2^n elements keeps its length. A row of 28 * 2^n elements is 28 rows of 2^n elements, which
+a Hadamard matrix of order 28 then mixes without dividing. An operator of webpte's own, for the
 portable kernel of rotated weights (SpinQuant).
 
 The kernel multiplies along a part of the row's index bits at a time, so that an element of 4,096
@@ -28,13 +28,13 @@ from webpte.errors import GraphError
 Array = np.ndarray
 
 ORDER = 28
-MOST_BITS = 6  # of a sum: 64 terms
+MOST_BITS = 6  # per sum: 64 terms
 # Williamson's matrix of order 28: four circulants of order 7 in a fixed arrangement.
 _WILLIAMSON = ("+------", "++----+", "+-+--+-", "+--++--")
 
 
 def parts_of(size: int) -> tuple[int, int] | None:
-    """Return the order of the mixing matrix, 28 or 1, and the power of two; None for others."""
+    """Return the mixing matrix's order, 28 or 1, and the power of two; None for other lengths."""
     outer = ORDER if size % ORDER == 0 else 1
     inner = size // outer
     return None if size == 0 or inner & (inner - 1) else (outer, inner)
@@ -61,7 +61,7 @@ def sign_words() -> list[int]:
 
 
 def passes(outer: int, inner: int) -> Iterator[tuple[int, int, bool]]:
-    """Yield the terms of each sum, their distance, and whether the matrix of order 28 is meant."""
+    """Yield the terms of each sum, their distance, and whether to use the order-28 matrix."""
     bits, done = inner.bit_length() - 1, 0
     while done < bits or (outer == 1 and bits == 0 and done == 0):
         taken = min(MOST_BITS, bits - done)
@@ -82,7 +82,7 @@ def lower_hadamard(args: Args) -> list[Dispatch]:
     dispatches = []
     for number, (terms, distance, mixes) in enumerate(found):
         last = number == len(found) - 1
-        # Two of them take turns: no dispatch may read and write one buffer.
+        # Two scratch buffers take turns: no dispatch may read and write the same buffer.
         between = Scratch(f"hadamard_{number % 2}", 4 * ceil_div(x.numel, 4) * 4)
         target: Binding = out.id if last else between
         scale = 1 / math.sqrt(parts[1]) if number == 0 else 1.0
@@ -104,7 +104,7 @@ def lower_hadamard(args: Args) -> list[Dispatch]:
 
 
 def np_hadamard(x: Array) -> Array:
-    """Compute in float64; a result is rounded once."""
+    """Compute in float64, and round each result once."""
     parts = parts_of(x.shape[-1]) if x.ndim and x.size else (1, 1)
     assert parts is not None, "see the shape function"
     outer, inner = parts

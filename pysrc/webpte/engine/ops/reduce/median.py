@@ -1,10 +1,10 @@
-"""The lower median: the smaller one of two elements in the middle.
+"""The lower median: the smaller of the two middle elements.
 
     aten.median.default(self) -> out, of all elements
     aten.median.dim(self, dim, keepdim) -> (values, indices)
 
-The median of a row with NaNs is the first NaN, as in torch. Among equal elements the index is that
-of a stable sort; torch leaves this open.
+The median of a row with NaNs is the first NaN, as in torch. Among equal elements the index follows
+a stable sort; torch leaves the choice open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from webpte.errors import GraphError, UnsupportedError
 Array = np.ndarray
 
 KEY_BITS = 32
-# Loop steps of a thread: a workgroup takes a row, and Mesa's software driver stops at 65,535.
+# Loop steps per thread: a workgroup takes a row, and Mesa's software driver stops at 65,535.
 MOST_STEPS = 60_000
 
 

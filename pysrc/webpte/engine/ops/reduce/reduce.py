@@ -2,7 +2,7 @@
 
     aten.sum.dim_IntList(self, dims, keepdim, dtype) -> out
 
-`dims` may be in any order and need not be adjacent; null or empty means all of them. Sums and means
+`dims` may be in any order and need not be adjacent; null or empty means all dims. Sums and means
 are computed in the output's type, so integers stay exact (and wrap on overflow).
 
 The kept dims, merged where possible, locate a row, the reduced ones its items. Few long rows are
@@ -34,7 +34,7 @@ TABLE_AXES = 24  # MAX_AXES of wgsl/lib/reduce/walk.wgsl
 
 @dataclass(frozen=True)
 class Reduction:
-    """One op. `combine` joins `a` and `b`, elements or quads; {type} is f32 or vec4f.
+    """A single op. `combine` joins `a` and `b`, elements or quads; {type} is f32 or vec4f.
 
     `identity` is the neutral element, for floats and for integers; without `empty`, a row without
     elements is an error. `finish` computes the result from the combined `total`, for floats.
@@ -114,7 +114,7 @@ def reduced_axes(args: Args) -> tuple[int, ...]:
 
 
 def listed_axes(args: Args, given: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the listed dims of `self`, sorted; all of them if none is listed."""
+    """Return the listed dims of `self`, sorted; all dims for an empty list."""
     rank = args.tensor("self").rank
     if not given:
         return tuple(range(rank))
@@ -189,13 +189,13 @@ class ReduceWalk:
         sizes, strides = self.reduced.sizes, self.reduced.strides
         if not self.reduced.adjacent or sizes[-1] % 4 or self.reduced.count == 0:
             return self
-        # The strides of all outer axes are multiples of 4, too.
+        # The strides of all outer axes have to be multiples of 4, too.
         reduced = Axes((*sizes[:-1], sizes[-1] // 4), (*(s // 4 for s in strides[:-1]), 1))
         kept = Axes(self.kept.sizes, tuple(s // 4 for s in self.kept.strides))
         return replace(self, kept=kept, reduced=reduced, elements=4)
 
     def words(self) -> list[int]:
-        """Return `axes` of the shaders: the kept ones, then the reduced ones."""
+        """Return `axes` of the shaders: the kept axes, then the reduced axes."""
         words = self.kept.words() + self.reduced.words()
         return words + [0] * (4 * TABLE_AXES - len(words))
 
@@ -263,7 +263,7 @@ def reduce_tensor(
 def reduce(
     op: Reduction, walk: ReduceWalk, source: ReduceOperand, out: ReduceOperand, acc: str
 ) -> list[Dispatch]:
-    """Return one dispatch, or two with the parts' results between them; `acc` is f32 or i32."""
+    """Return a dispatch, or two with the parts' results between them; `acc` is f32 or i32."""
     rows, length = walk.kept.count, walk.reduced.count
     parts = walk.layout.parts(rows, length, walk.target)
     count = length * walk.elements
@@ -285,7 +285,7 @@ def step(
     count: int,
     parts: int = 1,
 ) -> Dispatch:
-    """Return one dispatch; `count` is the number of elements that a finished result combines."""
+    """Return a dispatch; `count` is the number of elements in a finished result."""
     rows, length, layout, axes = walk.kept.count, walk.reduced.count, walk.layout, walk.words()
     letter, identity, combine = (
         ("f", op.identity[0], op.combine) if acc == "f32" else ("i", op.identity[1], op.integer)

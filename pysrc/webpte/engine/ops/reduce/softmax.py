@@ -1,4 +1,4 @@
-"""Softmax and its logarithm along one dim.
+"""Softmax and its logarithm along a dim.
 
 aten._softmax.default(self, dim, half_to_float) -> out
 softmax(x) = exp(x - max(x)) / sum(exp(x - max(x)))

@@ -2,10 +2,11 @@
 
     aten.topk.default(self, k, dim, largest, sorted) -> (values, indices)
 
-They come in order, whether `sorted` or not. NaN counts as larger than all numbers, and of equal
-elements the first comes first; torch leaves that open. Each element counts those that come before
-it: its rank is its place in the output, and no two threads write to one place. A few of a long row
-are found in two steps instead: those of each part of the row, and then those of all parts.
+The results come in order, whether `sorted` or not. NaN counts as larger than all numbers, and of
+equal elements the first comes first; torch leaves that order open. Each element counts the elements
+that come before it: its rank is its place in the output, and no two threads write to the same
+place. A small k of a long row takes two steps: the best k of each part of the row, and then the
+best k of all parts.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from webpte.errors import GraphError, UnsupportedError
 
 Array = np.ndarray
 
-# Loop steps of a thread, of which Mesa's software driver allows 65,535; and comparisons in all, on
+# Most loop steps per thread (Mesa's software driver allows 65,535), and most comparisons in all, on
 # a GPU and on a software adapter.
 MOST_STEPS, MOST_WORK, MOST_SOFTWARE_WORK = 60_000, 2**33, 2**26
-# Rows of more elements are split, for up to so many; in parts of at least PART, not too many.
+# Longer rows are split if k is at most this; parts have at least PART elements.
 LONG, FEW, PART, MOST_PARTS = 1024, 64, 1024, 512
 
 
@@ -78,12 +79,12 @@ def lower_topk(args: Args) -> list[Dispatch]:
 
 
 def part_of(rows: Rows, k: int, software: bool) -> int:
-    """Return the elements of a part of a row; 0 if the row is not to be split."""
+    """Return the elements per part of a row; 0 if the row is not to be split."""
     if rows.length <= LONG or k > FEW:
         return 0
     if not software:
         return max(PART, ceil_div(rows.length, MOST_PARTS))
-    # One thread works on each part, and one on all parts' elements: about as many.
+    # A thread works on each part, and another on all parts' elements: the numbers are about equal.
     part = max(k, math.isqrt(rows.length * k))
     steps = k * max(part, k * ceil_div(rows.length, part))
     return part if steps <= MOST_STEPS else 0

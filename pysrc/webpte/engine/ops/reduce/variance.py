@@ -5,7 +5,7 @@
     aten.var_mean.correction(self, dim, correction, keepdim) -> (variance, mean)
 
 The sum of squared deviations is divided by max(count - correction, 0); `correction` is 1 unless
-given. Rows are walked as in reduce.py, twice.
+given. Rows are read twice, as in reduce.py.
 """
 
 from __future__ import annotations

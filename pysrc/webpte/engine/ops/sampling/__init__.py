@@ -1,1 +1,1 @@
-"""The sampler on the GPU: drawing a token, log-probabilities of the best."""
+"""The sampler on the GPU: draws tokens, and computes log-probabilities of the best tokens."""

@@ -1,16 +1,17 @@
-"""The tokens of a round of speculative decoding, guessed by the conversation. An own operator.
+"""Guesses the tokens of a round of speculative decoding from the conversation.
 
     webpte.guess_tokens.default(tokens, sampled, position, history) -> out (int) [R]
 
-  tokens    int32 [R]: the tokens of the last round, of which all but the first were guessed
-  sampled   int32 [R]: the tokens that the model sampled after each of them
-  position  int32 [1]: the position of the first of them
+  tokens    int32 [R]: the tokens of the last round; all but the first were guesses
+  sampled   int32 [R]: the token that the model sampled after each of `tokens`
+  position  int32 [1]: the position of `tokens[0]`
   history   int32 [C]: the conversation up to that position; the accepted tokens are written to it
-  out       the last token of the conversation, and what followed the last tokens where they were
-            in it before; the last token again and again if they were not
+  out       the last token, then the tokens that followed the last time the conversation had the
+            same end; copies of the last token if it never had
 
-The last four, three or two tokens are looked for, the most of them first, and the latest place
-counts. What follows is copied; a copy that reaches the end goes on with what it has copied.
+An operator of webpte's own. It looks for the last four tokens, then three, then two, and takes the
+latest match. It copies the tokens after the match; a copy that reaches the end goes on with the
+copied tokens.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from webpte.errors import GraphError
 
 Array = np.ndarray
 
-GRAMS = (4, 3, 2)  # tokens at the end of the conversation that are looked for in it, most first
-MOST_ROOM = 1 << 28  # tokens of a history
+GRAMS = (4, 3, 2)  # lengths of the end to look for, longest first
+MOST_ROOM = 1 << 28  # tokens per history
 LANES = 256
 
 
@@ -64,7 +65,7 @@ def run_guess_tokens(args: Args) -> Array:
 
 
 def followed(context: Array, count: int) -> Array:
-    """Return the last token of a context, and what followed it where its end was before."""
+    """Return the last token of a context, and the tokens after an earlier occurrence of its end."""
     end = context.size
     for length in GRAMS:
         if length >= end:

@@ -1,17 +1,18 @@
-"""The start of a round of speculative decoding, told by how the last one ended. An own operator.
+"""Computes the start of a round of speculative decoding from the end of the last round.
 
     webpte.next_round.default(tokens, sampled, position, table, first) -> out (int) [R + 1, W]
 
-  tokens    int32 [R]: the tokens of the last round, of which all but the first were guessed
-  sampled   int32 [R]: the tokens that the model sampled after each of them
-  position  int32 [1]: the position of the first of them
-  table     int32 [N, W]: what a step at each position uploads, from position `first` on
+  tokens    int32 [R]: the tokens of the last round; all but the first were guesses
+  sampled   int32 [R]: the token that the model sampled after each of `tokens`
+  position  int32 [1]: the position of `tokens[0]`
+  table     int32 [N, W]: the uploads of a step at each position, beginning with position `first`
   first     live: the position of the table's first row
   out       the table's rows of the next R positions; then a row that begins with the position of
             the next round and its first token
 
-Guesses count up to the first that differs from the sampled token before it: the next round begins
-with the token that was sampled there. Rows that the table does not have are its nearest.
+An operator of webpte's own. The first guess that differs from the sampled token before it ends the
+accepted tokens, and the next round begins with that sampled token. For a row outside of the table,
+its nearest row is used.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from webpte.errors import GraphError
 
 Array = np.ndarray
 
-PLACE_WORDS = 2  # of the last row: the position and the token
+PLACE_WORDS = 2  # used words of the last row: the position and the token
 
 
 def check_round(args: Args, last: str) -> tuple[TensorArg, TensorArg]:
-    """Check the last round's tensors; return its tokens, and the one besides, called `last`."""
+    """Check the last round's tensors; return its tokens, and the tensor named `last`."""
     names = ("tokens", "sampled", "position", last)
     tokens, sampled, position, other = tensors = [args.tensor(name) for name in names]
     if not all(is_word(tensor) for tensor in (*tensors, args.out)):
@@ -77,7 +78,7 @@ def lower_next_round(args: Args) -> list[Dispatch]:
 
 
 def accepted_of(tokens: Array, sampled: Array) -> int:
-    """Return how many guesses were right: those among `tokens` (R,) after the first."""
+    """Return how many guesses were right; `tokens` (R,) after the first are guesses."""
     wrong = np.flatnonzero(tokens[1:] != sampled[:-1])
     return int(wrong[0]) if wrong.size else tokens.size - 1
 

@@ -3,32 +3,32 @@
     webpte.sample.default(logits, history, position, settings, seed,
                           with_top_k, with_top_p, penalized, allowed, row) -> out (int) [1, 1]
 
-  logits     [1, V], or [1, S, V], of which the last row is used, unless `row` says which
-  history    tokens, in any shape; those before `position` are penalized, ids outside of the
+  logits     [1, V], or [1, S, V] with the row that `row` names, or else the last
+  history    tokens, in any shape; tokens before `position` are penalized, ids outside of the
              vocabulary are ignored
   position   live: the position of the token to draw; each position has its own random numbers
   settings   [8]: temperature (0: greedy), top_k (0: off), top_p (1: off), min_p (0: off),
-             repetition penalty (1: off), and room for more
-  seed       int32 [2]: one of 2^64
-  flags      with_top_k, with_top_p and penalized say which kernels run; the settings are tensors,
-             so that they can change from call to call without relowering
-  allowed    int32 [ceil(V / 32)], or null: a bit per token, the lowest of a word first. Other
-             tokens are treated as if their logit were NaN
-  row        the row of the logits, in this case of any rank; -1 is the last one
+             repetition penalty (1: off), and unused numbers
+  seed       int32 [2]: a 64-bit seed
+  flags      with_top_k, with_top_p and penalized select the kernels; the settings are tensors, so
+             that they can change from call to call without relowering
+  allowed    int32 [ceil(V / 32)], or null: a bit per token, lowest bit first. Other tokens count as
+             if their logit were NaN
+  row        the row of the logits, which then have any rank; -1 is the last row
 
 Steps, in this order: a penalized logit l becomes l / penalty if it is positive, else l * penalty;
-all logits are divided by the temperature; top-k keeps those that are not below the k-th largest;
-top-p keeps, of those, the smallest set of largest ones that reaches this share of their
-probability, including all that equal the smallest of them; min-p keeps tokens with at least this
-share of the largest probability. One of the kept tokens is drawn by exponential races: each has a
-waiting time of -log(u) / probability, and the shortest wins.
+all logits are divided by the temperature; top-k keeps logits that are not below the k-th largest;
+top-p keeps the smallest set of the largest kept logits whose probabilities reach its share of their
+sum, with all logits that equal the smallest in the set; min-p keeps tokens with at least its share
+of the largest probability. An exponential race draws among the kept tokens: each has a waiting time
+of -log(u) / probability, and the shortest wins.
 
-A NaN or -inf is drawn only if there is nothing else: then the first -inf, or else the first NaN.
-+inf and everything above 2^126 count as the largest number, and no penalty makes it smaller.
+A NaN or -inf is drawn only without other logits: then the first -inf, or else the first NaN.
++inf and everything above 2^126 count as the largest number, which no penalty makes smaller.
 Subnormal numbers are 0.
 
 Probabilities are integers (ops/core/fixed_point.py): the reference and every GPU draw the same
-token for the same seed, in whatever order they add.
+token for the same seed, in any order of additions.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ SIGNATURE = (
 SETTINGS = 8
 PART, SOFTWARE_PART = 1024, 256  # tokens per workgroup, or per thread of a software adapter
 
-DIGITS, STAGE_WORDS = 4, 2 * 256 + 4  # of wgsl/lib/sampling/selection.wgsl
+DIGITS, STAGE_WORDS = 4, 2 * 256 + 4  # also in wgsl/lib/sampling/selection.wgsl
 
 
 def sample_shape(args: Args) -> tuple[Dims]:
@@ -129,7 +129,7 @@ def sample_bounds(args: Args) -> list[SymIntBound]:
 
 @dataclass(frozen=True)
 class SampleDispatches:
-    """Builder of one call's dispatches, which share scratch memory and the split of the rows.
+    """Builder of a call's dispatches, which share scratch memory and the split of the rows.
 
     position  the binding of the position, or a tensor with the places of all rows
     first     the first logit of the first row
@@ -149,7 +149,7 @@ class SampleDispatches:
     def of(
         cls, args: Args, position: Binding, first: int = 0, rows: int = 1, history: int = 0
     ) -> SampleDispatches:
-        """Return the builder for the logits of a call, as the target splits them."""
+        """Return the builder for a call with these logits, split for the target."""
         length, software = args.tensor("logits").dims[-1], args.target.software
         layout = ONE_LANE if software else RowThreads(THREADS)
         part = SOFTWARE_PART if software else PART

@@ -1,7 +1,7 @@
 """The NumPy reference of sample.py: keys, thresholds and the exponential races.
 
-Everything is integers, as in wgsl/lib/sampling/logit_keys.wgsl and wgsl/lib/sampling/sample.wgsl,
-bit for bit.
+All arithmetic is in integers, as in wgsl/lib/sampling/logit_keys.wgsl and
+wgsl/lib/sampling/sample.wgsl, bit for bit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Array = np.ndarray
 
 WORD_BITS = 32
 
-# Of wgsl/lib/sampling/logit_keys.wgsl.
+# Also in wgsl/lib/sampling/logit_keys.wgsl.
 NAN_KEY, MINUS_INFINITY_KEY, ZERO_KEY = 0, 1, 0x80000000
 LARGEST, SMALLEST_NORMAL = 0x7E800000, 0x00800000
 MAX_DISTANCE = 64 << 24
@@ -34,7 +34,7 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = np.float32(1e-30), np.float32(1e30)
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings tensor of a call, with the steps turned off whose flag is not set."""
+    """The settings tensor of a call; steps without their flag are turned off."""
 
     temperature: np.float32
     top_k: int
@@ -62,7 +62,7 @@ def choose_token(
     history: Sequence[int] | Array = (),
     allowed: Array | None = None,
 ) -> int:
-    """Draw a token from logits (V,); the kernels compute the same, number by number."""
+    """Draw a token from logits (V,); the kernels compute the same numbers."""
     keys = keys_of(logits.astype(np.float32))
     if settings.penalty != 1:
         penalize(keys, np.asarray(history, np.int64), settings.penalty)
@@ -76,7 +76,7 @@ def choose_token(
 
 
 def mask_of(tokens: Array, vocabulary: int) -> Array:
-    """Return the operator's `allowed` mask for tokens of a vocabulary."""
+    """Return the operator's `allowed` mask for a list of tokens."""
     bits = np.zeros(ceil_div(vocabulary, WORD_BITS) * WORD_BITS, np.bool_)
     bits[tokens] = True
     return np.packbits(bits, bitorder="little").view("<i4").astype(np.int32)
@@ -154,7 +154,7 @@ def distances_below(top: int, keys: Array, factor: np.float32) -> Array:
 
 
 def top_k_threshold(keys: Array, count: int) -> int:
-    """Return the k-th largest key; 0 if all are kept."""
+    """Return the k-th largest key; 0 if all tokens are kept."""
     if not 0 < count < keys.size:
         return 0
     return int(np.partition(keys, keys.size - count)[keys.size - count])

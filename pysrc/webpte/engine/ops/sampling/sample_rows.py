@@ -4,14 +4,14 @@
                                with_top_k, with_top_p, penalized, allowed) -> out (int) [R, 1]
 
   logits    [R, V] or [1, R, V]
-  history   int32 [slots, C, 1, 1], or null: the tokens of each sequence; those of a row's slot
+  history   int32 [slots, C, 1, 1], or null: the tokens of each sequence; the tokens of a row's slot
             before its position are penalized
   places    int32 [R, 4]: the position of the token to draw and the slot of each row, and two zeros
-  settings  [R, 8], seed int32 [R, 2], allowed int32 [R, ceil(V / 32)] or null: of each row what
-            sample.py has for one
+  settings  [R, 8], seed int32 [R, 2], allowed int32 [R, ceil(V / 32)] or null: for each row, as in
+            sample.py
 
-A flag that one row needs is set for all: a setting that is off keeps every token. What is drawn for
-padding, a row of a negative slot, has no meaning. An operator of webpte's own.
+A flag that any row needs is set for all rows: a setting that is off keeps every token. The token
+drawn for padding, a row with a negative slot, has no meaning. An operator of webpte's own.
 """
 
 from __future__ import annotations

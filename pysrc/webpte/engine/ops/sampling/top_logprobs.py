@@ -1,17 +1,17 @@
-"""Log-probabilities of a token and of the likeliest ones. An operator of webpte's own.
+"""Log-probabilities of a token and of the likeliest tokens.
 
     webpte.top_logprobs.default(logits, token, count, row) -> out (int) [1, 3 + 2 count]
 
-  logits   [1, V], or [1, S, V], of which the last row is used, unless `row` says which
+  logits   [1, V], or [1, S, V] with the row that `row` names, or else the last
   token    the drawn token, in any shape; the last element is used
-  out      the key of the token's logit; the sum of all probabilities, each divided by the
-           largest, in Q31 (two words, the low one first); the largest keys, in descending order;
-           and their tokens. The first of equal ones comes first. Missing ones are 0 and -1.
+  out      the key of the token's logit; the sum of all probabilities, each divided by the largest,
+           in Q31 (two words, the low one first); the largest keys, in descending order; and their
+           tokens. The first of equal keys comes first. Missing keys are 0, missing tokens -1.
 
-Keys are logits as integers (wgsl/lib/sampling/logit_keys.wgsl), and probabilities are integers,
-too, as in sample.py: the reference and every GPU return the same words. The distribution is the
-model's own: softmax of the unmodified logits. `TopLogprobs` computes logarithms from the words, in
-float64.
+An operator of webpte's own. Keys are logits as integers (wgsl/lib/sampling/logit_keys.wgsl), and
+probabilities are integers, too, as in sample.py: the reference and every GPU return the same words.
+The distribution is the softmax of the unmodified logits. `TopLogprobs` computes logarithms from the
+words, in float64.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def top_logprobs_words(logits: Array, token: int, count: int) -> Array:
 
 @dataclass(frozen=True)
 class TopLogprobs:
-    """Log-probabilities (natural) of the drawn token and of the likeliest ones."""
+    """Log-probabilities (natural) of the drawn token and of the likeliest tokens."""
 
     logprob: float
     tokens: tuple[int, ...]
@@ -145,7 +145,7 @@ class TopLogprobs:
         mass = int(unsigned[1]) + (int(unsigned[2]) << 32)
         log_mass = math.log(mass / 2**31) if mass else math.nan
         numbers = numbers_of(keys).astype(np.float64)
-        # The first key is the chosen token's, the second the largest of all.
+        # The first key is the drawn token's, the second the largest of all.
         logs = np.where(keys == MINUS_INFINITY_KEY, -math.inf, numbers - numbers[1] - log_mass)
         logprob, *logprobs = np.where(keys == 0, math.nan, logs).tolist()
         tokens = words.reshape(-1)[HEAD_WORDS + count :].tolist()

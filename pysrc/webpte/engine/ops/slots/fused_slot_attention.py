@@ -2,9 +2,9 @@
 
     slot_attention_block   as `attention_block`, with `webpte.slot_sdpa` at its end
 
-One kernel computes queries, keys and values, or three with subgroup matrices; one rotates them and
-writes keys and values to their slots, and attention follows. Otherwise all calls run one after the
-other, but the three GEMMs at once where a kernel takes them.
+One kernel computes queries, keys and values, or three kernels with subgroup matrices; another
+rotates them and writes keys and values to their slots, and attention follows. Otherwise all calls
+run one after the other, but the three GEMMs at once where a kernel takes them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from webpte.engine.ops.norm.fused_norm import RMS_NORM
 from webpte.engine.ops.slots.slot_attention import fits_split, read_slots
 
 SLOT_ATTENTION_BLOCK = "webpte.slot_attention_block"
-STORAGE_BUFFERS = 9  # of wgsl/gemm/linear_q4_skinny_qkv.wgsl, which binds the most
+STORAGE_BUFFERS = 9  # buffers in wgsl/gemm/linear_q4_skinny_qkv.wgsl, the most of all
 
 
 def lower_slot_block(args: Args) -> list[Dispatch]:
@@ -86,7 +86,7 @@ def fused_dispatches(args: Args, parts: Sequence[Part]) -> list[Dispatch] | None
 def quantized_dispatches(
     linears: list[tuple[LinearQ4, Args]], norm: Prologue | None, qkv: Scratch
 ) -> list[Dispatch] | None:
-    """Return q, k and v by the skinny kernel or by subgroup matrices, which take no norm."""
+    """Return q, k and v by the skinny kernel or by subgroup matrices; neither takes a norm."""
     found = lower_qkv(linears, norm, qkv)
     if found is not None or norm is not None:
         return found

@@ -3,14 +3,14 @@
     webpte.slot_attention.default(query, k_cache, v_cache, places, scale, window, soft_cap)
     webpte.slot_sdpa.default(query, key, value, k_cache, v_cache, places, scale, window, soft_cap)
 
-  query    [1, R, heads, D]: a row for each token of a call, of whichever sequence
+  query    [1, R, heads, D]: a row for each token of a call, of any sequence
   key, value  [1, R, key heads, D]: written to the caches first
   caches   [slots, C, key heads, D], packed or not, with the keys and values of these rows
   places   int32 [R, 4]: position and slot of each row, see slot_cache.py
 
-A row attends to the keys of its slot up to its own position, as a causal `custom_sdpa` of one
-token does; the result of padding is zero. All rows are one or two dispatches: workgroups are
-spread over rows, key heads and shares of the keys. An operator of webpte's own.
+A row attends to the keys of its slot up to its own position, as a causal `custom_sdpa` of a single
+token does; the result of padding is zero. All rows are one or two dispatches: workgroups are spread
+over rows, key heads and shares of the keys. An operator of webpte's own.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def lower_slots(args: Args) -> list[Dispatch]:
 
 
 def fits_split(call: Attention) -> bool:
-    """Tell whether the kernel that splits keys takes heads of this size."""
+    """Return whether the kernel that splits keys takes heads of this size."""
     return call.q.sizes[3] <= MAX_SPLIT_HEAD
 
 

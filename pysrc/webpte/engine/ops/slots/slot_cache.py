@@ -1,16 +1,17 @@
-"""Caches of several sequences at once, a slot for each; rows of a call go where they belong.
+"""Writes rows of several sequences to their slots of the KV caches.
 
     webpte.update_slots.default(value, cache, places)    cache[slot, position] = value[0, row]
     webpte.slot_tokens.default(given, history, places)   the token of each row -> out (int) [1, R]
 
   value    [1, R, heads, D]: a row for each token of a call
   cache    [slots, C, heads, D], packed or not
-  places   int32 [R, 4]: position and slot of each row, and two zeros. Rows of a negative slot are
-           padding: nothing is written for them
-  given    int32 or int64 [1, R]: a token, or -1: the one that the history has in the row's place
-  history  int32 [slots, C', 1, 1]: the tokens of each sequence. Given tokens are written to it
+  places   int32 [R, 4]: position and slot of each row, and two zeros. Rows with a negative slot are
+           padding, which is not written
+  given    int32 or int64 [1, R]: a token, or -1 for the history's token at the row's place
+  history  int32 [slots, C', 1, 1]: the tokens of each sequence. Given tokens are written to the
+           history
 
-Rows of one call have places of their own. A place outside of the cache is not written. The output
+All rows of a call have different places. A place outside of the cache is not written. The output
 of `update_slots` has no meaning. Operators of webpte's own, see llm/decode/batched_graph.py.
 """
 
@@ -33,8 +34,8 @@ Array = np.ndarray
 
 UPDATE_SLOTS, SLOT_TOKENS = "webpte.update_slots.default", "webpte.slot_tokens.default"
 PLACE_WORDS = 4  # position, slot, and two zeros: a vec4 of the shaders
-NO_SLOT = -1  # of a row that is padding
-KNOWN_BY_HISTORY = -1  # a token that is not given
+NO_SLOT = -1  # slot of a padding row
+KNOWN_BY_HISTORY = -1  # a row without a given token
 
 
 def check_places(args: Args, rows: int) -> TensorArg:
@@ -49,7 +50,7 @@ def check_places(args: Args, rows: int) -> TensorArg:
 
 
 def check_rows(args: Args, value: TensorArg, cache: TensorArg) -> None:
-    """Check that rows fit a cache, and that there is a place for each."""
+    """Check that rows fit a cache, and that each has a place."""
     row = cache_row(cache, value.dims)
     if value.rank != 4 or cache.rank != 4 or value.dims[0] != 1 or row[2:] != cache.dims[2:]:
         raise GraphError(
@@ -139,7 +140,7 @@ def lower_tokens(args: Args) -> list[Dispatch]:
 
 
 def inside(places: Array, cache: Array) -> tuple[Array, Array, Array]:
-    """Return the rows whose places a cache has, with their slots and positions."""
+    """Return the rows with places inside a cache, and their slots and positions."""
     positions, slots = places[:, 0], places[:, 1]
     fits = (slots >= 0) & (slots < cache.shape[0]) & (positions >= 0)
     (rows,) = np.nonzero(fits & (positions < cache.shape[1]))
@@ -147,7 +148,7 @@ def inside(places: Array, cache: Array) -> tuple[Array, Array, Array]:
 
 
 def write_rows(args: Args, new: str, cache: str) -> None:
-    """Write rows to a cache, by the names of the arguments, packed as that is."""
+    """Write rows to a cache, packed if the cache is; `new` and `cache` name the arguments."""
     value, held = args.array(new)[0], args.array(cache)
     packing = packing_of(args.tensor(cache).dtype)
     rows, slots, positions = inside(args.array("places"), held)

@@ -122,7 +122,7 @@ def lower_adamw(args: Args) -> list[Dispatch]:
         grid=quad_grid(quads),
         types=(("FLOAT", float_type(args, *state, gradient)),),
     )
-    # Mostly the outputs are the state itself; a functionalized export gives them ids of their own.
+    # The outputs are usually the state itself; a functionalized export gives them other ids.
     copies = [
         copy(tensor, out)
         for tensor, out in zip(state, args.outs, strict=False)

@@ -1,7 +1,7 @@
-"""Fuse several calls into one if one kernel does the work of all: fewer dispatches, less memory.
+"""Fuses several calls into a call of a single kernel: fewer dispatches, less memory.
 
-`fuse` is the pass. `engine.py` has the queries of the rules and the conditions they must keep; the
-other modules have the rules, one function each. `ops/core/fused_call.py` defines a fused call; the
+`fuse` is the pass. `engine.py` has the queries of the rules and the conditions on matches; the
+other modules have the rules, a function each. `ops/core/fused_call.py` defines a fused call; the
 `fused_*.py` of the families have the shapes, references and kernels.
 """
 
@@ -22,7 +22,7 @@ from webpte.engine.rewrite.fusion.softmax_attention import softmax_attention
 
 __all__ = ["RULES", "fuse"]
 
-# The rules of a row are applied together, those of the next row to the result.
+# The rules of a row are applied together; the next row sees their result.
 RULES: tuple[tuple[Rule, ...], ...] = (
     (
         *(computed_row, head_attention, attention_block, softmax_attention),
@@ -34,7 +34,7 @@ RULES: tuple[tuple[Rule, ...], ...] = (
 
 
 def fuse(graph: Graph) -> Graph:
-    """Return the graph with fused calls; its results, inputs and outputs stay the same."""
+    """Return the graph with fused calls and the same results, inputs and outputs."""
     for rules in RULES:
         graph = apply(graph, rules)
     return graph

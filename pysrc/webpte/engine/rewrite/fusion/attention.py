@@ -13,7 +13,7 @@ BLOCKS = {SDPA: ATTENTION_BLOCK, SLOT_SDPA: SLOT_ATTENTION_BLOCK}
 
 
 def attention_block(calls: Calls, call: Call) -> Match | None:
-    """Match (norm,) q, k and v of one x, rotary embedding and attention with a KV cache."""
+    """Match (norm,) q, k and v of the same x, rotary embedding and attention with a KV cache."""
     if call.name not in BLOCKS:
         return None
     query, key, value = (calls.argument(call, name) for name in ("query", "key", "value"))

@@ -1,7 +1,7 @@
 """The rule for GEMVs that compute their row; see ops/gemm/computed_row.py.
 
-It matches attention or gated GEMMs as their own rules do, after what computes their x: an RMS norm
-and its sum with a residual.
+It extends the rules of attention and gated GEMMs by the calls that compute their x: an RMS norm and
+its sum with a residual.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from webpte.engine.rewrite.fusion.linear_q4 import ADD, gated_gemms, is_one
 
 RULES: tuple[Rule, ...] = (head_attention, attention_block, gated_gemms)
 KINDS = frozenset({ATTENTION_BLOCK, HEAD_ATTENTION, GATED_GEMM})
-Row = tuple[tuple[Call, ...], int]  # the calls that compute a row, and its value
+Row = tuple[tuple[Call, ...], int]  # the calls that compute a row, and the row
 
 
 def computed_row(calls: Calls, call: Call) -> Match | None:
-    """Match what one of RULES does, after calls that compute its x."""
+    """Match a GEMV rule together with the norm and sum that compute its input row."""
     for rule in RULES:
         found = rule(calls, call)
         if found is not None and found.op in KINDS and (row := row_before(calls, found)):
@@ -35,7 +35,7 @@ def computed_row(calls: Calls, call: Call) -> Match | None:
 
 
 def row_before(calls: Calls, found: Match) -> Row | None:
-    """Return what computes the x of a match."""
+    """Return the calls that compute the x of a match."""
     linears = [part for part in found.parts if part.name in LINEAR_OF]
     if not linears or linears[0].name in QUANTIZED_INPUT_LINEARS:
         return None
@@ -43,9 +43,9 @@ def row_before(calls: Calls, found: Match) -> Row | None:
 
 
 def sum_before(calls: Calls, linear: Call, before: Sequence[Call]) -> Row | None:
-    """Return the RMS norm and the sum that give the x of a GEMM, and the views after it.
+    """Return the RMS norm and the sum that give the x of a GEMM, and the views after them.
 
-    `before` is what comes between the sum and the GEMM: nothing or another RMS norm, with views.
+    `before` has the calls between the sum and the GEMM: views, and possibly another RMS norm.
     """
     if before and before[0].name != RMS_NORM:
         return None

@@ -32,7 +32,7 @@ def convolution_block(calls: Calls, call: Call) -> Match | None:
 
 
 def _border(calls: Calls, call: Call) -> Steps:
-    """Return the call that puts zeros around each image, if only the convolution reads it."""
+    """Return the call that pads each image with zeros, if only the convolution reads its result."""
     source = calls.argument(call, "input")
     pad = calls.writer(source)
     if pad is None or pad.name != PAD or calls.only_reader(source) is None:
@@ -54,7 +54,7 @@ def _has_zeros(calls: Calls, pad: Call) -> bool:
 
 
 def _sum(calls: Calls, call: Call) -> Steps:
-    """Return the sum with a residual, and the activation if that is the sum's only reader."""
+    """Return the sum with a residual, and the activation if it is the sum's only reader."""
     addition = calls.only_reader(call.args[-1])
     if addition is None or addition.name != ADD or not is_one(calls, addition, "alpha"):
         return ()
@@ -67,7 +67,7 @@ def _sum(calls: Calls, call: Call) -> Steps:
 
 
 def _channels(calls: Calls, call: Call, addition: Call) -> Steps:
-    """Return the zero-pad over channels that feeds the residual sum, if there is one."""
+    """Return the zero-pad over channels that feeds the residual sum, or None."""
     first, second = addition.args[:2]
     other = second if first == call.args[-1] else first
     pad = calls.writer(other)

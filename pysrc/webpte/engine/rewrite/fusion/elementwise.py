@@ -14,7 +14,7 @@ from webpte.engine.shapes import numel
 
 
 def elementwise_chain(calls: Calls, call: Call) -> Match | None:
-    """Match a chain of element-wise ops by its last one; no other call reads its other results."""
+    """Match a chain of element-wise ops by its last op; no other call reads inner results."""
     out = call.args[-1]
     if not _is_plain(calls, call):
         return None

@@ -1,8 +1,8 @@
 """Patterns over the dataflow of a graph, and the fused calls that replace their matches.
 
-A rule takes one call and returns the calls to fuse with it: a `Match`. A match is accepted if:
+A rule takes a call and returns the calls to fuse with it: a `Match`. A match is accepted if:
 
-- no other call reads the results that the fused call drops, and none of them is an output;
+- no other call reads the results that the fused call drops, and the graph does not output them;
 - only the last part touches values that are written more than once or changed in place;
 - there is a place in the order of calls after all its inputs and before all its readers.
 """
@@ -31,14 +31,14 @@ class Match:
 
 
 class Calls:
-    """The queries of the rules about a graph."""
+    """Queries about a graph, for the rules."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.flow = Dataflow.of(graph)
 
     def writer(self, value_id: int) -> Call | None:
-        """Return the call that writes a value, if it is the only one to write there."""
+        """Return the call that writes a value, if no other call writes it."""
         if self.flow.times_written(value_id) != 1 or value_id in self.flow.mutated:
             return None
         writers = self.flow.writers.get(value_id, ())
@@ -48,7 +48,7 @@ class Calls:
         return [self.graph.calls[i] for i in self.flow.readers.get(value_id, ())]
 
     def only_reader(self, value_id: int) -> Call | None:
-        """Return the call that reads a value, if there is only one and the value is no output."""
+        """Return the only call that reads a value, if the graph does not output it."""
         readers = self.readers(value_id)
         return readers[0] if len(readers) == 1 and value_id not in self.graph.outputs else None
 
@@ -98,7 +98,7 @@ Rule = Callable[[Calls, Call], Match | None]
 
 
 def apply(graph: Graph, rules: Sequence[Rule]) -> Graph:
-    """Return the graph with all accepted matches fused; a call is part of at most one.
+    """Return the graph with all accepted matches fused; a call is part of at most one match.
 
     The last calls come first, as a chain is found from its end. For each call, the first rule with
     a match wins.
@@ -112,7 +112,7 @@ def apply(graph: Graph, rules: Sequence[Rule]) -> Graph:
     return rewriting.result() if rewriting.taken else graph
 
 
-# (index of a call, 0 before it or 1 at it)
+# (index of a call, 0 before the call or 1 at it)
 _Place = tuple[int, int]
 
 
@@ -124,7 +124,7 @@ class _Rewriting:
         self._graph = calls.graph
         self._flow = calls.flow
         self._found: list[tuple[_Place, Match]] = []
-        self.taken: dict[int, _Place] = {}  # index of a part to where it goes
+        self.taken: dict[int, _Place] = {}  # index of a part to its new place
 
     def consider(self, found: Match) -> None:
         """Accept a match if all conditions hold."""
@@ -185,8 +185,8 @@ class _Rewriting:
     def result(self) -> Graph:
         values: list[Value] = list(self._graph.values)
         kept = [((c.index, 1), c) for c in self._graph.calls if c.index not in self.taken]
-        # Of two matches at one place, the one found first reads the one found last, never the other
-        # way around: a reader's place is after the places of all that it reads.
+        # Of two matches at the same place, the match found first reads the match found last, never
+        # the other way around: a reader's place is after the places of everything that it reads.
         fused = [(place, self._fused(found, values)) for place, found in reversed(self._found)]
         ordered = [call for _, call in sorted([*kept, *fused], key=lambda item: item[0])]
         calls = tuple(replace(call, index=i) for i, call in enumerate(ordered))

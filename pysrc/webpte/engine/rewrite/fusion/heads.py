@@ -1,4 +1,4 @@
-"""The rule for attention whose heads get biases or norms: ops/attention/fused_head_attention.py."""
+"""The rule for attention with biases or norms per head: ops/attention/fused_head_attention.py."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def head_attention(calls: Calls, call: Call) -> Match | None:
 
 
 def _projection(calls: Calls, value_id: int) -> Projection | None:
-    """Return the linear layer of a value, and the views, the bias or branch, the norm after it."""
+    """Return the linear layer of a value, and the later views, bias or branch, and norm."""
     steps, biased, normed = list[Call](), False, False
     while (call := calls.writer(value_id)) is not None:
         if call.name in ALL_LINEARS:
@@ -62,13 +62,13 @@ def _projection(calls: Calls, value_id: int) -> Projection | None:
 
 
 def _before_sum(calls: Calls, call: Call, normed: bool) -> int | None:
-    """Return what a call adds a bias to, or a branch if no norm follows."""
+    """Return the value to which a call adds a bias, or a branch if no norm follows."""
     inner = before_bias(calls, call)
     return before_branch(calls, call) if inner is None and not normed else inner
 
 
 def before_bias(calls: Calls, call: Call) -> int | None:
-    """Return what a call adds a stored bias to: one number for each element of a row."""
+    """Return the value to which a call adds a stored bias: a number for each element of a row."""
     if call.name != ADD or not is_one(calls, call, "alpha"):
         return None
     out = calls.graph.tensor(call.args[-1])
@@ -84,7 +84,7 @@ def before_bias(calls: Calls, call: Call) -> int | None:
 
 
 def before_branch(calls: Calls, call: Call) -> int | None:
-    """Return the linear layer's result that a call adds a branch of equal shape to."""
+    """Return the linear layer's result to which a call adds a branch of equal shape."""
     if call.name != ADD or not is_one(calls, call, "alpha"):
         return None
     base, branch, out = (calls.graph.value(i) for i in (*call.args[:2], call.args[-1]))

@@ -1,4 +1,4 @@
-"""The rule for what follows a quantized linear layer: ops/gemm/fused_linear_epilogue.py."""
+"""The rule for calls after a quantized linear layer: ops/gemm/fused_linear_epilogue.py."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def linear_epilogue(calls: Calls, call: Call) -> Match | None:
 
 
 def _kind(calls: Calls, call: Call, found: dict[str, bool]) -> str | None:
-    """Return what a call adds to the epilogue; None if the epilogue ends before it."""
+    """Return the call's role in the epilogue; None if the epilogue ends before the call."""
     if found["residual"]:
         return None
     if call.name in ACTIVATIONS and not found["activation"]:

@@ -1,4 +1,4 @@
-"""Rules around GEMMs, quantized ones above all; ops/gemm/fused_linear_q4.py lowers them."""
+"""Rules around GEMMs, mostly quantized; ops/gemm/fused_linear_q4.py lowers their matches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_after_gemm(calls: Calls, call: Call) -> Match | None:
 
 
 def gated_gemms(calls: Calls, call: Call) -> Match | None:
-    """Match f(gate) * up of two GEMMs of one x, and the norm before if only they read it."""
+    """Match f(gate) * up with two GEMMs of the same x, and x's norm if only they read it."""
     if call.name != MUL:
         return None
     for gated, other in (call.args[:2], call.args[1::-1]):
@@ -55,16 +55,17 @@ def gated_gemms(calls: Calls, call: Call) -> Match | None:
         before = prologue_before(calls, pair)
         if before is None:
             continue
-        # Run one by one, this order keeps few results in memory at once.
+        # Run call by call, this order keeps few results in memory at once.
         parts = (*before, gate, *rest, up, *up_views, call)
         return Match(GATED_GEMM, parts, (call.args[-1],))
     return None
 
 
 def are_of_one_kind(linears: Sequence[Call]) -> bool:
-    """Return whether one kernel may take the linear layers: all of floats, or quantized alike.
+    """Return whether a single kernel may take the linear layers: all floats, or quantized alike.
 
-    None of them may have another's result for its weights, which would never be in memory.
+    A layer whose weights are another layer's result is refused, because these would not be in
+    memory.
     """
     names = {linear.name for linear in linears}
     kinds = ({LINEAR}, PLAIN_LINEARS - {LINEAR}, QUANTIZED_INPUT_LINEARS)
@@ -76,9 +77,9 @@ def are_of_one_kind(linears: Sequence[Call]) -> bool:
 def prologue_before(
     calls: Calls, linears: Sequence[Call], centered: bool = False
 ) -> tuple[Call, ...] | None:
-    """Return the norm and the call that chooses x's scales; None if others read the latter.
+    """Return the norm and the call that chooses x's scales; None if other calls read the scales.
 
-    The norm is an RMS norm, with `centered` also a layer norm before GEMMs that are not rounded.
+    The norm is an RMS norm; with `centered` a layer norm is allowed before GEMMs of unrounded x.
     """
     if linears[0].name not in QUANTIZED_INPUT_LINEARS:
         centered = centered and LINEAR not in {linear.name for linear in linears}
@@ -105,7 +106,7 @@ def qparams_before(calls: Calls, linears: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def norm_before_gemm(calls: Calls, call: Call) -> Match | None:
-    """Match an rms_norm whose only reader is a GEMM, or the choice of scales for its x."""
+    """Match an rms_norm whose only reader is a GEMM, or the choice of scales for the GEMM's x."""
     if call.name not in PLAIN_LINEARS | QUANTIZED_INPUT_LINEARS:
         return None
     before = prologue_before(calls, [call])
@@ -113,7 +114,7 @@ def norm_before_gemm(calls: Calls, call: Call) -> Match | None:
 
 
 def _activated(calls: Calls, value_id: int) -> list[Call] | None:
-    """Return the call whose result goes through an activation, and the calls that compute that."""
+    """Return the call that computes an activation's input, and the calls of the activation."""
     last, after = calls.producer(value_id)
     if last is None:
         return None
@@ -135,7 +136,7 @@ def norm_before(
 ) -> tuple[Call, ...]:
     """Return the norm before some GEMMs and the views between, if nothing else reads it.
 
-    A GEMM that also reads it as its weights needs it in memory, so it counts as something else.
+    A GEMM that also reads the norm as its weights needs it in memory, and counts as another reader.
     """
     x = calls.argument(linear, "x")
     norm, views = calls.producer(x)

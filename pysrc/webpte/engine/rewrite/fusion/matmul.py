@@ -15,7 +15,7 @@ GEMMS = frozenset({LINEAR, "aten.mm.default", "aten.addmm.default"})
 
 
 def activation_after_gemm(calls: Calls, call: Call) -> Match | None:
-    """Match a GEMM, views and an activation, unless an element-wise op follows to fuse with."""
+    """Match a GEMM, views and an activation, unless the activation can fuse with a later op."""
     if call.name not in GEMMS:
         return None
     activation, views = calls.sole_user(call.args[-1])
@@ -28,7 +28,7 @@ def activation_after_gemm(calls: Calls, call: Call) -> Match | None:
 
 
 def gemm_qkv(calls: Calls, call: Call) -> Match | None:
-    """Match three linear layers of many rows of one x, of which `call` is the last."""
+    """Match three linear layers of many rows of the same x; `call` is the last."""
     if call.name != LINEAR or not _has_many_rows(calls, call):
         return None
     x = calls.argument(call, "x")
@@ -41,6 +41,6 @@ def gemm_qkv(calls: Calls, call: Call) -> Match | None:
 
 
 def _has_many_rows(calls: Calls, call: Call) -> bool:
-    """Return whether a linear layer has many rows at its largest shape; live ones may be few."""
+    """Return whether a linear layer has many rows at its largest shape; live rows may be few."""
     out = calls.graph.value(call.args[-1])
     return isinstance(out, Tensor) and numel(out.dims[:-1]) > MAX_SKINNY_ROWS

@@ -49,10 +49,10 @@ def softmax_attention(calls: Calls, call: Call) -> Match | None:
 
 @dataclass(frozen=True)
 class _Weights:
-    """A softmax over the last dim, and what follows until its rows are multiplied with values.
+    """A softmax over the last dim, and the calls until its rows are multiplied with values.
 
-    `hiding` are the calls that set rows to zero whose scores are all -inf, as PyTorch's attention
-    does where it has a mask: `all(scores == -inf)`, written with `any`, and a `where`.
+    The calls `hiding` set rows with only -inf scores to zero, as PyTorch's attention with a mask
+    does: `all(scores == -inf)`, written with `any`, and a `where`.
     """
 
     softmax: Call
@@ -70,7 +70,7 @@ class _Weights:
 
 
 def _weights(calls: Calls, value_id: int) -> _Weights | None:
-    """Return the softmax over the last dim that a value comes from, and what comes after it."""
+    """Return the softmax over the last dim that computes a value, and the calls after it."""
     call, after = _alone(calls, value_id), list[Call]()
     while call is not None and _keeps_order(calls, call):
         after.insert(0, call)
@@ -174,7 +174,7 @@ def _source(calls: Calls, value_id: int, scaled: bool = False) -> tuple[int, lis
 
 
 def _split(calls: Calls, value_ids: list[int]) -> list[Call]:
-    """Return the split that gives exactly these values, if there is one."""
+    """Return the split whose outputs are exactly these values, or None."""
     split = calls.writer(value_ids[0])
     if split is None or split.name != SPLIT or not all(_alone(calls, i) for i in value_ids):
         return []
@@ -194,7 +194,7 @@ def _end(calls: Calls, call: Call) -> list[Call]:
 
 
 def _alone(calls: Calls, value_id: int) -> Call | None:
-    """Return the call that writes a value, if only one call reads it."""
+    """Return the call that writes a value, if the value has a single reader."""
     return calls.writer(value_id) if calls.only_reader(value_id) is not None else None
 
 

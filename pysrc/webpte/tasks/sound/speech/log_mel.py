@@ -1,4 +1,4 @@
-"""Log-mel features of sounds, as speech models take them: NumPy, from preprocessor_config.json.
+"""Log-mel features of sounds for speech models, in NumPy, by preprocessor_config.json.
 
     mel = LogMel.of(json_text)
     features = mel.features(samples)      # (mel bands, frames), 100 frames a second
@@ -24,7 +24,7 @@ _LEAST = 1e-10  # power, before the logarithm
 _RANGE = 8.0  # powers of ten below the loudest
 _LINEAR_HZ, _LINEAR_MELS = 1000.0, 15.0  # up to here, mels are proportional to Hz
 _LOG_STEP = np.log(6.4) / 27.0
-_FRAMES = 1024  # at a time
+_FRAMES = 1024  # frames at a time
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,10 @@ class LogMel:
         half = self.fft // 2
         padded = np.pad(sound.astype(np.float64), half, mode="reflect")
         window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(self.fft) / self.fft)
-        count = (padded.size - self.fft) // self.hop  # but the last, which Whisper leaves out
+        count = (padded.size - self.fft) // self.hop  # Whisper leaves the last frame out
         logs = np.empty((count, self.bands))
-        # Some frames at a time, for their memory, and since a view of the frames at every sample
-        # of a minute is larger than an array may be in a browser.
+        # Some frames at a time, for their memory, and because a view of frames at every sample of a
+        # minute is larger than an array may be in a browser.
         for first in range(0, count, _FRAMES):
             last = min(first + _FRAMES, count) - 1
             part = padded[first * self.hop : last * self.hop + self.fft]

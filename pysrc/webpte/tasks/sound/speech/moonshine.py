@@ -14,19 +14,20 @@ from webpte.llm.seq2seq import Seq2Seq
 from webpte.program import Program
 from webpte.tasks.sound.speech.whisper import SpokenSegment
 
-# Samples of a frame, those that the first needs besides, and the fewest frames: silence fills up.
+# Samples per frame, additional samples of the first frame, and the least number of frames: shorter
+# sounds are padded with silence.
 _FRAME_SAMPLES, _FIRST_SAMPLES, _LEAST_FRAMES = 384, 511, 4
-_TOKENS_A_SECOND = 6.5  # more are a model that repeats itself
-_SEARCHED = 5  # seconds at the end of a window, in which a long sound is cut where it is quietest
-_FRAME = 0.02  # seconds, of which the loudness is told
+_TOKENS_A_SECOND = 6.5  # above this rate a model repeats itself
+_SEARCHED = 5  # seconds at the end of a window, where a long sound is cut at its quietest place
+_FRAME = 0.02  # seconds per measurement of loudness
 
 
 class Moonshine:
     """A Moonshine program that turns sounds into segments of text.
 
     rate            samples of a second
-    window_samples  the longest sound that is understood at once
-    languages       empty: the model knows one language alone
+    window_samples  the longest sound per answer
+    languages       empty: the model knows a single language
     """
 
     languages: Mapping[str, int] = {}
@@ -53,8 +54,8 @@ class Moonshine:
     ) -> AsyncIterator[SpokenSegment]:
         """Yield the text of a sound: samples from -1 to 1, `rate` a second.
 
-        A sound that is longer than a window is cut where it is quiet, and each part is a segment.
-        `max_new_tokens` is for a window; by default 6.5 a second. The other options are those of
+        A sound longer than a window is cut at quiet places, and each part is a segment.
+        `max_new_tokens` is for a window; by default 6.5 a second. Other options go to
         `Generator.generate`.
         """
         if language is not None or task != "transcribe":
@@ -80,13 +81,13 @@ class Moonshine:
             start = end
 
     def _most_tokens(self, count: int) -> int:
-        """Return the tokens that a sound of so many samples can have."""
+        """Return the most tokens for a sound of this many samples."""
         most = max(1, int(count / self.rate * _TOKENS_A_SECOND) + 1)
         context = self._model.max_context
         return most if context is None else min(most, context - len(self._model.start))
 
     def _end(self, sound: np.ndarray, start: int) -> int:
-        """Return where the window that starts there ends: in the middle of its quietest frame."""
+        """Return the end of the window from `start`: the middle of its quietest frame."""
         latest = start + self.window_samples
         if latest >= len(sound):
             return len(sound)
@@ -100,6 +101,6 @@ class Moonshine:
 
 
 def _whole(count: int) -> int:
-    """Return the samples of whole frames that so many samples fill."""
+    """Return the samples of the whole frames in a number of samples."""
     frames = max(_LEAST_FRAMES, -(-(count - _FIRST_SAMPLES) // _FRAME_SAMPLES))
     return frames * _FRAME_SAMPLES + _FIRST_SAMPLES

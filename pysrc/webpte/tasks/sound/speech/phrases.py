@@ -1,4 +1,4 @@
-"""Phrases in a sound that is still coming: where somebody starts and stops to speak.
+"""Phrases in a live sound: where speech starts and stops.
 
     loudness, finder = LoudnessStream(16_000), PhraseFinder(settings)
     for block in blocks:
@@ -6,8 +6,8 @@
         for phrase in finder.ended():
             print(phrase.start, phrase.end)
 
-What tells speech from silence gives a share from 0 to 1 for each frame: a detector such as
-Silero's, or, where there is none, how loud a frame is above what is always heard.
+Each frame gets a score of speech from 0 to 1: by a detector such as Silero's, or else by a frame's
+loudness above the background noise.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from webpte.errors import InputError
 
 Array = np.ndarray
 FRAME_SECONDS = 0.032
-_QUIETEST, _LOUDEST_NOISE = -60.0, -35.0  # dB below full scale: bounds of what is always heard
-_RISE = 3.0  # dB a second: how fast a noise that began is taken for one that is always heard
-_RANGE = 20.0  # dB above the noise at which a frame is speech for sure
+_QUIETEST, _LOUDEST_NOISE = -60.0, -35.0  # dB below full scale: bounds of the background noise
+_RISE = 3.0  # dB per second: how fast the estimate of the noise rises
+_RANGE = 20.0  # dB above the noise at which a frame certainly is speech
 
 
 class VoiceStream(Protocol):
-    """Tells how likely frames of a sound are speech, as it comes."""
+    """Scores frames of a live sound: how likely each frame is speech."""
 
-    frame: int  # samples of one
+    frame: int  # samples per frame
 
     async def push(self, samples: Array) -> Array:
-        """Take the next samples; return the share of each further frame that can be told."""
+        """Take the next samples; return the scores of the frames that are complete."""
         ...
 
     async def finish(self) -> Array:
-        """Return the shares of the frames that are left when the sound has ended."""
+        """Return the scores of the remaining frames when the sound has ended."""
         ...
 
 
 class LoudnessStream:
-    """A rule without a model: a frame is speech if it is loud, compared with the noise.
+    """Scores frames without a model: a frame is speech if it is loud, compared with the noise.
 
-    The noise is the quietest frame, which rises by 3 dB a second; at 20 dB above it a frame counts
-    as 1, so that with a threshold of 0.5 speech is what is 10 dB louder than the noise.
+    The noise is the level of the quietest frame, and rises by 3 dB a second; a frame 20 dB above it
+    scores 1, so that with a threshold of 0.5 speech is 10 dB louder than the noise.
     """
 
     def __init__(self, rate: int) -> None:
@@ -77,15 +77,15 @@ class LoudnessStream:
 
 @dataclass(frozen=True)
 class PhraseSettings:
-    """When a phrase starts and ends; lengths are in samples.
+    """The rules for starts and ends of phrases; lengths are in samples.
 
-    frame    samples of which each share tells
-    high     a frame whose share is as high starts a phrase
-    low      one whose share is lower may end it
+    frame    samples per score
+    high     least score of a frame that starts a phrase
+    low      a frame with a lower score may end a phrase
     speech   a shorter phrase is left out
     silence  a shorter pause does not end a phrase
-    pad      what is added before and after; at most half of `silence`
-    longest  a longer phrase is cut there, and goes on as the next one
+    pad      padding before and after; at most half of `silence`
+    longest  a longer phrase is cut there, and continues as the next phrase
     """
 
     frame: int
@@ -110,7 +110,7 @@ class PhraseSettings:
 
 @dataclass(frozen=True)
 class Phrase:
-    """A part of a sound in which somebody speaks: its first sample's number, and its samples."""
+    """A spoken part of a sound: the number of its first sample, and its samples."""
 
     start: int
     samples: Array
@@ -121,26 +121,26 @@ class Phrase:
 
 
 class PhraseFinder:
-    """Cuts phrases out of a sound as it comes; it keeps no more than the longest phrase."""
+    """Cuts phrases out of a live sound; it stores no more samples than the longest phrase."""
 
     def __init__(self, settings: PhraseSettings) -> None:
         self.settings = settings
         self._pad = min(settings.pad, settings.silence // 2)
         self._samples = np.zeros(0, np.float32)
-        self._first = 0  # the number of the first sample that is kept
-        self._told = 0  # samples that are told to be speech or not
-        self._shares: list[float] = []  # of frames that are not looked at yet
-        self._start: int | None = None  # of the speech that goes on
+        self._first = 0  # the number of the first stored sample
+        self._told = 0  # samples with a known score
+        self._shares: list[float] = []  # scores of frames still to be examined
+        self._start: int | None = None  # start of the current speech
         self._pause: int | None = None  # where it may have ended
-        self._cut = False  # whether it goes on from a phrase that was too long
+        self._cut = False  # whether it continues a phrase that was too long
 
     def add(self, samples: Array, shares: Array) -> None:
-        """Add samples, and the shares of further frames; these may lag behind."""
+        """Add samples, and the scores of further frames, which may lag behind."""
         self._samples = np.concatenate([self._samples, samples.astype(np.float32, copy=False)])
         self._shares += shares.tolist()
 
     def ended(self, finished: bool = False) -> Iterator[Phrase]:
-        """Yield the phrases that have ended, in order; with `finished`, the sound has, too."""
+        """Yield the phrases that have ended, in order; `finished`: the sound has ended, too."""
         chosen = self.settings
         shares, self._shares = self._shares, []
         for share in shares:
@@ -168,7 +168,7 @@ class PhraseFinder:
 
     @property
     def current(self) -> Phrase | None:
-        """The phrase that goes on, so far; None if nobody speaks, or not long enough."""
+        """The growing phrase so far; None without speech, or if it is too short."""
         spoken = self._told if self._pause is None else self._pause
         if self._start is None or not self._is_long(spoken):
             return None
@@ -176,7 +176,7 @@ class PhraseFinder:
 
     @property
     def _from(self) -> int:
-        assert self._start is not None  # there is a phrase
+        assert self._start is not None  # a phrase has started
         return self._start if self._cut else max(self._first, self._start - self._pad)
 
     @property
@@ -189,7 +189,7 @@ class PhraseFinder:
         return end - self._start > (0 if self._cut else self.settings.speech)
 
     def _phrase(self, end: int, most: float = math.inf) -> Phrase | None:
-        """Return the phrase that ends there, with its padding; None if it is too short."""
+        """Return the phrase up to an end, with its padding; None if it is too short."""
         if not self._is_long(end):
             return None
         return self._part(self._from, int(min(end + self._pad, most)))

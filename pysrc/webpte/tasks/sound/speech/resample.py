@@ -2,14 +2,14 @@
 
     samples = resample(samples, 44_100, 16_000)
 
-    resampler = Resampler(48_000, 16_000)          # a sound that is still coming
+    resampler = Resampler(48_000, 16_000)          # a live sound
     parts = [resampler.push(block) for block in blocks] + [resampler.finish()]
 
     out[m] = sum over n of x[n] * h[m * down - n * up]        up / down = new rate / old rate
 
-`h` is a sinc that ends at the lower one of both rates' highest frequencies, in a Kaiser window. Of
-each output, only those n count for which h is not 0; their weights depend on (m * down) modulo up,
-the phase, and are computed once. The filter is the default of scipy.signal.resample_poly.
+`h` is a sinc up to the highest frequency of the lower rate, in a Kaiser window. An output only
+depends on the n with a nonzero h; their weights depend on (m * down) modulo up, the phase, and are
+computed once. The filter is the default of scipy.signal.resample_poly.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from webpte.errors import InputError
 Array = np.ndarray
 HIGHEST_RATE = 768_000
 _REACH = 10  # zeros of the sinc on either side
-_BETA = 5.0  # of Kaiser's window: what lies above the new rate's highest frequency is 50 dB lower
+_BETA = 5.0  # Kaiser's window: frequencies above the new rate's highest are 50 dB lower
 _AT_ONCE = 1 << 14  # outputs computed together, for their memory
 
 
 def check_rate(rate: Any) -> int:
-    """Return the samples of a second as an int; raise InputError for what cannot be one."""
+    """Return the samples per second as an int; raise InputError for an invalid rate."""
     if isinstance(rate, bool | str) or not isinstance(rate, int | float | np.number):
         raise InputError(f"a sampling rate is a number of samples a second, not {rate!r}")
     if not 1 <= rate <= HIGHEST_RATE or rate != int(rate):
@@ -41,7 +41,7 @@ def check_rate(rate: Any) -> int:
 
 
 def resample(samples: Array, old: int, new: int) -> Array:
-    """Return samples (count,) of a rate at another one, (ceil(count * new / old),) of float32."""
+    """Return samples (count,) at another rate, (ceil(count * new / old),) of float32."""
     if old == new:
         return samples
     resampler = Resampler(old, new)
@@ -49,7 +49,7 @@ def resample(samples: Array, old: int, new: int) -> Array:
 
 
 class Resampler:
-    """A change of rate for a sound that comes in blocks: joined, they are what `resample` gives."""
+    """Resamples a sound that comes in blocks; the joined results equal `resample`."""
 
     def __init__(self, old: int, new: int) -> None:
         old, new = check_rate(old), check_rate(new)
@@ -58,12 +58,12 @@ class Resampler:
         self._plain = old == new
         self._weights = _weights(self._up, self._down)  # (up, taps)
         self._reach = self._weights.shape[1] // 2
-        self._kept = np.zeros(self._reach)  # samples that are still needed; silence is before them
-        self._first = -self._reach  # the number of the first of these
-        self._taken = self._given = 0  # samples that came in and went out
+        self._kept = np.zeros(self._reach)  # samples still needed; silence is before them
+        self._first = -self._reach  # the number of the first of these samples
+        self._taken = self._given = 0  # number of samples taken, and returned
 
     def push(self, samples: Array) -> Array:
-        """Take the next block (count,); return what can be told of the new rate, (some,)."""
+        """Take the next block (count,); return the finished samples of the new rate, (some,)."""
         if self._plain:
             return samples
         self._taken += len(samples)
@@ -73,14 +73,14 @@ class Resampler:
         return self._outputs((last * self._up + self._up - 1) // self._down + 1 if last >= 0 else 0)
 
     def finish(self) -> Array:
-        """Return what is left when the sound has ended; silence follows it."""
+        """Return the remaining samples when the sound has ended, as if silence followed."""
         if self._plain:
             return np.zeros(0, np.float32)
         self._kept = np.concatenate([self._kept, np.zeros(self._reach + 1)])
         return self._outputs(-(-self._taken * self._up // self._down))
 
     def _outputs(self, end: int) -> Array:
-        """Compute outputs up to a number, and forget samples that the next do not need."""
+        """Compute outputs up to a number, and drop samples that later outputs do not need."""
         found = [np.zeros(0, np.float32)]
         while self._given < end:
             numbers = np.arange(self._given, min(end, self._given + _AT_ONCE)) * self._down

@@ -1,4 +1,4 @@
-"""Whisper's timestamps: tokens for times, where they may stand, and the segments between them."""
+"""Whisper's timestamps: tokens for times, their allowed places, and the segments between them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NEVER = -np.inf
 
 @dataclass(frozen=True)
 class TimestampRule:
-    """Lets timestamps come in pairs and in order, and come at all where they are likely.
+    """Enforces timestamps in pairs and in order, and wherever they are likely.
 
-    prompt   the number of tokens before those that are generated
-    first    the first timestamp: 0 seconds; the token before it says that there are none
+    prompt   the number of tokens before the generated tokens
+    first    the first timestamp: 0 seconds; the token before it means "no timestamps"
     end      the token that ends an answer; text is before it
     latest   how late the first timestamp may be, in timestamps; None: anywhere
     """
@@ -26,7 +26,7 @@ class TimestampRule:
     latest: int | None = None
 
     def __call__(self, history: Sequence[int], logits: np.ndarray) -> np.ndarray:
-        """Return the logits with those of tokens that may not come next at minus infinity."""
+        """Return the logits, with -inf for tokens that may not come next."""
         found, generated = logits.astype(np.float64), history[self.prompt :]
         found[self.first - 1] = _NEVER
         if not generated:
@@ -42,7 +42,7 @@ class TimestampRule:
                 found[: self.end] = _NEVER
         times = [token for token in generated if token >= self.first]
         if times:
-            again = generated[-1] >= self.first and not opened  # the pair's second may be equal
+            again = generated[-1] >= self.first and not opened  # a pair may have equal times
             found[self.first : times[-1] + (not again)] = _NEVER
         if _log_sum(found[self.first :]) > found[: self.first].max():
             found[: self.first] = _NEVER
@@ -59,7 +59,7 @@ def _log_sum(logits: np.ndarray) -> float:
 
 @dataclass(frozen=True)
 class TimedTokens:
-    """Tokens of a window, timestamps included, from one time to another, in timestamps."""
+    """Tokens of a window, including timestamps, from a start to an end time, in timestamps."""
 
     start: int
     end: int
@@ -67,10 +67,10 @@ class TimedTokens:
 
 
 def split(tokens: Sequence[int], first: int, length: int) -> tuple[list[TimedTokens], int]:
-    """Return the segments of a window's tokens, and how far it was understood, in timestamps.
+    """Return the segments of a window's tokens, and the end of the last segment, in timestamps.
 
-    `length` is that of the window. What follows the last pair of timestamps is left to the next
-    window, which begins there; without a pair, the window is one segment.
+    `length` is the window's. The tokens after the last pair of timestamps are dropped: the next
+    window begins there; without a pair, the window is a single segment.
     """
     times = [token >= first for token in tokens]
     cuts = [at + 1 for at in range(len(times) - 1) if times[at] and times[at + 1]]
@@ -78,7 +78,7 @@ def split(tokens: Sequence[int], first: int, length: int) -> tuple[list[TimedTok
         known = [token for token in tokens if token >= first]
         end = known[-1] - first if known and known[-1] != first else length
         return [TimedTokens(0, end, tuple(tokens))], length
-    is_whole = times[-2:] == [False, True]  # nothing is said after the last time
+    is_whole = times[-2:] == [False, True]  # no speech after the last time
     if is_whole:
         cuts.append(len(tokens))
     spans, begin = [], 0

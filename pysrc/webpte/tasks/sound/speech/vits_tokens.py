@@ -1,6 +1,6 @@
 """Letters of a text as the tokens of VITS: by vocab.json and tokenizer_config.json.
 
-"Hé, you" --lower case, but for what the vocabulary has-->  "hé, you"  --known letters-->
+"Hé, you" --lower case, unless in the vocabulary-->  "hé, you"  --known letters-->
 "h you"  --a blank before, between and after-->  0 h 0   0 y 0 o 0 u 0
 """
 
@@ -11,7 +11,7 @@ import re
 from webpte.engine.files.json_reader import Table
 from webpte.errors import InputError, UnsupportedError
 
-_ROMANIAN = str.maketrans("ț", "ţ")  # as Romanian voices were taught
+_ROMANIAN = str.maketrans("ț", "ţ")  # letters of the Romanian voices' training
 _OTHER_SCRIPT = re.compile(r"[^\x00-\x7F]")
 
 
@@ -34,14 +34,14 @@ class VitsTokens:
         self._romanian = settings.content.get("language") == "ron"
         unknown = settings.content.get("unk_token", "<unk>")
         self._unknown = self._numbers.get(unknown) if isinstance(unknown, str) else None
-        # As transformers does it: what the vocabulary has keeps its case, the first match counts.
+        # As in transformers: vocabulary entries keep their case, the first match counts.
         kept = "|".join(map(re.escape, filter(None, self._numbers)))
         self._kept = re.compile(f"({kept})", re.DOTALL)
 
     def letters(self, text: str) -> str:
-        """Return what is spoken of a text."""
+        """Return the spoken characters of a text."""
         if self._normalizes:
-            pieces = self._kept.split(text)  # every other one is in the vocabulary
+            pieces = self._kept.split(text)  # all others are in the vocabulary
             text = "".join(one if at % 2 else one.lower() for at, one in enumerate(pieces))
         if self._romanian:
             text = text.translate(_ROMANIAN)
@@ -54,7 +54,7 @@ class VitsTokens:
         return text
 
     def encode(self, text: str) -> list[int]:
-        """Return the tokens of a text; raise InputError if a letter has none."""
+        """Return the tokens of a text; raise InputError for a letter without a token."""
         letters = self.letters(text)
         found = []
         for letter in letters:

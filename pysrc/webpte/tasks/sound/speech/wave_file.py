@@ -13,7 +13,7 @@ _LARGEST = 32767
 
 
 def wave_file(samples: np.ndarray, rate: int) -> bytes:
-    """Return samples (count,) from -1 to 1 as the content of a .wav file; louder ones are cut."""
+    """Return samples (count,) from -1 to 1 as a .wav file; louder samples are clipped."""
     values = np.clip(np.asarray(samples, np.float64), -1.0, 1.0)
     found = io.BytesIO()
     with wave.open(found, "wb") as file:

@@ -1,4 +1,4 @@
-"""Speech to text with Whisper: windows of a sound one after the other, each an answer in tokens."""
+"""Speech to text with Whisper: windows of a sound in turn, each with an answer in tokens."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from webpte.program import Program
 from webpte.tasks.sound.speech.log_mel import LogMel
 from webpte.tasks.sound.speech.timestamps import TimestampRule, split
 
-_FRAMES = 2  # of a timestamp: the encoder's convolutions halve their number
+_FRAMES = 2  # per timestamp: the encoder's convolutions halve their number
 
 
 @dataclass(frozen=True)
 class SpokenSegment:
-    """Something said, from `start` to `end` seconds.
+    """A spoken segment, from `start` to `end` seconds.
 
-    tokens       with the timestamps before and after, if there are any
+    tokens       with the timestamps before and after, if any
     text_tokens  without them
     """
 
@@ -37,9 +37,9 @@ class SpokenSegment:
 class Whisper:
     """A Whisper program that turns sounds into segments of text.
 
-    features   how sounds become the encoder's input
-    languages  by name ("en"), the tokens of the languages that the model knows; empty if it knows
-               one language alone
+    features   makes the encoder's input from sounds
+    languages  by name ("en"), the tokens of the languages that the model knows; empty if it knows a
+               single language
     tasks      by name ("transcribe", "translate"), their tokens
     """
 
@@ -80,7 +80,7 @@ class Whisper:
 
     @property
     def window_samples(self) -> int:
-        """The longest sound that is understood at once."""
+        """The longest sound per window."""
         return self.features.window_samples
 
     async def language_of(self, samples: np.ndarray) -> str:
@@ -105,9 +105,10 @@ class Whisper:
     ) -> AsyncIterator[SpokenSegment]:
         """Yield the segments of a sound: samples from -1 to 1 at the rate of the `features`.
 
-        `language` is one of `languages`; by default the first window tells. Without `timestamps`,
-        a sound that is no longer than a window is one segment; a longer one needs them.
-        `max_new_tokens` is for a window. The other options are those of `Generator.generate`.
+        `language` is a member of `languages`; by default it is detected in the first window.
+        Without `timestamps`, a sound up to the length of a window is a single segment; a longer
+        sound needs them. `max_new_tokens` is for a window. Other options go to
+        `Generator.generate`.
         """
         sound = np.asarray(samples).reshape(-1)
         mel = self.features
@@ -117,7 +118,7 @@ class Whisper:
         with_times = timestamps or total > mel.window_frames
         if not with_times:
             prompt = (*prompt, self._no_times)
-        seconds = _FRAMES * mel.hop / mel.rate  # of a timestamp
+        seconds = _FRAMES * mel.hop / mel.rate  # per timestamp
         while place < total:
             answer = self._model.generate(
                 self._window(features, place),
@@ -139,11 +140,11 @@ class Whisper:
                 )
             if 0 < understood < length:
                 place += understood * _FRAMES
-            else:  # all of it; or nothing, which another try would not change
+            else:  # the whole window; an empty answer would not change with another try
                 place += mel.window_frames
 
     async def _prompt(self, sound: np.ndarray, language: str | None, task: str) -> tuple[int, ...]:
-        """Return the tokens that say what to do: language and task, where the model has several."""
+        """Return the tokens for language and task, if the model has several."""
         start = self._model.start
         if not self.languages:
             if language is not None or task != "transcribe":

@@ -1,4 +1,4 @@
-"""The steps from a picture to a model's input, on a GPU: a small graph for pictures of one size."""
+"""The steps from a picture to a model's input, on a GPU: a small graph per size of pictures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from webpte.tasks.vision.scaling.steps import ORDER, PictureSteps
 
 Array = np.ndarray
 VIEW = "aten.view_copy.default"
-# Graphs are kept for so many sizes of pictures; for one alone, if they have more memory than this.
+# Number of sizes with graphs; only the last graph is kept above this memory.
 _KEPT, _KEPT_BYTES = 2, 32 << 20
 
 
@@ -53,7 +53,7 @@ def picture_graph(steps: PictureSteps, dtype: str) -> Graph:
     table = tensor(dtype, (PLANES, OUTSIDE + 1))
     inputs, stages = [picture, table], {0: picture}
     for one in steps.passes():
-        # A stage is that of the last pass before it: resizes to the same size have none.
+        # A stage is the result of the last pass before it: a resize to the same size has no pass.
         picture = _latest(stages, one.stage + 1)
         filtered = tensor("int32", one.starts.shape), tensor("int32", one.weights.shape)
         inputs += filtered
@@ -80,14 +80,14 @@ def _latest(stages: dict[int, int], stage: int) -> int:
 
 
 def fits(steps: PictureSteps, info: DeviceInfo) -> bool:
-    """Return whether a device has buffers that are large enough for every picture on the way."""
+    """Return whether a device's buffers are large enough for all intermediate pictures."""
     sizes = [steps.given, *(one.size for one in steps.passes())]
     most = max(numel(size) for size in sizes) * CHANNELS
     return max(most, 4 * numel(steps.shape)) <= info.binding_bytes
 
 
 class GpuScaler:
-    """Prepares pictures on a device; graphs for the last sizes of pictures are kept.
+    """Prepares pictures on a device; it keeps the graphs for the last sizes of pictures.
 
     Calls may overlap. `close` frees the graphs' memory once the calls under way have ended.
     """
@@ -100,7 +100,7 @@ class GpuScaler:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of GPU memory that the graphs have."""
+        """Bytes of the graphs' GPU memory."""
         return sum(sum(one.allocated.values()) for one in self._delegates.values())
 
     async def run(self, steps: PictureSteps, pixels: Array, dtype: str) -> list[GpuTensor]:
@@ -115,7 +115,7 @@ class GpuScaler:
         return await delegate.run(RunRequest(given, OutputPlacement.OWNED))
 
     async def _delegate(self, steps: PictureSteps, dtype: str) -> GpuDelegate:
-        """Return the graph for these steps; the one that was used least lately makes room."""
+        """Return the graph for these steps; a new graph replaces the least recently used."""
         async with self._building:
             made = self._delegates.pop((steps, dtype), None)
             if made is None:

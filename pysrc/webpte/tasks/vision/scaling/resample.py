@@ -1,7 +1,8 @@
-"""Resizing of pictures, bit for bit as Pillow does it, with which image models were trained.
+"""Resizing of pictures, equal to Pillow bit for bit, because image models were trained with Pillow.
 
-Each dim in turn: a pixel is a sum of those under a filter, which is as wide as a new pixel where
-the picture shrinks. Weights are integers of 22 bits after the point, and sums are rounded to bytes.
+Each dim is scaled in turn: a new pixel is a weighted sum of the pixels under a filter, which is as
+wide as a new pixel if the picture shrinks. Weights are integers of 22 bits after the point, and
+sums are rounded to bytes.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ def _sinc(x: Array) -> Array:
 
 
 def _each(function: Callable[[float], float], x: Array) -> Array:
-    """Return a function of each number as C's library computes it, which NumPy's may round apart"""
+    """Return a function of each number by C's library; NumPy's functions may round differently."""
     return np.array([function(one) for one in x.ravel().tolist()]).reshape(x.shape)
 
 
-# By the numbers that Pillow and preprocessor_config.json know them by: the filter, and how many
-# pixels it reaches to each side. 0 takes the nearest pixel.
+# By Pillow's and preprocessor_config.json's numbers: the filter, and its reach to each side in
+# pixels. 0 takes the nearest pixel.
 _FILTERS: dict[int, tuple[Callable[[Array], Array], float]] = {
     1: (_lanczos, 3.0),
     2: (_bilinear, 1.0),
@@ -66,7 +67,7 @@ NEAREST, LANCZOS, BILINEAR, BICUBIC = 0, 1, 2, 3
 
 
 def check_picture(pixels: Array) -> None:
-    """Raise InputError for what is no picture of bytes."""
+    """Raise InputError unless an array is a picture of bytes."""
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or not pixels.size:
         raise InputError(
             f"a picture has bytes (height, width, channels), not {pixels.dtype} "
@@ -75,7 +76,7 @@ def check_picture(pixels: Array) -> None:
 
 
 def check_resize(height: int, width: int, resample: int) -> None:
-    """Raise InputError for a size or a filter that there is not."""
+    """Raise InputError for an invalid size or an unknown filter."""
     if height < 1 or width < 1:
         raise InputError(f"a picture cannot be resized to {height} by {width} pixels")
     if resample != NEAREST and resample not in _FILTERS:
@@ -98,7 +99,7 @@ def resize(pixels: Array, height: int, width: int, resample: int) -> Array:
 
 
 def _scaled(pixels: Array, size: int, resample: int) -> Array:
-    """Scale the first dim, some rows at a time, which stay in the processor's cache."""
+    """Scale the first dim, some rows at a time, to stay in the processor's cache."""
     before = len(pixels)
     if before == size:
         return pixels
@@ -119,16 +120,16 @@ def _scaled(pixels: Array, size: int, resample: int) -> Array:
 
 
 def nearest(before: int, size: int) -> Array:
-    """Return the nearest pixel to each new one, along one dim."""
+    """Return the nearest pixel to each new pixel, along a dim."""
     found: Array = ((np.arange(size) + 0.5) * (before / size)).astype(np.int64)
     return found
 
 
 @lru_cache(16)
 def filter_weights(before: int, size: int, resample: int) -> tuple[Array, Array]:
-    """Return where the filter of each new pixel begins, and its weights (size, taps), int32.
+    """Return the start of each new pixel's filter, and its weights (size, taps), int32.
 
-    A sum of 255 times each weight is less than 2**31: negative ones are small.
+    A sum of 255 times each weight is less than 2**31: negative weights are small.
     """
     if resample == NEAREST:
         return nearest(before, size), np.full((size, 1), 1 << BITS, np.int32)
@@ -142,7 +143,7 @@ def filter_weights(before: int, size: int, resample: int) -> tuple[Array, Array]
     taps = np.arange(math.ceil(support) * 2 + 1)
     x = (taps + starts[:, None] - centers[:, None] + 0.5) * (1 / stretch)
     shares = np.where(taps < (ends - starts)[:, None], function(x), 0.0)
-    totals = np.cumsum(shares, axis=1)[:, -1:]  # one after the other, as Pillow adds them
+    totals = np.cumsum(shares, axis=1)[:, -1:]  # in order, as Pillow adds them
     shares = np.where(totals == 0, shares, shares * (1 / np.where(totals == 0, 1.0, totals)))
     rounding = np.where(shares >= 0, 0.5, -0.5)
     return starts, (rounding + shares * (1 << BITS)).astype(np.int32)

@@ -2,8 +2,8 @@
 
 (height, width, 3) bytes  --resizes-->  bytes  --parts, colours-->  (3, rows, columns) floats
 
-What a model's files say about pictures becomes such steps. `gpu_scaler.py` runs the same steps on a
-GPU, with the same results, bit for bit: sums are those of integers, and floats are of a table.
+A model's files define such steps. `gpu_scaler.py` runs the same steps on a GPU, with the same
+results, bit for bit: sums are integers, and floats come from a table.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from webpte.tasks.vision.scaling.resample import check_picture, check_resize, fi
 
 Array = np.ndarray
 Size = tuple[int, int]  # height and width
-ORDER = (1, 4, 2, 5, 0, 3, 6)  # of the dims of `cut`: squares, their patches, floats of a patch
+ORDER = (1, 4, 2, 5, 0, 3, 6)  # dims of `cut`, reordered: squares, patches, floats of a patch
 
 
 @dataclass(frozen=True)
 class PicturePart:
     """A part of a picture that a model sees.
 
-    stage      of what: the picture after so many of the resizes
-    top, left  where it begins; it may begin before the picture
+    stage      the number of resizes before it
+    top, left  its start, which may be before the picture
     """
 
     stage: int = 0
@@ -40,11 +40,11 @@ class PicturePart:
 
 @dataclass(frozen=True)
 class ScalePass:
-    """One dim of a resize, as `webpte.scale_pixels` takes it.
+    """A dim of a resize, with the arguments of `webpte.scale_pixels`.
 
-    stage     the number of resizes after which the picture is as this pass takes it
+    stage     the number of resizes before this pass
     dim       0 scales the height, 1 the width
-    size      of the picture that comes out
+    size      new size along the dim
     """
 
     stage: int
@@ -56,12 +56,12 @@ class ScalePass:
 
 @dataclass(frozen=True)
 class PictureSteps:
-    """The steps for pictures of one size.
+    """The steps for pictures of the same size.
 
     given     the size of the picture
-    resizes   sizes to which it is brought, one after the other
+    resizes   sizes to scale to, in turn
     resample  the filter, by Pillow's number
-    parts     what the model sees of it, each of the size `part`
+    parts     the parts that the model sees, each of the size `part`
     table     the float for each byte of each channel, and last for pixels outside (3, 257)
     patches   for models that see squares of patches: the patches of a side of a square, and the
               pixels of a side of a patch; None: planes of all pixels
@@ -81,7 +81,7 @@ class PictureSteps:
 
     @cached_property
     def shape(self) -> tuple[int, int, int]:
-        """The shape of each part: planes, or squares, their patches, and the floats of these."""
+        """(planes, height, width), or (squares, patches per square, floats per patch)."""
         if self.patches is None:
             return PLANES, *self.part
         merged, patch = self.patches
@@ -96,7 +96,7 @@ class PictureSteps:
         return PLANES, rows, merged, patch, columns, merged, patch
 
     def passes(self) -> Iterator[ScalePass]:
-        """Yield each dim of each resize that is not as before, the width first."""
+        """Yield each dim of each resize that changes, the width first."""
         size = list(self.given)
         for stage, wanted in enumerate(self.resizes):
             for dim in (1, 0):
@@ -112,7 +112,7 @@ class PictureSteps:
         return sum(one.size[0] * one.size[1] * one.weights.shape[1] for one in self.passes())
 
     def digest(self, pixels: Array) -> bytes:
-        """Return a hash of what comes out for a picture."""
+        """Return a hash of everything that decides a picture's result."""
         settings = (self.given, self.resizes, self.resample, self.parts, self.part, self.patches)
         found = blake2b(repr(settings).encode(), digest_size=32)
         found.update(self.table.tobytes())
@@ -120,7 +120,7 @@ class PictureSteps:
         return found.digest()
 
     def check(self, pixels: Array) -> None:
-        """Raise InputError for a picture that the steps are not for."""
+        """Raise InputError for a picture that does not fit the steps."""
         check_picture(pixels)
         if pixels.shape != (*self.given, PLANES):
             raise InputError(
@@ -129,7 +129,7 @@ class PictureSteps:
 
 
 def colour_table(values: Array, outside: Array | None = None) -> Array:
-    """Return the table of floats (256, 1 or 3), and for pixels outside those of black, or others"""
+    """Return the table for floats (256, 1 or 3) and pixels outside, which default to black."""
     after = values[:1] if outside is None else outside
     table = np.empty((PLANES, OUTSIDE + 1), np.float32)
     table[:, :OUTSIDE] = values.T
@@ -147,7 +147,7 @@ def prepare_on_host(steps: PictureSteps, pixels: Array) -> list[Array]:
 
 
 def _planes(pixels: Array, part: PicturePart, steps: PictureSteps) -> Array:
-    """Look up the colours of a part; what is outside of the picture has the table's last column."""
+    """Look up the colours of a part; pixels outside of the picture have the table's last column."""
     made = np.empty((PLANES, *steps.part), np.float32)
     taken, filled = [], []
     for first, count, size in zip((part.top, part.left), steps.part, pixels.shape, strict=False):

@@ -145,7 +145,7 @@ def test_memory_that_kernels_share() -> None:
         (subgroup_matrix.K_FILL, "lib/matrix/split_f16.wgsl", r"const K_FILL = (\d+)u;"),
         (
             linear_q4_subgroup_matrix.COLUMNS,
-            "gemm/matrix/linear_q4_split_f16.wgsl",
+            "gemm/experimental/linear_q4_split_f16.wgsl",
             r"const COLUMNS = (\d+)u;",
         ),
     ],

@@ -1,6 +1,6 @@
 """Writes tests/data/image_text: small random models that see, and what transformers gives.
 
-    PYTHONPATH=pysrc:tests python tests/support/write/make_image_text.py [MODEL ...]
+    PYTHONPATH=pysrc:tests python tests/data/make/make_image_text.py [MODEL ...]
 
 It needs the environment of `serve.py export`, and a Pillow older than version 13. With names of
 models, the others stay as they are in the archive.
@@ -23,6 +23,11 @@ import PIL
 import torch
 from PIL import Image
 
+from data.make.grid_models import GRIDS, StillProcessor, steps
+from data.make.small_vlm import COLOURS, text_settings, tokenizer_of
+from data.make.task_models import save
+from data.make.task_models import transformers as tf
+from data.make.vision_models import spread
 from support.harness.image_text_cases import (
     ARCHIVE,
     CASES,
@@ -31,11 +36,6 @@ from support.harness.image_text_cases import (
     made,
     models_folder,
 )
-from support.seeing.grid_models import GRIDS, StillProcessor, steps
-from support.seeing.small_vlm import COLOURS, text_settings, tokenizer_of
-from support.write.task_models import save
-from support.write.task_models import transformers as tf
-from support.write.vision_models import spread
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.tasks import export_task
 

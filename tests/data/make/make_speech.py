@@ -1,6 +1,6 @@
 """Writes tests/data/speech: sounds at other rates by SciPy, and small random models of speech.
 
-    PYTHONPATH=pysrc:tests python tests/support/write/make_speech.py [resampled] [voices] [ears]
+    PYTHONPATH=pysrc:tests python tests/data/make/make_speech.py [resampled] [voices] [ears]
 
 What transformers says with a voice is kept with the noise that it drew. It needs the environment of
 `serve.py export`, with SciPy.
@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from scipy.signal import resample_poly  # type: ignore[import-untyped]
 
+from data.make.pack_folders import pack
+from data.make.task_models import save, transformers
 from support.harness.sounds import (
     DATA,
     EARS,
@@ -35,8 +37,6 @@ from support.harness.sounds import (
     make_wave,
 )
 from support.llm.small_seq2seq import RATE, sound, write_files
-from support.write.pack_folders import pack
-from support.write.task_models import save, transformers
 from webpte_export.tasks import export_task
 
 

@@ -1,6 +1,6 @@
 """Exports small language models and LoRAs for them, with the logits that PyTorch gives.
 
-    PYTHONPATH=pysrc:tests python -m support.llm.export_lora OUT.zip
+    PYTHONPATH=pysrc:tests python -m data.make.export_lora OUT.zip
 
 Run it in the export environment (docs/use/export.md), with the PEFT library, which writes the LoRAs
 and judges the model of floats. Quantized models are judged by their modules, to whose linear layers
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from support.llm.export_decoders import write_entry
+from data.make.export_decoders import write_entry
 
 CONTEXT, CHUNK, LENGTH = 96, 32, 12
 # Family, quantization, and its linear layers by the last parts of their names.
@@ -41,7 +41,7 @@ MODELS: dict[str, tuple[str, str | None, list[str]]] = {
 
 def build(name: str) -> Any:
     """Build a model whose vocabulary is a multiple of 32, as 4 bits require."""
-    from support.llm import export_decoders
+    from data.make import export_decoders
 
     stem, options = export_decoders.FAMILIES[name]
     export_decoders.FAMILIES[name] = stem, {**options, "vocab_size": 96}

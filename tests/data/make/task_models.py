@@ -12,8 +12,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers.trainers import BpeTrainer
 
-from support.write.make_tokenizers import CORPUS
-from support.write.vision_models import labels, preprocessing, preprocessor_file, vision_models
+from data.make.make_tokenizers import CORPUS
+from data.make.vision_models import labels, preprocessing, preprocessor_file, vision_models
 from webpte_export.exporter_patches import hide_broken_torchvision
 
 hide_broken_torchvision()

@@ -1,6 +1,6 @@
 """Writes tests/data/tasks/reader.tar.xz, a small reader of lines, and read.json, what it reads.
 
-    PYTHONPATH=pysrc:tests python tests/support/reader/make_reader.py
+    PYTHONPATH=pysrc:tests python tests/data/make/make_reader.py
 
 It needs the environment of `serve.py export`. The detector marks what is dark, the classifier finds
 every line upright, the recognizer has random letters. The expected lines are those that the task
@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
+from data.make.pack_folders import pack
 from support.reader.reader_cases import EXPECTED, LETTERS, OPTIONS, READER, page
-from support.write.pack_folders import pack
 from webpte.engine.call.info import TensorInfo
 from webpte.tasks.files import ModelFiles
 from webpte.tasks.ocr.recognition import OpticalCharacterRecognition

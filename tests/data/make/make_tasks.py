@@ -1,6 +1,6 @@
 """Writes tests/data/tasks: small random models of several tasks, and what transformers gives.
 
-    PYTHONPATH=pysrc:tests python tests/support/write/make_tasks.py OLD [MODEL ...]
+    PYTHONPATH=pysrc:tests python tests/data/make/make_tasks.py OLD [MODEL ...]
 
 It needs the environment of `serve.py export` with silero-vad. OLD is a folder with transformers 4
 and what that needs, for the pipeline of question-answering: transformers 5 has none. Pillow must be
@@ -22,6 +22,9 @@ import PIL
 import torch
 from PIL import Image
 
+from data.make.pack_folders import pack
+from data.make.task_models import make_models, transformers
+from data.make.voice_model import Reference, export_voice
 from support.harness.task_cases import (
     ARCHIVE,
     CASES,
@@ -36,9 +39,6 @@ from support.harness.task_cases import (
     make_picture,
     models_folder,
 )
-from support.write.pack_folders import pack
-from support.write.task_models import make_models, transformers
-from support.write.voice_model import Reference, export_voice
 from webpte_export.manifest_writer import write_manifest
 from webpte_export.tasks import export_task
 

@@ -1,6 +1,6 @@
 """Exports a small decoder of each family, for the tests that count dispatches.
 
-    PYTHONPATH=pysrc:tests python -m support.llm.export_decoders FOLDER [FAMILY ...]
+    PYTHONPATH=pysrc:tests python -m data.make.export_decoders FOLDER [FAMILY ...]
 
 Run it in the export environment (docs/use/export.md). It writes FOLDER/FAMILY.pte, and raises if
 one does not give PyTorch's results; `--pack OUT.zip` then packs all of FOLDER. The weights repeat

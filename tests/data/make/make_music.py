@@ -1,7 +1,7 @@
 """Writes tests/data/tasks/music.tar.xz, a small model of music, and what basic-pitch makes of it.
 
-    PYTHONPATH=pysrc:tests python tests/support/music/make_music.py export
-    PYTHONPATH=pysrc:tests python tests/support/music/make_music.py expect
+    PYTHONPATH=pysrc:tests python tests/data/make/make_music.py export
+    PYTHONPATH=pysrc:tests python tests/data/make/make_music.py expect
 
 The first needs the environment of `serve.py export`, the second basic-pitch 0.4 and what it
 imports: its windows and its rules of notes run on the small model, computed by NumPy.
@@ -29,7 +29,7 @@ def export() -> None:
     import torch
     from torch import Tensor, nn
 
-    from support.write.pack_folders import pack
+    from data.make.pack_folders import pack
     from webpte_export import export as export_program
 
     class Keys(nn.Module):

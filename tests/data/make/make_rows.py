@@ -1,6 +1,6 @@
 """Writes tests/data/rows: a model that PyTorch exported, and its results for many rows.
 
-    PYTHONPATH=pysrc:tests python tests/support/write/make_rows.py
+    PYTHONPATH=pysrc:tests python tests/data/make/make_rows.py
 
 Run it in the export environment (docs/use/export.md).
 """

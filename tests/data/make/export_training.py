@@ -1,6 +1,6 @@
 """Exports small language models that can be trained, with the losses that PyTorch gives.
 
-    PYTHONPATH=pysrc:tests python -m support.llm.export_training OUT.zip [MODEL ...]
+    PYTHONPATH=pysrc:tests python -m data.make.export_training OUT.zip [MODEL ...]
 
 Run it in the export environment (docs/use/export.md), with the PEFT library. A model of
 transformers that has the weights as the program has them, quantized and back, is trained by PEFT's
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from support.llm.export_decoders import write_entry
+from data.make.export_decoders import write_entry
 
 STEPS, RATE, DECAY, BATCHES = 100, 2e-3, 0.01, 4
 RANK, ALPHA, ROWS, LENGTH = 4, 8.0, 2, 24

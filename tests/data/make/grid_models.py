@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from PIL import Image
 
+from data.make.small_vlm import COLOURS, text_settings, tokenizer_of
+from data.make.task_models import transformers as tf
 from support.harness.image_text_cases import STEP_PICTURES, STEP_SPLIT, STEP_TEXT, made
-from support.seeing.small_vlm import COLOURS, text_settings, tokenizer_of
-from support.write.task_models import transformers as tf
 
 smart_resize = import_module(
     "transformers.models.qwen2_vl.image_processing_pil_qwen2_vl"

@@ -1,6 +1,6 @@
 """Writes tests/data/tasks/writers.tar.xz and written.json: models that write, and their texts.
 
-    PYTHONPATH=pysrc:tests python tests/support/llm/make_text_generation.py [expect]
+    PYTHONPATH=pysrc:tests python tests/data/make/make_text_generation.py [expect]
 
 With "expect" it writes only the texts. It needs the environment of `serve.py export`. "replies" is
 a Llama with a byte-level tokenizer and a chat template, "sequels" a Qwen2 with a tokenizer in
@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
+from data.make.pack_folders import pack
+from data.make.task_models import save
+from data.make.task_models import transformers as tf
+from data.make.vision_models import spread
 from support.harness.texts import BYTES, FOLDER, PIECES
 from support.llm.text_generation_cases import CASES, EXPECTED, WRITERS
-from support.write.pack_folders import pack
-from support.write.task_models import save
-from support.write.task_models import transformers as tf
-from support.write.vision_models import spread
 from webpte_export.tasks import export_task
 
 TASK = "text-generation"

@@ -1,6 +1,6 @@
 """Writes tests/data/text: small tokenizers of every kind, from a few sentences of our own.
 
-    PYTHONPATH=pysrc:tests python tests/support/write/make_tokenizers.py
+    PYTHONPATH=pysrc:tests python tests/data/make/make_tokenizers.py
 
 bytes/     byte-level BPE with the 512 tokens of the tiny llama, six of them special; the same
            as tokenizer.model (tiktoken's form); a chat template in its tokenizer_config.json

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 
-from support.write.task_models import transformers as tf
+from data.make.task_models import transformers as tf
 
 CORPUS = (
     "What is in the picture? Describe it in one word. How many dogs are there, and what do they "

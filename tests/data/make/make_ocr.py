@@ -1,6 +1,6 @@
 """Writes tests/data/ocr/regions.npz: maps of PP-OCR's detector, and what rapidocr makes of them.
 
-    PYTHONPATH=pysrc:tests python tests/support/write/make_ocr.py
+    PYTHONPATH=pysrc:tests python tests/data/make/make_ocr.py
 
 It needs rapidocr 3.10 with onnxruntime, and Pillow. Maps are rounded to bytes first. `regions` are
 the corners that rapidocr's post-processing finds in the page's pixels, `crop` is the first of them

@@ -1,6 +1,6 @@
 """Exports small encoder-decoder models, with what transformers generates for some inputs.
 
-    PYTHONPATH=pysrc:tests python -m support.llm.export_seq2seq OUT.zip [FAMILY ...]
+    PYTHONPATH=pysrc:tests python -m data.make.export_seq2seq OUT.zip [FAMILY ...]
 
 Run it in the export environment (docs/use/export.md). OUT.zip gets FAMILY.pte and FAMILY.npz:
 inputs, the tokens of greedy answers, and the logits of each step; of Whisper, features and segments
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from support.llm.export_decoders import write_entry
+from data.make.export_decoders import write_entry
 from support.llm.small_seq2seq import RATE, SPOKEN, sound, whisper_settings
 
 CONTEXT, CHUNK, NEW = 24, 8, 12

@@ -1,1 +1,0 @@
-"""Benchmarks of language models: speculation, several answers at once, small KV caches."""
