@@ -165,6 +165,12 @@ class Session:
         sounds = any(isinstance(one, TensorInput) and one.sound for one in self.inputs)
         return stream_of(self.inputs, card.outputs) if card is not None and sounds else None
 
+    @property
+    def has_host_times(self) -> bool:
+        """Whether operators of the method run on the CPU, whose times the file card shows."""
+        rows = self.program.report
+        return any(row.where == "host" for row in rows if row.method == self.method)
+
     # ---- runs
 
     def held(self) -> Held:

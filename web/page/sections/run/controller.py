@@ -204,7 +204,7 @@ class RunController:
         self._outputs.draw()
         if not live:
             self._outputs.scroll_into_view()
-        if (first or not live) and _has_host_times(session):
+        if (first or not live) and session.has_host_times:
             self._draw_file()
         self._state.announce(Change.RESULTS)
         loaded = f"; {loaded_text(session)}" if live and first else ""
@@ -394,9 +394,3 @@ class RunController:
         stats = stats_strip(session.program.stats, DEVICE_NAMES.get(kind, kind))
         self._state.browser.show(text={"figures-brief": timing_brief(session.runner.timing)})
         self._state.show(timing=strip, stats=stats)
-
-
-def _has_host_times(session: Session) -> bool:
-    """Tell whether operators of the method run on the CPU: the file card shows their times."""
-    rows = session.program.report
-    return any(row.where == "host" for row in rows if row.method == session.method)

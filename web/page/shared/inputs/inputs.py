@@ -23,23 +23,9 @@ from page.shared.cards.fills import (
     is_float,
 )
 from page.shared.html.units import count_text
-from page.shared.inputs.photos import (
-    LARGEST_PAD,
-    Form,
-    Photo,
-    PhotoSettings,
-    form_of,
-    natural_size,
-    prepare,
-    settings_of,
-)
-from page.shared.inputs.sounds import (
-    SoundForm,
-    SoundSettings,
-    prepare_sound,
-    sound_dims,
-    sound_form_of,
-)
+from page.shared.inputs import photos, sounds
+from page.shared.inputs.photos import LARGEST_PAD, Form, Photo, PhotoSettings
+from page.shared.inputs.sounds import SoundForm, SoundSettings
 from page.shared.inputs.typed import TypedError, parse_bytes, parse_values
 from page.shared.npy import Array, NpyError, check_fits
 from webpte import ScalarInfo, TensorInfo
@@ -144,10 +130,10 @@ class TensorInput:
     def _made(self) -> Array:
         source = self.drawing if self.fill == "draw" else self.photo
         if self.fill in ("picture", "draw") and self.form is not None and source is not None:
-            return prepare(source, self.form, self.settings, self.dims, self.dtype)
+            return photos.prepare(source, self.form, self.settings, self.dims, self.dtype)
         if self.fill == "sound" and self.sound is not None and self.samples is not None:
             settings = self.sound_settings
-            return prepare_sound(self.samples, self.sound, settings, self.dims, self.dtype)
+            return sounds.prepare_sound(self.samples, self.sound, settings, self.dims, self.dtype)
         if self.fill == "text":
             return self._of_tokens()
         if self.fill == "typed":  # the typed text has an error
@@ -224,7 +210,7 @@ class TensorInput:
             self.form.channels if letter == "C" else 1 if letter == "N" else size
             for letter, size in zip(self.form.layout, self.dims, strict=True)
         ]
-        height, width = natural_size(photo, self.bounds[rows], self.bounds[columns])
+        height, width = photos.natural_size(photo, self.bounds[rows], self.bounds[columns])
         self.dims[rows], self.dims[columns] = height, width
         self.photo, self._file, self._array = photo, object(), None
         self.fill, self.file_name, self.error = "picture", name, ""
@@ -241,7 +227,7 @@ class TensorInput:
         """Change the sound's settings; the length follows the sound where the bounds allow it."""
         self.sound_settings, self._array, self.error = settings, None, ""
         if self.sound is not None and self.samples is not None and self.fill == "sound":
-            self.dims = sound_dims(len(self.samples), self.sound, settings, self.bounds)
+            self.dims = sounds.sound_dims(len(self.samples), self.sound, settings, self.bounds)
 
     def set_prompt(self, text: str, tokens: Sequence[int]) -> None:
         """Use a text: all its tokens if the length may change, else cut or padded with zeros."""
@@ -384,9 +370,9 @@ def inputs_of(
         if isinstance(info, TensorInfo):
             value = card_values[index] if index < len(card_values) else None
             state = TensorInput(index, info.name, info.dtype, info.bounds, dims=list(info.shape))
-            state.form = form_of(info.bounds, value.layout if value is not None else "")
-            state.settings = settings_of(value)
-            state.sound = sound_form_of(info.bounds, info.dtype, value.rate if value else 0)
+            state.form = photos.form_of(info.bounds, value.layout if value is not None else "")
+            state.settings = photos.settings_of(value)
+            state.sound = sounds.sound_form_of(info.bounds, info.dtype, value.rate if value else 0)
             if state.sound is not None:
                 state.sound_settings = SoundSettings(
                     rate=state.sound.rate, hop=value.hop if value is not None else 0
