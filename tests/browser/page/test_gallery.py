@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from page.outputs.pictures import png_rgb
+from page.shared.outputs.pictures import png_rgb
 from support.harness import limits
 from support.page.page_visit import (
     START_MS,

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from page.outputs.pictures import bmp
+from page.shared.outputs.pictures import bmp
 from support.harness import extent
 from support.harness.image_text_cases import CASES, EXPECTED, made
 from support.page.page import python

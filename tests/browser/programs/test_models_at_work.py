@@ -10,7 +10,7 @@ import pytest
 import tokenizers
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from page.outputs.pictures import png_rgb
+from page.shared.outputs.pictures import png_rgb
 from support.harness.task_cases import models_folder
 from support.harness.texts import WORDS, tokenizer_path
 from support.page.gallery_models import (

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 import webpte
-from page.outputs.pictures import png_rgb
+from page.shared.outputs.pictures import png_rgb
 from support.harness.image_text_cases import models_folder
 from support.harness.task_cases import make_picture
 from support.harness.texts import BYTES, tokenizer_path
@@ -340,7 +340,7 @@ def test_on_a_phone_a_model_that_needs_too_much_gets_a_shorter_context(
         page.reload()  # only then the page counts as narrow
         wait_until_ready(page)
         # The forecast is real; the page's Python makes the phone small enough for this model.
-        code = "from page.controllers import context_question as one; one.PHONE_BUDGET = 500_000; 7"
+        code = "from page.sections.open import context_question as q; q.PHONE_BUDGET = 500_000; 7"
         page.get_by_label("Code").fill(code)
         page.get_by_label("Code").press("Control+Enter")
         expect(page.locator("#view-python pre", has_text=re.compile("^7$"))).to_be_visible()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from page.outputs.pictures import png_rgb
+from page.shared.outputs.pictures import png_rgb
 from support.harness.task_cases import make_picture, models_folder
 from support.music.music_cases import EXPECTED, RATE, SOUNDS
 from support.page.page_visit import drop, open_address, payload, visit

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from page.html.fields import choice
-from page.html.markup import Html, h, render
+from page.shared.html.markup import Html, choice, h, render
 from webpte.tasks.sound.speech_recognition import SpeechRecognition
 from webpte.tasks.task import Task
 
